@@ -1,0 +1,3 @@
+from regard.app.cli import main
+
+main()

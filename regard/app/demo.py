@@ -1,0 +1,37 @@
+"""The main job on built-in data: train, judge, look."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from regard.app.recipe import read
+from regard.learn.checkpoint import checkpoints
+from regard.tasks import load, translate
+
+EXAMPLES = ("3 May 1979", "Saturday, 29 February 2020", "le 1er août 1914", "1969年7月20日")
+
+
+def demonstrate(out: Path) -> None:
+    job, text = read("bahdanau-dates")
+    began = time.monotonic()
+    print("Training a translator from dates as people write them to ISO dates (Bahdanau 2015).", file=sys.stderr)
+    command = f"regard demo --out {out}"
+    translate.train(job, out, recipe=text, command=command, resume=bool(checkpoints(out)))
+    translator = load(out)
+    result = translator.evaluate(job.data.pairs("test"))
+    print(
+        f"{result['exact_match']:.1f} % of {result['pairs']:,} unseen days exactly right, {time.monotonic() - began:.0f} s\n"
+    )
+    for example in EXAMPLES:
+        answer = translator.translate(example)
+        print(f"{example} -> {answer.text}")
+        print(answer.attention.terminal(colour=sys.stdout.isatty()))
+    picture = out / "alignment.png"
+    translator.translate(EXAMPLES[1]).attention.save(picture)
+    print(f"The alignment as a picture: {picture}; the loss: {out / 'loss.svg'}\n")
+    print("Next:")
+    print(f'  regard translate {out} "your own date" --show -')
+    print("  regard train bahdanau-dates --set model.score=dot --out runs/dot")
+    print("  regard train bahdanau-pairs --set data.train=your-pairs.tsv --out runs/mine")

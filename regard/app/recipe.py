@@ -1,0 +1,128 @@
+"""A recipe in TOML becomes a Job: file -> frozen dataclass -> constructor. Strict: an unknown key is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from regard.learn.optimise import Training
+from regard.models import MODELS
+from regard.tasks.translate import Data, Decoding, Job, Tokens
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+class RecipeError(ValueError):
+    """A recipe that is missing or asks for something there is not."""
+
+
+def recipes() -> dict[str, str]:
+    """The shipped recipes, each with its first comment line."""
+    return {
+        path.stem: path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        for path in sorted(RECIPES.glob("*.toml"))
+    }
+
+
+def read(name: str, changes: Iterable[str] = ()) -> tuple[Job, str]:
+    """The job of a recipe, by file or shipped name, with `key=value` changes; and the text of just that job."""
+    table = _table(name)
+    for change in changes:
+        _change(table, change)
+    return build(table), dump(table)
+
+
+def _table(name: str) -> dict[str, Any]:
+    path = Path(name)
+    if not path.is_file():
+        path = RECIPES / f"{name}.toml"
+        if Path(name).name != name or not path.is_file():
+            near = _nearest(name, recipes())
+            raise RecipeError(f"there is no recipe {name!r}, neither a file nor shipped{near}")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not TOML: {error}") from None
+
+
+def _change(table: dict[str, Any], change: str) -> None:
+    key, equals, value = change.partition("=")
+    section, dot, name = key.strip().partition(".")
+    if not equals or not dot or not name:
+        raise RecipeError(f"--set wants section.key=value, as in model.dropout=0.2; got {change!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()  # a bare word is a string
+    if not isinstance(table.setdefault(section, {}), dict):
+        raise RecipeError(f"{section} is no section of a recipe")
+    table[section][name] = parsed
+
+
+def build(table: dict[str, Any]) -> Job:
+    table = {name: dict(part) if isinstance(part, dict) else part for name, part in table.items()}
+    _known(table, ("data", "tokens", "model", "train", "decode"), "section")
+    for name, part in table.items():
+        if not isinstance(part, dict):
+            raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
+    model = table.get("model", {}).pop("name", None)
+    if model not in MODELS:
+        raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
+    kind = MODELS[model].Config
+    config = table.get("model", {})
+    if "vocabulary" in config:
+        raise RecipeError("model.vocabulary follows from the tokenizer; set tokens.size instead")
+    section(kind, {"vocabulary": 1, **config}, "model")  # checked now, built once the vocabulary is known
+    return Job(
+        model,
+        config,
+        section(Data, table.get("data", {}), "data"),
+        section(Training, table.get("train", {}), "train"),
+        section(Tokens, table.get("tokens", {}), "tokens"),
+        section(Decoding, table.get("decode", {}), "decode"),
+    )
+
+
+def section(kind: type, table: dict[str, Any], name: str) -> Any:
+    """A settings dataclass from one section: every key known, every value of its field's type."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    _known(table, fields, f"key of [{name}]")
+    for key, value in table.items():
+        wanted = str(fields[key].type)
+        if wanted in TYPES and type(value) not in TYPES[wanted]:
+            raise RecipeError(f"{name}.{key} must be {WORDS[wanted]}, got {value!r}")
+    try:
+        return kind(**table)
+    except (ValueError, TypeError) as error:
+        raise RecipeError(f"[{name}]: {error}") from None
+
+
+TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+
+
+def _known(table: Iterable[str], allowed: Iterable[str], what: str) -> None:
+    allowed = list(allowed)
+    for key in table:
+        if key not in allowed:
+            raise RecipeError(f"unknown {what}: {key!r}{_nearest(key, allowed)}")
+
+
+def _nearest(word: str, words: Iterable[str]) -> str:
+    words = list(words)
+    near = difflib.get_close_matches(word, words, 1, 0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(words)}"
+
+
+def dump(table: dict[str, Any]) -> str:
+    """TOML of a two-level table; JSON writes its strings, numbers, booleans and lists the same way."""
+    parts = []
+    for name, part in table.items():
+        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in part.items()]
+        parts.append("\n".join([f"[{name}]", *lines]))
+    return "\n\n".join(parts) + "\n"

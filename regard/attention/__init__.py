@@ -1,0 +1,50 @@
+"""The one idea and nothing else: a query looks at a memory.
+
+attend = Attend(Additive(query_dim, key_dim))
+memory = attend.remember(states, mask=mask)      # once
+read = attend(query, memory)                     # as often as you like
+"""
+
+from regard.attention.attend import Attend, Look
+from regard.attention.heads import MultiHead
+from regard.attention.memory import Memory
+from regard.attention.score import (
+    SCORES,
+    Additive,
+    Cosine,
+    Dot,
+    General,
+    Location,
+    Question,
+    ScaledDot,
+    Score,
+    build_score,
+)
+from regard.attention.trace import Trace, record, trace
+from regard.attention.weigh import WAYS, Hard, LocalMonotonic, LocalPredictive, Weigh, build_weigh
+
+__all__ = [
+    "SCORES",
+    "WAYS",
+    "Additive",
+    "Attend",
+    "Cosine",
+    "Dot",
+    "General",
+    "Hard",
+    "LocalMonotonic",
+    "LocalPredictive",
+    "Location",
+    "Look",
+    "Memory",
+    "MultiHead",
+    "Question",
+    "ScaledDot",
+    "Score",
+    "Trace",
+    "Weigh",
+    "build_score",
+    "build_weigh",
+    "record",
+    "trace",
+]

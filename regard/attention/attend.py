@@ -1,0 +1,207 @@
+"""A query looks at a memory: the only place where attention happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import memory as memories
+from regard.attention.memory import Memory
+from regard.attention.score import Question, Score, gather
+from regard.attention.trace import Trace, record, watching
+from regard.attention.weigh import Places, Weigh
+
+
+@dataclass(frozen=True)
+class Look:
+    """One exact read and how it came about. Local attention has S places a query, all else S = K."""
+
+    read: Tensor  # (B, .., Q, V)
+    weights: Tensor  # (B, .., Q, S), before dropout
+    scores: Tensor  # (B, .., Q, S)
+    places: Places | None = None  # which places those are; None: all, in order
+    chosen: Tensor | None = None  # (B, .., Q) the place hard attention took
+    log_probability: Tensor | None = None  # (B, .., Q) of that place
+    entropy: Tensor | None = None  # (B, .., Q) of the distribution it was drawn from
+
+    def dense(self, size: int) -> Tensor:
+        """The weights over all `size` places of the memory (B, .., Q, K)."""
+        if self.places is None:
+            return self.weights
+        full = self.weights.new_zeros(*self.weights.shape[:-1], size)
+        return full.scatter_add(-1, self.places.index.clamp(0, size - 1).expand_as(self.weights), self.weights)
+
+
+class Attend(nn.Module):
+    """e = score(q, k), a = weigh(e), read = sum_i a_i v_i.
+
+    causal: a query at step t sees places 0 .. t; strict: 0 .. t - 1. Called, it may take the fused kernel;
+    `look` is exact and shows everything. Both take mask and causality from `allowed`."""
+
+    def __init__(
+        self,
+        score: Score,
+        weigh: Weigh | None = None,
+        *,
+        causal: bool = False,
+        strict: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if strict and not causal:
+            raise ValueError("strict leaves the present out of the past, so it needs causal=True")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
+        self.score = score
+        self.weigh = weigh if weigh is not None else Weigh()
+        self.causal, self.strict, self.dropout = causal, strict, dropout
+
+    def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
+        """Prepare a memory once for all queries. Masked keys and values become 0: NaN there cannot leak."""
+        values = keys if values is None else values
+        if mask is not None:
+            if mask.dtype != torch.bool or mask.shape != (len(keys), keys.shape[-2]):
+                raise ValueError(
+                    f"a memory's mask is boolean, True = may look, of shape {(len(keys), keys.shape[-2])}; "
+                    f"got {mask.dtype} of shape {tuple(mask.shape)}"
+                )
+            hidden = ~mask.view(len(mask), *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
+            keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
+        return Memory(self.score.keys(keys), values, mask)
+
+    def rewrite(self, memory: Memory, weights: Tensor, erase: Tensor, add: Tensor) -> Memory:
+        """The memory after writing into its values (see `memory.rewrite`), which are also its keys."""
+        values = memories.rewrite(memory.values, weights, erase, add)
+        return Memory(self.score.keys(values), values, memory.mask)
+
+    def allowed(self, question: Question, memory: Memory, places: Tensor | None = None) -> Tensor | None:
+        """Where each query may look: broadcasts to (B, .., Q, S); None: everywhere."""
+        ones = [1] * (question.query.dim() - 3)
+        if places is not None:
+            mask: Tensor | None = memory.select(places)
+        else:
+            mask = None if memory.mask is None else memory.mask.view(len(memory.mask), *ones, 1, -1)
+        if not self.causal:
+            return mask
+        position = question.positions()
+        if position.dim() == 2:
+            position = position.view(len(position), *ones, -1)
+        if places is None:
+            places = torch.arange(memory.size, device=position.device)
+        past = places < position[..., None] if self.strict else places <= position[..., None]
+        return past if mask is None else mask & past
+
+    def forward(self, query: Tensor | Question, memory: Memory) -> Tensor:
+        """What each query reads: (B, .., Q, V)."""
+        return self._read(self._ask(query), memory)
+
+    def look(self, query: Tensor | Question, memory: Memory) -> Look:
+        """The same read, exact, with weights, scores and the place chosen."""
+        return self._look(self._ask(query), memory)
+
+    def _ask(self, query: Tensor | Question) -> Question:
+        return query if isinstance(query, Question) else Question(query)
+
+    def _read(self, question: Question, memory: Memory) -> Tensor:
+        if not (self.score.inner and self.weigh.fused):
+            return self._look(question, memory).read
+        for seen in watching(self):
+            self._show(seen, question, memory)
+        return self._fused(question, memory)
+
+    def _look(self, question: Question, memory: Memory) -> Look:
+        look = self._exact(question, memory)
+        if look.places is not None:
+            record(self, "centre", look.places.centre)
+        for seen in watching(self):
+            kept = seen.take(self, question.query.shape[-2])
+            if kept:
+                weights = look.dense(memory.size)[..., kept, :]
+                by_head = seen.heads is not None and weights.dim() == 4
+                seen.keep(self, "weights", weights[:, seen.heads] if by_head else weights)
+        return look
+
+    def _exact(self, question: Question, memory: Memory) -> Look:
+        places = self.weigh.places(question, memory)
+        query = self.score.query(question)
+        if places is None:
+            scores = self.score.compare(query, memory.keys)
+            mask = self.allowed(question, memory)
+        else:
+            scores = self.score.compare_at(query, memory.keys, places.index)
+            mask = self.allowed(question, memory, places.index)
+        weighed = self.weigh(scores, mask, places)
+        weights = F.dropout(weighed.weights, self.dropout, self.training)
+        if weighed.chosen is not None and not weights.requires_grad:  # one value is read, the others not touched
+            found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
+            read = weights.gather(-1, weighed.chosen[..., None]) * found.squeeze(-2)
+        elif places is None:
+            read = weights.to(memory.values.dtype) @ memory.values
+        else:
+            found = gather(memory.values, places.index)  # (B, .., Q, S, V)
+            read = (weights.to(found.dtype).unsqueeze(-2) @ found).squeeze(-2)
+        return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
+
+    def _fused(self, question: Question, memory: Memory) -> Tensor:
+        """Scaled dot-product attention in one kernel, which keeps no Q x K tensor."""
+        query, keys, values = self.score.query(question), memory.keys, memory.values
+        scale = self.score.scale(query.shape[-1])
+        flat = query.dim() == 3
+        if flat:
+            query, keys, values = query[:, None], keys[:, None], values[:, None]
+        keys, values = keys.to(query.dtype), values.to(query.dtype)
+        drop = self.dropout if self.training else 0.0
+        if self.causal and question.position is None and query.shape[-2] == keys.shape[-2]:
+            read = self._fused_causal(query, keys, values, memory.mask, scale, drop)
+        else:
+            mask = self.allowed(question, memory)
+            if mask is None:
+                read = F.scaled_dot_product_attention(query, keys, values, dropout_p=drop, scale=scale)
+            else:
+                mask = mask.unsqueeze(1) if mask.dim() == 3 else mask  # a head dimension to broadcast over
+                some = mask.any(-1, keepdim=True)  # where there is nothing to look at, look at all and read 0
+                read = F.scaled_dot_product_attention(
+                    query, keys, values, attn_mask=mask | ~some, dropout_p=drop, scale=scale
+                ).masked_fill(~some, 0)
+        return read[:, 0] if flat else read
+
+    def _fused_causal(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float, drop: float
+    ) -> Tensor:
+        """All queries of one sequence at once. The kernel takes a mask or causality, not both, so that padding
+        becomes one more feature: 1 in every query, 0 in a key that may be seen, far below 0 in one that may not.
+        A query with nothing but padding before it reads padding, which is 0."""
+        if mask is not None:
+            low = -3e4 if keys.dtype == torch.float16 else -1e30
+            lift = torch.zeros_like(keys[..., :1]).masked_fill(~mask[:, None, :, None], low)
+            keys, query = torch.cat([keys, lift], -1), torch.cat([query, torch.ones_like(query[..., :1])], -1)
+        if self.strict:  # seeing the places before one's own is seeing up to the place one earlier
+            query, keys = query[..., 1:, :], keys[..., :-1, :]
+            first, values = torch.zeros_like(values[..., :1, :]), values[..., :-1, :]
+        width = values.shape[-1]
+        if mask is not None:  # the kernel wants one width for keys and values
+            values = F.pad(values, (0, max(0, keys.shape[-1] - width)))
+        read = F.scaled_dot_product_attention(query, keys, values, is_causal=True, dropout_p=drop, scale=scale)[
+            ..., :width
+        ]
+        return torch.cat([first, read], -2) if self.strict else read
+
+    @torch.no_grad()
+    def _show(self, seen: Trace, question: Question, memory: Memory) -> None:
+        """Weights for a trace, beside the fused read: of the wanted heads and queries only."""
+        kept = seen.take(self, question.query.shape[-2])
+        if not kept:
+            return
+        rows = torch.tensor(kept, device=question.query.device)
+        query = question.query.index_select(-2, rows)
+        position = question.positions().index_select(-1, rows)
+        beta = None if question.beta is None else question.beta.index_select(-1, rows)
+        if seen.heads is not None and query.dim() == 4:
+            query, beta = query[:, seen.heads], None if beta is None else beta[:, seen.heads]
+            memory = replace(memory, keys=memory.keys[:, seen.heads], values=memory.values[:, seen.heads])
+        part = Question(query, position, beta)
+        scores = self.score.compare(self.score.query(part), memory.keys)
+        seen.keep(self, "weights", self.weigh(scores, self.allowed(part, memory), None).weights)

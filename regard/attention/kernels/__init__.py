@@ -1,0 +1,1 @@
+"""Kernels for what torch does not fuse."""

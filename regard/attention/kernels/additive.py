@@ -1,0 +1,77 @@
+"""sum_d v_d tanh(q_d + k_d) for every query and key, without a tanh per pair and without keeping the pairs.
+
+tanh(q + k) = 1 - 2 t with t = 1 / (1 + e^{2q} e^{2k}): the exponentials are taken once per query and once per
+key, a pair costs a multiplication, an addition and a reciprocal. Pairs are made a chunk at a time, in a buffer
+that stays in the cache, and made again in the backward pass, where d tanh = 4 t (1 - t)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# e^{2 * 43} squared overflows to inf and its inverse to 0, which are the right limits; beyond 43 a single factor
+# would. Where |k| <= 33, clamping |q| at 43 changes nothing in float32 (and the other way round).
+LIMIT = 43.0
+CHUNK = {"cpu": 1 << 19, "cuda": 1 << 26}  # pairs x features held at once
+
+
+def exponentials(x: Tensor) -> Tensor:
+    """e^{2x} in float32, which either side of `sum_of_tanh` takes."""
+    return torch.exp(2 * x.float().clamp(-LIMIT, LIMIT))
+
+
+def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+    """(B, .., Q, D), (B, .., K, D) as exponentials and v (D,) -> scores (B, .., Q, K) in v's dtype"""
+    lead = queries.shape[:-2]
+    keys = keys.expand(*lead, *keys.shape[-2:])
+    scores = _SumOfTanh.apply(queries.flatten(0, -3), keys.flatten(0, -3), v.float())
+    return scores.unflatten(0, lead).to(v.dtype)
+
+
+def _chunks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Slices of rows and queries whose pairs fit the chunk."""
+    (rows, count, dim), size = queries.shape, keys.shape[1]
+    room = max(1, CHUNK.get(queries.device.type, CHUNK["cpu"]) // max(1, size * dim))  # queries at once
+    if room >= count:
+        step = room // max(1, count)
+        for row in range(0, rows, step):
+            yield slice(row, row + step), slice(0, count)
+    else:
+        for row in range(rows):
+            for query in range(0, count, room):
+                yield slice(row, row + 1), slice(query, query + room)
+
+
+def _gaps(queries: Tensor, keys: Tensor) -> Tensor:
+    """t = 1 / (1 + e^{2q} e^{2k})   (n, q, K, D)"""
+    return torch.mul(queries[:, :, None], keys[:, None]).add_(1).reciprocal_()
+
+
+class _SumOfTanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+        scores = queries.new_empty(*queries.shape[:2], keys.shape[1])
+        for rows, asked in _chunks(queries, keys):
+            scores[rows, asked] = _gaps(queries[rows, asked], keys[rows]) @ v
+        ctx.save_for_backward(queries, keys, v)
+        return v.sum() - 2 * scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, v = ctx.saved_tensors
+        for_queries, for_keys = torch.empty_like(queries), torch.zeros_like(keys)
+        for_v = torch.zeros_like(v)
+        for rows, asked in _chunks(queries, keys):
+            g = grad[rows, asked]
+            t = _gaps(queries[rows, asked], keys[rows])
+            for_v += g.reshape(-1) @ t.flatten(0, 2)
+            t.addcmul_(t, t, value=-1).mul_(g[..., None])  # g t (1 - t)
+            for_queries[rows, asked] = t.sum(2)
+            for_keys[rows] += t.sum(1)
+        # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}
+        return 2 * v * for_queries / queries, 2 * v * for_keys / keys, grad.sum() - 2 * for_v

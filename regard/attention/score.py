@@ -1,0 +1,188 @@
+"""How well a key answers a query: the six scores of `SCORES`.
+
+A score works in three parts, so that what depends on the keys alone is computed once per memory:
+`query(q)` and `keys(k)` prepare either side, `compare` sets every query against every key."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.kernels.additive import exponentials, sum_of_tanh
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that a read may need: the query and, for some scores and ways to weigh, where and how it asks.
+
+    A plain query tensor may stand for Question(query)."""
+
+    query: Tensor  # (B, .., Q, D)
+    position: Tensor | None = None  # (Q,) or (B, Q): the step t of each query; None: 0, 1, 2, ...
+    beta: Tensor | None = None  # (B, .., Q): sharpness of each query, for the cosine score
+
+    def positions(self) -> Tensor:
+        if self.position is not None:
+            return self.position
+        return torch.arange(self.query.shape[-2], device=self.query.device)
+
+
+def gather(items: Tensor, places: Tensor) -> Tensor:
+    """items[b, .., places[b, .., q, s]]: (B, .., K, D) at (B, .., Q, S) -> (B, .., Q, S, D).
+
+    Indexes rows of one flat table, so that neither forward nor backward makes a Q x K tensor."""
+    size, dim = items.shape[-2:]
+    places = places.clamp(0, size - 1).expand(*items.shape[:-2], *places.shape[-2:])
+    first = torch.arange(items.shape[:-2].numel(), device=items.device).view(*items.shape[:-2], 1, 1) * size
+    return items.reshape(-1, dim)[first + places]
+
+
+class Score(nn.Module):
+    """An inner product of the two prepared sides, times `scale`: such scores share the fused kernel."""
+
+    inner = True
+
+    def scale(self, dim: int) -> float:
+        return 1.0
+
+    def query(self, question: Question) -> Tensor:
+        return question.query
+
+    def keys(self, keys: Tensor) -> Tensor:
+        return keys
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        """(B, .., Q, D) against (B, .., K, D) -> (B, .., Q, K)"""
+        return query @ keys.mT * self.scale(query.shape[-1])
+
+    def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
+        """The same for a few places (B, .., Q, S) of each query: the other keys are never touched."""
+        return self.compare(query.unsqueeze(-2), gather(keys, places)).squeeze(-2)
+
+
+class Dot(Score):
+    """q . k   (Luong 2015). No parameters."""
+
+    def __init__(self, query_dim: int, key_dim: int):
+        super().__init__()
+        if query_dim != key_dim:
+            raise ValueError(
+                f"this score needs queries and keys of one size, got {query_dim} and {key_dim}; "
+                "make them equal or use general or additive"
+            )
+
+
+class ScaledDot(Dot):
+    """q . k / sqrt(D)   (Vaswani 2017): keeps a score's variance near 1 whatever D is."""
+
+    def scale(self, dim: int) -> float:
+        return 1 / math.sqrt(dim)
+
+
+class General(Score):
+    """q^T W k   (Luong 2015). W k is computed once per memory."""
+
+    def __init__(self, query_dim: int, key_dim: int):
+        super().__init__()
+        self.weight = nn.Linear(key_dim, query_dim, bias=False)
+
+    def keys(self, keys: Tensor) -> Tensor:
+        return self.weight(keys)
+
+
+class Cosine(Dot):
+    """beta cos(q, k)   (Graves 2014). beta is learned (softplus keeps it positive), given, or asked per query.
+
+    A cosine lies in [-1, 1], so with beta = 1 the weights could differ by e^2 at most: learning starts at 10."""
+
+    def __init__(self, query_dim: int, key_dim: int, *, beta: float | None = None):
+        super().__init__(query_dim, key_dim)
+        self.given = beta or 1.0
+        self.free = nn.Parameter(torch.tensor(math.log(math.expm1(10.0)))) if beta is None else None
+
+    def query(self, question: Question) -> Tensor:
+        if question.beta is not None:
+            beta: Tensor | float = question.beta[..., None]
+        else:
+            beta = self.given if self.free is None else F.softplus(self.free)
+        return self.keys(question.query) * beta
+
+    def keys(self, keys: Tensor) -> Tensor:
+        # In float32: a half-precision sum of squares overflows at length 256.
+        return F.normalize(keys.float(), dim=-1, eps=1e-6).to(keys.dtype)
+
+
+class Additive(Score):
+    """v . tanh(W q + U k)   (Bahdanau 2015, A.1.2; Luong's concat). U k is computed once per memory.
+
+    Both sides are prepared as e^{2x}: tanh(q + k) = 1 - 2 / (1 + e^{2q} e^{2k}) then needs no tanh per pair."""
+
+    inner = False
+
+    def __init__(self, query_dim: int, key_dim: int, *, dim: int | None = None):
+        super().__init__()
+        dim = dim or query_dim
+        self.query_weight = nn.Linear(query_dim, dim, bias=False)
+        self.key_weight = nn.Linear(key_dim, dim, bias=False)
+        self.v = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
+
+    def query(self, question: Question) -> Tensor:
+        return exponentials(self.query_weight(question.query))
+
+    def keys(self, keys: Tensor) -> Tensor:
+        return exponentials(self.key_weight(keys))
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        return sum_of_tanh(query, keys, self.v)
+
+
+class Location(Score):
+    """e = W q   (Luong 2015): one score per place up to `longest`; what is stored there plays no part."""
+
+    inner = False
+
+    def __init__(self, query_dim: int, key_dim: int, *, longest: int):
+        super().__init__()
+        self.weight = nn.Linear(query_dim, longest, bias=False)
+
+    def query(self, question: Question) -> Tensor:
+        return self.weight(question.query)
+
+    def keys(self, keys: Tensor) -> Tensor:
+        longest = self.weight.out_features
+        if keys.shape[-2] > longest:
+            raise ValueError(
+                f"the location score knows {longest} places, this memory has {keys.shape[-2]}; "
+                "shorten the input or train with a larger `longest`"
+            )
+        return keys
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        return query[..., : keys.shape[-2]]
+
+    def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
+        places = places.clamp(0, keys.shape[-2] - 1).expand(*query.shape[:-1], places.shape[-1])
+        return query.gather(-1, places)
+
+
+SCORES: dict[str, type[Score]] = {
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "general": General,
+    "additive": Additive,
+    "cosine": Cosine,
+    "location": Location,
+}
+
+
+def build_score(name: str, query_dim: int, key_dim: int, *, longest: int) -> Score:
+    """The score of that name; `longest` is how many places the location score knows."""
+    if name not in SCORES:
+        raise ValueError(f"unknown score {name!r}; there are {', '.join(SCORES)}")
+    if name == "location":
+        return Location(query_dim, key_dim, longest=longest)
+    return SCORES[name](query_dim, key_dim)

@@ -1,0 +1,118 @@
+"""Watching where a model looks, without touching what it computes.
+
+    with trace(model, "decoder.*.cross", heads=[0, 3], rows=[5]) as seen:
+        model(source, target)
+    seen["decoder.0.cross"]            # (B, heads, rows, K)
+
+Weights of the named sites are computed beside the usual read and nothing else is. Nothing watched, nothing paid.
+Each thread watches for itself. A model under torch.compile runs as compiled; what is watched is taken from a
+second, plain pass over the same inputs, so that the answer stays the compiled one to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_watching: ContextVar[tuple[Trace, ...]] = ContextVar("watching", default=())
+
+
+class Trace:
+    """What was seen: `seen[site]` the weights (B, .., Q, K), `seen[site, kind]` what else was recorded there."""
+
+    def __init__(self, names: dict[int, str], heads: Sequence[int] | None, rows: Sequence[int] | None):
+        self.heads, self.rows = heads, rows
+        self._names = names  # id of a watched module -> its name in the model
+        self._kept: dict[tuple[str, str], list[Tensor]] = {}
+        self._asked: dict[int, int] = {}  # how many queries each site has answered so far
+
+    def watches(self, module: nn.Module) -> bool:
+        return id(module) in self._names
+
+    def take(self, module: nn.Module, count: int) -> list[int]:
+        """Which of the next `count` queries of a site to keep: `rows` counts queries from the trace's start."""
+        first = self._asked.get(id(module), 0)
+        self._asked[id(module)] = first + count
+        return [i for i in range(count) if self.rows is None or first + i in self.rows]
+
+    def keep(self, module: nn.Module, kind: str, tensor: Tensor) -> None:
+        self._kept.setdefault((self._names[id(module)], kind), []).append(tensor.detach())
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites that gave weights."""
+        return [site for site, kind in self._kept if kind == "weights"]
+
+    def kinds(self, site: str) -> list[str]:
+        return [kind for name, kind in self._kept if name == site]
+
+    def __getitem__(self, site: str | tuple[str, str]) -> Tensor:
+        """One tensor for all calls of the site: queries follow each other; a shorter memory is padded with 0."""
+        key = (site, "weights") if isinstance(site, str) else site
+        if key not in self._kept:
+            raise KeyError(f"nothing seen at {key}; seen: {', '.join(map(str, self._kept)) or 'nothing'}")
+        parts = self._kept[key]
+        if key[1] != "weights":
+            return torch.cat(parts, -1) if parts[0].dim() else torch.stack(parts)
+        longest = max(part.shape[-1] for part in parts)
+        return torch.cat([nn.functional.pad(part, (0, longest - part.shape[-1])) for part in parts], -2)
+
+
+def watching(module: nn.Module) -> list[Trace]:
+    """The traces of this thread that watch the module. Inside a compiled graph: none."""
+    if torch.compiler.is_compiling():
+        return []
+    return [seen for seen in _watching.get() if seen.watches(module)]
+
+
+def record(module: nn.Module, kind: str, tensor: Tensor) -> None:
+    """Let whoever watches this module see a tensor (a gate, a window's centre); its last dimension is the query."""
+    for seen in watching(module):
+        seen.keep(module, kind, tensor)
+
+
+@contextmanager
+def trace(
+    model: nn.Module,
+    *patterns: str,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | None = None,
+) -> Iterator[Trace]:
+    """Watch the modules whose names match a pattern ('*': all), at these heads and query rows (None: all)."""
+    plain = getattr(model, "_orig_mod", model)
+    modules = {id(module): name for name, module in plain.named_modules()}
+    patterns = patterns or ("*",)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in modules.values()):
+            raise ValueError(f"no module is named like {pattern!r}; there are {', '.join(modules.values())}")
+    names = {key: name for key, name in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
+    seen = Trace(names, heads, rows)
+    with ExitStack() as stack:
+        for module in model.modules():
+            if isinstance(module, torch._dynamo.eval_frame.OptimizedModule):
+                stack.callback(module.register_forward_hook(_again(seen), with_kwargs=True).remove)
+            elif getattr(module, "_compiled_call_impl", None) is not None:
+                raise ValueError("a model compiled in place cannot be watched; use compiled = torch.compile(model)")
+        token = _watching.set((*_watching.get(), seen))
+        stack.callback(_watching.reset, token)
+        yield seen
+
+
+def _again(seen: Trace) -> Any:
+    """A hook that runs a compiled module once more, uncompiled, for the watching thread alone."""
+
+    def run(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if seen not in _watching.get():
+            return
+        if module.training:
+            raise ValueError("a compiled model is watched in a second pass; call model.eval() first")
+        devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
+        with torch.no_grad(), torch.random.fork_rng(devices=list(devices)):
+            module.get_submodule("_orig_mod")(*args, **kwargs)
+
+    return run

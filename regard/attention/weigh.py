@@ -1,0 +1,144 @@
+"""From scores to weights: soft, hard, local-m and local-p.
+
+A way to weigh may say before scoring which places matter (`places`), so that only those are scored and read.
+Masked places get weight exactly 0; a query with nothing to look at gets no weight anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.memory import Memory
+from regard.attention.score import Question
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the allowed keys of each query; where none is allowed, all 0 (and so is the gradient)."""
+    if mask is None:
+        return scores.softmax(-1)
+    low = torch.finfo(scores.dtype).min  # not -inf: a row of -inf would be NaN
+    return scores.masked_fill(~mask, low).softmax(-1).masked_fill(~mask, 0)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The few places (B, .., Q, S) each query scores, around its centre (B, .., Q); may lie outside the memory."""
+
+    index: Tensor
+    centre: Tensor
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Weights over the scored places and, for hard attention, the one place (B, .., Q) that was chosen."""
+
+    weights: Tensor
+    chosen: Tensor | None = None
+    log_probability: Tensor | None = None  # (B, .., Q) of the chosen place, with gradient
+    entropy: Tensor | None = None  # (B, .., Q) of the distribution it came from, with gradient
+
+
+class Weigh(nn.Module):
+    """Soft: softmax over the allowed places."""
+
+    fused = True  # the fused kernel computes just this
+
+    def places(self, question: Question, memory: Memory) -> Places | None:
+        """Which places to score; None: all."""
+        return None
+
+    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
+        return Weighed(masked_softmax(scores, mask))
+
+
+class Hard(Weigh):
+    """One place: sampled while training, the most likely one when running (Xu 2015, sec. 4.1).
+
+    Sampling has no gradient; `log_probability` and `entropy` give REINFORCE what it needs (`learn.reinforce`).
+    With straight_through the weights behave backwards as if they were the soft ones (Bengio 2013)."""
+
+    fused = False
+
+    def __init__(self, *, straight_through: bool = False):
+        super().__init__()
+        self.straight_through = straight_through
+
+    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
+        soft = masked_softmax(scores.float(), mask)
+        if self.training:
+            # argmax(p / Exponential(1)) is a draw from p; a masked place has p = 0 and is never drawn.
+            chosen = (soft / torch.empty_like(soft).exponential_()).argmax(-1)
+        else:
+            chosen = soft.argmax(-1)
+        probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
+        some = probability > 0  # False where there was nothing to look at
+        one = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * some[..., None]
+        if self.straight_through and self.training:
+            return Weighed(one + (soft - soft.detach()).to(scores.dtype), chosen)
+        log = soft.clamp_min(torch.finfo(soft.dtype).tiny).log()
+        picked = log.gather(-1, chosen[..., None]).squeeze(-1) * some
+        return Weighed(one, chosen, picked, -(soft * log).sum(-1))
+
+
+class LocalMonotonic(Weigh):
+    """local-m (Luong 2015): a window of half-width w centred at p_t = t, softmax inside it."""
+
+    fused = False
+
+    def __init__(self, *, window: int):
+        super().__init__()
+        if window < 1:
+            raise ValueError(f"window must be at least 1, got {window}")
+        self.window = window
+
+    def centre(self, question: Question, memory: Memory) -> Tensor:
+        """(B, .., Q): where each query's window lies."""
+        query = question.query
+        position = question.positions().to(torch.float32)
+        if position.dim() == 2:
+            position = position.view(len(position), *[1] * (query.dim() - 3), -1)
+        return position.expand(query.shape[:-1])
+
+    def places(self, question: Question, memory: Memory) -> Places:
+        centre = self.centre(question, memory)
+        offsets = torch.arange(-self.window, self.window + 1, device=centre.device)
+        return Places(centre.detach().round().long()[..., None] + offsets, centre)
+
+
+class LocalPredictive(LocalMonotonic):
+    """local-p (Luong 2015): p_t = n sigmoid(v . tanh(W s_t)), n the row's true length; the softmax inside the
+    window times exp(-(i - p_t)^2 / 2 sigma^2), sigma = w / 2, not renormalised, so that p_t gets a gradient."""
+
+    def __init__(self, query_dim: int, *, window: int):
+        super().__init__(window=window)
+        self.hidden = nn.Linear(query_dim, query_dim, bias=False)
+        self.out = nn.Linear(query_dim, 1, bias=False)
+
+    def centre(self, question: Question, memory: Memory) -> Tensor:
+        share = self.out(self.hidden(question.query).tanh()).squeeze(-1).float().sigmoid()  # (B, .., Q)
+        return memory.lengths().view(-1, *[1] * (share.dim() - 1)) * share
+
+    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
+        assert places is not None
+        distance = places.index - places.centre[..., None]
+        near = torch.exp(-2 * (distance / self.window) ** 2)  # 1 / (2 sigma^2) = 2 / w^2
+        return Weighed(masked_softmax(scores, mask) * near.to(scores.dtype))
+
+
+WAYS = ("soft", "hard", "local-m", "local-p")
+
+
+def build_weigh(name: str, query_dim: int, *, window: int, straight_through: bool = False) -> Weigh:
+    """The way to weigh of that name; `window` is the half-width of the local ones."""
+    if name == "soft":
+        return Weigh()
+    if name == "hard":
+        return Hard(straight_through=straight_through)
+    if name == "local-m":
+        return LocalMonotonic(window=window)
+    if name == "local-p":
+        return LocalPredictive(query_dim, window=window)
+    raise ValueError(f"unknown way to weigh {name!r}; there are {', '.join(WAYS)}")

@@ -1,0 +1,44 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Written beside its place, synced, then moved there: a reader sees the old file or the new one."""
+    temporary = path.with_name(f".tmp-{path.name}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new name is on the disk only once its folder is synced too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def find_data(name: str) -> Path:
+    """A file by its path from here, else under the folder that $REGARD_DATA names."""
+    if Path(name).exists():
+        return Path(name)
+    root = os.environ.get("REGARD_DATA")
+    if root is None:
+        raise FileNotFoundError(
+            f"there is no file {name}; give its path, or set REGARD_DATA to the folder that holds the data sets"
+        )
+    if not (Path(root) / name).exists():
+        raise FileNotFoundError(f"there is no file {name}, neither here nor under REGARD_DATA ({root})")
+    return Path(root) / name

@@ -1,0 +1,284 @@
+"""Generated sets of pairs: dates, copy, reverse, sort.
+
+Each is a pure function of (split, count, seed), on every platform. Which split an example belongs to is a
+function of the example alone, so that train, valid and test share none whatever the counts and seeds."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+
+SPLITS = ("train", "valid", "test")
+Pairs = list[tuple[str, str]]
+
+
+def _split_of(example: str) -> str:
+    """80 % train, 10 % valid, 10 % test."""
+    share = zlib.crc32(f"regard:{example}".encode()) % 10
+    return "test" if share == 9 else "valid" if share == 8 else "train"
+
+
+def _generator(name: str, split: str, count: int, seed: int) -> random.Random:
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"count must be a whole number of at least 1, got {count!r}")
+    return random.Random(f"{name} {split} {seed}")
+
+
+def _english(day: int) -> str:
+    ending = "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    return f"{day}{ending}"
+
+
+@dataclass(frozen=True)
+class Language:
+    months: str
+    short: str
+    weekdays: str  # from Monday
+    forms: tuple[str, ...]
+    ordinal: Callable[[int], str] = str
+
+
+LANGUAGES = {
+    "English": Language(
+        "January February March April May June July August September October November December",
+        "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+        (
+            "{day} {month} {year}",
+            "{day} {short} {year}",
+            "{day:02} {month} {year}",
+            "{day} {month}, {year}",
+            "{ordinal} {month} {year}",
+            "{ordinal} of {month} {year}",
+            "the {ordinal} of {month}, {year}",
+            "{weekday}, {day} {month} {year}",
+            "{weekday} {day} {month} {year}",
+            "{weekday} the {ordinal} of {month} {year}",
+            "{weekday:.3}, {day:02} {short} {year}",
+            "{day}-{short}-{year}",
+            "{day:02}{short}{year}",
+            "{day} {month} '{yy}",
+            "{month} {day}, {year}",
+            "{month} {day} {year}",
+            "{month} {ordinal}, {year}",
+            "{month} {ordinal} {year}",
+            "{short} {day}, {year}",
+            "{short} {day:02} {year}",
+            "{short} {day} '{yy}",
+            "{weekday}, {month} {day}, {year}",
+            "{weekday:.3} {short} {day} {year}",
+            "{year} {month} {day}",
+        ),
+        _english,
+    ),
+    "German": Language(
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
+        "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+        (
+            "{day}. {month} {year}",
+            "{day:02}. {month} {year}",
+            "{day}. {short} {year}",
+            "am {day}. {month} {year}",
+            "{weekday}, {day}. {month} {year}",
+            "{weekday}, den {day}. {month} {year}",
+            "{weekday:.2}, {day}. {short} {year}",
+            "{day}. {month} '{yy}",
+        ),
+    ),
+    "French": Language(
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        (
+            "{ordinal} {month} {year}",
+            "{ordinal} {short} {year}",
+            "le {ordinal} {month} {year}",
+            "{weekday} {ordinal} {month} {year}",
+            "le {weekday} {ordinal} {month} {year}",
+            "{ordinal} {month} '{yy}",
+        ),
+        lambda day: "1er" if day == 1 else str(day),
+    ),
+    "Spanish": Language(
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "ene feb mar abr may jun jul ago sept oct nov dic",
+        "lunes martes miércoles jueves viernes sábado domingo",
+        (
+            "{day} de {month} de {year}",
+            "{day} de {month} del {year}",
+            "el {day} de {month} de {year}",
+            "{day} {short} {year}",
+            "{weekday}, {day} de {month} de {year}",
+            "{weekday} {day} de {month} de {year}",
+        ),
+    ),
+    "Italian": Language(
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+        "gen feb mar apr mag giu lug ago set ott nov dic",
+        "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+        ("{ordinal} {month} {year}", "{day} {short} {year}", "{weekday} {ordinal} {month} {year}"),
+        lambda day: "1º" if day == 1 else str(day),
+    ),
+    "Dutch": Language(
+        "januari februari maart april mei juni juli augustus september oktober november december",
+        "jan. feb. mrt. apr. mei juni juli aug. sep. okt. nov. dec.",
+        "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
+        (
+            "{day} {month} {year}",
+            "{day} {short} {year}",
+            "op {day} {month} {year}",
+            "{weekday} {day} {month} {year}",
+        ),
+    ),
+    "Portuguese": Language(
+        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+        "jan fev mar abr mai jun jul ago set out nov dez",
+        "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
+        (
+            "{ordinal} de {month} de {year}",
+            "em {ordinal} de {month} de {year}",
+            "{day} {short} {year}",
+            "{day}/{short}/{year}",
+            "{weekday}, {ordinal} de {month} de {year}",
+        ),
+        lambda day: "1º" if day == 1 else str(day),
+    ),
+    "Swedish": Language(
+        "januari februari mars april maj juni juli augusti september oktober november december",
+        "jan. feb. mars apr. maj juni juli aug. sept. okt. nov. dec.",
+        "måndag tisdag onsdag torsdag fredag lördag söndag",
+        (
+            "{day} {month} {year}",
+            "den {day} {month} {year}",
+            "{day} {short} {year}",
+            "{weekday} {day} {month} {year}",
+            "{weekday} den {day} {month} {year}",
+        ),
+    ),
+    "Polish": Language(
+        "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia",
+        "sty lut mar kwi maj cze lip sie wrz paź lis gru",
+        "poniedziałek wtorek środa czwartek piątek sobota niedziela",
+        (
+            "{day} {month} {year}",
+            "{day} {month} {year} r.",
+            "{day} {short} {year}",
+            "{weekday}, {day} {month} {year}",
+        ),
+    ),
+}
+
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
+NUMERIC = (
+    "{year}-{number:02}-{day:02}",
+    "{year}/{number:02}/{day:02}",
+    "{year}.{number:02}.{day:02}",
+    "{year}{number:02}{day:02}",
+    "{year}年{number}月{day}日",
+    "{year}年{number:02}月{day:02}日",
+    "{day:02}/{number:02}/{year}",
+    "{day}/{number}/{year}",
+    "{day:02}.{number:02}.{year}",
+    "{day}.{number}.{year}",
+    "{day}. {number}. {year}",
+    "{day:02}-{number:02}-{year}",
+    "{day}-{number}-{year}",
+    "{day:02}/{number:02}/'{yy}",
+    "{day}.{number}.'{yy}",
+    "{day}.{roman}.{year}",
+    "{day} {roman} {year}",
+    "{day}-{roman}-{year}",
+)
+
+# Every way to write a date: the language (None: numbers alone) and the form.
+FORMS: tuple[tuple[Language | None, str], ...] = (
+    *((language, form) for language in LANGUAGES.values() for form in language.forms),
+    *((None, form) for form in NUMERIC),
+)
+
+FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
+SHORT_YEARS = range(1950, 2050)
+
+
+def write_date(day: date, language: Language | None, form: str) -> str:
+    number = day.month
+    fields: dict[str, object] = {"day": day.day, "number": number, "year": day.year}
+    fields |= {"roman": ROMAN[number - 1], "yy": f"{day.year % 100:02}"}
+    if language:
+        fields["month"] = language.months.split()[number - 1]
+        fields["short"] = language.short.split()[number - 1]
+        fields["weekday"] = language.weekdays.split()[day.weekday()]
+        fields["ordinal"] = language.ordinal(day.day)
+    return form.format_map(fields)
+
+
+def _any_way(day: date, generator: random.Random) -> str:
+    """The date in one of the forms; one in five all in capitals or all in small letters."""
+    language, form = generator.choice(FORMS)
+    while "{yy}" in form and day.year not in SHORT_YEARS:
+        language, form = generator.choice(FORMS)
+    text = write_date(day, language, form)
+    case = generator.random()
+    return text.upper() if case < 0.1 else text.lower() if case < 0.2 else text
+
+
+@cache
+def _days(split: str) -> tuple[date, ...]:
+    every = (date.fromordinal(i) for i in range(FIRST.toordinal(), LAST.toordinal() + 1))
+    return tuple(day for day in every if _split_of(day.isoformat()) == split)
+
+
+def dates(split: str, count: int, *, seed: int = 0) -> Pairs:
+    """A date of 1900 to 2099 as people write it in nine languages -> ISO, "3 May 1979" -> "1979-05-03".
+
+    Numbers alone: four digits in front mean year, month, day (also 19790503); otherwise the day comes first,
+    with . - or /, so 03/05/1979 is the third of May. Month first only with a name. Two digits of a year stand
+    behind an apostrophe and mean 1950 to 2049. Weekdays are right. Every day of the split comes once before
+    any comes twice."""
+    generator = _generator("dates", split, count, seed)
+    days = list(_days(split))
+    pairs: Pairs = []
+    while len(pairs) < count:
+        generator.shuffle(days)
+        pairs += [(_any_way(day, generator), day.isoformat()) for day in days[: count - len(pairs)]]
+    return pairs
+
+
+Change = Callable[[list[str]], list[str]]
+
+
+def _sequences(name: str, change: Change, split: str, count: int, seed: int) -> Pairs:
+    """3 to 12 letters with spaces between them, and the same letters changed."""
+    generator = _generator(name, split, count, seed)
+    pairs: Pairs = []
+    while len(pairs) < count:
+        letters = generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randint(3, 12))
+        source = " ".join(letters)
+        if _split_of(source) == split:
+            pairs.append((source, " ".join(change(letters))))
+    return pairs
+
+
+def copy(split: str, count: int, *, seed: int = 0) -> Pairs:
+    """c a b -> c a b"""
+    return _sequences("copy", list, split, count, seed)
+
+
+def reverse(split: str, count: int, *, seed: int = 0) -> Pairs:
+    """c a b -> b a c"""
+    return _sequences("reverse", lambda letters: letters[::-1], split, count, seed)
+
+
+def sort(split: str, count: int, *, seed: int = 0) -> Pairs:
+    """c a b -> a b c"""
+    return _sequences("sort", sorted, split, count, seed)
+
+
+MADE = {"dates": dates, "copy": copy, "reverse": reverse, "sort": sort}

@@ -1,0 +1,1 @@
+"""What papers share beside attention."""

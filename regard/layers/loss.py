@@ -1,0 +1,88 @@
+"""From states to the loss of the right tokens, without keeping the logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+ROWS = 1024  # rows of logits held at once
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What `model.loss(batch)` gives. `total` is differentiated; the rest judges and rewards."""
+
+    total: Tensor  # scalar: the (smoothed) negative log-likelihood summed over all target tokens
+    likelihood: Tensor  # (B,) log p(target | source) of each row, unsmoothed, without gradient
+    tokens: Tensor  # scalar: how many target tokens total sums over
+    chosen: Tensor | None = None  # (B,) log-probability of the places hard attention sampled, with gradient
+    entropy: Tensor | None = None  # (B,) entropy of the distributions they were drawn from, with gradient
+
+
+def token_loss(
+    states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, mask: Tensor, *, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of softmax(W x + b) against the target, at the masked-in positions only.
+
+    states (B, T, D), weight (V, D), target and mask (B, T) -> the sum, and log p(target) of each row (B,).
+    With smoothing e the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016)."""
+    if torch.is_autocast_enabled(states.device.type):
+        dtype = torch.get_autocast_dtype(states.device.type)
+        states, weight = states.to(dtype), weight.to(dtype)
+    total, known = _TokenLoss.apply(states[mask], weight, bias, target[mask], smoothing)
+    rows = torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
+    return total, rows.sum(-1)
+
+
+class _TokenLoss(torch.autograd.Function):
+    """Softmax minus target is the gradient of the logits, known as soon as they are: both products of the
+    backward pass are taken at once, chunk by chunk, and the logits thrown away."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        learning = any(ctx.needs_input_grad)
+        size = len(weight)
+        known = torch.empty(len(states), device=states.device)
+        total = torch.zeros((), device=states.device)
+        if learning:
+            for_states = torch.empty_like(states)
+            for_weight = torch.zeros(weight.shape, device=weight.device)
+            for_bias = torch.zeros(bias.shape, device=bias.device)
+        for begin in range(0, len(states), ROWS):
+            part = slice(begin, begin + ROWS)
+            logits = (states[part] @ weight.T).float().add_(bias)  # (n, V)
+            level = logits.logsumexp(-1)
+            right = target[part, None]
+            known[part] = logits.gather(1, right).squeeze(1) - level
+            total -= (1 - smoothing) * known[part].sum()
+            if smoothing:
+                total -= smoothing * (logits.mean(-1) - level).sum()
+            if not learning:
+                continue
+            slope = logits.sub_(level[:, None]).exp_()
+            if smoothing:
+                slope.sub_(smoothing / size)
+            slope.scatter_add_(1, right, torch.full_like(right, smoothing - 1, dtype=slope.dtype))
+            for_bias += slope.sum(0)
+            slope = slope.to(states.dtype)
+            for_states[part] = slope @ weight
+            if slope.dtype == torch.float32:
+                for_weight.addmm_(slope.T, states[part])
+            else:
+                for_weight += slope.T @ states[part]
+        if learning:
+            ctx.save_for_backward(for_states, for_weight.to(weight.dtype), for_bias)
+        ctx.mark_non_differentiable(known)
+        return total, known
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        for_states, for_weight, for_bias = ctx.saved_tensors
+        return grad.to(for_states.dtype) * for_states, grad * for_weight, grad * for_bias, None, None

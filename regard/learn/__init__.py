@@ -1,0 +1,1 @@
+"""From loss to weights."""

@@ -1,0 +1,315 @@
+"""Training state on disk, in safetensors and JSON: OUT/training/step-00000100/.
+
+A checkpoint is written to a temporary folder, synced and renamed, so a folder named step-... is whole.
+Should its files be damaged later, their sha256 in state.json tells, and the one before is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor, nn
+
+from regard.data.files import sync_folder, write_file
+
+MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
+Say = Callable[[str], None]
+
+
+@dataclass
+class Standing:
+    """Where a training stands. Noise and order of the data follow from the seed, so this is all there is."""
+
+    step: int = 0  # steps done
+    epoch: int = 0
+    index: int = 0  # the next batch of the epoch
+    best: dict[str, float] | None = None  # metrics of the best validation
+    best_step: int = 0
+    stale: int = 0  # validations since then
+    plateau_scale: float = 1.0
+    plateau_stale: int = 0
+    baseline: float | None = None
+    scaler: dict[str, Any] = field(default_factory=dict)
+    validated: bool = False  # False for one that Ctrl-C left between two validations; it is never averaged
+    averaged: int = 0  # how many checkpoints were averaged at the end
+    ended: bool = False
+
+
+class Damaged(Exception):
+    """A checkpoint that must not be used, and why."""
+
+
+# ---- tensors by name
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers; one that is tied to several names comes once, under the first."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if isinstance(tensor, Tensor) and id(tensor) not in seen:
+            seen.add(id(tensor))
+            tensors[name] = tensor
+    return tensors
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """A safetensors file, there whole or not at all; OSError when the disk is full."""
+    write_file(path, _to_bytes(tensors, metadata))
+
+
+def _to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return tensors_to_bytes(plain, metadata)
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, source: str | Path) -> None:
+    """Put tensors into the model, by name; nothing is changed unless all of them fit."""
+    own = named_tensors(model)
+    if own.keys() != tensors.keys():
+        missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+        raise ValueError(
+            f"{source} does not fit this model: missing {_some(missing)}, unknown {_some(extra)}. "
+            "Use the model settings it was written with"
+        )
+    for name, place in own.items():
+        if (tensors[name].shape, tensors[name].dtype) != (place.shape, place.dtype):
+            raise ValueError(
+                f"{source} does not fit this model: {name} is {_form(tensors[name])}, the model has "
+                f"{_form(place)}. Use the model settings it was written with"
+            )
+    with torch.no_grad():
+        for name, place in own.items():
+            place.copy_(tensors[name])
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "nothing"
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """{"exp_avg/encoder.weight": ...}: what the optimiser knows of each parameter, by its name."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        for key, value in optimiser.state.get(parameter, {}).items():
+            if value is not None:
+                tensors[f"{key}/{name}"] = torch.as_tensor(value)
+    return tensors
+
+
+def fill_optimiser(
+    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], *, source: Path
+) -> None:
+    """The reverse of optimiser_tensors."""
+    parameters = dict(model.named_parameters())
+    known: dict[Tensor, dict[str, Tensor]] = {}
+    for label, tensor in tensors.items():
+        key, _, name = label.partition("/")
+        if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
+            raise ValueError(f"{source}: {label} {_form(tensor)} belongs to no parameter of this model")
+        known.setdefault(parameters[name], {})[key] = tensor
+    groups = optimiser.state_dict()["param_groups"]  # numbers parameters in the order of the groups
+    order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    state = {number: known[parameter] for number, parameter in enumerate(order) if parameter in known}
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+# ---- writing
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of run folder OUT, the newest first."""
+    found = [path for path in (folder / "training").glob("step-*") if path.name[5:].isdigit()]
+    return sorted(found, key=_step_of, reverse=True)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / "training" / f"step-{step:08d}"
+
+
+def clean(folder: Path) -> None:
+    """Remove what a killed run left half-written."""
+    for place in (folder, folder / "training"):
+        for left in place.glob(".tmp-*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def save(
+    folder: Path, standing: Standing, model: nn.Module, optimiser: torch.optim.Optimizer, *, average: int = 0
+) -> Path:
+    """Write a checkpoint; only when it stands are older ones deleted. Returns its folder."""
+    path = _path(folder, standing.step)
+    temporary = path.with_name(f".tmp-{path.name}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir()
+        files = {}
+        parts = {MODEL: named_tensors(model), OPTIMISER: optimiser_tensors(model, optimiser)}
+        for name, tensors in parts.items():
+            data = _to_bytes(tensors)
+            files[name] = _sha256(data)
+            write_file(temporary / name, data)
+        _write_state(temporary, standing, files, type(optimiser).__name__)
+        if path.exists():  # one that was refused when the run was resumed
+            _remove(path)
+        os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(path.parent)
+    _prune(folder, standing.step, average)
+    return path
+
+
+def update(folder: Path, standing: Standing) -> None:
+    """Change what the checkpoint of standing.step says of the standing; its tensors stay."""
+    path = _path(folder, standing.step)
+    record = _read_state(path)
+    _write_state(path, standing, record["files"], record["optimiser"])
+
+
+def _write_state(path: Path, standing: Standing, files: dict[str, str], optimiser: str) -> None:
+    record: dict[str, Any] = {"standing": asdict(standing), "files": files, "optimiser": optimiser}
+    record["sha256"] = _sha256(_canonical(record))
+    write_file(path / STATE, _canonical(record))
+
+
+def _canonical(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True, indent=1).encode()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _prune(folder: Path, step: int, average: int) -> None:
+    """Keep the newest two, and as many validated ones as are to be averaged.
+
+    Those past `step` were refused when the run was resumed."""
+    past = [path for path in checkpoints(folder) if _step_of(path) <= step]
+    keep = past[:2] + [path for path in past if _validated(path)][:average]
+    for path in checkpoints(folder):
+        if path not in keep:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Renamed first, so that being killed meanwhile leaves nothing that looks like a checkpoint."""
+    away = path.with_name(f".tmp-old-{path.name}")
+    os.rename(path, away)
+    shutil.rmtree(away)
+
+
+def _validated(path: Path) -> bool:
+    try:
+        return bool(_read_state(path)["standing"]["validated"])
+    except Damaged:
+        return False
+
+
+# ---- reading
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((path / STATE).read_bytes())
+        digest = record.pop("sha256")
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise Damaged(f"{STATE} cannot be read ({error})") from error
+    if digest != _sha256(_canonical(record)):
+        raise Damaged(f"{STATE} was altered (its sha256 does not match)")
+    return record
+
+
+def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Tensor]:
+    try:
+        data = (path / name).read_bytes()
+    except OSError as error:
+        raise Damaged(f"{name} cannot be read ({error.strerror})") from error
+    if _sha256(data) != record["files"].get(name):
+        raise Damaged(f"{name} was truncated or altered (its sha256 does not match)")
+    return parse_tensors(data)
+
+
+def load_newest(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, *, say: Say) -> Standing | None:
+    """Fill model and optimiser from the newest checkpoint that is whole. None when there are none at all."""
+    found = checkpoints(folder)
+    for path in found:
+        try:
+            record = _read_state(path)
+            weights, moments = (_read_tensors(path, name, record) for name in (MODEL, OPTIMISER))
+            standing = _standing(record)
+        except Damaged as damage:
+            say(f"{path} is refused: {damage}")
+            continue
+        if record["optimiser"] != type(optimiser).__name__:
+            raise ValueError(
+                f"{path} was written with {record['optimiser']}, the settings now ask for "
+                f"{type(optimiser).__name__}. Resume with the optimiser it was written with"
+            )
+        fill(model, weights, source=path / MODEL)
+        fill_optimiser(model, optimiser, moments, source=path / OPTIMISER)
+        return standing
+    if found:
+        raise ValueError(
+            f"none of the {len(found)} checkpoints in {folder / 'training'} can be used. "
+            f"Delete that folder to train from the start"
+        )
+    return None
+
+
+def _standing(record: dict[str, Any]) -> Standing:
+    try:
+        return Standing(**record["standing"])
+    except TypeError as error:
+        raise Damaged(f"{STATE} was written by another version ({error})") from error
+
+
+def _whole(folder: Path, say: Say) -> Iterator[dict[str, Tensor]]:
+    for path in checkpoints(folder):
+        if not _validated(path):
+            continue
+        try:
+            yield _read_tensors(path, MODEL, _read_state(path))
+        except Damaged as damage:
+            say(f"{path} is left out of the average: {damage}")
+
+
+def average(folder: Path, count: int, model: nn.Module, *, say: Say) -> int:
+    """Give the model the mean, taken in float64, of the newest `count` checkpoints; how many there were.
+
+    Whole numbers (counters) are not averaged: the newest is kept."""
+    total: dict[str, Tensor] = {}
+    used = 0
+    for tensors in _whole(folder, say):
+        for name, tensor in tensors.items():
+            if not tensor.is_floating_point():
+                total.setdefault(name, tensor)
+            else:
+                total[name] = total[name] + tensor.double() if name in total else tensor.double()
+        used += 1
+        if used == count:
+            break
+    if used:
+        own = named_tensors(model)
+        means = {name: (x / used).to(own[name].dtype) if x.is_floating_point() else x for name, x in total.items()}
+        fill(model, means, source=folder / "training")
+    return used

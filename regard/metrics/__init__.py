@@ -1,0 +1,1 @@
+"""How good: one small file per measure. Numpy and plain Python only."""

@@ -1,0 +1,5 @@
+"""One file per paper."""
+
+from regard.models.bahdanau import Bahdanau
+
+MODELS = {"bahdanau": Bahdanau}

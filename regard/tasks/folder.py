@@ -1,0 +1,119 @@
+"""A run is a folder anyone can open: config, weights, tokenizer, recipe, log and a card.
+
+Reading one runs no code from it and follows no path in it, and compares every shape before memory is taken."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from regard.data.files import write_file
+from regard.data.text import Tokenizer
+from regard.learn.checkpoint import fill, named_tensors, write_tensors
+from regard.models import MODELS
+
+SHIPPED = Path(__file__).parent.parent / "shipped"
+TYPE = "regard-"  # before the name in model_type: a run that only regard can open
+LARGEST_CONFIG = 1 << 20
+
+
+class RunError(ValueError):
+    """A run folder that is missing, half there or not what it claims to be."""
+
+
+def shipped() -> list[str]:
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+
+
+def find(run: str | Path) -> Path:
+    """A folder, else the name of a shipped run."""
+    path = Path(run)
+    if (path / "config.json").is_file():
+        return path
+    if path.is_dir():
+        raise RunError(f"{path} is a folder without config.json, so it is no run; `regard train` makes one")
+    if str(run) in shipped():
+        return SHIPPED / str(run)
+    raise RunError(
+        f"there is no run {str(run)!r}: neither a folder nor one that is shipped: {', '.join(shipped())}"
+    )
+
+
+def begin(folder: Path, model: nn.Module, tokenizer: Tokenizer, recipe: str) -> None:
+    """All of a run but its weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = next(name for name, kind in MODELS.items() if kind is type(model))
+    config = {"model_type": TYPE + name, **dataclasses.asdict(model.config)}  # type: ignore[call-overload]
+    write_file(folder / "recipe.toml", recipe.encode())
+    tokenizer.save(folder / "tokenizer.json")
+    write_file(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+
+
+def save_weights(folder: Path, model: nn.Module) -> None:
+    """model.safetensors, replaced at once: a reader finds the old weights or the new."""
+    write_tensors(folder / "model.safetensors", named_tensors(model), {"format": "pt"})
+
+
+def read_config(folder: Path) -> tuple[str, Any]:
+    """The model's name and its configuration, every field checked."""
+    path = folder / "config.json"
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise RunError(f"{path} has {path.stat().st_size:,} bytes; no configuration is that large")
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        kind = str(table.pop("model_type"))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise RunError(f"{path} is not the configuration of a run: {error}") from None
+    name = kind.removeprefix(TYPE)
+    if name not in MODELS or name == kind:
+        raise RunError(f"{path} asks for {kind!r}; this version opens {', '.join(TYPE + name for name in MODELS)}")
+    example = MODELS[name].Config(vocabulary=1)
+    fields = {field.name: type(getattr(example, field.name)) for field in dataclasses.fields(example)}
+    if odd := sorted(set(table) ^ set(fields)):
+        raise RunError(f"{path}: missing or unknown: {', '.join(odd)}; {name} has {', '.join(fields)}")
+    for key, value in table.items():
+        if type(value) is not fields[key] and not (fields[key] is float and type(value) is int):
+            raise RunError(f"{path}: {key} must be of type {fields[key].__name__}, got {value!r}")
+    try:
+        return name, MODELS[name].Config(**table)
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from None
+
+
+def read_model(folder: Path) -> nn.Module:
+    """The model with its weights, in float32 and ready to answer."""
+    name, config = read_config(folder)
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        raise RunError(f"{folder} has no model.safetensors; its training has not come to a first validation yet")
+    with torch.device("meta"):
+        wanted = {key: tuple(x.shape) for key, x in named_tensors(MODELS[name](config)).items()}
+    tensors = _read_tensors(path, wanted)
+    model = MODELS[name](config)
+    fill(model, tensors, source=path)
+    return model.eval()
+
+
+def _read_tensors(path: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """The file's tensors, after its header has been found to promise just these shapes."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+            for key in sorted(wanted.keys() | found.keys()):
+                if wanted.get(key) != found.get(key):
+                    raise RunError(
+                        f"{path}: {key} should be {wanted.get(key, 'absent')} by config.json, "
+                        f"it is {found.get(key, 'absent')}"
+                    )
+            tensors = {key: file.get_tensor(key).float() for key in found}
+    except SafetensorError as error:
+        raise RunError(f"{path} cannot be read; it is cut short, altered or no safetensors file: {error}") from None
+    if broken := [key for key, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise RunError(f"{path}: {', '.join(broken)} hold numbers that are not finite; the run is of no use")
+    return tensors

@@ -1,0 +1,128 @@
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.batch import PairBatch, PairData, pad
+
+
+def random_data(count, *, batch_tokens=2048, seed=0):
+    """Lengths like those of sentences and their translations."""
+    generator = np.random.default_rng(3)
+    sources = np.clip(generator.lognormal(2.8, 0.6, count), 1, 200).astype(int)
+    targets = np.clip(sources * generator.normal(1.05, 0.15, count), 1, 220).astype(int)
+    rows = [[[4 + i % 50] * n for i, n in enumerate(lengths.tolist())] for lengths in (sources, targets)]
+    return PairData(*rows, batch_tokens=batch_tokens, seed=seed)
+
+
+def same(left, right):
+    return len(left) == len(right) and all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def test_pad():
+    ids, mask = pad([[5, 6, 7], [], [8]], 9)
+    assert ids.tolist() == [[5, 6, 7], [9, 9, 9], [8, 9, 9]]
+    assert mask.tolist() == [[True, True, True], [False, False, False], [True, False, False]]
+    assert (ids.dtype, mask.dtype) == (torch.long, torch.bool)
+    assert pad([[], []], 0)[0].shape == (2, 0)
+    with pytest.raises(ValueError, match="at least one row"):
+        pad([], 0)
+
+
+def test_batch_adds_the_special_tokens():
+    data = PairData([[5, 6], [7]], [[8], [9, 10, 11]], batch_tokens=100, seed=0)
+    batch = data.batch(np.array([1, 0]))
+    assert batch.source.tolist() == [[7, 2, 0], [5, 6, 2]]
+    assert batch.source_mask.tolist() == [[True, True, False], [True, True, True]]
+    assert batch.target.tolist() == [[1, 9, 10, 11, 2], [1, 8, 2, 0, 0]]
+    assert batch.target_mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+    assert data.sources == [[5, 6], [7]]
+
+
+def test_batch_moves_whole():
+    moved = PairData([[5]], [[6]], batch_tokens=9, seed=0).batch(np.array([0])).to("meta")
+    assert isinstance(moved, PairBatch)
+    assert {x.device.type for x in vars(moved).values()} == {"meta"}
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=80),
+    st.integers(1, 200),
+    st.integers(0, 5),
+)
+def test_every_row_once_and_no_batch_too_large(lengths, batch_tokens, epoch):
+    data = PairData([[4] * s for s, _ in lengths], [[4] * t for _, t in lengths], batch_tokens=batch_tokens, seed=1)
+    batches = data.order(epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths))) == list(range(len(data)))
+    for rows in batches:
+        batch = data.batch(rows)
+        longest = max(batch.source.shape[1], batch.target.shape[1])
+        assert len(rows) == 1 or len(rows) * longest <= batch_tokens
+
+
+def test_order_is_a_pure_function_of_seed_and_epoch():
+    data = random_data(2000)
+    first = data.order(0)
+    data.order(7)
+    np.random.default_rng().random()
+    assert same(first, data.order(0))
+    assert same(first, random_data(2000).order(0))
+    assert not same(first, data.order(1))
+    assert not same(first, random_data(2000, seed=1).order(0))
+
+
+def test_batches_are_mixed_anew_each_epoch():
+    data = random_data(5000)
+    first, second = ({frozenset(rows.tolist()) for rows in data.order(epoch)} for epoch in (0, 1))
+    assert len(first & second) < len(first) / 10  # the few longest rows may meet again
+    # Batches do not come by length.
+    longest = [int(data.source_lengths[rows].max()) for rows in data.order(0)]
+    assert longest != sorted(longest)
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.4
+
+
+def test_batches_are_well_filled_and_hardly_padded():
+    data = random_data(5000)
+    assert data.padding(0) < 0.10
+    slots = [
+        len(rows) * max(int(data.source_lengths[rows].max()), int(data.target_lengths[rows].max()))
+        for rows in data.order(0)
+    ]
+    assert np.mean(slots) > 0.85 * data.batch_tokens
+
+
+def test_padding_counts_what_the_masks_say():
+    data = random_data(300, batch_tokens=512)
+    batches = [data.batch(rows) for rows in data.order(2)]
+    masks = [mask for batch in batches for mask in (batch.source_mask, batch.target_mask)]
+    empty = sum(int((~mask).sum()) for mask in masks) / sum(mask.numel() for mask in masks)
+    assert data.padding(2) == pytest.approx(empty)
+
+
+def test_a_pair_too_long_is_a_batch_alone():
+    data = PairData([[4] * 50, [4], [4]], [[4], [4], [4]], batch_tokens=10, seed=0)
+    assert sorted(sorted(rows.tolist()) for rows in data.order(0)) == [[0], [1, 2]]
+
+
+def test_quick_for_many_pairs():
+    generator = np.random.default_rng(0)
+    rows = [[4] * n for n in generator.integers(1, 60, 200_000).tolist()]
+    data = PairData(rows, rows, batch_tokens=4096, seed=0)
+    begin = time.process_time()
+    data.order(0)
+    assert time.process_time() - begin < 2  # a tenth of a second; far more if it were quadratic
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="got 2 sources, 1 targets"):
+        PairData([[1], [2]], [[1]], batch_tokens=10, seed=0)
+    with pytest.raises(ValueError, match="at least one pair"):
+        PairData([], [], batch_tokens=10, seed=0)
+    with pytest.raises(ValueError, match="batch_tokens must be at least 1, got 0"):
+        PairData([[1]], [[1]], batch_tokens=0, seed=0)
+    with pytest.raises(ValueError, match="seed must not be negative, got -1"):
+        PairData([[1]], [[1]], batch_tokens=10, seed=-1)

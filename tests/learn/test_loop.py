@@ -1,0 +1,380 @@
+import io
+import json
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from regard.layers.loss import Loss
+from regard.learn import checkpoint
+from regard.learn.log import Log
+from regard.learn.loop import Diverged, Interrupted, Watch, fit
+from regard.learn.optimise import Training
+from regard.learn.progress import Progress
+
+TEXT = "the cat sat on the mat and the dog sat on the log; " * 8
+LETTERS = sorted(set(TEXT))
+
+
+@dataclass
+class Rows:
+    tokens: torch.Tensor
+
+    def to(self, device):
+        return Rows(self.tokens.to(device))
+
+
+class Text:
+    """Windows of the text, shuffled by (seed, epoch)."""
+
+    def __init__(self, rows=4, length=12, windows=24):
+        ids = torch.tensor([LETTERS.index(letter) for letter in TEXT])
+        self.windows = ids.unfold(0, length, 1)[:windows]
+        self.rows = rows
+        self.on_batch = lambda count: None
+        self.count = 0
+
+    def order(self, epoch):
+        generator = torch.Generator().manual_seed(epoch)
+        return torch.randperm(len(self.windows), generator=generator).split(self.rows)
+
+    def batch(self, item):
+        self.count += 1
+        self.on_batch(self.count)
+        return Rows(self.windows[item])
+
+
+class Letters(nn.Module):
+    def __init__(self, dropout=0.2):
+        super().__init__()
+        torch.manual_seed(1)
+        self.embed = nn.Embedding(len(LETTERS), 8)
+        self.rnn = nn.GRU(8, 12, batch_first=True)
+        self.drop = nn.Dropout(dropout)
+        self.out = nn.Linear(12, len(LETTERS))
+
+    def loss(self, batch, *, smoothing=0.0):
+        states, _ = self.rnn(self.embed(batch.tokens[:, :-1]))
+        logits, target = self.out(self.drop(states)).flatten(0, 1), batch.tokens[:, 1:]
+        total = functional.cross_entropy(
+            logits.float(), target.flatten(), reduction="sum", label_smoothing=smoothing
+        )
+        rows = -functional.cross_entropy(logits.detach().float(), target.flatten(), reduction="none")
+        return Loss(total, rows.view(target.shape).sum(1), torch.tensor(target.numel()))
+
+
+class Run:
+    """A training with everything around it that a task would bring."""
+
+    def __init__(self, folder, *, data=None, model=None, values=None, **settings):
+        self.folder, self.data, self.model = folder, data or Text(), model or Letters()
+        self.settings = Training(**{"steps": 12, "every": 4, "rate": 0.01, "seed": 3, "device": "cpu", **settings})
+        self.values = values  # validation results to give, one after the other; None: the real loss
+        self.kept, self.shown = [], io.StringIO()
+
+    def validate(self, model):
+        assert not model.training
+        if self.values is not None:
+            return {"valid_loss": self.values.pop(0)}
+        loss = model.loss(Rows(self.data.windows))
+        return {"valid_loss": (loss.total / loss.tokens).item()}
+
+    def keep_best(self, model, metrics):
+        self.kept.append((metrics["valid_loss"], model.embed.weight.detach().clone()))
+
+    def fit(self, resume=False, better=("valid_loss", "min")):
+        return fit(
+            self.model, self.data, settings=self.settings, folder=self.folder, validate=self.validate,
+            keep_best=self.keep_best, better=better, resume=resume, progress=Progress(self.shown),
+        )  # fmt: skip
+
+    def rows(self, key):
+        lines = (self.folder / "log.jsonl").read_text().splitlines()
+        return {row["step"]: row[key] for row in map(json.loads, lines) if key in row}
+
+
+def test_it_learns_logs_and_reports(tmp_path):
+    run = Run(tmp_path, steps=60, every=20, rate=0.03)
+    report = run.fit()
+    losses = run.rows("loss")
+    assert list(losses) == list(range(1, 61))
+    assert losses[60] < 0.6 * losses[1]
+    assert run.rows("rate")[5] == 0.03
+    assert run.rows("tokens")[1] == 4 * 11
+    assert all(run.rows(key)[9] > 0 for key in ("gradient_norm", "seconds"))
+    assert [run.rows("epoch")[step] for step in (1, 6, 7, 60)] == [0, 0, 1, 9]  # 6 batches an epoch
+    valid = run.rows("valid_loss")
+    assert list(valid) == [20, 40, 60]
+    assert (report.step, report.early, report.averaged) == (60, False, 0)
+    assert report.best == {"valid_loss": min(valid.values())} == {"valid_loss": run.kept[-1][0]}
+    assert run.shown.getvalue().count("\n") == 3  # a line a validation
+    assert "step 40/60" in run.shown.getvalue()
+
+
+def test_two_half_batches_are_one_whole(tmp_path):
+    """Also when the halves differ in tokens: the loss is a mean over tokens, not over batches."""
+
+    class Uneven(Text):
+        def order(self, epoch):
+            return [torch.arange(6), torch.arange(6, 8)] if self.rows == 4 else [torch.arange(8)]
+
+    whole = Run(tmp_path / "a", data=Uneven(rows=8), model=Letters(dropout=0.0), steps=3, clip=0.5)
+    halves = Run(tmp_path / "b", data=Uneven(), model=Letters(dropout=0.0), steps=3, clip=0.5, accumulate=2)
+    for run in (whole, halves):
+        run.fit()
+    assert halves.rows("tokens") == whole.rows("tokens")
+    for key in ("loss", "gradient_norm"):
+        assert list(halves.rows(key).values()) == pytest.approx(list(whole.rows(key).values()), rel=1e-5)
+    for a, b in zip(whole.model.parameters(), halves.model.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_sgd_steps_as_the_clipped_gradient_says(tmp_path):
+    run = Run(tmp_path, model=Letters(dropout=0.0), optimiser="sgd", rate=0.5, clip=0.01, steps=1)
+    loss = run.model.loss(run.data.batch(run.data.order(0)[0]))
+    gradients = torch.autograd.grad(loss.total / loss.tokens, list(run.model.parameters()))
+    norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+    expected = [p - 0.5 * g * 0.01 / norm for p, g in zip(run.model.parameters(), gradients, strict=True)]
+    run.fit()
+    assert run.rows("gradient_norm")[1] == pytest.approx(norm.item(), rel=1e-5)
+    for parameter, wanted in zip(run.model.parameters(), expected, strict=True):
+        assert torch.allclose(parameter, wanted, atol=1e-6)
+
+
+def test_early_stopping_and_the_best_are_kept(tmp_path):
+    run = Run(tmp_path, steps=100, patience=2, values=[3.0, 2.0, 2.0, 2.5, 1.0])
+    report = run.fit()
+    assert (report.step, report.best_step, report.early) == (16, 8, True)
+    assert [value for value, _ in run.kept] == [3.0, 2.0]
+    other = Run(tmp_path / "max", steps=100, patience=1, values=[0.5, 0.7, float("nan"), 0.9])
+    assert other.fit(better=("valid_loss", "max")).best == {"valid_loss": 0.7}
+
+
+def test_plateau_lowers_the_rate(tmp_path):
+    run = Run(
+        tmp_path, steps=24, schedule="plateau", plateau_factor=0.5, plateau_patience=2, rate=0.4,
+        values=[2.0, 2.0, 2.0, 1.0, 1.0, 1.0],
+    )  # fmt: skip
+    run.fit()
+    assert [run.rows("rate")[step] for step in (1, 12, 13, 24)] == [0.4, 0.4, 0.2, 0.2]
+
+
+def test_average_of_the_last_checkpoints_is_validated_and_kept_if_better(tmp_path):
+    run = Run(tmp_path, average=2, values=[3.0, 2.0, 2.5, 1.5])
+    report = run.fit()
+    saved = {int(path.name[5:]): path for path in checkpoint.checkpoints(tmp_path)}
+    assert sorted(saved) == [8, 12]
+    assert (report.averaged, report.best) == (2, {"valid_loss": 1.5})
+    assert run.rows("averaged") == {12: 2}
+    twelve = run.model.embed.weight.double()  # the model is left with its last weights
+    eight = run.kept[1][1].double()
+    assert torch.allclose(run.kept[-1][1].double(), (eight + twelve) / 2, atol=1e-7)
+    worse = Run(tmp_path / "worse", average=2, values=[3.0, 2.0, 2.5, 2.2])
+    assert worse.fit().best == {"valid_loss": 2.0}
+
+
+def test_a_finished_run_says_so_and_more_steps_go_on(tmp_path):
+    run = Run(tmp_path, average=2)
+    first = run.fit()
+    lines = (tmp_path / "log.jsonl").read_bytes()
+    again = Run(tmp_path, average=2)
+    assert again.fit(resume=True) == first
+    assert "already trained: 12 steps" in again.shown.getvalue()
+    assert again.data.count == 0
+    assert (tmp_path / "log.jsonl").read_bytes() == lines
+    assert Run(tmp_path, steps=16).fit(resume=True).step == 16
+    straight = Run(tmp_path / "straight", steps=16)
+    straight.fit()
+    assert run.rows("loss") == straight.rows("loss")
+
+
+def test_a_folder_with_a_training_is_not_overwritten(tmp_path):
+    (tmp_path / "training").mkdir()  # an empty one is fine
+    Run(tmp_path).fit()
+    with pytest.raises(ValueError, match=r"already holds a training: use --resume to go on, or another --out"):
+        Run(tmp_path).fit()
+
+
+def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(tmp_path):
+    straight = Run(tmp_path / "straight", average=2)
+    straight.fit()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run = Run(tmp_path / "cut", average=2)
+        run.data.on_batch = lambda count: count == 6 and os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Interrupted, match=r"after step 6 of 12, saved in .*step-00000006.*--resume"):
+            run.fit()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    rest = Run(tmp_path / "cut", average=2)
+    assert rest.fit(resume=True) == Run(tmp_path / "straight", average=2).fit(resume=True)
+    assert rest.data.count == 6
+    assert rest.rows("loss") == straight.rows("loss")
+    assert rest.rows("valid_loss") == straight.rows("valid_loss")
+    for a, b in zip(rest.model.parameters(), straight.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run = Run(tmp_path)
+        run.data.on_batch = lambda count: count > 4 and signal.raise_signal(signal.SIGINT)
+        run.settings = Training(steps=12, every=4, accumulate=3, device="cpu")  # batches 4, 5, 6 make step 2
+        with pytest.raises(KeyboardInterrupt):
+            run.fit()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert run.data.count == 6
+    assert checkpoint.checkpoints(tmp_path) == []
+
+
+def test_other_threads_train_too_without_a_handler(tmp_path):
+    run, seen = Run(tmp_path), []
+    run.data.on_batch = lambda count: seen.append(signal.getsignal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=run.fit)
+    thread.start()
+    thread.join()
+    assert list(run.rows("loss")) == list(range(1, 13))
+    assert set(seen) == {before}
+
+
+@pytest.mark.parametrize("place", ["loss", "gradient"])
+def test_non_finite_stops_and_names_the_step(tmp_path, place):
+    class Breaks(Letters):
+        def loss(self, batch, *, smoothing=0.0):
+            loss = super().loss(batch)
+            self.calls = getattr(self, "calls", 0) + self.training
+            if self.calls < 7:
+                return loss
+            # sqrt has an infinite slope at 0: the loss stays fine, its gradient does not
+            broken = loss.total * float("nan") if place == "loss" else (self.embed.weight * 0).sqrt().sum()
+            return Loss(loss.total + broken, loss.likelihood, loss.tokens)
+
+    run = Run(tmp_path, model=Breaks())
+    with pytest.raises(Diverged, match=r"step 7 is no longer finite.*step-00000004"):
+        run.fit()
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-00000004"]
+    key = "loss" if place == "loss" else "gradient_norm"
+    assert run.rows(key)[7] is None
+    rest = Run(tmp_path)
+    assert rest.fit(resume=True).step == 12
+
+
+def test_float16_may_skip_some_steps_but_not_forever(tmp_path):
+    watch = Watch(
+        Log(tmp_path / "log.jsonl"), Progress(io.StringIO()), Training(steps=99, precision="float16"), tmp_path
+    )
+
+    def skip(steps):
+        for step in steps:
+            watch.add({"step": step, "rate": 1.0, "loss": 2.0, "gradient_norm": float("inf"), "tokens": 1})
+        watch.look()
+
+    skip(range(1, 21))
+    watch.add({"step": 21, "rate": 1.0, "loss": 2.0, "gradient_norm": 1.0, "tokens": 1})
+    skip(range(22, 42))
+    with pytest.raises(Diverged, match="step 42 is no longer finite"):
+        skip([42])
+
+
+def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(tmp_path):
+    straight = Run(tmp_path / "straight")
+    straight.fit()
+    run = Run(tmp_path / "damaged")
+    run.fit()
+    weights = tmp_path / "damaged" / "training" / "step-00000012" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    rest = Run(tmp_path / "damaged")
+    rest.fit(resume=True)
+    assert "step-00000012 is refused: model.safetensors was truncated or altered" in rest.shown.getvalue()
+    assert rest.data.count == 4
+    assert rest.rows("loss") == straight.rows("loss")
+
+
+def test_bfloat16_computes_in_bfloat16_and_keeps_float32_weights(tmp_path):
+    seen = []
+
+    class Watched(Letters):
+        def loss(self, batch, *, smoothing=0.0):
+            if self.training:
+                seen.append(self.out(self.embed.weight.new_zeros(1, 12)).dtype)
+            return super().loss(batch, smoothing=smoothing)
+
+    run = Run(tmp_path, model=Watched(), precision="bfloat16", steps=40, every=40, rate=0.03)
+    run.fit()
+    assert set(seen) == {torch.bfloat16}
+    assert all(parameter.dtype == torch.float32 for parameter in run.model.parameters())
+    assert run.rows("loss")[40] < 0.8 * run.rows("loss")[1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_on_a_card(tmp_path, precision):
+    """Fused AdamW, and float16 with its scaler, whose state goes through the checkpoint."""
+    options = {"precision": precision, "steps": 40, "every": 20, "rate": 0.03, "accumulate": 2, "device": "cuda"}
+    run = Run(tmp_path, **options)
+    run.data.windows = run.data.windows.cuda()
+    run.data.on_batch = lambda count: count == 51 and signal.raise_signal(signal.SIGINT)
+    with pytest.raises(Interrupted, match="after step 26"):
+        run.fit()
+    assert all(parameter.is_cuda for parameter in run.model.parameters())
+    state = json.loads((checkpoint.checkpoints(tmp_path)[0] / "state.json").read_text())
+    assert ("scale" in state["standing"]["scaler"]) == (precision == "float16")
+    rest = Run(tmp_path, **options)
+    rest.data.windows = run.data.windows
+    assert rest.fit(resume=True).step == 40
+    assert rest.rows("loss")[40] < 0.8 * rest.rows("loss")[1]
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_it_takes_the_same_steps(tmp_path, monkeypatch):
+    """On the processor only the capture, not the C++ that would be built from it: that takes half a minute."""
+    if not torch.cuda.is_available():
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    options = {"steps": 3, "device": device}
+    plain, compiled = (
+        Run(tmp_path / str(on), model=Letters(dropout=0.0), compile=on, **options) for on in (False, True)
+    )
+    for run in (plain, compiled):
+        run.data.windows = run.data.windows.to(device)
+        run.fit()
+    assert list(compiled.rows("loss").values()) == pytest.approx(list(plain.rows("loss").values()), rel=1e-4)
+    assert list(compiled.model.state_dict()) == list(plain.model.state_dict())
+
+
+def test_noise_follows_seed_and_step_only(tmp_path):
+    same = [Run(tmp_path / name, steps=4) for name in "ab"]
+    other = Run(tmp_path / "c", steps=4, seed=4)
+    for run in (*same, other):
+        torch.rand(len(run.folder.name))
+        run.fit()
+    assert same[0].rows("loss") == same[1].rows("loss")
+    assert same[0].rows("loss")[1] != other.rows("loss")[1]
+
+
+def test_smoothing_reaches_the_model(tmp_path):
+    plain, smooth = Run(tmp_path / "a", steps=1), Run(tmp_path / "b", steps=1, smoothing=0.3)
+    plain.fit()
+    smooth.fit()
+    assert plain.rows("loss")[1] != smooth.rows("loss")[1]
+
+
+def test_wrong_use_is_explained(tmp_path):
+    with pytest.raises(ValueError, match=r"no metric is called 'bleu'; validation gives valid_loss"):
+        Run(tmp_path / "a").fit(better=("bleu", "max"))
+    with pytest.raises(ValueError, match="'min' or 'max'"):
+        Run(tmp_path / "b").fit(better=("valid_loss", "up"))
+    empty = Run(tmp_path / "c")
+    empty.data.order = lambda epoch: []
+    with pytest.raises(ValueError, match="no batch in epoch 0"):
+        empty.fit()
