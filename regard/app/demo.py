@@ -21,9 +21,8 @@ def demonstrate(out: Path) -> None:
     translate.train(job, out, recipe=text, command=command, resume=bool(checkpoints(out)))
     translator = load(out)
     result = translator.evaluate(job.data.pairs("test"))
-    print(
-        f"{result['exact_match']:.1f} % of {result['pairs']:,} unseen days exactly right, {time.monotonic() - began:.0f} s\n"
-    )
+    seconds = time.monotonic() - began
+    print(f"{result['exact_match']:.1f} % of {result['pairs']:,} unseen days exactly right, {seconds:.0f} s\n")
     for example in EXAMPLES:
         answer = translator.translate(example)
         print(f"{example} -> {answer.text}")

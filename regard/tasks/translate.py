@@ -208,8 +208,8 @@ class Translator:
         return Map(seen[site][0].float().cpu().numpy(), rows, columns)
 
     def evaluate(
-        self, pairs: Pairs, decode: Decoding | None = None, *, tick: Callable[[], None] | None = None
-    ) -> dict:
+        self, pairs: Pairs, decode: Decoding | None = None, *, tick: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
         """Exact match, BLEU and chrF of the answers, perplexity of the references."""
         answers = []
         for answer in self.answers([source for source, _ in pairs], decode):
