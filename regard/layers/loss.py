@@ -56,16 +56,19 @@ class _TokenLoss(torch.autograd.Function):
             for_bias = torch.zeros(bias.shape, device=bias.device)
         for begin in range(0, len(states), ROWS):
             part = slice(begin, begin + ROWS)
-            logits = (states[part] @ weight.T).float().add_(bias)  # (n, V)
-            level = logits.logsumexp(-1)
+            logits = torch.addmm(bias.to(states.dtype), states[part], weight.T).float()  # (n, V)
             right = target[part, None]
-            known[part] = logits.gather(1, right).squeeze(1) - level
-            total -= (1 - smoothing) * known[part].sum()
+            top = logits.amax(-1, keepdim=True)
+            known[part] = (logits.gather(1, right) - top).squeeze(1)
             if smoothing:
-                total -= smoothing * (logits.mean(-1) - level).sum()
+                total -= smoothing * (logits.mean(-1, keepdim=True) - top).sum()
+            slope = logits.sub_(top).exp_()
+            level = slope.sum(-1)
+            known[part] -= level.log()
+            total += smoothing * level.log().sum() - (1 - smoothing) * known[part].sum()
             if not learning:
                 continue
-            slope = logits.sub_(level[:, None]).exp_()
+            slope.div_(level[:, None])
             if smoothing:
                 slope.sub_(smoothing / size)
             slope.scatter_add_(1, right, torch.full_like(right, smoothing - 1, dtype=slope.dtype))

@@ -1,0 +1,51 @@
+# All paths are relative and quoted, so that the checkout may lie in a path with spaces.
+PYTHON ?= python3
+export PYTHON
+RUN := .venv/bin/python
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test bench
+
+help:
+	@echo 'make demo     train a small translator on dates and see where it looks (a few minutes)'
+	@echo 'make test     format check, lint, types, tests: what CI runs'
+	@echo 'make bench    run everything in benchmarks/'
+	@echo 'make install  only set up .venv, which the others do by themselves'
+	@echo
+	@echo 'Another Python (3.11 or newer): make test PYTHON=python3.12'
+
+install: $(INSTALLED)
+
+demo: $(INSTALLED)
+	$(RUN) -m regard demo
+
+test: $(INSTALLED)
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest
+
+bench: $(INSTALLED)
+	@set -e; for file in benchmarks/*.py; do \
+	    test -e "$$file" || { echo 'there is nothing in benchmarks/' >&2; exit 1; }; \
+	    echo "== $$file"; \
+	    $(RUN) "$$file"; \
+	done
+
+# Made anew only where there is none that works. Without build isolation, what is installed already is enough:
+# a later change of pyproject.toml that asks for nothing new needs no network.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(RUN) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    "$$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	        echo "regard needs Python 3.11 or newer; $$PYTHON is $$("$$PYTHON" --version 2>&1 || true)." >&2; \
+	        echo 'Name a newer one: make PYTHON=/path/to/python3.12' >&2; \
+	        exit 1; \
+	    }; \
+	    echo 'making .venv'; \
+	    "$$PYTHON" -m venv --clear .venv; \
+	}
+	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev]'
+	@touch $@
