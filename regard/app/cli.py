@@ -6,8 +6,10 @@ import json
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from regard.tasks import Answer
+    from regard.tasks import Answer, Decoding
 
 app = typer.Typer(
     add_completion=False,
@@ -26,14 +28,17 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-errors = Console(stderr=True)
 DEBUG = "REGARD_DEBUG"
+UsageError: Any = typer.BadParameter.__base__  # click's, or that of the copy of click inside newer typers
 
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's folder, or the name of a shipped run (see `regard models`).")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")]
-Beam = Annotated[int, typer.Option(min=1, help="How many hypotheses to keep; 1 is greedy.")]
+Beam = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many hypotheses to keep; 1 is greedy. As the run's recipe unless told."),
+]
 
 
 @app.callback()
@@ -104,9 +109,7 @@ def train(
     command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
     report = translate.train(job, folder, recipe=text, command=command, resume=resume)
     best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
-    errors.print(
-        f"{folder}: best at step {report.best_step} of {report.step}  {best}", markup=False, highlight=False
-    )
+    say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
     print(folder)
 
 
@@ -116,15 +119,16 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="A file of pairs; without it, the test split of a generated set.")
     ] = None,
-    beam: Beam = 1,
+    beam: Beam = None,
     as_json: Json = False,
 ) -> None:
     """Judge a run on pairs it has not seen: exact match, BLEU, chrF, perplexity."""
     from regard.app.recipe import read
     from regard.data.pairs import read_pairs
-    from regard.tasks import Decoding, find, load
+    from regard.tasks import find, load
     from regard.tasks.folder import RunError
 
+    translator = load(run)
     if data is not None:
         pairs = read_pairs(data)
     else:
@@ -133,7 +137,7 @@ def evaluate(
             raise RunError(f"{run} was trained on files; say which pairs to judge it on: --data FILE")
         pairs = job.data.pairs("test")
     with progress(len(pairs), "pairs") as tick:
-        result = load(run).evaluate(pairs, Decoding(beam=beam), tick=tick)
+        result = translator.evaluate(pairs, change(translator.decode, {"beam": beam}), tick=tick)
     if as_json:
         print(json.dumps(result))
         return
@@ -153,17 +157,19 @@ def translate(
         str | None,
         typer.Option(metavar="FILE", help="Draw the alignment: .png, .svg or .html; - draws in the terminal."),
     ] = None,
-    beam: Beam = 1,
-    best: Annotated[int, typer.Option(min=1, help="How many answers to give for each text.")] = 1,
+    beam: Beam = None,
+    best: Annotated[int | None, typer.Option(min=1, help="How many answers to give for each text.")] = None,
     length_penalty: Annotated[
-        float, typer.Option(help="Beam: score / length^penalty; 0 prefers short answers.")
-    ] = 1.0,
+        float | None, typer.Option(help="Beam: score / length^penalty; 0 prefers short answers.")
+    ] = None,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Above 0, answers are drawn at this temperature.")
-    ] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw from the k likeliest tokens only.")] = 0,
-    top_p: Annotated[float, typer.Option(min=0, max=1, help="Draw from the likeliest tokens that sum to p.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same answers.")] = 0,
+        float | None, typer.Option(min=0, help="Above 0, answers are drawn at this temperature.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(min=0, help="Draw from the k likeliest tokens only.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Draw from the likeliest tokens that sum to p.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed draws the same answers.")] = None,
     as_json: Json = False,
 ) -> None:
     """Translate texts (any text to text) and show where each word looked.
@@ -171,13 +177,26 @@ def translate(
     regard translate dates "3 May 1979" --show alignment.png
 
     regard translate runs/mine --input source.txt --output target.txt --beam 5"""
-    from regard.tasks import Decoding, load
+    from regard.tasks import load
 
     if texts and source:
         raise typer.BadParameter("give texts or --input, not both")
-    decode = Decoding(max(beam, best), best, length_penalty, temperature, top_k, top_p, seed)
-    translator = load(run)
+    if show:
+        check_show(show, as_json)
     lines, count = read_lines(texts, source)
+    translator = load(run)
+    decode = change(
+        translator.decode,
+        {
+            "beam": beam,
+            "best": best,
+            "length_penalty": length_penalty,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+        },
+    )
     with writer(output) as write, progress(count, "texts") as tick:
         for number, answer in enumerate(translator.answers(lines, decode), 1):
             write(as_line(answer, as_json))
@@ -209,13 +228,36 @@ def compare(
     print(run(recipe, vary, changes or [], seeds=seeds, jobs=jobs, out=out))
 
 
+def change(decode: Decoding, asked: dict[str, Any]) -> Decoding:
+    """The run's way to find answers, changed where the command line asks for something (not None)."""
+    told = {name: value for name, value in asked.items() if value is not None}
+    beam = max(told.get("beam", decode.beam), told.get("best", decode.best))
+    try:
+        return replace(decode, **{**told, "beam": beam})
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def check_show(show: str, as_json: bool) -> None:
+    """Before anything is computed: can this be drawn?"""
+    from regard.show.files import suffix_of
+
+    if show != "-":
+        try:
+            suffix_of(show, (".png", ".svg", ".html"))
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    elif as_json:
+        raise typer.BadParameter("--json is for machines and --show - for people; let --show name a file")
+
+
 def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[str] | list[str], int | None]:
     """The texts and, where it is known, how many."""
     from regard.data.pairs import DataError
 
     if texts:
         return texts, len(texts)
-    if source is None and sys.stdin.isatty():
+    if source is None and (sys.stdin is None or sys.stdin.isatty()):
         raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
     name = str(source or "stdin")
 
@@ -223,7 +265,7 @@ def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[s
         with open(source or sys.stdin.fileno(), "rb", closefd=source is not None) as file:
             for number, line in enumerate(file, 1):
                 try:
-                    yield line.decode("utf-8").rstrip("\r\n")
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
                     raise DataError(
                         f"{name}, line {number}: not UTF-8 ({error.reason}); convert it first"
@@ -244,6 +286,14 @@ def writer(output: Path | None) -> Iterator[Any]:
     if output is None:
         yield print
         return
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder; let --output name a file")
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
+    if output.exists() and not output.is_file():  # a pipe or /dev/null is written to, not replaced
+        with open(output, "w", encoding="utf-8") as file:
+            yield lambda line: print(line, file=file)
+        return
     temporary = output.with_name(f".{output.name}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
@@ -256,11 +306,14 @@ def writer(output: Path | None) -> Iterator[Any]:
 @contextmanager
 def progress(count: int | None, what: str) -> Iterator[Any]:
     """A bar on stderr, where that is a terminal and there is something to wait for."""
-    if not errors.is_terminal or (count is not None and count < 2):
+    console = Console(stderr=True)
+    if not console.is_terminal or (count is not None and count < 2):
         yield lambda: None
         return
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as bar:
+    # On one terminal answers must go round the bar; to a file or pipe they must not go through it.
+    together = sys.stdout.isatty()
+    with Progress(*columns, console=console, transient=True, redirect_stdout=together) as bar:
         task = bar.add_task(what, total=count)
         yield lambda: bar.advance(task)
 
@@ -281,39 +334,45 @@ def draw(answer: Answer, show: str, number: int | None) -> None:
     path = Path(show)
     path = path if number is None else path.with_stem(f"{path.stem}-{number}")
     answer.attention.save(path)
-    errors.print(f"wrote {path}", markup=False, highlight=False)
+    say(f"wrote {path}")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def main() -> None:
     """Exit 0, 1 (it failed) or 2 (asked wrongly); an error is one message unless --debug."""
     try:
-        app(standalone_mode=False)
-    except Exception as error:
+        if app(standalone_mode=False):  # how newer typers pass on Ctrl-C
+            raise KeyboardInterrupt
+        sys.stdout.flush()  # should nobody read it, that is found here and not when Python has left us
+    except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(DEBUG):
-            raise
+            traceback.print_exception(error)
         sys.exit(explain(error))
 
 
-def explain(error: Exception) -> int:
+def explain(error: BaseException) -> int:
     """Say what went wrong; the exit code."""
-    import click
-
-    if isinstance(error, click.ClickException):
+    if isinstance(error, UsageError):
         error.show()
         return 2
-    if isinstance(error, click.exceptions.Abort | KeyboardInterrupt):
-        print("stopped", file=sys.stderr)
+    if isinstance(error, typer.Abort | KeyboardInterrupt):
+        say("stopped")
         return 1
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has had enough
-        return 0
-    if type(error).__name__ == "Interrupted":
-        print(error, file=sys.stderr)
         return 1
-    wrongly = type(error).__name__ in ("RecipeError", "RunError", "DataError")
-    known = isinstance(error, ValueError | OSError | MemoryError)
-    print(
-        f"error: {error}" if known else f"error: {type(error).__name__}: {error} (--debug shows where)",
-        file=sys.stderr,
-    )
-    return 2 if wrongly else 1
+    name = type(error).__name__  # the classes are not imported here: that would import torch
+    if name == "Interrupted":
+        say(str(error))
+        return 1
+    if isinstance(error, OSError) and error.filename is not None:
+        say(f"error: {error.filename}: {error.strerror}")
+    elif isinstance(error, ValueError | OSError | MemoryError):
+        say(f"error: {str(error) or name}")
+    else:
+        say(f"error: {name}: {error} (`regard --debug ...` shows where)")
+    there_is_not = isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError)
+    return 2 if there_is_not or name in ("RecipeError", "RunError", "DataError") else 1

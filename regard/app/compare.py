@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import platform
+import shlex
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import redirect_stderr
 from datetime import date
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 
@@ -36,15 +39,19 @@ def compare(recipe: str, vary: list[str], changes: list[str], *, seeds: int, job
             )
             for way, seed in tasks
         }
-        for done in as_completed(waiting):
-            way, seed = waiting[done]
-            results[way, seed] = done.result()
-            print(
-                f"{len(results)}/{len(tasks)}  {' '.join(way)}  seed {seed}  "
-                f"exact match {results[way, seed]['exact_match']:.1f}",
-                file=sys.stderr,
-                flush=True,
-            )
+        try:
+            for done in as_completed(waiting):
+                way, seed = waiting[done]
+                results[way, seed] = done.result()
+                print(
+                    f"{len(results)}/{len(tasks)}  {' '.join(way)}  seed {seed}  "
+                    f"exact match {results[way, seed]['exact_match']:.1f}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # or the failure would be told only after all the others
+            raise
     table = _table(ways, [[results[way, seed] for seed in range(seeds)] for way in ways])
     write_file(out / "table.md", table.encode())
     return table
@@ -58,19 +65,19 @@ def _choices(vary: str) -> list[str]:
 
 
 def _folder(out: Path, way: tuple[str, ...], seed: int) -> Path:
-    return out / "-".join([*(one.partition("=")[2] for one in way), str(seed)])
+    return out / "-".join([*(quote(one.partition("=")[2], safe=" ") for one in way), str(seed)])
 
 
 def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, Any]:
     """One training and its judgement, in a process of its own; kept beside the run."""
+    job, text = read(recipe, changes)
     kept = folder / "result.json"
-    if kept.is_file():
+    if kept.is_file() and (folder / "recipe.toml").read_text(encoding="utf-8") == text:
         return json.loads(kept.read_text())
     if jobs > 1:
         torch.set_num_threads(1)
-    job, text = read(recipe, changes)
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "progress.txt", "a", encoding="utf-8") as sys.stderr:
+    with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
         translate.train(
             job, folder, recipe=text, command=f"regard train {recipe}", resume=bool(checkpoints(folder))
         )
@@ -97,4 +104,5 @@ def _table(ways: list[tuple[str, ...]], results: list[list[dict[str, Any]]]) -> 
             f"{perplexity:.4f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"{device}, torch {torch.__version__}, {date.today()}", ""])
+    command = shlex.join(["regard", *sys.argv[1:]])
+    return "\n".join([*lines, "", f"`{command}`", "", f"{device}, torch {torch.__version__}, {date.today()}", ""])

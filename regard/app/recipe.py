@@ -12,6 +12,7 @@ from typing import Any
 
 from regard.learn.optimise import Training
 from regard.models import MODELS
+from regard.tasks.folder import shapes
 from regard.tasks.translate import Data, Decoding, Job, Tokens
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -77,7 +78,10 @@ def build(table: dict[str, Any]) -> Job:
     config = table.get("model", {})
     if "vocabulary" in config:
         raise RecipeError("model.vocabulary follows from the tokenizer; set tokens.size instead")
-    section(kind, {"vocabulary": 1, **config}, "model")  # checked now, built once the vocabulary is known
+    try:  # checked now, built once the vocabulary is known
+        shapes(model, section(kind, {"vocabulary": 1, **config}, "model"))
+    except ValueError as error:
+        raise error if isinstance(error, RecipeError) else RecipeError(f"[model]: {error}") from None
     return Job(
         model,
         config,
@@ -96,9 +100,12 @@ def section(kind: type, table: dict[str, Any], name: str) -> Any:
         wanted = str(fields[key].type)
         if wanted in TYPES and type(value) not in TYPES[wanted]:
             raise RecipeError(f"{name}.{key} must be {WORDS[wanted]}, got {value!r}")
+    for key, field in fields.items():
+        if field.default is dataclasses.MISSING and key not in table:
+            raise RecipeError(f"{name}.{key} must be set")
     try:
         return kind(**table)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise RecipeError(f"[{name}]: {error}") from None
 
 

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from regard.data.files import write_file
+from regard.data.pairs import DataError
 from regard.data.text import Tokenizer
 from regard.learn.checkpoint import fill, named_tensors, write_tensors
 from regard.models import MODELS
@@ -21,6 +22,7 @@ from regard.models import MODELS
 SHIPPED = Path(__file__).parent.parent / "shipped"
 TYPE = "regard-"  # before the name in model_type: a run that only regard can open
 LARGEST_CONFIG = 1 << 20
+MOST_LAYERS, MOST = 1000, 1 << 24  # beyond any model; so that a config cannot ask for a day's worth of layers
 
 
 class RunError(ValueError):
@@ -40,9 +42,8 @@ def find(run: str | Path) -> Path:
         raise RunError(f"{path} is a folder without config.json, so it is no run; `regard train` makes one")
     if str(run) in shipped():
         return SHIPPED / str(run)
-    raise RunError(
-        f"there is no run {str(run)!r}: neither a folder nor one that is shipped: {', '.join(shipped())}"
-    )
+    there = ", ".join(shipped()) or "none"
+    raise RunError(f"there is no run {str(run)!r}: it is neither a folder nor one of those shipped ({there})")
 
 
 def begin(folder: Path, model: nn.Module, tokenizer: Tokenizer, recipe: str) -> None:
@@ -68,22 +69,33 @@ def read_config(folder: Path) -> tuple[str, Any]:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
         kind = str(table.pop("model_type"))
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise RunError(f"{path} is not the configuration of a run: {error}") from None
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise RunError(f"{path} is not the configuration of a run: {error!r:.200}") from None
     name = kind.removeprefix(TYPE)
     if name not in MODELS or name == kind:
-        raise RunError(f"{path} asks for {kind!r}; this version opens {', '.join(TYPE + name for name in MODELS)}")
+        known = ", ".join(TYPE + name for name in MODELS)
+        raise RunError(f"{path} asks for {kind!r:.80}; this version opens {known}")
     example = MODELS[name].Config(vocabulary=1)
     fields = {field.name: type(getattr(example, field.name)) for field in dataclasses.fields(example)}
     if odd := sorted(set(table) ^ set(fields)):
-        raise RunError(f"{path}: missing or unknown: {', '.join(odd)}; {name} has {', '.join(fields)}")
+        raise RunError(f"{path}: missing or unknown: {', '.join(odd):.200}; {name} has {', '.join(fields)}")
     for key, value in table.items():
         if type(value) is not fields[key] and not (fields[key] is float and type(value) is int):
-            raise RunError(f"{path}: {key} must be of type {fields[key].__name__}, got {value!r}")
+            raise RunError(f"{path}: {key} must be of type {fields[key].__name__}, got {value!r:.80}")
     try:
         return name, MODELS[name].Config(**table)
     except ValueError as error:
         raise RunError(f"{path}: {error}") from None
+
+
+def shapes(name: str, config: Any) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight, by name; no memory is taken. ValueError where there can be no such model."""
+    for key, value in dataclasses.asdict(config).items():
+        most = MOST_LAYERS if key.endswith("layers") else MOST
+        if type(value) is int and value > most:
+            raise ValueError(f"{key} must be at most {most:,}, got {value:,}")
+    with torch.device("meta"):
+        return {key: tuple(x.shape) for key, x in named_tensors(MODELS[name](config)).items()}
 
 
 def read_model(folder: Path) -> nn.Module:
@@ -92,12 +104,30 @@ def read_model(folder: Path) -> nn.Module:
     path = folder / "model.safetensors"
     if not path.is_file():
         raise RunError(f"{folder} has no model.safetensors; its training has not come to a first validation yet")
-    with torch.device("meta"):
-        wanted = {key: tuple(x.shape) for key, x in named_tensors(MODELS[name](config)).items()}
+    try:
+        wanted = shapes(name, config)
+    except ValueError as error:
+        raise RunError(f"{folder / 'config.json'}: {error}") from None
     tensors = _read_tensors(path, wanted)
     model = MODELS[name](config)
     fill(model, tensors, source=path)
     return model.eval()
+
+
+def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
+    """The tokenizer, its ids being just those the model knows."""
+    path = folder / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.load(path)
+    except (DataError, RecursionError) as error:
+        raise RunError(str(error)) from None
+    ids = sorted(tokenizer.inner.get_vocab().values())
+    if ids != list(range(vocabulary)):
+        raise RunError(
+            f"{path} has {len(ids):,} entries, ids up to {max(ids):,}, and config.json says vocabulary = "
+            f"{vocabulary:,}; they are not of one run"
+        )
+    return tokenizer
 
 
 def _read_tensors(path: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ from regard.data.batch import PairData, pad
 from regard.data.files import find_data, write_file
 from regard.data.made import MADE
 from regard.data.pairs import DataError, read_pairs
-from regard.data.text import END, PAD, START, Tokenizer
+from regard.data.text import END, KINDS, PAD, START, Tokenizer
 from regard.decode.beam import beam
 from regard.decode.greedy import greedy
 from regard.decode.protocol import Hypothesis
 from regard.decode.sample import sample
+from regard.learn.checkpoint import checkpoints
 from regard.learn.loop import Report, fit
 from regard.learn.optimise import Training
 from regard.metrics.bleu import bleu, chrf
@@ -56,6 +58,9 @@ class Data:
             )
         if self.made and self.made not in MADE:
             raise ValueError(f"unknown generated set {self.made!r}; there are {', '.join(MADE)}")
+        for name in ("train_count", "valid_count", "test_count", "batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     def pairs(self, split: str) -> Pairs:
         if self.made:
@@ -85,6 +90,10 @@ class Tokens:
     size: int = 8000  # at most so many
     lowercase: bool = False
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+
 
 @dataclass(frozen=True)
 class Decoding:
@@ -97,6 +106,27 @@ class Decoding:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("beam", 1, 1000),
+            ("best", 1, 1000),
+            ("top_k", 0, 1 << 31),
+            ("seed", 0, 1 << 63),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value < most:
+                raise ValueError(f"{name} must be a whole number from {least} to {most - 1:,}, got {value!r}")
+        if self.best > self.beam:
+            raise ValueError(f"best must be at most beam = {self.beam}, got {self.best}; a wider beam finds more")
+        if not math.isfinite(self.length_penalty):
+            raise ValueError(f"length_penalty must be finite, got {self.length_penalty}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be 0 (draw nothing) or above, got {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
+        if self.temperature and self.best > 1:
+            raise ValueError(f"a draw gives one answer, got best = {self.best} with a temperature; set one of them")
 
 
 @dataclass(frozen=True)
@@ -211,6 +241,8 @@ class Translator:
         self, pairs: Pairs, decode: Decoding | None = None, *, tick: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
         """Exact match, BLEU and chrF of the answers, perplexity of the references."""
+        if not pairs:
+            raise ValueError("there must be at least one pair to judge by, got none")
         answers = []
         for answer in self.answers([source for source, _ in pairs], decode):
             answers.append(answer.text)
@@ -255,9 +287,13 @@ def build_model(job: Job, tokenizer: Tokenizer) -> nn.Module:
 
 def train(job: Job, out: Path, *, recipe: str, command: str, resume: bool = False) -> Report:
     """Train and leave a run in `out`: the best weights, the log, the curve, a card."""
+    begun = bool(checkpoints(out))  # without one, what lies there is begun anew
+    if begun and not resume:
+        raise runs.RunError(f"{out} already holds a training: use --resume to go on, or another --out")
+    if begun:
+        check_recipe(out, recipe)
     pairs, valid = job.data.pairs("train"), job.data.pairs("valid")
-    if resume and (out / "tokenizer.json").is_file():
-        _same_recipe(out / "recipe.toml", recipe)
+    if begun:
         tokenizer = Tokenizer.load(out / "tokenizer.json")
     else:
         texts = (side for pair in pairs for side in pair)
@@ -267,7 +303,9 @@ def train(job: Job, out: Path, *, recipe: str, command: str, resume: bool = Fals
     data = encode(pairs, tokenizer, job.data.batch_tokens, seed=job.train.seed)
     held = encode(valid, tokenizer, job.data.batch_tokens, seed=0)
     _check_lengths(data, held, model)
-    if not (out / "training").exists():
+    if begun:
+        write_file(out / "recipe.toml", recipe.encode())
+    else:
         runs.begin(out, model, tokenizer, recipe)
 
     def validate(model: nn.Module) -> dict[str, float]:
@@ -292,13 +330,23 @@ def train(job: Job, out: Path, *, recipe: str, command: str, resume: bool = Fals
     return report
 
 
-def _same_recipe(path: Path, recipe: str) -> None:
-    then, now = path.read_text(encoding="utf-8").splitlines(), recipe.splitlines()
-    if changed := [line for line in now if line not in then] or [line for line in then if line not in now]:
-        raise ValueError(
-            f"{path.parent} was begun with other settings: now {'; '.join(changed[:3])}. "
-            "Resume with the recipe and --set it was begun with, or take another --out"
-        )
+def check_recipe(folder: Path, recipe: str) -> None:
+    """A training goes on with the settings it was begun with; only how long it goes on may change."""
+    path = folder / "recipe.toml"
+    try:
+        tables = [tomllib.loads(text) for text in (path.read_text(encoding="utf-8"), recipe)]
+    except (OSError, ValueError) as error:
+        raise runs.RunError(f"{path} does not say how the training was begun: {error}") from None
+    then, now = (
+        {f"{name}.{key}": value for name, part in table.items() for key, value in part.items()} for table in tables
+    )
+    for key in sorted(then.keys() ^ now.keys() | {key for key in then if then[key] != now.get(key)}):
+        if key not in ("train.steps", "train.patience"):
+            was, comes = (repr(part[key]) if key in part else "not set" for part in (then, now))
+            raise runs.RunError(
+                f"{folder} was begun with other settings: {key} was {was}, now it is {comes}. "
+                "Resume with the recipe and --set it was begun with, or take another --out"
+            )
 
 
 def _check_lengths(data: PairData, held: PairData, model: nn.Module) -> None:
@@ -334,11 +382,17 @@ Use it: `regard translate DIR "..." --show alignment.png`, where DIR is this fol
 
 
 def load(folder: Path, decode: Decoding | None = None) -> Translator:
-    model = runs.read_model(folder)
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    if len(tokenizer) != model.config.vocabulary:  # type: ignore[union-attr]
-        raise runs.RunError(
-            f"{folder}: tokenizer.json has {len(tokenizer)} entries, config.json says {model.config.vocabulary}"  # type: ignore[union-attr]
-        )
+    model: Any = runs.read_model(folder)
+    tokenizer = runs.read_tokenizer(folder, model.config.vocabulary)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Translator(model.to(device), tokenizer, decode)
+    return Translator(model.to(device), tokenizer, decode or _decoding(folder / "recipe.toml"))
+
+
+def _decoding(path: Path) -> Decoding:
+    """How the run's recipe has answers found."""
+    if not path.is_file():
+        return Decoding()
+    try:
+        return Decoding(**tomllib.loads(path.read_text(encoding="utf-8")).get("decode", {}))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise runs.RunError(f"{path}, [decode]: {error}") from None

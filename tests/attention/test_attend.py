@@ -1,0 +1,326 @@
+"""The call, which may take the fused kernel, against the exact look; and what attention is at its edges."""
+
+import math
+import string
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from regard.attention import (
+    SCORES,
+    WAYS,
+    Attend,
+    Cosine,
+    Dot,
+    General,
+    Hard,
+    MultiHead,
+    Question,
+    ScaledDot,
+    build_score,
+    build_weigh,
+)
+
+INNER = ["dot", "scaled_dot", "general", "cosine"]
+PRECISION = {torch.float32: 3e-6, torch.bfloat16: 6e-2, torch.float16: 6e-3}
+B, Q, K, D = 3, 4, 10, 8
+
+
+class Seen(TorchDispatchMode):
+    """The names of the operations that run, and the largest tensor one of them gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.largest = [], 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.names.append(str(func))
+        self.largest = max([self.largest, *(x.numel() for x in tree_leaves(out) if isinstance(x, torch.Tensor))])
+        return out
+
+    @property
+    def fused(self):
+        """The plain form is no operation of its own: it would show as a softmax."""
+        return any("scaled_dot_product" in name for name in self.names) and not any(
+            "softmax" in name for name in self.names
+        )
+
+
+def make_mask(kind, size):
+    if kind == "all":
+        return None
+    mask = torch.ones(B, size, dtype=torch.bool)
+    if kind == "right":
+        mask[1, size - 3 :], mask[2] = False, False  # the last row has nothing at all
+    elif kind == "left":
+        mask[1, :3], mask[2, :6] = False, False
+    else:
+        mask[0, 1::2], mask[2, 3:5] = False, False
+    return mask
+
+
+def remember(attend, k, v, mask, cached):
+    """One memory, made at once, by appending, or inside reserved buffers."""
+    if cached == "no":
+        return attend.remember(k, v, mask)
+    cut = k.shape[-2] - 3
+    parts = [
+        attend.remember(k[..., part, :], v[..., part, :], None if mask is None else mask[:, part])
+        for part in (slice(0, cut), slice(cut, cut + 1), slice(cut + 1, None))
+    ]
+    memory = parts[0].reserve(k.shape[-2] + 2) if cached == "reserved" else parts[0]
+    return memory.append(parts[1]).append(parts[2])
+
+
+def close(one, other, bound):
+    return (one.double() - other.double()).abs().max() <= bound * max(1.0, float(other.detach().abs().max()))
+
+
+@pytest.mark.parametrize("dtype", PRECISION, ids=str)
+@pytest.mark.parametrize("cached", ["no", "appended", "reserved"])
+@pytest.mark.parametrize("causal", ["all", "causal", "strict"])
+@pytest.mark.parametrize("masked", ["all", "right", "left", "holes"])
+@pytest.mark.parametrize("name", INNER)
+def test_fused_is_exact(name, masked, causal, cached, dtype):
+    """In value and gradient, with and without heads, all queries of the sequence or its last few."""
+    torch.manual_seed(0)
+    attend = Attend(build_score(name, D, D, longest=K), causal=causal != "all", strict=causal == "strict").to(dtype)
+    mask = make_mask(masked, K)
+    for heads, count in [((), K), ((), Q), ((2,), K)]:
+        q, k, v = (torch.randn(B, *heads, n, D).to(dtype).requires_grad_() for n in (count, K, K))
+        # All of them ask without saying where, unless they ask of a cache or are the last few.
+        whole = cached == "no" and count == K
+        question = Question(q, position=None if whole else torch.arange(K - count, K))
+        results = []
+        for way in ("called", "look"):
+            memory = remember(attend, k, v, mask, cached)
+            if way == "called":
+                with Seen() as seen:
+                    read = attend(question, memory)
+                assert seen.fused
+            else:
+                read = attend.look(question, memory).read
+            assert read.dtype == dtype
+            weight = torch.linspace(-1, 1, read.numel(), dtype=dtype).view_as(read)
+            inputs = [q, k, v, *attend.parameters()]
+            results.append([read, *torch.autograd.grad((read * weight).sum(), inputs)])
+        for one, other in zip(*results, strict=True):
+            assert one.isfinite().all()
+            assert close(one, other, PRECISION[dtype])
+
+
+@pytest.mark.parametrize("masked", ["all", "right", "left"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_positions_of_each_row(causal, masked):
+    """(B, Q) positions: rows of a batch may be at different steps."""
+    torch.manual_seed(0)
+    attend = Attend(ScaledDot(D, D), causal=causal)
+    mask = make_mask(masked, K)
+    for heads in ((), (2,)):
+        q, k = torch.randn(B, *heads, 2, D), torch.randn(B, *heads, K, D)
+        position = torch.tensor([[0, 1], [4, 3], [9, 7]])
+        together = Question(q, position=position)
+        read = attend(together, attend.remember(k, mask=mask))
+        assert torch.allclose(read, attend.look(together, attend.remember(k, mask=mask)).read, atol=1e-6)
+        for b in range(B):
+            alone = attend.remember(k[b : b + 1], mask=None if mask is None else mask[b : b + 1])
+            one = attend(Question(q[b : b + 1], position=position[b]), alone)
+            assert torch.allclose(read[b : b + 1], one, atol=1e-6)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_causal_is_what_it_says(strict):
+    """The weights of step t lie on 0 .. t (strict: 0 .. t - 1), and a changed future changes no read."""
+    torch.manual_seed(0)
+    attend = Attend(ScaledDot(D, D), causal=True, strict=strict)
+    x = torch.randn(1, 6, D)
+    weights = attend.look(x, attend.remember(x)).weights[0]
+    past = torch.ones(6, 6, dtype=torch.bool).tril(-1 if strict else 0)
+    assert (weights[~past] == 0).all()
+    assert (weights[past] > 0).all()
+    other = x.clone()
+    other[:, 4:] = 9.0
+    assert torch.equal(attend(x, attend.remember(x))[:, :4], attend(x, attend.remember(other))[:, :4])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", ["all", "causal", "strict"])
+@pytest.mark.parametrize("name", INNER)
+def test_no_queries_by_keys_tensor_is_kept_or_made(name, causal, masked):
+    torch.manual_seed(0)
+    long = 256
+    attend = Attend(build_score(name, D, D, longest=1), causal=causal != "all", strict=causal == "strict")
+    q, k = torch.randn(1, long, D, requires_grad=True), torch.randn(1, long, D, requires_grad=True)
+    mask = torch.arange(long)[None] < long - 20 if masked else None
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda x: (kept.append(x.untyped_storage().nbytes() // x.element_size()), x)[1], lambda x: x
+    ):
+        memory = attend.remember(k, mask=mask)
+        with Seen() as seen, sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # refuses where flash does not apply
+            read = attend(q, memory)
+        assert kept
+        assert max(kept) < long * long / 16
+        assert seen.fused
+        assert seen.largest < long * long / 16
+        kept.clear()
+        attend.look(q, memory)
+        assert max(kept) >= long * long  # the measure sees what it should
+    read.sum().backward()
+    assert q.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("values", [3, 20])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", ["all", "causal", "strict"])
+def test_values_of_another_size_than_keys(causal, masked, values):
+    """Still fused, still equal: nothing says that a value has a key's size."""
+    torch.manual_seed(0)
+    long = 128
+    attend = Attend(ScaledDot(D, D), causal=causal != "all", strict=causal == "strict")
+    q, k, v = (torch.randn(2, long, d, requires_grad=True) for d in (D, D, values))
+    mask = torch.arange(long) < torch.tensor([[long], [long - 9]]) if masked else None
+    memory = attend.remember(k, v, mask)
+    with Seen() as seen:
+        read = attend(q, memory)
+    exact = attend.look(q, memory).read
+    assert close(read, exact, 3e-6)
+    for one, other in zip(
+        torch.autograd.grad(read.square().sum(), [q, k, v], retain_graph=True),
+        torch.autograd.grad(exact.square().sum(), [q, k, v]),
+        strict=True,
+    ):
+        assert close(one, other, 1e-5)
+    assert seen.fused
+
+
+def test_dropout_keeps_the_mean_and_leaves_the_weights():
+    torch.manual_seed(0)
+    attend = Attend(ScaledDot(D, D), dropout=0.4)
+    q, k = torch.randn(1, 1, D).expand(1, 20_000, D), torch.randn(1, 5, D)
+    memory = attend.remember(k)
+    look = attend.look(q, memory)
+    plain = attend.eval().look(q, memory)
+    assert torch.equal(look.weights, plain.weights)  # before dropout
+    assert not torch.allclose(look.read, plain.read)
+    assert torch.allclose(attend(q, memory), plain.read, atol=1e-6)  # none while running
+    for read in (look.read, attend.train()(q, memory)):
+        assert (read.mean(1) - plain.read[:, 0]).abs().max() < 0.05
+        assert read.std(1).min() > 0.01
+
+
+# ---------------------------------------------------------------- the one idea
+
+
+def test_equal_weights_are_mean_pooling():
+    torch.manual_seed(0)
+    states, mask = torch.randn(2, 5, D), torch.arange(5) < torch.tensor([[5], [3]])
+    means = torch.stack([states[0].mean(0), states[1, :3].mean(0)])
+    nothing = torch.zeros(2, 1, D)  # every key answers an empty question as well as any other
+    for score in (Dot(D, D), General(D, D), Cosine(D, D)):
+        attend = Attend(score)
+        memory = attend.remember(states, mask=mask)
+        assert torch.allclose(attend(nothing, memory)[:, 0], means, atol=1e-6)
+        assert torch.allclose(attend.look(nothing, memory).read[:, 0], means, atol=1e-6)
+
+
+NAMES = ["ANNA", "JOAN", "JOHN", "MARY"]
+AGES_AND_SIZES = torch.tensor([[31.0, 1.68], [24.0, 1.75], [57.0, 1.81], [42.0, 1.60]])
+
+
+def spell(name):
+    """A letter at each place, one-hot."""
+    return torch.tensor(
+        [[float(c == letter) for letter in string.ascii_uppercase] for c in name.ljust(4)]
+    ).flatten()
+
+
+@pytest.mark.parametrize("weigh", [None, Hard().eval()], ids=["soft", "hard"])
+def test_one_hot_weights_are_a_table(weigh):
+    """Persons asked by id and by name; half a name blends the rows it fits."""
+    sure = 1000.0  # so sharp a softmax is one-hot to the last bit
+    by_id = Attend(Dot(4, 4), weigh)
+    table = by_id.remember(torch.eye(4)[None], AGES_AND_SIZES[None])
+    assert torch.equal(by_id(sure * torch.eye(4)[None], table)[0], AGES_AND_SIZES)
+    by_name = Attend(Dot(4 * 26, 4 * 26), weigh)
+    table = by_name.remember(torch.stack([spell(name) for name in NAMES])[None], AGES_AND_SIZES[None])
+    for row, name in enumerate(NAMES):
+        look = by_name.look(sure * spell(name)[None, None], table)
+        assert look.weights[0, 0].tolist() == [float(row == i) for i in range(4)]
+        assert torch.equal(look.read[0, 0], AGES_AND_SIZES[row])
+    if weigh is None:
+        blend = by_name(sure * spell("JO")[None, None], table)[0, 0]
+        assert torch.allclose(blend, AGES_AND_SIZES[1:3].mean(0))
+
+
+def test_self_attention_of_a_sentence():
+    """No parameters: queries = keys = values = the embeddings. A word said twice looks alike both times."""
+    torch.manual_seed(0)
+    words = ["YOUR", "CAT", "IS", "A", "LOVELY", "CAT"]
+    table = {word: torch.randn(512) for word in dict.fromkeys(words)}
+    x = torch.stack([table[word] for word in words])[None]
+    attend = Attend(ScaledDot(512, 512))
+    look = attend.look(x, attend.remember(x))
+    weights = look.weights[0]
+    assert weights.shape == (6, 6)
+    assert torch.allclose(weights.sum(-1), torch.ones(6), atol=1e-6)
+    exps = (x[0].double() @ x[0].double().T / math.sqrt(512)).exp()
+    assert torch.allclose(weights.double(), exps / exps.sum(-1, keepdim=True), atol=1e-6)
+    assert torch.allclose(weights[1], weights[5], atol=1e-6)
+    assert torch.allclose(weights[:, 1], weights[:, 5], atol=1e-6)
+    assert torch.allclose(attend(x, attend.remember(x)), look.read, atol=1e-5)
+
+
+def test_permutation_equivariance():
+    torch.manual_seed(0)
+    x, order = torch.randn(2, 7, D), torch.randperm(7)
+    for attend in [*(Attend(build_score(name, D, D, longest=7)) for name in (*INNER, "additive")), MultiHead(D, 2)]:
+        read = attend(x, attend.remember(x))
+        turned = attend(x[:, order], attend.remember(x[:, order]))
+        assert torch.allclose(turned, read[:, order], atol=1e-5)
+        assert torch.allclose(turned.mean(1), read.mean(1), atol=1e-5)  # pooled: invariant
+    causal = Attend(ScaledDot(D, D), causal=True)
+    assert not torch.allclose(
+        causal(x[:, order], causal.remember(x[:, order])), causal(x, causal.remember(x))[:, order], atol=1e-2
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", SCORES)
+def test_beams_are_extra_queries(name, way):
+    """W beams of a sentence ask its one memory: the same as W copies of it, asked once each."""
+    torch.manual_seed(0)
+    width = 3
+    attend = Attend(build_score(name, D, D, longest=K), build_weigh(way, D, window=2), causal=True).eval()
+    q, k, mask = torch.randn(B, width, D), torch.randn(B, K, D), make_mask("right", K)
+    position = torch.randint(0, K, (B, width))
+    together = attend(Question(q, position=position), attend.remember(k, mask=mask))
+    copies = attend.remember(k.repeat_interleave(width, 0), mask=mask.repeat_interleave(width, 0))
+    apart = attend(Question(q.view(-1, 1, D), position=position.view(-1, 1)), copies)
+    assert torch.allclose(together, apart.view_as(together), atol=1e-6)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match=r"strict .* needs causal=True"):
+        Attend(Dot(D, D), strict=True)
+    for dropout in (-0.1, 1.0):
+        with pytest.raises(ValueError, match=rf"dropout must lie in \[0, 1\), got {dropout}"):
+            Attend(Dot(D, D), dropout=dropout)
+
+
+@pytest.mark.parametrize("attend", [Attend(Dot(D, D)), MultiHead(D, 2)], ids=["one", "heads"])
+@pytest.mark.parametrize(
+    "mask",
+    [torch.ones(2, 5), torch.ones(2, 5, dtype=torch.long), torch.ones(2, 4, dtype=torch.bool)],
+    ids=["floats", "numbers", "too short"],
+)
+def test_masks_are_checked_at_the_door(attend, mask):
+    with pytest.raises(ValueError, match=r"boolean, True = may look, of shape \(2, 5\); got torch"):
+        attend.remember(torch.randn(2, 5, D), mask=mask)

@@ -1,0 +1,466 @@
+"""Watching changes nothing, costs only what was named, and is each thread's own affair."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from regard.attention import (
+    Additive,
+    Attend,
+    Hard,
+    LocalMonotonic,
+    LocalPredictive,
+    MultiHead,
+    Question,
+    ScaledDot,
+    record,
+    trace,
+)
+
+B, T, S, D, H = 2, 5, 7, 16, 4
+
+# torch.compile warns about what it does itself: instances of autograd functions, scripted methods.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning"),
+]
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.self = MultiHead(D, H, causal=True, dropout=0.2)
+        self.cross = MultiHead(D, H, dropout=0.2)
+        self.gate = nn.Linear(D, 1)
+
+    def forward(self, x, memory, mask):
+        x = x + self.self(x, self.self.remember(x))
+        read = self.cross(x, self.cross.remember(memory, mask=mask))
+        gate = torch.sigmoid(self.gate(x))  # (B, T, 1)
+        record(self, "gate", gate.squeeze(-1))
+        return torch.tanh(x + gate * read)
+
+
+class Decoder(nn.Module):
+    """Fused sites in layers, and an exact one at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(), Layer()])
+        self.last = Attend(Additive(D, D), dropout=0.2)
+
+    def forward(self, x, memory, mask=None):
+        for layer in self.layers:
+            x = layer(x, memory, mask)
+        return x + self.last(x, self.last.remember(memory, mask=mask))
+
+
+SITES = ["layers.0.self", "layers.0.cross", "layers.1.self", "layers.1.cross", "last"]
+
+
+def inputs(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.arange(S) < torch.tensor([[S], [S - 3]])
+    return torch.randn(B, T, D, generator=generator), torch.randn(B, S, D, generator=generator), mask
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Decoder().eval()
+
+
+class Softmaxes(TorchDispatchMode):
+    """The shape of every softmax that is computed; the fused kernel has none."""
+
+    def __init__(self):
+        super().__init__()
+        self.shapes, self.count = [], 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.count += 1
+        if "softmax" in str(func):
+            self.shapes.append(tuple(out.shape))
+        return out
+
+
+# ---------------------------------------------------------------- what is seen
+
+
+def test_the_weights_of_every_site(model):
+    with trace(model) as seen:
+        model(*inputs())
+    assert sorted(seen.sites) == sorted(SITES)
+    for site in SITES[:4]:
+        assert seen[site].shape == (B, H, T, T if "self" in site else S)
+    assert seen["last"].shape == (B, T, S)
+    for site in SITES:
+        assert torch.allclose(seen[site].sum(-1), torch.ones(()), atol=1e-5)
+    assert (seen["layers.0.self"].triu(1) == 0).all()
+    assert (seen["layers.1.cross"][1, :, :, S - 3 :] == 0).all()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_they_are_those_of_the_exact_look(model, training):
+    """Dropout left out, also while training."""
+    model.train(training)
+    x, memory, mask = inputs()
+    site = model.layers[0].cross
+    with trace(model, "layers.0.cross") as seen:
+        site(x, site.remember(memory, mask=mask))
+    exact = site.eval().look(x, site.remember(memory, mask=mask)).weights
+    assert torch.allclose(seen["layers.0.cross"], exact, atol=1e-6)
+    assert not seen["layers.0.cross"].requires_grad
+
+
+def test_only_what_was_named_is_computed(model):
+    arguments = inputs()
+    with Softmaxes() as plain:
+        model(*arguments)
+    assert plain.shapes == [(B, T, S)]  # the exact site's own; nothing watched, nothing paid
+    with trace(model, "layers.1.cross", heads=[0, 3], rows=[2]) as seen, Softmaxes() as counted:
+        model(*arguments)
+    assert sorted(counted.shapes) == sorted([(B, T, S), (B, 2, 1, S)])
+    assert seen.sites == ["layers.1.cross"]
+    with trace(model, "layers.1.cross") as full:
+        model(*arguments)
+    assert torch.allclose(seen["layers.1.cross"], full["layers.1.cross"][:, [0, 3]][:, :, [2]], atol=1e-6)
+    with trace(model, "layers.*.gate", "last", rows=[99]) as nothing, Softmaxes() as counted:
+        model(*arguments)
+    assert counted.shapes == plain.shapes
+    assert nothing.sites == []
+
+
+def test_a_trace_elsewhere_adds_no_operation(model):
+    arguments = inputs()
+    with Softmaxes() as plain:
+        model(*arguments)
+    with trace(Decoder()), Softmaxes() as watched:
+        model(*arguments)
+    assert watched.count == plain.count
+
+
+def test_local_attention_shows_the_named_rows_only():
+    """Of a long memory, one row is spread out, not all of them."""
+
+    class Largest(TorchDispatchMode):
+        numel = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor) and out.untyped_storage().data_ptr() not in there:
+                self.numel = max(self.numel, out.numel())
+            return out
+
+    torch.manual_seed(0)
+    attend = Attend(Additive(D, D), LocalMonotonic(window=2))
+    memory = attend.remember(torch.randn(1, 4096, D))
+    there = {x.untyped_storage().data_ptr() for x in (memory.keys, memory.values)}
+    question = Question(torch.randn(1, 16, D), position=torch.arange(16) * 250)
+    with torch.no_grad(), trace(attend, rows=[3]) as seen, Largest() as largest:
+        attend(question, memory)
+    want = attend.look(question, memory).dense(4096)[:, 3:4]
+    assert torch.equal(seen[""], want)
+    assert largest.numel <= 2 * 4096
+
+
+@pytest.mark.parametrize("kind", [list, tuple], ids=["list", "tuple"])
+def test_heads_and_rows_of_any_sequence(model, kind):
+    with trace(model, "layers.0.*", heads=kind([1, 2]), rows=kind([0, 4])) as seen:
+        model(*inputs())
+    assert seen["layers.0.cross"].shape == (B, 2, 2, S)
+    with trace(model, "layers.0.*", heads=range(1, 3), rows=range(0, 5, 4)) as again:
+        model(*inputs())
+    assert torch.equal(seen["layers.0.cross"], again["layers.0.cross"])
+
+
+def test_rows_count_across_calls(model):
+    """A decoder asks step by step; row 5 is the sixth question, whichever call asked it."""
+    x, memory, mask = inputs()
+    site = model.layers[0].cross
+    with trace(model, "layers.0.cross") as whole:
+        site(x, site.remember(memory, mask=mask))
+    with trace(model, "layers.0.cross", rows=[1, 4]) as seen:
+        for part in (slice(0, 1), slice(1, 3), slice(3, 5)):
+            site(x[:, part], site.remember(memory, mask=mask))
+    assert torch.allclose(seen["layers.0.cross"], whole["layers.0.cross"][:, :, [1, 4]], atol=1e-6)
+
+
+def test_a_growing_memory_is_padded(model):
+    x = inputs()[0]
+    site = model.layers[0].self
+    with trace(model, "layers.0.self") as whole:
+        site(x, site.remember(x))
+    with trace(model, "layers.0.self") as seen:
+        memory = site.remember(x[:, :1])
+        for t in range(T):
+            memory = memory.append(site.remember(x[:, t : t + 1])) if t else memory
+            site(Question(x[:, t : t + 1], position=torch.tensor([t])), memory)
+    assert torch.allclose(seen["layers.0.self"], whole["layers.0.self"], atol=1e-6)
+
+
+def test_records_of_other_kinds(model):
+    with trace(model, "layers.*") as seen:
+        out = [model(*inputs()) for _ in range(2)]
+    assert torch.equal(*out)
+    assert seen.kinds("layers.0") == ["gate"]
+    assert seen["layers.1", "gate"].shape == (B, 2 * T)  # the second call's queries follow the first's
+    assert torch.equal(seen["layers.1", "gate"][:, :T], seen["layers.1", "gate"][:, T:])
+    with trace(model, "layers.0") as seen:
+        record(model.layers[0], "share", torch.tensor(0.25))
+        record(model.layers[0], "share", torch.tensor(0.5))
+        record(model.layers[1], "share", torch.tensor(0.75))  # not watched
+    assert seen["layers.0", "share"].tolist() == [0.25, 0.5]
+    with pytest.raises(KeyError, match=r"nothing seen at \('layers.1', 'share'\); seen: \('layers.0', 'share'\)"):
+        seen["layers.1", "share"]
+
+
+def test_what_is_kept_is_a_copy(model):
+    """What happens to a recorded tensor afterwards does not change what was seen."""
+    gate = torch.zeros(3)
+    with trace(model, "layers.0") as seen:
+        record(model.layers[0], "gate", gate)
+        gate += 1
+        record(model.layers[0], "gate", gate)
+    assert seen["layers.0", "gate"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_centres_and_choices():
+    torch.manual_seed(0)
+    q, k = torch.randn(B, T, D), torch.randn(B, S, D)
+    local = Attend(ScaledDot(D, D), LocalPredictive(D, window=2))
+    with trace(local) as seen:
+        look = local.look(q, local.remember(k))
+    assert torch.equal(seen["", "centre"], look.places.centre.detach())
+    assert torch.equal(seen[""], look.dense(S).detach())
+    hard = Attend(ScaledDot(D, D), Hard())
+    with trace(hard) as seen:
+        look = hard.look(q, hard.remember(k))
+    assert torch.equal(seen[""].argmax(-1), look.chosen)
+
+
+def test_a_pattern_that_matches_nothing(model):
+    with (
+        pytest.raises(ValueError, match=r"'decoder\.\*'.*layers\.0\.cross.*last"),
+        trace(model, "last", "decoder.*"),
+    ):
+        pass
+
+
+# ---------------------------------------------------------------- nothing changes
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_bit_equal(model, training):
+    """Outputs and gradients, with dropout and the same seed."""
+    model.train(training)
+
+    def run():
+        torch.manual_seed(3)
+        model.zero_grad()
+        out = model(*inputs())
+        out.square().sum().backward()
+        after = torch.rand(3)  # nor does watching draw random numbers of its own
+        return [out, after, *(p.grad.clone() for p in model.parameters())]
+
+    plain = run()
+    for wanted in ({}, {"heads": [1], "rows": [0, 2]}):
+        with trace(model, **wanted) as seen:
+            watched = run()
+        assert seen.sites
+        assert all(torch.equal(one, other) for one, other in zip(plain, watched, strict=True))
+
+
+def test_nothing_is_kept_after(model):
+    with trace(model) as seen:
+        model(*inputs())
+    before = seen["last"]
+    with Softmaxes() as counted:
+        model(*inputs(1))
+    assert counted.shapes == [(B, T, S)]
+    assert torch.equal(seen["last"], before)
+    gone = weakref.ref(seen)
+    del seen
+    gc.collect()
+    assert gone() is None
+    with pytest.raises(RuntimeError, match="on purpose"), trace(model):
+        raise RuntimeError("on purpose")
+    with Softmaxes() as counted:
+        model(*inputs(1))
+    assert counted.shapes == [(B, T, S)]
+
+
+def test_nested(model):
+    with trace(model, "layers.0.cross") as outer:
+        model(*inputs(0))
+        with trace(model, "layers.*.cross", rows=[0]) as inner:
+            model(*inputs(1))
+        model(*inputs(2))
+    assert outer.sites == ["layers.0.cross"]
+    assert outer["layers.0.cross"].shape == (B, H, 3 * T, S)
+    assert inner["layers.0.cross"].shape == (B, H, 1, S)
+    assert sorted(inner.sites) == ["layers.0.cross", "layers.1.cross"]
+    assert torch.allclose(inner["layers.0.cross"], outer["layers.0.cross"][:, :, T : T + 1], atol=1e-6)
+
+
+# ---------------------------------------------------------------- threads
+
+
+def in_threads(*works):
+    """Run all at once; what one raises is raised here."""
+    failures = []
+
+    def guarded(work):
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def threads_keep_apart(model, call):
+    meet = threading.Barrier(3, timeout=60)
+    seen, outs = {}, {}
+
+    def watch(name, *patterns):
+        with trace(model, *patterns) as mine:
+            meet.wait()
+            outs[name] = call(*inputs())
+            meet.wait()
+        seen[name] = mine
+
+    def only_run():
+        meet.wait()
+        outs["plain"] = call(*inputs())
+        meet.wait()
+
+    in_threads(lambda: watch("a", "layers.0.cross"), lambda: watch("b", "layers.1.self", "last"), only_run)
+    assert seen["a"].sites == ["layers.0.cross"]
+    assert sorted(seen["b"].sites) == ["last", "layers.1.self"]
+    assert seen["a"]["layers.0.cross"].shape == (B, H, T, S)
+    assert seen["b"]["layers.1.self"].shape == (B, H, T, T)
+    assert torch.equal(outs["a"], outs["plain"])
+    assert torch.equal(outs["b"], outs["plain"])
+
+
+def test_threads_watch_apart(model):
+    threads_keep_apart(model, model)
+
+
+def test_one_watches_while_another_runs(model):
+    """A thread started inside a trace is not watched by it."""
+    with trace(model) as seen:
+        in_threads(lambda: model(*inputs()))
+    assert seen.sites == []
+
+
+# ---------------------------------------------------------------- compiled
+
+
+@pytest.fixture
+def compiled(model):
+    torch._dynamo.reset()
+    yield torch.compile(model, backend="eager")
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_compiled_is_bit_equal_and_seen(model, backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend)
+    with torch.no_grad():
+        plain = compiled(*inputs())
+        with trace(compiled, "layers.*.cross", "layers.*", heads=[1], rows=[0]) as seen:
+            watched = compiled(*inputs())
+        after = compiled(*inputs())
+        with trace(model, "layers.*.cross", heads=[1], rows=[0]) as eager:
+            model(*inputs())
+    assert torch.equal(plain, watched)
+    assert torch.equal(plain, after)
+    for site in ("layers.0.cross", "layers.1.cross"):
+        assert torch.allclose(seen[site], eager[site], atol=1e-6)
+    assert seen["layers.0", "gate"].shape == (B, T)
+
+
+def test_compiled_under_a_trace_stays_compiled(model, compiled):
+    """Compiled for the first time while watched: the graph holds nothing of the trace."""
+    with torch.no_grad():
+        with trace(compiled, "last") as seen:
+            watched = compiled(*inputs())
+        with Softmaxes() as counted:
+            assert torch.equal(watched, compiled(*inputs()))
+    assert counted.shapes == [(B, T, S)]
+    assert seen["last"].shape == (B, T, S)
+
+
+def test_compiled_gradients_are_untouched(model, compiled):
+    def run():
+        model.zero_grad()
+        compiled(*inputs()).square().sum().backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    plain = run()
+    with trace(compiled, "last"):
+        watched = run()
+    assert all(torch.equal(one, other) for one, other in zip(plain, watched, strict=True))
+
+
+def test_compiled_and_nested(compiled):
+    with torch.no_grad(), trace(compiled, "last") as outer, trace(compiled, "layers.0.*") as inner:
+        compiled(*inputs())
+    assert outer["last"].shape == (B, T, S)
+    assert inner["layers.0.cross"].shape == (B, H, T, S)
+
+
+def test_compiled_threads_watch_apart(compiled):
+    with torch.no_grad():
+        compiled(*inputs())  # compiled once, here
+
+    def call(*arguments):
+        with torch.no_grad():
+            return compiled(*arguments)
+
+    threads_keep_apart(compiled, call)
+
+
+def test_a_compiled_part_of_a_model(model):
+    torch._dynamo.reset()
+    plain = model.layers[0]
+    arguments = inputs()
+    with torch.no_grad():
+        with trace(model, "layers.0.cross") as eager:
+            model(*arguments)
+        model.layers[0] = torch.compile(plain, backend="eager")
+        before = model(*arguments)
+        with trace(model, "layers.*cross") as seen:
+            assert torch.equal(model(*arguments), before)
+    (first,) = [site for site in seen.sites if site.startswith("layers.0.")]
+    assert torch.allclose(seen[first], eager["layers.0.cross"], atol=1e-6)
+    assert seen["layers.1.cross"].shape == (B, H, T, S)
+
+
+def test_compiled_while_training_is_refused(model, compiled):
+    """The second pass would draw other dropout than the first."""
+    model.train()
+    compiled.train()
+    with pytest.raises(ValueError, match=r"call model\.eval\(\) first"), trace(compiled, "last"):
+        compiled(*inputs())
+
+
+def test_compiled_in_place_is_refused(model):
+    model.compile(backend="eager")
+    with pytest.raises(ValueError, match=r"use compiled = torch\.compile\(model\)"), trace(model, "last"):
+        pass

@@ -1,0 +1,254 @@
+"""Training leaves a run that anyone can open, and going on is the same as never having stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.app.recipe import read
+from regard.data.pairs import DataError
+from regard.data.text import Tokenizer
+from regard.learn.loop import Interrupted, Report
+from regard.tasks import RunError, load, translate
+from regard.tasks.translate import Data, Decoding, Tokens
+
+
+def train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
+    job, text = read(recipe, changes)
+    return translate.train(job, folder, recipe=text, command="regard train tiny", resume=resume)
+
+
+def losses(folder: Path) -> list[tuple[int, float]]:
+    rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [(row["step"], row["loss"]) for row in rows if "loss" in row]
+
+
+def test_a_run_is_complete(run: Any) -> None:
+    names = {path.name for path in run.folder.iterdir()}
+    files = {"config.json", "model.safetensors", "tokenizer.json", "recipe.toml", "log.jsonl", "README.md", "loss.svg"}
+    assert names == files | {"training"}
+    config = json.loads((run.folder / "config.json").read_text())
+    assert config["model_type"] == "regard-bahdanau"
+    assert config["vocabulary"] == len(Tokenizer.load(run.folder / "tokenizer.json")) == 31  # 26, space, 4 special
+    assert read(str(run.folder / "recipe.toml"))[0].config["decoder"] == 16
+    assert (run.folder / "loss.svg").read_text().lstrip().startswith("<svg")
+    rows = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4, 5, 6]
+    assert [row["step"] for row in rows if "valid_loss" in row] == [2, 4, 6]
+    assert run.report.step == 6
+
+
+def test_the_card_names_data_metric_command_and_licence(run: Any) -> None:
+    card = (run.folder / "README.md").read_text()
+    for part in (
+        "# bahdanau on copy",
+        "Bahdanau, Cho & Bengio 2015",
+        "generated set `copy`, 200 training pairs",
+        "made by regard, Apache-2.0",
+        "`regard train tiny`",
+        f"{sum(p.numel() for p in run.translator.model.parameters()):,}",
+        f"valid_loss {run.report.best['valid_loss']:.4f}",
+        f"best at {run.report.best_step}",
+    ):
+        assert part in card
+
+
+def test_the_weights_kept_are_the_best_ones(run: Any, recipe: str) -> None:
+    job, _ = read(recipe)
+    held = translate.encode(job.data.pairs("valid"), run.translator.tokenizer, 512, seed=0)
+    assert translate.mean_loss(run.translator.model, held) == pytest.approx(run.report.best["valid_loss"], abs=1e-6)
+
+
+def test_loaded_twice_it_answers_the_same(run: Any) -> None:
+    texts = ["a b c", "z", "q w e r t y"]
+    first, second = (load(run.folder).translate(texts) for _ in range(2))
+    assert first == second
+    assert all(answer.text for answer in first)
+
+
+def test_resumed_after_ctrl_c_it_is_as_never_stopped(run: Any, recipe: str, tmp_path: Path) -> None:
+    class Noticed:
+        """Presses Ctrl-C when the log has told of step 2: in the middle of a training."""
+
+    def press(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    mended = translate.mean_loss
+    calls: list[int] = []
+
+    def once(*args: Any) -> float:
+        calls.append(1)
+        if len(calls) == 1:
+            press()
+        return mended(*args)
+
+    translate.mean_loss = once
+    try:
+        with pytest.raises(Interrupted, match=r"Stopped after step 2 of 6.*Go on with --resume"):
+            train(recipe, tmp_path / "run")
+    finally:
+        translate.mean_loss = mended
+    report = train(recipe, tmp_path / "run", resume=True)
+    assert report == run.report
+    assert losses(tmp_path / "run") == losses(run.folder)
+    for name in ("model.safetensors", "tokenizer.json", "config.json", "recipe.toml", "README.md"):
+        assert (tmp_path / "run" / name).read_bytes() == (run.folder / name).read_bytes(), name
+
+
+def test_a_second_training_does_not_overwrite_the_first(run: Any, recipe: str) -> None:
+    before = (run.folder / "model.safetensors").read_bytes()
+    with pytest.raises(RunError, match="already holds a training: use --resume to go on, or another --out"):
+        train(recipe, run.folder)
+    assert (run.folder / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("model.decoder=24", "model.decoder was 16, now it is 24"),
+        ("train.seed=1", "train.seed was not set, now it is 1"),
+        ("data.train_count=100", "data.train_count was 200, now it is 100"),
+    ],
+)
+def test_resuming_with_other_settings_is_refused(run: Any, recipe: str, change: str, said: str) -> None:
+    with pytest.raises(RunError, match=rf"was begun with other settings: {said}\. Resume with the recipe"):
+        train(recipe, run.folder, change, resume=True)
+
+
+def test_a_setting_moved_to_another_section_is_noticed(run: Any, recipe: str, tmp_path: Path) -> None:
+    """decode.seed = 1 has the same line in a recipe as train.seed = 1."""
+    folder = shutil.copytree(run.folder, tmp_path / "run")
+    _, text = read(recipe, ["decode.seed=1"])
+    (folder / "recipe.toml").write_text(text)
+    with pytest.raises(RunError, match=r"decode\.seed was 1, now it is not set"):
+        train(recipe, folder, "train.seed=1", resume=True)
+
+
+def test_a_finished_training_may_go_on_for_longer(run: Any, recipe: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run")
+    report = train(recipe, folder, "train.steps=8", resume=True)
+    assert report.step == 8
+    assert [step for step, _ in losses(folder)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert losses(folder)[:6] == losses(run.folder)
+    assert read(str(folder / "recipe.toml"))[0].train.steps == 8
+    train(recipe, tmp_path / "at once", "train.steps=8")
+    assert losses(folder) == losses(tmp_path / "at once")
+
+
+def test_what_was_begun_without_a_checkpoint_is_begun_anew(recipe: str, tmp_path: Path) -> None:
+    """Killed before the first checkpoint, then trained otherwise: nothing of the first settings may stay."""
+    train(recipe, tmp_path, "data.made=dates", "model.longest=64")
+    shutil.rmtree(tmp_path / "training")
+    (tmp_path / "training").mkdir()
+    train(recipe, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["longest"], config["vocabulary"]) == (40, 31)
+    assert load(tmp_path).translate("a b").text
+
+
+def test_a_recipe_of_one_step_leaves_a_whole_run(recipe: str, tmp_path: Path) -> None:
+    report = train(recipe, tmp_path, "train.steps=1", "model.weigh=hard", "model.cell=lstm", "tokens.kind=bpe")
+    assert report.step == report.best_step == 1
+    assert isinstance(load(tmp_path).translate("a b").text, str)
+
+
+def test_sources_longer_than_the_model_takes_are_refused_before_training(recipe: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the longest source has 24 tokens and model.longest is 10; set model"):
+        train(recipe, tmp_path / "run", "model.longest=10")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_first_weights_follow_from_the_seed(run: Any, recipe: str) -> None:
+    job, _ = read(recipe)
+    first, same = (translate.build_model(job, run.translator.tokenizer) for _ in range(2))
+    other = translate.build_model(replace(job, train=replace(job.train, seed=1)), run.translator.tokenizer)
+    weights, again, others = (torch.cat([p.flatten() for p in model.parameters()]) for model in (first, same, other))
+    assert torch.equal(weights, again)
+    assert not torch.equal(weights, others)
+
+
+# ---- where pairs come from
+
+
+def write(path: Path, pairs: list[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    return str(path)
+
+
+def test_one_source_in_twenty_is_held_out_with_all_its_pairs(tmp_path: Path) -> None:
+    pairs = [(f"source {i % 300}", f"target {i}") for i in range(600)]  # each source has two targets
+    data = Data(train=write(tmp_path / "all.tsv", pairs))
+    kept, held = data.pairs("train"), data.pairs("valid")
+    assert sorted(kept + held) == sorted(pairs)
+    assert not {source for source, _ in kept} & {source for source, _ in held}
+    assert 5 <= len({source for source, _ in held}) <= 30  # 15 of 300 are expected
+    assert data.pairs("test") == held
+    shuffled = Data(train=write(tmp_path / "other.tsv", pairs[::-1]))
+    assert sorted(shuffled.pairs("valid")) == sorted(held), "held out by its text and not by its place"
+
+
+def test_named_files_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sets").mkdir()
+    pairs = {name: [(f"{name} {i}", "x") for i in range(40)] for name in ("train", "valid", "test")}
+    for name, rows in pairs.items():
+        write(tmp_path / "sets" / f"{name}.tsv", rows)
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    data = Data(train="sets/train.tsv", valid="sets/valid.tsv", test="sets/test.tsv")
+    assert {name: data.pairs(name) for name in pairs} == pairs
+    assert Data(train="sets/train.tsv", valid="sets/valid.tsv").pairs("test") == pairs["valid"]
+
+
+def test_a_file_too_small_to_hold_some_out_says_so(tmp_path: Path) -> None:
+    data = Data(train=write(tmp_path / "few.tsv", [("a", "b")]))
+    with pytest.raises(DataError, match="too few pairs to hold some out for validation; set data.valid"):
+        [data.pairs(split) for split in ("train", "valid")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "set either data.made to a generated set .* or data.train"),
+        ({"made": "copy", "train": "x.tsv"}, "set either"),
+        ({"made": "dats"}, "unknown generated set 'dats'; there are dates, copy, reverse, sort"),
+        ({"made": "copy", "batch_tokens": 0}, "batch_tokens must be at least 1, got 0"),
+        ({"made": "copy", "valid_count": -1}, "valid_count must be at least 1, got -1"),
+    ],
+)
+def test_data_settings_check_themselves(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Data(**settings)
+
+
+def test_token_settings_check_themselves() -> None:
+    with pytest.raises(ValueError, match="kind must be one of character, word, bpe, got 'letters'"):
+        Tokens("letters")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"beam": 0}, "beam must be a whole number from 1 to 999, got 0"),
+        ({"beam": 2.5}, "beam must be a whole number"),
+        ({"beam": True}, "beam must be a whole number"),
+        ({"beam": 10**9}, "beam must be a whole number from 1 to 999"),
+        ({"best": 2}, "best must be at most beam = 1, got 2; a wider beam"),
+        ({"length_penalty": float("nan")}, "length_penalty must be finite"),
+        ({"temperature": -1.0}, "temperature must be 0 .draw nothing. or above, got -1"),
+        ({"temperature": float("nan")}, "temperature must be 0"),
+        ({"top_p": 0.0}, r"top_p must lie in \(0, 1\], got 0.0"),
+        ({"top_k": -1}, "top_k must be a whole number from 0"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
+        ({"beam": 3, "best": 3, "temperature": 1.0}, "a draw gives one answer, got best = 3"),
+    ],
+)
+def test_decoding_settings_check_themselves(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Decoding(**settings)

@@ -1,0 +1,148 @@
+"""What the README and CONTRIBUTING tell people to do is done here."""
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from typer.main import get_command
+
+from regard.app import cli
+from regard.app.recipe import read
+from regard.data.batch import PairData
+from regard.data.made import MADE
+from regard.models import MODELS
+
+ROOT = Path(__file__).parent.parent
+README, CONTRIBUTING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+SHORT = ("train.steps=2", "train.every=1", "data.batch_tokens=512")
+FEW = ("data.train_count=200", "data.valid_count=20", "data.test_count=20")
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block for language, block in found if language in languages]
+
+
+def steps() -> list[tuple[str, str]]:
+    """Every regard command of the README with the answer shown below it ("": none); those without come first."""
+    found = [(line, "") for block in blocks(README, "bash") for line in block.splitlines()]
+    for block in blocks(README, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, answer = part.partition("\n")
+            found.append((line, answer))
+    return [(line, answer) for line, answer in found if re.match(r"(echo .* \| )?regard ", line)]
+
+
+def short(words: list[str]) -> list[str]:
+    """The same command with less to do; of an option given twice the last one counts."""
+    changes = [word for change in SHORT for word in ("--set", change)]
+    if "--resume" in words:  # something must be left to do
+        changes += ["--set", "train.steps=3"]
+    more = {"train": changes, "compare": [*changes, "--seeds", "1"]}
+    return [*words, *more.get(words[0], [])]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the files that the README speaks of.
+
+    A recipe is looked for as a file first: a small bahdanau-dates lies here, which `regard demo` takes too."""
+    (tmp_path / "bahdanau-dates").write_text(read("bahdanau-dates", [*SHORT, *FEW])[1])
+    for name, split, count in (("pairs.tsv", "train", 100), ("test.tsv", "test", 20)):
+        pairs = MADE["dates"](split, count)
+        (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    (tmp_path / "dates.txt").write_text("3 May 1979\n4 June 1980\n")
+    for block in blocks(README, "toml"):
+        (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(line: str, monkeypatch, capsys) -> str:
+    """Run one command here; what it printed."""
+    before, _, command = line.rpartition("| ")
+    if before:
+        Path("stdin").write_bytes(subprocess.run(before, shell=True, check=True, capture_output=True).stdout)
+    words = short(shlex.split(command, comments=True)[1:])
+    with open("stdin" if before else "/dev/null") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "argv", ["regard", *words])
+        capsys.readouterr()
+        try:
+            cli.main()
+        except SystemExit as stop:
+            pytest.fail(f"{line}\nexit {stop.code}: {capsys.readouterr().err}")
+    for option, value in pairwise(words):
+        if option in ("--out", "--output", "--show") and value != "-":
+            assert Path(value).exists(), f"{line} did not write {value}"
+    return capsys.readouterr().out
+
+
+def test_every_command_of_the_readme_runs(folder, monkeypatch, capsys):
+    for line, answer in steps():
+        printed = run(line, monkeypatch, capsys)
+        assert answer in printed, f"{line} should print\n{answer}but printed\n{printed}"
+    assert (folder / "demo" / "alignment.png").is_file()
+    assert '"step": 3' in (folder / "runs" / "mine" / "log.jsonl").read_text()
+    assert len((folder / "iso.txt").read_text().splitlines()) == 2
+
+
+def test_the_readme_shows_every_command():
+    shown = {re.search(r"\bregard (\w+)", line).group(1) for line, _ in steps()}
+    assert shown == set(get_command(cli.app).commands)
+
+
+@pytest.mark.parametrize("block", blocks(README, "python"))
+def test_the_python_of_the_readme_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_table_tells_which_systems_are_there():
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| (there|coming) \|$", README, re.MULTILINE)
+    assert len(rows) == len(dict(rows)) == 16
+    assert {name for name, status in rows if status == "there"} == set(MODELS)
+
+
+@pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_links_and_make_targets_are_there(text):
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"(?:^|`)make (\w+)", text, re.MULTILINE)) <= set(targets)
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert link.startswith("https://") or (ROOT / link).is_file(), f"there is no {link}"
+
+
+def test_the_worked_paper_works(tmp_path, monkeypatch, capsys):
+    """CONTRIBUTING's model file, its line in MODELS and its recipe are all that a new system needs."""
+    (tmp_path / "luong.py").write_text(blocks(CONTRIBUTING, "python")[0])
+    recipe = blocks(CONTRIBUTING, "toml")[0]
+    (tmp_path / "luong-dates.toml").write_text(
+        recipe.replace('made = "dates"', 'made = "dates"\ntrain_count = 200')
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    luong = importlib.import_module("luong").Luong
+    monkeypatch.delitem(sys.modules, "luong")
+    monkeypatch.setitem(MODELS, "luong", luong)
+
+    torch.manual_seed(0)
+    model = luong(luong.Config(vocabulary=12, dim=8))
+    data = PairData([[4, 5, 6], [7]], [[8, 9], [10, 11, 4]], batch_tokens=64, seed=0)
+    batch = data.batch(data.order(0)[0])
+    loss = model.loss(batch)
+    loss.total.backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+    at_once = model(batch.source, batch.target, batch.source_mask)
+    state = model.start(batch.source, batch.source_mask)
+    for step, tokens in enumerate(batch.target.unbind(1)):
+        logits, state = model.step(tokens, state)
+        torch.testing.assert_close(logits, at_once[:, step])
+
+    run("regard train luong-dates.toml --out runs/luong", monkeypatch, capsys)
+    run('regard translate runs/luong "3 May 1979" --beam 3 --show -', monkeypatch, capsys)
