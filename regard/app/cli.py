@@ -344,7 +344,7 @@ def say(text: str) -> None:
 def main() -> None:
     """Exit 0, 1 (it failed) or 2 (asked wrongly); an error is one message unless --debug."""
     try:
-        if app(standalone_mode=False):  # how newer typers pass on Ctrl-C
+        if app(standalone_mode=False, prog_name="regard"):  # not None: how newer typers pass on Ctrl-C
             raise KeyboardInterrupt
         sys.stdout.flush()  # should nobody read it, that is found here and not when Python has left us
     except (Exception, KeyboardInterrupt) as error:

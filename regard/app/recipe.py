@@ -72,7 +72,7 @@ def build(table: dict[str, Any]) -> Job:
         if not isinstance(part, dict):
             raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
     model = table.get("model", {}).pop("name", None)
-    if model not in MODELS:
+    if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
     kind = MODELS[model].Config
     config = table.get("model", {})

@@ -86,11 +86,11 @@ def close(one, other, bound):
 @pytest.mark.parametrize("masked", ["all", "right", "left", "holes"])
 @pytest.mark.parametrize("name", INNER)
 def test_fused_is_exact(name, masked, causal, cached, dtype):
-    """In value and gradient, with and without heads, all queries of the sequence or its last few."""
+    """In value and gradient: all queries of a sequence, and the last few of one with heads."""
     torch.manual_seed(0)
     attend = Attend(build_score(name, D, D, longest=K), causal=causal != "all", strict=causal == "strict").to(dtype)
     mask = make_mask(masked, K)
-    for heads, count in [((), K), ((), Q), ((2,), K)]:
+    for heads, count in [((), K), ((2,), Q)]:
         q, k, v = (torch.randn(B, *heads, n, D).to(dtype).requires_grad_() for n in (count, K, K))
         # All of them ask without saying where, unless they ask of a cache or are the last few.
         whole = cached == "no" and count == K
@@ -142,6 +142,8 @@ def test_causal_is_what_it_says(strict):
     past = torch.ones(6, 6, dtype=torch.bool).tril(-1 if strict else 0)
     assert (weights[~past] == 0).all()
     assert (weights[past] > 0).all()
+    alone = attend(x[:, :1], attend.remember(x[:, :1]))
+    assert torch.equal(alone, torch.zeros_like(alone) if strict else x[:, :1])
     other = x.clone()
     other[:, 4:] = 9.0
     assert torch.equal(attend(x, attend.remember(x))[:, :4], attend(x, attend.remember(other))[:, :4])

@@ -98,6 +98,22 @@ def test_value_and_gradient(way, dtype):
         assert off(one, other) < PRECISION[dtype]
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", SCORES)
+def test_mixed_precision_reads_the_type_of_its_values(name, way, training):
+    attend = Attend(build_score(name, D, D, longest=K), build_weigh(way, D, window=W)).train(training)
+    q, states = torch.randn(B, Q, D), torch.randn(B, K, D)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        memory = attend.remember(states.bfloat16(), mask=right_padding())
+        reads = [attend(q.bfloat16(), memory), attend.look(q.bfloat16(), memory).read]
+    assert [read.dtype for read in reads] == [torch.bfloat16] * 2
+    attend.eval()
+    exact = attend(q.bfloat16().float(), attend.remember(states.bfloat16().float(), mask=right_padding()))
+    if way == "soft":
+        assert (reads[0] - exact).abs().max() < 0.1
+
+
 def test_local_p_is_not_renormalised_and_learns_its_centre():
     torch.manual_seed(0)
     attend = Attend(Dot(D, D), LocalPredictive(D, window=W))

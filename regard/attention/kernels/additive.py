@@ -21,7 +21,6 @@ except ImportError:  # no Triton here: the chunks below do it on any device
 # e^{2 * 43} squared overflows to inf and its inverse to 0, which are the right limits; beyond 43 a single factor
 # would. Where |k| <= 33, clamping |q| at 43 changes nothing in float32 (and the other way round).
 LIMIT = 43.0
-FEW = 8  # queries below which the chunks are faster than the CUDA kernel
 CHUNK = {"cpu": 1 << 19, "cuda": 1 << 26}  # pairs x features held at once
 
 
@@ -57,47 +56,31 @@ def _gaps(queries: Tensor, keys: Tensor) -> Tensor:
     return torch.mul(queries[:, :, None], keys[:, None]).add_(1).reciprocal_()
 
 
-def _scores(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """sum_d v_d t   (N, Q, K)"""
-    if _fused(queries):
-        return additive_cuda.forward(queries, keys, v)
-    scores = queries.new_empty(*queries.shape[:2], keys.shape[1])
-    for rows, asked in _chunks(queries, keys):
-        scores[rows, asked] = _gaps(queries[rows, asked], keys[rows]) @ v
-    return scores
-
-
-def _slopes(queries: Tensor, keys: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """sum_k g t (1 - t)   (N, Q, D), sum_q g t (1 - t)   (N, K, D), sum g t   (D,)"""
-    if _fused(queries):
-        return additive_cuda.backward(queries, keys, grad)
-    for_queries, for_keys = torch.empty_like(queries), torch.zeros_like(keys)
-    for_v = queries.new_zeros(queries.shape[-1])
-    for rows, asked in _chunks(queries, keys):
-        g = grad[rows, asked]
-        t = _gaps(queries[rows, asked], keys[rows])
-        for_v += g.reshape(-1) @ t.flatten(0, 2)
-        t.addcmul_(t, t, value=-1).mul_(g[..., None])
-        for_queries[rows, asked] = t.sum(2)
-        for_keys[rows] += t.sum(1)
-    return for_queries, for_keys, for_v
-
-
-def _fused(queries: Tensor) -> bool:
-    """A kernel of its own pays once there are queries enough to fill its tiles; a loop of single steps has not."""
-    return additive_cuda is not None and queries.is_cuda and queries.shape[1] >= FEW
-
-
 class _SumOfTanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, v)
-        return v.sum() - 2 * _scores(queries, keys, v)
+        if queries.is_cuda and additive_cuda is not None:
+            return additive_cuda.forward(queries, keys, v)
+        scores = queries.new_empty(*queries.shape[:2], keys.shape[1])
+        for rows, asked in _chunks(queries, keys):
+            scores[rows, asked] = _gaps(queries[rows, asked], keys[rows]) @ v
+        return v.sum() - 2 * scores
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         queries, keys, v = ctx.saved_tensors
-        for_queries, for_keys, for_v = _slopes(queries, keys, grad)
+        if queries.is_cuda and additive_cuda is not None:
+            return additive_cuda.backward(queries, keys, v, grad)
+        for_queries, for_keys = torch.empty_like(queries), torch.zeros_like(keys)
+        for_v = torch.zeros_like(v)
+        for rows, asked in _chunks(queries, keys):
+            g = grad[rows, asked]
+            t = _gaps(queries[rows, asked], keys[rows])
+            for_v += g.reshape(-1) @ t.flatten(0, 2)
+            t.addcmul_(t, t, value=-1).mul_(g[..., None])  # g t (1 - t)
+            for_queries[rows, asked] = t.sum(2)
+            for_keys[rows] += t.sum(1)
         # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}
         return 2 * v * for_queries / queries, 2 * v * for_keys / keys, grad.sum() - 2 * for_v

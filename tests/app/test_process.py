@@ -1,0 +1,75 @@
+"""What only a process of its own can show: pipes, terminals, signals. Few, since each waits for torch."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REGARD = [sys.executable, "-m", "regard"]
+
+
+def test_answers_reach_a_pipe_though_progress_is_on_a_terminal(run: str) -> None:
+    """stdout and stderr must not be mixed up by whatever draws the bar."""
+    here, there = pty.openpty()
+    words = [*REGARD, "translate", run, "a b c", "z y x"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=there, stdin=subprocess.DEVNULL) as child:
+        os.close(there)
+        seen = b""
+        while True:
+            try:
+                part = os.read(here, 65536)
+            except OSError:  # Linux says so when the other end is closed
+                break
+            if not part:
+                break
+            seen += part
+        assert child.stdout is not None
+        out = child.stdout.read()
+    os.close(here)
+    assert child.returncode == 0
+    assert len(out.splitlines()) == 2, f"two answers should be on stdout, got {out!r}; stderr has {seen!r}"
+    assert b"\x1b" not in out
+    assert b"texts" in seen, "the bar is on the terminal"
+
+
+@pytest.mark.parametrize("lines", [1, 400])  # less than a buffer: found when it ends; more: while it writes
+def test_a_reader_who_leaves_is_no_error(run: str, lines: int) -> None:
+    words = [*REGARD, "translate", run]
+    pipes: dict[str, Any] = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    with subprocess.Popen(words, **pipes) as child:
+        assert child.stdout is not None
+        child.stdout.close()
+        assert child.stdin is not None
+        child.stdin.write(b"a b c d e f g h\n" * lines)
+        child.stdin.close()
+        assert child.stderr is not None
+        assert child.stderr.read() == b""
+    assert child.returncode == 1
+
+
+def test_ctrl_c_saves_the_training_and_says_how_to_go_on(call: Any, recipe: str, tmp_path: Path) -> None:
+    words = [*REGARD, "train", recipe, "--set", "train.steps=100000", "--out", str(tmp_path / "run")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        lines = iter(child.stderr.readline, "")
+        before = next(line for line in lines if line.startswith("step "))  # a first validation has been told
+        child.send_signal(signal.SIGINT)
+        after = child.stderr.read()
+        assert child.stdout is not None
+        assert child.stdout.read() == ""
+    assert child.returncode == 1
+    assert "Traceback" not in before + after
+    told = re.search(r"Stopped after step (\d+) of 100000, saved in \S+\. Go on with --resume", after)
+    assert told, after
+    step = int(told[1])
+    done = call("train", recipe, "--set", f"train.steps={step + 1}", "--out", tmp_path / "run", "--resume")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'run'}\n")
+    assert f"Resuming after step {step}" in done.err

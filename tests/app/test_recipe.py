@@ -1,0 +1,160 @@
+"""Recipes are strict, and an error names what was meant."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from regard.app.recipe import RecipeError, dump, read, recipes
+from regard.models import MODELS
+from regard.tasks.translate import Data, Decoding, Tokens
+
+
+def refused(recipe: str, *changes: str) -> str:
+    with pytest.raises(RecipeError) as caught:
+        read(recipe, changes)
+    return str(caught.value)
+
+
+def test_a_recipe_becomes_a_job(recipe: str) -> None:
+    job, _ = read(recipe)
+    assert job.model == "bahdanau"
+    assert job.config == {"embed": 8, "encoder": 8, "decoder": 16, "readout": 8, "longest": 40}
+    assert job.data == Data(made="reverse", train_count=200, valid_count=20, test_count=20, batch_tokens=512)
+    assert (job.train.steps, job.train.rate, job.train.every, job.train.seed) == (4, 0.02, 2, 0)
+    assert (job.tokens, job.decode) == (Tokens("character"), Decoding())
+
+
+def test_the_text_of_a_job_gives_the_same_job(recipe: str, tmp_path: Path) -> None:
+    odd = 'data.train="a \\"b\\" \\\\ \\t é 日.tsv"'
+    job, text = read(recipe, ["data.made=", odd, "train.betas=[0.8, 0.9]", "tokens.lowercase=true", "decode.beam=3"])
+    assert job.data.train == 'a "b" \\ \t é 日.tsv'
+    assert job.train.betas == (0.8, 0.9)
+    (tmp_path / "again.toml").write_text(text)
+    assert read(str(tmp_path / "again.toml")) == (job, text)
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
+    if name.endswith("-pairs"):
+        assert "set either data.made to a generated set" in refused(name)
+        job, _ = read(name, ["data.train=pairs.tsv"])
+    else:
+        job, _ = read(name)
+    assert job.model in MODELS
+    assert len(recipes()[name]) > 20
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("model.dropuot=0.2", "unknown key of [model]: 'dropuot'; did you mean 'dropout'?"),
+        ("train.stesp=3", "unknown key of [train]: 'stesp'; did you mean 'steps'?"),
+        ("modle.dropout=0.2", "unknown section: 'modle'; did you mean 'model'?"),
+        ("zebra.x=1", "unknown section: 'zebra'; there are data, tokens, model, train, decode"),
+        ("model.vocabulary=9", "model.vocabulary follows from the tokenizer; set tokens.size instead"),
+        ("model.name=bahdanow", "model.name must be one of bahdanau, got 'bahdanow'"),
+        ("model.name=[]", "model.name must be one of bahdanau, got []"),
+        ("model.embed=eight", "model.embed must be a whole number, got 'eight'"),
+        ("model.embed=8.0", "model.embed must be a whole number, got 8.0"),
+        ("model.embed=true", "model.embed must be a whole number, got True"),
+        ("model.embed=0", "[model]: embed must be at least 1, got 0"),
+        ("model.dropout=much", "model.dropout must be a number, got 'much'"),
+        ("model.dropout=1.5", "[model]: dropout must lie in [0, 1), got 1.5"),
+        ("model.tied=1", "model.tied must be true or false, got 1"),
+        ("model.cell=5", "model.cell must be a text, got 5"),
+        ("model.score=dott", "[model]: unknown score 'dott'; there are dot, scaled_dot"),
+        ("model.weigh=soggy", "[model]: unknown way to weigh 'soggy'; there are soft, hard"),
+        ("model.encoder_layers=1000000000", "[model]: encoder_layers must be at most 1,000"),
+        ("data.made=dats", "[data]: unknown generated set 'dats'; there are dates"),
+        ("data.made=1979-05-03", "data.made must be a text, got datetime.date(1979, 5, 3)"),
+        ("tokens.kind=letters", "[tokens]: kind must be one of character, word, bpe, got 'letters'"),
+        ("train.steps=0", "[train]: steps must be a whole number of at least 1, got 0"),
+        ("train.rate=nan", "[train]: rate must be above 0, got nan"),
+        ("train.betas=[0.9]", "[train]: betas must be two numbers, got [0.9]"),
+        ("train.schedule=zigzag", "[train]: schedule must be one of constant"),
+        ("decode.beam=0", "[decode]: beam must be a whole number from 1"),
+        ("decode.best=2", "[decode]: best must be at most beam = 1"),
+        ("model", "--set wants section.key=value, as in model.dropout=0.2; got 'model'"),
+        ("model.dropout", "--set wants section.key=value"),
+        ("dropout=0.2", "--set wants section.key=value"),
+        ("model.=0.2", "--set wants section.key=value"),
+        ("model.a.b=1", "unknown key of [model]: 'a.b'"),
+    ],
+)
+def test_what_is_wrong_is_said(recipe: str, change: str, said: str) -> None:
+    assert said in refused(recipe, change)
+
+
+def test_dot_needs_sides_of_one_size(recipe: str) -> None:
+    assert "queries and keys of one size, got 18 and 16" in refused(recipe, "model.score=dot", "model.decoder=18")
+    read(recipe, ["model.score=dot"])
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "value"),
+    [
+        ("model.dropout=0.2", "dropout", 0.2),
+        ("model.dropout=0", "dropout", 0),
+        (" model.dropout = 0.2 ", "dropout", 0.2),
+        ("model.score=general", "score", "general"),
+        ('model.score="general"', "score", "general"),
+        ("model.cell=lstm", "cell", "lstm"),
+        ("model.tied=true", "tied", True),
+        ("model.longest=1_000", "longest", 1000),
+    ],
+)
+def test_forms_of_a_change(recipe: str, change: str, key: str, value: object) -> None:
+    job, text = read(recipe, [change])
+    assert job.config[key] == value
+    assert type(job.config[key]) is type(value)
+    assert tomllib.loads(text)["model"][key] == value
+
+
+def test_of_two_changes_the_later_holds(recipe: str) -> None:
+    assert read(recipe, ["model.embed=9", "model.embed=10"])[0].config["embed"] == 10
+
+
+def test_a_change_may_hold_equals_signs_and_hashes(recipe: str) -> None:
+    job, _ = read(recipe, ["data.made=", "data.train=a=b#c.tsv"])
+    assert job.data.train == "a=b#c.tsv"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[data\n", "is not TOML: "),
+        ("[data]\nmade = copy\n", "is not TOML: "),
+        ("[train]\nsteps = 1\n[train]\nsteps = 2\n", "is not TOML: "),
+        ("steps = 5\n", "unknown section: 'steps'"),
+        ("data = 5\n[model]\nname = 'bahdanau'\n", "data must be a section [data], got 5"),
+        ("[[data]]\nmade = 'copy'\n", "data must be a section [data], got [{"),
+        ("", "model.name must be one of bahdanau, got None"),
+        ("[model]\nname = 'bahdanau'\n[train]\nsteps = 1\n", "[data]: set either data.made"),
+        ("[model]\nname = 'bahdanau'\n[data]\nmade = 'copy'\n", "train.steps must be set"),
+    ],
+)
+def test_files_that_are_no_recipe(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    assert said in refused(str(path))
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe\x00")
+    assert "is not TOML" in refused(str(tmp_path / "bad.toml"))
+
+
+def test_a_recipe_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
+    assert refused("bahdanau-date") == (
+        "there is no recipe 'bahdanau-date', neither a file nor shipped; did you mean 'bahdanau-dates'?"
+    )
+    assert "there is no recipe" in refused("../recipes/bahdanau-dates")
+    assert "there is no recipe" in refused(str(tmp_path))
+
+
+def test_dump_writes_what_toml_reads() -> None:
+    table = {"a": {"text": 'q"\\\n\x01é', "number": 1e-5, "whole": 3, "yes": True, "many": [1, 2.5]}, "b": {}}
+    assert tomllib.loads(dump(table)) == table

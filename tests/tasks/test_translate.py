@@ -1,0 +1,196 @@
+"""Answers, what they looked at, and how they are judged."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.made import copy
+from regard.data.text import END, START
+from regard.tasks import Decoding, RunError, Translator, load
+
+TEXTS = ["a b c", "q w e r t y", "z", "a b c", "l m n o p q r s t u v"]
+
+
+def test_a_text_gives_an_answer_and_a_list_gives_a_list(run: Any) -> None:
+    one, many = run.translator.translate("a b c"), run.translator.translate(["a b c"])
+    assert many == [one]
+    assert (one.source, one.others) == ("a b c", ())
+    assert run.translator.translate([]) == []
+
+
+@pytest.mark.parametrize("decode", [Decoding(), Decoding(beam=3), Decoding(beam=4, best=2, length_penalty=0.5)])
+def test_a_text_alone_or_among_others_has_the_same_answer(run: Any, decode: Decoding) -> None:
+    together = run.translator.translate(TEXTS, decode)
+    assert [answer.source for answer in together] == TEXTS
+    for text, answer in zip(TEXTS, together, strict=True):
+        alone = run.translator.translate(text, decode)
+        assert alone.text == answer.text
+        assert alone.score == pytest.approx(answer.score, abs=1e-4)
+        assert [text for text, _ in alone.others] == [text for text, _ in answer.others]
+
+
+def test_answers_come_batch_by_batch_in_order(run: Any) -> None:
+    read: list[int] = []
+
+    def texts() -> Any:
+        for number in range(7):
+            read.append(number)
+            yield TEXTS[number % len(TEXTS)]
+
+    answers = run.translator.answers(texts(), batch=3)
+    first = next(answers)
+    assert read == [0, 1, 2], "no more is read than a batch"
+    rest = [answer.source for answer in answers]
+    assert [first.source, *rest] == [TEXTS[number % len(TEXTS)] for number in range(7)]
+
+
+def test_the_score_is_the_log_probability_of_the_answer(run: Any) -> None:
+    translator = run.translator
+    for answer in translator.translate(TEXTS, Decoding(beam=3, best=3)):
+        source = [*translator.tokenizer.encode(answer.source), END]
+        for text, score in ((answer.text, answer.score), *answer.others):
+            target = translator.tokenizer.encode(text)
+            with torch.no_grad():
+                logits = translator.model(torch.tensor([source]), torch.tensor([[START, *target]]))
+            known = logits[0].log_softmax(-1)
+            wanted = float(known[range(len(target)), target].sum())
+            cut = len(target) == 2 * len(source) + 20  # cut off by the limit: no end token
+            assert score == pytest.approx(wanted + (0.0 if cut else float(known[-1, END])), abs=1e-3)
+
+
+def test_the_best_answers_are_different_and_in_order(run: Any) -> None:
+    answer = run.translator.translate("a b c", Decoding(beam=5, best=5, length_penalty=0.0))
+    texts = [answer.text, *(text for text, _ in answer.others)]
+    scores = [answer.score, *(score for _, score in answer.others)]
+    assert len(set(texts)) == 5
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_draws_follow_the_seed(run: Any) -> None:
+    first, same, other = (
+        run.translator.translate("a b c d", Decoding(temperature=1.0, seed=seed)).text for seed in (0, 0, 1)
+    )
+    assert first == same != other
+    likeliest = run.translator.translate("a b c d", Decoding(temperature=1.0, top_k=1))
+    assert likeliest.text == run.translator.translate("a b c d").text
+
+
+def test_blank_texts_are_their_own_answers(run: Any) -> None:
+    answers = run.translator.translate(["", "a b", "  \t", "z"])
+    assert [answer.text == "" for answer in answers] == [True, False, True, False]
+    assert answers[1].text == run.translator.translate("a b").text
+    assert [answer.source for answer in answers] == ["", "a b", "  \t", "z"]
+    with pytest.raises(ValueError, match="the empty text was not translated"):
+        _ = answers[0].attention
+
+
+def test_unknown_characters_are_read_as_unknown(run: Any) -> None:
+    answer = run.translator.translate("a é 日 b")
+    assert answer.attention.columns == ("a", " ", "<unk>", " ", "<unk>", " ", "b", "</s>")
+    assert "<" not in answer.text
+
+
+def test_a_text_too_long_is_named_and_refused(run: Any) -> None:
+    most = "a" * 39  # and the end token
+    assert run.translator.translate(most).attention.weights.shape[1] == 40
+    with pytest.raises(ValueError, match=r"'a{40}'\.\.\. has 41 tokens with the end token and this model takes 40"):
+        run.translator.translate(["b", most + "a"])
+
+
+def test_text_that_is_not_unicode_is_refused(run: Any) -> None:
+    with pytest.raises(ValueError, match="half a surrogate pair"):
+        run.translator.translate("a \ud800 b")
+
+
+@pytest.mark.parametrize("decode", [Decoding(), Decoding(beam=3), Decoding(temperature=1.0)])
+def test_attention_has_a_row_for_each_token_and_the_end(run: Any, decode: Decoding) -> None:
+    for answer in run.translator.translate(["a b c", "z"], decode):
+        seen = answer.attention
+        assert seen.columns == (*answer.source, "</s>")
+        said = [row for row in seen.rows if row != "<unk>"]  # which a draw may take, and the text leaves out
+        assert said == [*answer.text, "</s>"]
+        np.testing.assert_allclose(seen.weights.sum(1), 1, atol=1e-5)
+        assert answer.attention is seen, "computed once"
+
+
+def test_attention_is_that_of_a_pass_over_the_answer(run: Any) -> None:
+    from regard.attention import trace
+
+    translator, answer = run.translator, run.translator.translate("q w e")
+    source = torch.tensor([[*translator.tokenizer.encode("q w e"), END]])
+    target = torch.tensor([[START, *translator.tokenizer.encode(answer.text)]])
+    with torch.no_grad(), trace(translator.model, "attend") as seen:
+        translator.model(source, target)
+    np.testing.assert_allclose(answer.attention.weights, seen["attend"][0].numpy(), atol=1e-6)
+
+
+# ---- judging
+
+
+def test_judged_by_its_own_answers_a_run_is_perfect(run: Any) -> None:
+    sources = [source for source, _ in copy("test", 12)]
+    draw = Decoding(temperature=1.0)  # so young a run's likeliest answers are all alike
+    own = [(answer.source, answer.text) for answer in run.translator.translate(sources, draw)]
+    ticks: list[int] = []
+    result = run.translator.evaluate(own, draw, tick=lambda: ticks.append(1))
+    assert result["pairs"] == len(ticks) == 12
+    assert result["exact_match"] == 100
+    assert result["chrf"] == pytest.approx(100)
+    assert "version" in result["bleu_signature"]
+    assert "version" in result["chrf_signature"]
+    worse = [(source, "@" if number % 3 == 0 else target) for number, (source, target) in enumerate(own)]
+    judged = run.translator.evaluate(worse, draw)
+    assert judged["exact_match"] == pytest.approx(100 * 8 / 12)
+    assert judged["chrf"] < 100
+
+
+def test_perplexity_is_that_of_the_references(run: Any) -> None:
+    translator, pairs = run.translator, copy("test", 5)
+    total, tokens = 0.0, 0
+    for source, target in pairs:
+        read, said = ([*translator.tokenizer.encode(text), END] for text in (source, target))
+        with torch.no_grad():
+            known = translator.model(torch.tensor([read]), torch.tensor([[START, *said[:-1]]]))[0].log_softmax(-1)
+        total, tokens = total - float(known[range(len(said)), said].sum()), tokens + len(said)
+    assert translator.evaluate(pairs)["perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
+
+
+def test_no_pairs_to_judge_by_are_refused(run: Any) -> None:
+    with pytest.raises(ValueError, match="at least one pair to judge by"):
+        run.translator.evaluate([])
+
+
+# ---- how a run's own recipe has answers found
+
+
+def test_a_run_decodes_as_its_recipe_says(run: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run")
+    with open(folder / "recipe.toml", "a") as file:
+        file.write("\n[decode]\nbeam = 4\nbest = 2\n")
+    loaded = load(folder)
+    assert loaded.decode == Decoding(beam=4, best=2)
+    assert len(loaded.translate("a b").others) == 1
+    assert not loaded.translate("a b", Decoding()).others
+    assert run.translator.decode == Decoding()
+    (folder / "recipe.toml").unlink()
+    assert load(folder).decode == Decoding()
+
+
+@pytest.mark.parametrize("lines", ["beam = 0", "beam = 1000000000", 'beam = "3"', "width = 3", "beam = "])
+def test_a_run_whose_recipe_decodes_nonsense_is_refused(run: Any, tmp_path: Path, lines: str) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run")
+    (folder / "recipe.toml").write_text(f"[decode]\n{lines}\n")
+    with pytest.raises(RunError, match=r"recipe.toml, \[decode\]: "):
+        load(folder)
+
+
+def test_a_translator_may_be_built_of_parts(run: Any) -> None:
+    translator = Translator(run.translator.model, run.translator.tokenizer, Decoding(beam=2))
+    assert translator.translate("a b") == run.translator.translate("a b", Decoding(beam=2))
