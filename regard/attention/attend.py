@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -29,10 +30,46 @@ class Look:
 
     def dense(self, size: int) -> Tensor:
         """The weights over all `size` places of the memory (B, .., Q, K)."""
+        return self.part(size, slice(None), None)
+
+    def part(self, size: int, rows: list[int] | slice, heads: Sequence[int] | None) -> Tensor:
+        """The same for some queries and, where there are heads, some of them."""
+
+        def take(x: Tensor) -> Tensor:
+            x = x.expand_as(self.weights)[..., rows, :]
+            return x[:, heads] if heads is not None and x.dim() == 4 else x
+
+        weights = take(self.weights)
         if self.places is None:
-            return self.weights
-        full = self.weights.new_zeros(*self.weights.shape[:-1], size)
-        return full.scatter_add(-1, self.places.index.clamp(0, size - 1).expand_as(self.weights), self.weights)
+            return weights
+        full = weights.new_zeros(*weights.shape[:-1], size)
+        return full.scatter_add(-1, take(self.places.index).clamp(0, size - 1), weights)
+
+
+def check_mask(mask: Tensor, keys: Tensor) -> None:
+    wanted = (len(keys), keys.shape[-2])
+    if mask.dtype != torch.bool or mask.shape != wanted:
+        raise ValueError(
+            f"a memory's mask is boolean, True = may look, of shape {wanted}; "
+            f"got {mask.dtype} of shape {tuple(mask.shape)}"
+        )
+
+
+def fused_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float,
+    scale: float,
+) -> Tensor:
+    """torch's kernel, which wants keys and values of one width: the narrower side is widened by zeros."""
+    width, wanted = values.shape[-1], max(keys.shape[-1], values.shape[-1])
+    query, keys, values = (F.pad(x, (0, wanted - x.shape[-1])) for x in (query, keys, values))
+    read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal, scale=scale)
+    return read[..., :width]
 
 
 class Attend(nn.Module):
@@ -63,11 +100,7 @@ class Attend(nn.Module):
         """Prepare a memory once for all queries. Masked keys and values become 0: NaN there cannot leak."""
         values = keys if values is None else values
         if mask is not None:
-            if mask.dtype != torch.bool or mask.shape != (len(keys), keys.shape[-2]):
-                raise ValueError(
-                    f"a memory's mask is boolean, True = may look, of shape {(len(keys), keys.shape[-2])}; "
-                    f"got {mask.dtype} of shape {tuple(mask.shape)}"
-                )
+            check_mask(mask, keys)
             hidden = ~mask.view(len(mask), *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
             keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
         return Memory(self.score.keys(keys), values, mask)
@@ -119,12 +152,13 @@ class Attend(nn.Module):
         for seen in watching(self):
             kept = seen.take(self, question.query.shape[-2])
             if kept:
-                weights = look.dense(memory.size)[..., kept, :]
-                by_head = seen.heads is not None and weights.dim() == 4
-                seen.keep(self, "weights", weights[:, seen.heads] if by_head else weights)
+                seen.keep(self, "weights", look.part(memory.size, kept, seen.heads))
         return look
 
     def _exact(self, question: Question, memory: Memory) -> Look:
+        if memory.size == 0:
+            none = question.query.new_zeros(*question.query.shape[:-1], 0)
+            return Look(none.to(memory.values.dtype) @ memory.values, none, none)
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
         if places is None:
@@ -137,7 +171,7 @@ class Attend(nn.Module):
         weights = F.dropout(weighed.weights, self.dropout, self.training)
         if weighed.chosen is not None and not weights.requires_grad:  # one value is read, the others not touched
             found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
-            read = weights.gather(-1, weighed.chosen[..., None]) * found.squeeze(-2)
+            read = weights.gather(-1, weighed.chosen[..., None]).to(found.dtype) * found.squeeze(-2)
         elif places is None:
             # einsum and not @, whose backward pass is several times slower on the CPU when queries are few
             read = torch.einsum("...qk,...kv->...qv", weights.to(memory.values.dtype), memory.values)
@@ -160,13 +194,12 @@ class Attend(nn.Module):
         else:
             mask = self.allowed(question, memory)
             if mask is None:
-                read = F.scaled_dot_product_attention(query, keys, values, dropout_p=drop, scale=scale)
+                read = fused_attention(query, keys, values, dropout=drop, scale=scale)
             else:
                 mask = mask.unsqueeze(1) if mask.dim() == 3 else mask  # a head dimension to broadcast over
                 some = mask.any(-1, keepdim=True)  # where there is nothing to look at, look at all and read 0
-                read = F.scaled_dot_product_attention(
-                    query, keys, values, attn_mask=mask | ~some, dropout_p=drop, scale=scale
-                ).masked_fill(~some, 0)
+                read = fused_attention(query, keys, values, mask=mask | ~some, dropout=drop, scale=scale)
+                read = read.masked_fill(~some, 0)
         return read[:, 0] if flat else read
 
     def _fused_causal(
@@ -182,12 +215,7 @@ class Attend(nn.Module):
         if self.strict:  # seeing the places before one's own is seeing up to the place one earlier
             query, keys = query[..., 1:, :], keys[..., :-1, :]
             first, values = torch.zeros_like(values[..., :1, :]), values[..., :-1, :]
-        width = values.shape[-1]
-        if mask is not None:  # the kernel wants one width for keys and values
-            values = F.pad(values, (0, max(0, keys.shape[-1] - width)))
-        read = F.scaled_dot_product_attention(query, keys, values, is_causal=True, dropout_p=drop, scale=scale)[
-            ..., :width
-        ]
+        read = fused_attention(query, keys, values, causal=True, dropout=drop, scale=scale)
         return torch.cat([first, read], -2) if self.strict else read
 
     @torch.no_grad()

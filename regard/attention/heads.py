@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from regard.attention.attend import Attend, Look
+from regard.attention.attend import Attend, Look, check_mask
 from regard.attention.memory import Memory
 from regard.attention.score import Question, ScaledDot, Score
 from regard.attention.weigh import Weigh
@@ -53,6 +53,7 @@ class MultiHead(Attend):
     def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
         values = keys if values is None else values
         if mask is not None:  # before the projections, which would spread a NaN
+            check_mask(mask, keys)
             keys, values = (x.masked_fill(~mask[..., None], 0) for x in (keys, values))
         return super().remember(self._split(self.key(keys)), self._split(self.value(values)), mask)
 

@@ -34,11 +34,13 @@ class Question:
 def gather(items: Tensor, places: Tensor) -> Tensor:
     """items[b, .., places[b, .., q, s]]: (B, .., K, D) at (B, .., Q, S) -> (B, .., Q, S, D).
 
-    Indexes rows of one flat table, so that neither forward nor backward makes a Q x K tensor."""
-    size, dim = items.shape[-2:]
-    places = places.clamp(0, size - 1).expand(*items.shape[:-2], *places.shape[-2:])
-    first = torch.arange(items.shape[:-2].numel(), device=items.device).view(*items.shape[:-2], 1, 1) * size
-    return items.reshape(-1, dim)[first + places]
+    Neither forward nor backward makes a Q x K tensor, and a memory split into heads is not copied."""
+    lead = items.shape[:-2]
+    index = [
+        torch.arange(size, device=items.device).view(size, *[1] * (len(lead) + 1 - axis))
+        for axis, size in enumerate(lead)
+    ]
+    return items[(*index, places.clamp(0, items.shape[-2] - 1).expand(*lead, *places.shape[-2:]))]
 
 
 class Score(nn.Module):
@@ -101,7 +103,7 @@ class Cosine(Dot):
 
     def __init__(self, query_dim: int, key_dim: int, *, beta: float | None = None):
         super().__init__(query_dim, key_dim)
-        self.given = beta or 1.0
+        self.given = 1.0 if beta is None else beta
         self.free = nn.Parameter(torch.tensor(math.log(math.expm1(10.0)))) if beta is None else None
 
     def query(self, question: Question) -> Tensor:
@@ -112,8 +114,10 @@ class Cosine(Dot):
         return self.keys(question.query) * beta
 
     def keys(self, keys: Tensor) -> Tensor:
-        # In float32: a half-precision sum of squares overflows at length 256.
-        return F.normalize(keys.float(), dim=-1, eps=1e-6).to(keys.dtype)
+        # In float32: a half-precision sum of squares overflows at length 256. A vector of length 0 has the
+        # slope 1 / eps, which must fit the type too.
+        eps = 1e-4 if keys.dtype == torch.float16 else 1e-6
+        return F.normalize(keys.float(), dim=-1, eps=eps).to(keys.dtype)
 
 
 class Additive(Score):
@@ -153,20 +157,20 @@ class Location(Score):
         return self.weight(question.query)
 
     def keys(self, keys: Tensor) -> Tensor:
-        longest = self.weight.out_features
-        if keys.shape[-2] > longest:
+        longest, size = self.weight.out_features, keys.shape[-2]
+        if size > longest:
             raise ValueError(
-                f"the location score knows {longest} places, this memory has {keys.shape[-2]}; "
+                f"the location score knows {longest} places, this memory has {size}; "
                 "shorten the input or train with a larger `longest`"
             )
         return keys
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
-        return query[..., : keys.shape[-2]]
+        return query[..., : self.keys(keys).shape[-2]]  # asked again: a memory may have grown
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
-        places = places.clamp(0, keys.shape[-2] - 1).expand(*query.shape[:-1], places.shape[-1])
-        return query.gather(-1, places)
+        places = places.clamp(0, self.keys(keys).shape[-2] - 1)
+        return query.gather(-1, places.expand(*query.shape[:-1], places.shape[-1]))
 
 
 SCORES: dict[str, type[Score]] = {

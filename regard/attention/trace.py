@@ -41,7 +41,7 @@ class Trace:
         return [i for i in range(count) if self.rows is None or first + i in self.rows]
 
     def keep(self, module: nn.Module, kind: str, tensor: Tensor) -> None:
-        self._kept.setdefault((self._names[id(module)], kind), []).append(tensor.detach())
+        self._kept.setdefault((self._names[id(module)], kind), []).append(tensor.detach().clone())
 
     @property
     def sites(self) -> list[str]:
@@ -112,7 +112,11 @@ def _again(seen: Trace) -> Any:
         if module.training:
             raise ValueError("a compiled model is watched in a second pass; call model.eval() first")
         devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
-        with torch.no_grad(), torch.random.fork_rng(devices=list(devices)):
-            module.get_submodule("_orig_mod")(*args, **kwargs)
+        token = _watching.set((seen,))  # other traces have passes of their own
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=list(devices)):
+                module.get_submodule("_orig_mod")(*args, **kwargs)
+        finally:
+            _watching.reset(token)
 
     return run

@@ -181,7 +181,9 @@ def test_what_the_command_does_not_say_the_runs_recipe_does(call: Any, lively: s
     assert json.loads(asked.out) == load(lively).evaluate(reverse("test", 20), Decoding(beam=5))
 
 
-@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!doctype html")])
+@pytest.mark.parametrize(
+    ("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!doctype html")]
+)
 def test_translate_draws_a_picture(call: Any, lively: str, answers: list[str], suffix: str, begins: bytes) -> None:
     done = call("translate", lively, TEXTS[0], "--show", f"seen{suffix}")
     assert (done.code, done.out) == (0, f"{answers[0]}\n")
@@ -265,16 +267,25 @@ def test_a_device_is_written_to_and_not_replaced(call: Any, lively: str, tmp_pat
         ("translate RUN a --length-penalty inf", "length_penalty must be finite"),
         ("translate RUN a --nosuch", "--nosuch"),
         ("translate RUN a --input b", "give texts or --input, not both"),
-        ("translate RUN a --show x.gif", "cannot save 'x.gif' with the suffix '.gif': end the name in .png or .svg or"),
+        (
+            "translate RUN a --show x.gif",
+            "cannot save 'x.gif' with the suffix '.gif': end the name in .png or .svg or",
+        ),
         ("translate RUN --input nosuch.txt", "error: nosuch.txt: No such file or directory"),
         ("translate RUN --input .", "error: .: Is a directory"),
-        ("translate RUN a --output no/such/file", "error: there is no folder no/such to write file in; make it first"),
+        (
+            "translate RUN a --output no/such/file",
+            "error: there is no folder no/such to write file in; make it first",
+        ),
         ("translate RUN a --output .", "error: . is a folder; let --output name a file"),
         ("evaluate RUN --data nosuch.tsv", "error: nosuch.tsv does not exist"),
         ("evaluate .", "error: . is a folder without config.json, so it is no run; `regard train` makes one"),
         ("train nosuch", "error: there is no recipe 'nosuch'"),
         ("train bahdanau-pairs", "error: [data]: set either data.made to a generated set"),
-        ("train bahdanau-pairs --set data.train=nosuch.tsv", "error: there is no file nosuch.tsv; give its path, or set"),
+        (
+            "train bahdanau-pairs --set data.train=nosuch.tsv",
+            "error: there is no file nosuch.tsv; give its path, or set",
+        ),
         ("train bahdanau-dates --set model.scroe=dot", "unknown key of [model]: 'scroe'; did you mean 'score'?"),
         ("compare bahdanau-dates", "Missing option '--vary'"),
         ("compare bahdanau-dates --vary model.score", "error: --vary wants section.key=value,value"),

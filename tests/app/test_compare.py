@@ -16,11 +16,14 @@ def test_two_ways_with_one_seed(call: Any, recipe: str) -> None:
     few = ["--set", "train.steps=2", "--set", "data.train_count=60"]
     done = call("compare", recipe, "--vary", "model.score=dot,general", *few, "--seeds", "1", "--out", "all")
     assert done.code == 0
-    assert done.out.startswith("| model.score | seed 0 | mean | spread | perplexity |\n|---|---|---|---|---|\n| dot | ")
+    assert done.out.startswith(
+        "| model.score | seed 0 | mean | spread | perplexity |\n|---|---|---|---|---|\n| dot | "
+    )
     assert [line.split()[0] for line in done.err.splitlines()] == ["1/2", "2/2"]
     assert Path("all/table.md").read_text() == done.out.removesuffix("\n")
     for score in ("dot", "general"):
-        assert load(f"all/{score}-0").model.config.score == score
+        model: Any = load(f"all/{score}-0").model
+        assert model.config.score == score
         result = json.loads(Path(f"all/{score}-0/result.json").read_text())
         assert f"| {score} | {result['exact_match']:.1f} |" in done.out
         assert f"{result['perplexity']:.4f} |" in done.out

@@ -43,8 +43,9 @@ def test_answers_reach_a_pipe_though_progress_is_on_a_terminal(run: str) -> None
 @pytest.mark.parametrize("lines", [1, 400])  # less than a buffer: found when it ends; more: while it writes
 def test_a_reader_who_leaves_is_no_error(run: str, lines: int) -> None:
     words = [*REGARD, "translate", run]
-    pipes: dict[str, Any] = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
-    with subprocess.Popen(words, **pipes) as child:
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(words, env=buffered, **pipes) as child:
         assert child.stdout is not None
         child.stdout.close()
         assert child.stdin is not None

@@ -29,7 +29,9 @@ def test_a_recipe_becomes_a_job(recipe: str) -> None:
 
 def test_the_text_of_a_job_gives_the_same_job(recipe: str, tmp_path: Path) -> None:
     odd = 'data.train="a \\"b\\" \\\\ \\t é 日.tsv"'
-    job, text = read(recipe, ["data.made=", odd, "train.betas=[0.8, 0.9]", "tokens.lowercase=true", "decode.beam=3"])
+    job, text = read(
+        recipe, ["data.made=", odd, "train.betas=[0.8, 0.9]", "tokens.lowercase=true", "decode.beam=3"]
+    )
     assert job.data.train == 'a "b" \\ \t é 日.tsv'
     assert job.train.betas == (0.8, 0.9)
     (tmp_path / "again.toml").write_text(text)

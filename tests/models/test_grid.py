@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,9 @@ def batch() -> PairBatch:
     source, mask, target = sentences()
     real = torch.arange(max(TARGETS)) < torch.tensor(TARGETS)[:, None]
     ends = torch.arange(max(TARGETS)) == torch.tensor(TARGETS)[:, None] - 1
-    return PairBatch(source.masked_fill(~mask, PAD), mask, target.masked_fill(ends, END).masked_fill(~real, PAD), real)
+    return PairBatch(
+        source.masked_fill(~mask, PAD), mask, target.masked_fill(ends, END).masked_fill(~real, PAD), real
+    )
 
 
 def near(ours: Tensor, wanted: Tensor) -> None:
@@ -210,10 +211,10 @@ def test_overfits_one_batch(name: str, variant: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Iterator[Tokenizer]:
+def tokenizer() -> Tokenizer:
     found = Tokenizer.train(["abcdefg"], kind="character")
     assert len(found) == WORDS
-    yield found
+    return found
 
 
 @each()
@@ -256,7 +257,7 @@ def test_dropout_acts_while_training_only(name: str, variant: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_config_checks_itself(name: str) -> None:
-    config = MODELS[name].Config
+    config: Any = MODELS[name].Config
     numbers = [key for key, value in vars(config(vocabulary=5)).items() if type(value) is int]
     for key in numbers:
         with pytest.raises(ValueError, match=f"{key} must be at least 1, got 0"):

@@ -68,7 +68,10 @@ def far_ids(folder: Path) -> None:
 
 
 HOSTILE: dict[str, tuple[Damage, str]] = {
-    "weights cut in the middle": (cut("model.safetensors", 0.5), "model.safetensors cannot be read; it is cut short"),
+    "weights cut in the middle": (
+        cut("model.safetensors", 0.5),
+        "model.safetensors cannot be read; it is cut short",
+    ),
     "weights cut in the header": (cut("model.safetensors", 0.01), "model.safetensors cannot be read"),
     "no weights at all": (cut("model.safetensors", 0), "model.safetensors cannot be read"),
     "weights that are text": (text("model.safetensors", "hello" * 100), "no safetensors file"),
@@ -77,23 +80,38 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         weights(lambda tensors: tensors.update({"first.bias": torch.zeros(17)})),
         r"first.bias should be \(16,\) by config.json, it is \(17,\)",
     ),
-    "a weight too few": (weights(lambda tensors: tensors.pop("first.bias")), "first.bias should be .*, it is absent"),
+    "a weight too few": (
+        weights(lambda tensors: tensors.pop("first.bias")),
+        "first.bias should be .*, it is absent",
+    ),
     "a weight too many": (
         weights(lambda tensors: tensors.update({"../../extra": torch.zeros(1)})),
         r"\.\./\.\./extra should be absent by config.json, it is \(1,\)",
     ),
-    "NaN": (weights(lambda tensors: tensors["out.bias"].fill_(torch.nan)), "out.bias hold numbers that are not finite"),
+    "NaN": (
+        weights(lambda tensors: tensors["out.bias"].fill_(torch.nan)),
+        "out.bias hold numbers that are not finite",
+    ),
     "infinity": (weights(lambda tensors: tensors["out.bias"].fill_(-torch.inf)), "out.bias hold numbers"),
     "config cut": (cut("config.json", 0.5), "config.json is not the configuration of a run"),
     "config empty": (cut("config.json", 0), "config.json is not the configuration of a run"),
     "config a list": (text("config.json", "[1, 2]"), "config.json is not the configuration of a run"),
     "config a number": (text("config.json", "7"), "config.json is not the configuration of a run"),
     "config deep": (text("config.json", "[" * 100_000), "config.json is not the configuration of a run"),
-    "config huge": (text("config.json", " " * (2 << 20) + "{}"), r"has 2,097,154 bytes; no configuration is that large"),
-    "config not UTF-8": (lambda folder: (folder / "config.json").write_bytes(b"\xff{}"), "is not the configuration"),
+    "config huge": (
+        text("config.json", " " * (2 << 20) + "{}"),
+        r"has 2,097,154 bytes; no configuration is that large",
+    ),
+    "config not UTF-8": (
+        lambda folder: (folder / "config.json").write_bytes(b"\xff{}"),
+        "is not the configuration",
+    ),
     "config missing": (remove("config.json"), "is a folder without config.json, so it is no run"),
     "no model": (config(model_type=None), "is not the configuration of a run"),
-    "an unknown model": (config(model_type="regard-oracle"), "asks for 'regard-oracle'; this version opens regard-b"),
+    "an unknown model": (
+        config(model_type="regard-oracle"),
+        "asks for 'regard-oracle'; this version opens regard-b",
+    ),
     "a foreign model": (config(model_type="bahdanau"), "asks for 'bahdanau'; this version opens regard-bahdanau"),
     "a model that is a path": (config(model_type="regard-../../etc"), "asks for 'regard-../../etc'"),
     "a model that is a table": (config(model_type={"a": 1}), "this version opens"),
@@ -121,7 +139,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "tokenizer deep": (text("tokenizer.json", "[" * 100_000), "recursion"),
     "a larger tokenizer": (
         other_tokenizer("".join(map(chr, range(97, 150)))),
-        "tokenizer.json has 57 entries, ids up to 56, and config.json says vocabulary = 31; they are not of one run",
+        "tokenizer.json has 57 entries, ids up to 56, and config.json says vocabulary = 31; they are not of",
     ),
     "a smaller tokenizer": (other_tokenizer("abc"), "tokenizer.json has 7 entries"),
     "ids beyond the table": (far_ids, "tokenizer.json has 31 entries, ids up to 5,000"),

@@ -34,7 +34,15 @@ def losses(folder: Path) -> list[tuple[int, float]]:
 
 def test_a_run_is_complete(run: Any) -> None:
     names = {path.name for path in run.folder.iterdir()}
-    files = {"config.json", "model.safetensors", "tokenizer.json", "recipe.toml", "log.jsonl", "README.md", "loss.svg"}
+    files = {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "recipe.toml",
+        "log.jsonl",
+        "README.md",
+        "loss.svg",
+    }
     assert names == files | {"training"}
     config = json.loads((run.folder / "config.json").read_text())
     assert config["model_type"] == "regard-bahdanau"
@@ -163,7 +171,9 @@ def test_the_first_weights_follow_from_the_seed(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
     first, same = (translate.build_model(job, run.translator.tokenizer) for _ in range(2))
     other = translate.build_model(replace(job, train=replace(job.train, seed=1)), run.translator.tokenizer)
-    weights, again, others = (torch.cat([p.flatten() for p in model.parameters()]) for model in (first, same, other))
+    weights, again, others = (
+        torch.cat([p.flatten() for p in model.parameters()]) for model in (first, same, other)
+    )
     assert torch.equal(weights, again)
     assert not torch.equal(weights, others)
 
@@ -201,7 +211,7 @@ def test_named_files_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_file_too_small_to_hold_some_out_says_so(tmp_path: Path) -> None:
     data = Data(train=write(tmp_path / "few.tsv", [("a", "b")]))
-    with pytest.raises(DataError, match="too few pairs to hold some out for validation; set data.valid"):
+    with pytest.raises(DataError, match=r"too few pairs to hold some out for validation; set data.valid"):
         [data.pairs(split) for split in ("train", "valid")]
 
 
