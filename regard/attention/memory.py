@@ -65,12 +65,12 @@ class Memory:
             return Memory(keys, values, torch.cat(masks, -1))
         assert self.mask is not None
         # On a card the question would wait for it, and a step being captured may not ask.
-        if self.filled.device.type == "cpu" and not torch.compiler.is_compiling():
-            if self.filled + new.size > self.size:
-                raise ValueError(
-                    f"the memory has room for {self.size} places, {int(self.filled)} are taken and {new.size} "
-                    "more came; reserve more"
-                )
+        free = self.filled.device.type == "cpu" and not torch.compiler.is_compiling()
+        if free and self.filled + new.size > self.size:
+            raise ValueError(
+                f"the memory has room for {self.size} places, {int(self.filled)} are taken and {new.size} "
+                "more came; reserve more"
+            )
         slots = self.filled + torch.arange(new.size, device=self.keys.device)
         self.keys.index_copy_(-2, slots, new.keys)
         self.values.index_copy_(-2, slots, new.values)
