@@ -28,6 +28,7 @@ test: $(INSTALLED)
 	$(RUN) -m pytest
 
 bench: $(INSTALLED)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[bench]'
 	@set -e; for file in benchmarks/*.py; do \
 	    test -e "$$file" || { echo 'there is nothing in benchmarks/' >&2; exit 1; }; \
 	    echo "== $$file"; \

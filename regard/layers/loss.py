@@ -33,7 +33,8 @@ def token_loss(
     if torch.is_autocast_enabled(states.device.type):
         dtype = torch.get_autocast_dtype(states.device.type)
         states, weight = states.to(dtype), weight.to(dtype)
-    total, known = _TokenLoss.apply(states[mask], weight, bias, target[mask], smoothing)
+    learning = torch.is_grad_enabled()  # inside a Function it never is
+    total, known = _TokenLoss.apply(states[mask], weight, bias, target[mask], smoothing, learning)
     rows = torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
     return total, rows.sum(-1)
 
@@ -44,9 +45,8 @@ class _TokenLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, learning: bool
     ) -> tuple[Tensor, Tensor]:
-        learning = any(ctx.needs_input_grad)
         size = len(weight)
         known = torch.empty(len(states), device=states.device)
         total = torch.zeros((), device=states.device)
@@ -86,6 +86,6 @@ class _TokenLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         for_states, for_weight, for_bias = ctx.saved_tensors
-        return grad.to(for_states.dtype) * for_states, grad * for_weight, grad * for_bias, None, None
+        return grad.to(for_states.dtype) * for_states, grad * for_weight, grad * for_bias, None, None, None

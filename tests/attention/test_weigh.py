@@ -226,8 +226,13 @@ def test_an_empty_memory_reads_zero(path):
     """A tape before its first entry."""
     attend = PATHS[path]()
     q = torch.randn(2, 1, D, requires_grad=True)
-    for _, read, _extra in read_both_ways(attend, q, attend.remember(torch.zeros(2, 0, D))):
+    memory = attend.remember(torch.zeros(2, 0, D))
+    for _, read, _extra in read_both_ways(attend, q, memory):
         assert torch.equal(read, torch.zeros(2, 1, D))
+    if path == "hard":  # nothing was drawn, for certain: as in any other row with nothing
+        look = attend.look(q, memory)
+        assert torch.equal(look.log_probability, torch.zeros(2, 1))
+        assert torch.equal(look.entropy, torch.zeros(2, 1))
 
 
 @pytest.mark.parametrize("junk", [float("nan"), float("inf"), -float("inf")])
