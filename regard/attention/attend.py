@@ -13,7 +13,7 @@ from regard.attention import memory as memories
 from regard.attention.memory import Memory
 from regard.attention.score import Question, Score, gather
 from regard.attention.trace import Trace, record, watching
-from regard.attention.weigh import Places, Weigh
+from regard.attention.weigh import Hard, Places, Weigh
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ def fused_attention(
 ) -> Tensor:
     """torch's kernel, which wants keys and values of one width: the narrower side is widened by zeros."""
     width, wanted = values.shape[-1], max(keys.shape[-1], values.shape[-1])
-    query, keys, values = (F.pad(x, (0, wanted - x.shape[-1])) for x in (query, keys, values))
+    query, keys, values = (
+        x if x.shape[-1] == wanted else F.pad(x, (0, wanted - x.shape[-1])) for x in (query, keys, values)
+    )
     read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal, scale=scale)
     return read[..., :width]
 
@@ -158,7 +160,14 @@ class Attend(nn.Module):
     def _exact(self, question: Question, memory: Memory) -> Look:
         if memory.size == 0:
             none = question.query.new_zeros(*question.query.shape[:-1], 0)
-            return Look(none.to(memory.values.dtype) @ memory.values, none, none)
+            certain = none.sum(-1) if isinstance(self.weigh, Hard) else None
+            return Look(
+                none.to(memory.values.dtype) @ memory.values,
+                none,
+                none,
+                log_probability=certain,
+                entropy=certain,
+            )
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
         if places is None:

@@ -177,12 +177,12 @@ def test_beta_learned_or_given():
 
 @pytest.mark.parametrize("dtype", PRECISION, ids=str)
 def test_cosine_of_long_vectors(dtype):
-    """A sum of squares in float16 would overflow at length 256."""
+    """A length beyond float16, and its square long before."""
     score = Cosine(2, 2, beta=1.0)
     q = torch.tensor([[[300.0, 400.0]]]).to(dtype)
-    k = torch.tensor([[[600.0, 800.0], [-3e4, 4e4]]]).to(dtype)
+    k = torch.tensor([[[600.0, 800.0], [-3e4, 4e4], [6e4, 6e4]]]).to(dtype)
     ours = score.compare(score.query(Question(q)), score.keys(k))
-    assert ours[0, 0].tolist() == pytest.approx([1.0, 0.28], abs=5e-3)
+    assert ours[0, 0].tolist() == pytest.approx([1.0, 0.28, 0.98995], abs=5e-3)
 
 
 @pytest.mark.parametrize("dtype", PRECISION, ids=str)

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.attention import (
     Additive,
     Attend,
+    Cosine,
     Hard,
     LocalMonotonic,
     LocalPredictive,
@@ -23,12 +24,6 @@ from regard.attention import (
 )
 
 B, T, S, D, H = 2, 5, 7, 16, 4
-
-# torch.compile warns about what it does itself: instances of autograd functions, scripted methods.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:.*torch.jit.*is deprecated:DeprecationWarning"),
-]
 
 
 class Layer(nn.Module):
@@ -111,16 +106,29 @@ def test_the_weights_of_every_site(model):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_they_are_those_of_the_exact_look(model, training):
-    """Dropout left out, also while training."""
+@pytest.mark.parametrize("name", ["self", "cross"])
+def test_they_are_those_of_the_exact_look(model, name, training):
+    """Dropout left out, also while training; of some heads and rows, causal or at given positions."""
     model.train(training)
-    x, memory, mask = inputs()
-    site = model.layers[0].cross
-    with trace(model, "layers.0.cross") as seen:
-        site(x, site.remember(memory, mask=mask))
-    exact = site.eval().look(x, site.remember(memory, mask=mask)).weights
-    assert torch.allclose(seen["layers.0.cross"], exact, atol=1e-6)
-    assert not seen["layers.0.cross"].requires_grad
+    site = getattr(model.layers[0], name)
+    x, states, mask = inputs()
+    memory = site.remember(x) if name == "self" else site.remember(states, mask=mask)
+    for question in (x, Question(x[:, [3, 1]], position=torch.tensor([3, 1]))):
+        with trace(model, "layers.0.*", heads=[2, 1], rows=[1]) as seen:
+            site(question, memory)
+        exact = site.look(question, memory).weights
+        assert torch.allclose(seen[f"layers.0.{name}"], exact[:, [2, 1], 1:2], atol=1e-6)
+        assert not seen[f"layers.0.{name}"].requires_grad
+
+
+def test_sharpness_of_each_query_is_seen():
+    torch.manual_seed(0)
+    attend = Attend(Cosine(D, D))
+    question = Question(torch.randn(B, T, D), beta=torch.rand(B, T) * 9)
+    memory = attend.remember(torch.randn(B, S, D))
+    with trace(attend, rows=[1, 3]) as seen:
+        attend(question, memory)
+    assert torch.allclose(seen[""], attend.look(question, memory).weights[:, [1, 3]], atol=1e-6)
 
 
 def test_only_what_was_named_is_computed(model):
@@ -354,103 +362,3 @@ def test_one_watches_while_another_runs(model):
     with trace(model) as seen:
         in_threads(lambda: model(*inputs()))
     assert seen.sites == []
-
-
-# ---------------------------------------------------------------- compiled
-
-
-@pytest.fixture
-def compiled(model):
-    torch._dynamo.reset()
-    yield torch.compile(model, backend="eager")
-    torch._dynamo.reset()
-
-
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-def test_compiled_is_bit_equal_and_seen(model, backend):
-    torch._dynamo.reset()
-    layer = model.layers[0]
-    compiled = torch.compile(layer, backend=backend)
-    with torch.no_grad():
-        plain = compiled(*inputs())
-        with trace(compiled, "", "cross", heads=[1], rows=[0]) as seen:
-            watched = compiled(*inputs())
-        after = compiled(*inputs())
-        with trace(layer, "cross", heads=[1], rows=[0]) as eager:
-            layer(*inputs())
-    assert torch.equal(plain, watched)
-    assert torch.equal(plain, after)
-    assert seen.sites == ["cross"]
-    assert torch.allclose(seen["cross"], eager["cross"], atol=1e-6)
-    assert seen["", "gate"].shape == (B, T)
-
-
-def test_compiled_under_a_trace_stays_compiled(model, compiled):
-    """Compiled for the first time while watched: the graph holds nothing of the trace."""
-    with torch.no_grad():
-        with trace(compiled, "last") as seen:
-            watched = compiled(*inputs())
-        with Softmaxes() as counted:
-            assert torch.equal(watched, compiled(*inputs()))
-    assert counted.shapes == [(B, T, S)]
-    assert seen["last"].shape == (B, T, S)
-
-
-def test_compiled_gradients_are_untouched(model, compiled):
-    def run():
-        model.zero_grad()
-        compiled(*inputs()).square().sum().backward()
-        return [p.grad.clone() for p in model.parameters()]
-
-    plain = run()
-    with trace(compiled, "last"):
-        watched = run()
-    assert all(torch.equal(one, other) for one, other in zip(plain, watched, strict=True))
-
-
-def test_compiled_and_nested(compiled):
-    with torch.no_grad(), trace(compiled, "last") as outer, trace(compiled, "layers.0.*") as inner:
-        compiled(*inputs())
-    assert outer["last"].shape == (B, T, S)
-    assert inner["layers.0.cross"].shape == (B, H, T, S)
-
-
-def test_compiled_threads_watch_apart(compiled):
-    with torch.no_grad():
-        compiled(*inputs())  # compiled once, here
-
-    def call(*arguments):
-        with torch.no_grad():
-            return compiled(*arguments)
-
-    threads_keep_apart(compiled, call)
-
-
-def test_a_compiled_part_of_a_model(model):
-    torch._dynamo.reset()
-    plain = model.layers[0]
-    arguments = inputs()
-    with torch.no_grad():
-        with trace(model, "layers.0.cross") as eager:
-            model(*arguments)
-        model.layers[0] = torch.compile(plain, backend="eager")
-        before = model(*arguments)
-        with trace(model, "layers.*cross") as seen:
-            assert torch.equal(model(*arguments), before)
-    (first,) = [site for site in seen.sites if site.startswith("layers.0.")]
-    assert torch.allclose(seen[first], eager["layers.0.cross"], atol=1e-6)
-    assert seen["layers.1.cross"].shape == (B, H, T, S)
-
-
-def test_compiled_while_training_is_refused(model, compiled):
-    """The second pass would draw other dropout than the first."""
-    model.train()
-    compiled.train()
-    with pytest.raises(ValueError, match=r"call model\.eval\(\) first"), trace(compiled, "last"):
-        compiled(*inputs())
-
-
-def test_compiled_in_place_is_refused(model):
-    model.compile(backend="eager")
-    with pytest.raises(ValueError, match=r"use compiled = torch\.compile\(model\)"), trace(model, "last"):
-        pass
