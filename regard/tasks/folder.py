@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.data.files import write_file
 from regard.data.pairs import DataError
@@ -88,13 +89,22 @@ def read_config(folder: Path) -> tuple[str, Any]:
         raise RunError(f"{path}: {error}") from None
 
 
+class Unfilled(TorchFunctionMode):
+    """First weights are not drawn: on tensors without memory that is no use, and torch would load its compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("uniform_", "normal_"):
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
 def shapes(name: str, config: Any) -> dict[str, tuple[int, ...]]:
     """The shape of every weight, by name; no memory is taken. ValueError where there can be no such model."""
     for key, value in dataclasses.asdict(config).items():
         most = MOST_LAYERS if key.endswith("layers") else MOST
         if type(value) is int and value > most:
             raise ValueError(f"{key} must be at most {most:,}, got {value:,}")
-    with torch.device("meta"):
+    with torch.device("meta"), Unfilled():
         return {key: tuple(x.shape) for key, x in named_tensors(MODELS[name](config)).items()}
 
 

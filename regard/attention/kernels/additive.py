@@ -73,14 +73,15 @@ class _SumOfTanh(torch.autograd.Function):
         queries, keys, v = ctx.saved_tensors
         if queries.is_cuda and additive_cuda is not None:
             return additive_cuda.backward(queries, keys, v, grad)
-        for_queries, for_keys = torch.empty_like(queries), torch.zeros_like(keys)
+        for_queries, for_keys = torch.empty_like(queries), torch.empty_like(keys)
         for_v = torch.zeros_like(v)
         for rows, asked in _chunks(queries, keys):
             g = grad[rows, asked]
             t = _gaps(queries[rows, asked], keys[rows])
             for_v += g.reshape(-1) @ t.flatten(0, 2)
-            t.addcmul_(t, t, value=-1).mul_(g[..., None])  # g t (1 - t)
-            for_queries[rows, asked] = t.sum(2)
-            for_keys[rows] += t.sum(1)
-        # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}
-        return 2 * v * for_queries / queries, 2 * v * for_keys / keys, grad.sum() - 2 * for_v
+            t.addcmul_(t, t, value=-1).mul_(g[..., None]).mul_(2 * v)  # 2 v g t (1 - t)
+            # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}. All while the chunk is in the cache.
+            torch.div(t.sum(2), queries[rows, asked], out=for_queries[rows, asked])
+            part = (t[:, 0] if t.shape[1] == 1 else t.sum(1)).div_(keys[rows])
+            for_keys[rows] = part if asked.start == 0 else for_keys[rows] + part
+        return for_queries, for_keys, grad.sum() - 2 * for_v
