@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from regard.show.text import clean, ems, label, trim
@@ -69,4 +70,6 @@ def label_size(cell: float) -> float:
 
 
 def stands_upright(columns: list[str], font: float, cell: float) -> bool:
-    return max(ems(column) for column in columns) * font <= 0.95 * cell
+    """Neighbours must not touch; beside narrow ones a label may be somewhat wider than its cell."""
+    widths = [ems(column) * font for column in columns]
+    return max(widths) <= 1.5 * cell and all((a + b) / 2 <= 0.95 * cell for a, b in pairwise(widths))

@@ -79,9 +79,9 @@ class _SumOfTanh(torch.autograd.Function):
             g = grad[rows, asked]
             t = _gaps(queries[rows, asked], keys[rows])
             for_v += g.reshape(-1) @ t.flatten(0, 2)
-            t.addcmul_(t, t, value=-1).mul_(g[..., None]).mul_(2 * v)  # 2 v g t (1 - t)
-            # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}. All while the chunk is in the cache.
-            torch.div(t.sum(2), queries[rows, asked], out=for_queries[rows, asked])
-            part = (t[:, 0] if t.shape[1] == 1 else t.sum(1)).div_(keys[rows])
+            t.addcmul_(t, t, value=-1).mul_(g[..., None])  # g t (1 - t)
+            # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}; done while the chunk is in the cache
+            torch.div(t.sum(2).mul_(2 * v), queries[rows, asked], out=for_queries[rows, asked])
+            part = (t[:, 0] if t.shape[1] == 1 else t.sum(1)).mul_(2 * v).div_(keys[rows])
             for_keys[rows] = part if asked.start == 0 else for_keys[rows] + part
         return for_queries, for_keys, grad.sum() - 2 * for_v
