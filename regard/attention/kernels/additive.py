@@ -21,7 +21,7 @@ except ImportError:  # no Triton here: the chunks below do it on any device
 # e^{2 * 43} squared overflows to inf and its inverse to 0, which are the right limits; beyond 43 a single factor
 # would. Where |k| <= 33, clamping |q| at 43 changes nothing in float32 (and the other way round).
 LIMIT = 43.0
-CHUNK = {"cpu": 1 << 19, "cuda": 1 << 26}  # pairs x features held at once
+CHUNK = {"cpu": 1 << 20, "cuda": 1 << 26}  # pairs x features held at once
 
 
 def exponentials(x: Tensor) -> Tensor:
