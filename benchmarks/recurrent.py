@@ -155,8 +155,44 @@ def measure(tool: str, file: str) -> dict[str, float]:
     return {"speed": speed, "peak": peak, "parameters": sum(p.numel() for p in model.parameters())}
 
 
+def on_card() -> None:
+    """`bahdanau` alone on a CUDA card, eager and compiled: 256 x 20 random tokens, encoder 512 a direction."""
+    from regard.data.batch import PairBatch
+    from regard.models.bahdanau import Bahdanau, BahdanauConfig
+
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {date.today()}, seed 0, ", end="")
+    print("`python benchmarks/recurrent.py`\n\n| precision | compiled | ms a step | target tokens/s | peak MiB |")
+    print("|---|---|---|---|---|")
+    for precision, compiled in (("float32", False), ("bfloat16", False), ("float32", True), ("bfloat16", True)):
+        torch.manual_seed(0)
+        torch.cuda.reset_peak_memory_stats()
+        model = Bahdanau(BahdanauConfig(VOCABULARY, embed=256, encoder=512, decoder=512, readout=512)).cuda()
+        optimiser = torch.optim.AdamW(model.parameters(), fused=True)
+        loss_of = torch.compile(model.loss) if compiled else model.loss
+        ids, mask = torch.randint(4, VOCABULARY, (2, 256, 21)), torch.ones(256, 21, dtype=torch.bool)
+        batch = PairBatch(ids[0, :, 1:], mask[:, 1:], ids[1], mask).to("cuda")
+        times = []
+        for _ in range(25):
+            start = time.perf_counter()
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+                loss = loss_of(batch)
+            (loss.total / loss.tokens).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            optimiser.zero_grad()
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+        spent, peak = statistics.median(times[5:]), torch.cuda.max_memory_allocated() / 2**20
+        print(
+            f"| {precision} | {compiled} | {1000 * spent:.1f} | {256 * 20 / spent:,.0f} | {peak:,.0f} |", flush=True
+        )
+
+
 def main() -> None:
-    sources, targets = corpus()
+    try:
+        sources, targets = corpus()
+    except FileNotFoundError as error:
+        sys.exit(f"{error}; multi30k/train.en.gz and train.de.gz are those of the Multi30k repository, task 1, raw")
     cores = f"{torch.get_num_threads()} {platform.machine()} cores"
     print(f"{cores}, torch {torch.__version__}, {date.today()}, `python benchmarks/recurrent.py`\n")
     print("| batches | tool | parameters | target tokens/s | peak MiB | times Joey NMT |")
@@ -185,5 +221,7 @@ def main() -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 3:
         print(json.dumps(measure(*sys.argv[1:])))
+    elif torch.cuda.is_available():
+        on_card()
     else:
         main()

@@ -78,7 +78,8 @@ class Attend(nn.Module):
     """e = score(q, k), a = weigh(e), read = sum_i a_i v_i.
 
     causal: a query at step t sees places 0 .. t; strict: 0 .. t - 1. Called, it may take the fused kernel;
-    `look` is exact and shows everything. Both take mask and causality from `allowed`."""
+    `look` is exact and shows everything. `allowed` says for both where a query may look; where the kernel has
+    a faster way to say the same (`_fused_causal`), a test holds the two together."""
 
     def __init__(
         self,
