@@ -90,6 +90,8 @@ def trace(
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in modules.values()):
             raise ValueError(f"no module is named like {pattern!r}; there are {', '.join(modules.values())}")
+    if rows is not None and any(row < 0 for row in rows):
+        raise ValueError(f"rows count the queries from 0 on, as they are asked; got {list(rows)}")
     names = {key: name for key, name in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
     seen = Trace(names, heads, rows)
     with ExitStack() as stack:

@@ -362,3 +362,8 @@ def test_one_watches_while_another_runs(model):
     with trace(model) as seen:
         in_threads(lambda: model(*inputs()))
     assert seen.sites == []
+
+
+def test_rows_are_counted_from_the_first(model):
+    with pytest.raises(ValueError, match="from 0"), trace(model, rows=[-1]):
+        pass
