@@ -96,7 +96,7 @@ def trace(
     seen = Trace(names, heads, rows)
     with ExitStack() as stack:
         for module in model.modules():
-            if isinstance(module, torch._dynamo.eval_frame.OptimizedModule):
+            if "_orig_mod" in module._modules:  # what torch.compile(model) gives; its class loads the compiler
                 stack.callback(module.register_forward_hook(_again(seen), with_kwargs=True).remove)
             elif getattr(module, "_compiled_call_impl", None) is not None:
                 raise ValueError("a model compiled in place cannot be watched; use compiled = torch.compile(model)")
