@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -31,6 +34,9 @@ def demonstrate(out: Path) -> None:
     translator.translate(EXAMPLES[1]).attention.save(picture)
     print(f"The alignment as a picture: {picture}; the loss: {out / 'loss.svg'}\n")
     print("Next:")
+    activate = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("regard") is None and activate.is_file():
+        print(f"  . {shlex.quote(os.path.relpath(activate))}    # puts regard on your path")
     print(f'  regard translate {out} "your own date" --show -')
     print("  regard train bahdanau-dates --set model.score=dot --out runs/dot")
     print("  regard train bahdanau-pairs --set data.train=your-pairs.tsv --out runs/mine")
