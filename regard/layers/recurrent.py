@@ -17,23 +17,32 @@ def check_kind(kind: str) -> None:
 
 
 class Encoder(nn.Module):
-    """h_i = [forward_i; backward_i] of every position, and the last states of both directions.
+    """h_i = [forward_i; backward_i] of every position (or the forward half alone), and the states it ended in.
 
     Rows are packed, so that the backward pass begins at a row's own last token and padding costs nothing."""
 
-    def __init__(self, kind: str, inputs: int, dim: int, *, layers: int = 1, dropout: float = 0.0):
+    def __init__(
+        self, kind: str, inputs: int, dim: int, *, layers: int = 1, dropout: float = 0.0, bidirectional: bool = True
+    ):
         super().__init__()
         check_kind(kind)
+        between = dropout if layers > 1 else 0.0
+        self.kind = kind
         self.rnn = KINDS[kind][0](
-            inputs, dim, layers, batch_first=True, bidirectional=True, dropout=dropout if layers > 1 else 0.0
+            inputs, dim, layers, batch_first=True, bidirectional=bidirectional, dropout=between
         )
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, 2 dim), 0 where padded"""
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
+        """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, D), 0 where padded, and the last
+        states of every layer (B, layers, D); D = 2 dim, or dim in one direction"""
         lengths = mask.sum(1).cpu()
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])
-        return states
+        out, last = self.rnn(packed)
+        states, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
+        last = last if self.kind == "lstm" else (last,)
+        return states, tuple(
+            part.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2) for part in last
+        )
 
 
 class Cell(nn.Module):
@@ -67,13 +76,13 @@ class Cell(nn.Module):
 
 
 class Stack(nn.Module):
-    """Further recurrent layers over a whole sequence of states at once, or over one step of it."""
+    """Recurrent layers over a whole sequence at once, or over one step of it."""
 
-    def __init__(self, kind: str, dim: int, *, layers: int, dropout: float = 0.0):
+    def __init__(self, kind: str, inputs: int, dim: int, *, layers: int, dropout: float = 0.0):
         super().__init__()
         check_kind(kind)
         self.kind = kind
-        self.rnn = KINDS[kind][0](dim, dim, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+        self.rnn = KINDS[kind][0](inputs, dim, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
     def begin(self, x: Tensor) -> CellState:
         """Zero states (N, layers, dim): rows first, as decoding reorders them."""
@@ -81,7 +90,7 @@ class Stack(nn.Module):
         return (zeros, zeros) if self.kind == "lstm" else (zeros,)
 
     def forward(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        """x (N, T, dim) -> the same, and the state after the last step"""
+        """x (N, T, inputs) -> (N, T, dim), and the state after the last step"""
         inside = tuple(part.transpose(0, 1).contiguous() for part in state)
         out, after = self.rnn(x, inside if self.kind == "lstm" else inside[0])
         after = after if self.kind == "lstm" else (after,)

@@ -1,5 +1,9 @@
 """One file per paper."""
 
-from regard.models.bahdanau import Bahdanau
+from typing import Any
 
-MODELS = {"bahdanau": Bahdanau}
+from regard.models.bahdanau import Bahdanau
+from regard.models.luong import Luong
+from regard.models.seq2seq import Seq2seq
+
+MODELS: dict[str, Any] = {"seq2seq": Seq2seq, "bahdanau": Bahdanau, "luong": Luong}

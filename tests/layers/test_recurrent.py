@@ -47,17 +47,24 @@ def padded(lengths: list[int], longest: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_encoder_reads_each_row_as_if_it_were_alone(kind: str, layers: int) -> None:
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_the_encoder_reads_each_row_as_if_it_were_alone(kind: str, layers: int, bidirectional: bool) -> None:
     torch.manual_seed(2)
-    encoder = Encoder(kind, INPUTS, DIM, layers=layers)
+    encoder = Encoder(kind, INPUTS, DIM, layers=layers, bidirectional=bidirectional)
     lengths = [3, 7, 1]
     x, mask = padded(lengths, 9)  # two places more than the longest row has
-    states = encoder(x.masked_fill(~mask[..., None], torch.nan), mask)
-    assert states.shape == (3, 9, 2 * DIM)
+    states, last = encoder(x.masked_fill(~mask[..., None], torch.nan), mask)
+    width = 2 * DIM if bidirectional else DIM
+    assert states.shape == (3, 9, width)
+    assert all(part.shape == (3, layers, width) for part in last)
     assert torch.equal(states[~mask], torch.zeros_like(states[~mask]))
     for row, length in enumerate(lengths):
-        alone = encoder.rnn(x[row : row + 1, :length])[0][0]  # no packing
-        torch.testing.assert_close(states[row, :length], alone, rtol=1e-5, atol=1e-6)
+        alone, ended = encoder.rnn(x[row : row + 1, :length])  # no packing
+        torch.testing.assert_close(states[row, :length], alone[0], rtol=1e-5, atol=1e-6)
+        for ours, wanted in zip(last, ended if kind == "lstm" else (ended,), strict=True):
+            for layer in range(layers):
+                both = wanted[2 * layer : 2 * layer + 2] if bidirectional else wanted[layer : layer + 1]
+                torch.testing.assert_close(ours[row, layer], both.flatten(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_backward_direction_has_read_all_when_it_reaches_the_first_place() -> None:
@@ -65,7 +72,7 @@ def test_the_backward_direction_has_read_all_when_it_reaches_the_first_place() -
     encoder = Encoder("gru", INPUTS, DIM)
     x, mask = padded([4, 6], 6)
     forward_last, backward_last = encoder.rnn(x[:1, :4])[1]
-    states = encoder(x, mask)
+    states, _ = encoder(x, mask)
     torch.testing.assert_close(states[0, 0, DIM:], backward_last[0], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(states[0, 3, :DIM], forward_last[0], rtol=1e-5, atol=1e-6)
 
@@ -74,8 +81,8 @@ def test_the_backward_direction_has_read_all_when_it_reaches_the_first_place() -
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_stack_steps_as_it_runs_all_at_once(kind: str, layers: int) -> None:
     torch.manual_seed(4)
-    stack = Stack(kind, DIM, layers=layers)
-    x = torch.randn(3, 5, DIM)
+    stack = Stack(kind, INPUTS, DIM, layers=layers)
+    x = torch.randn(3, 5, INPUTS)
     state = stack.begin(x)
     whole, last = stack(x, state)
     steps = []
@@ -89,6 +96,6 @@ def test_a_stack_steps_as_it_runs_all_at_once(kind: str, layers: int) -> None:
 
 
 def test_an_unknown_kind_is_named_with_those_there_are() -> None:
-    for build in (lambda: Cell("rnn", 2, 2), lambda: Encoder("rnn", 2, 2), lambda: Stack("rnn", 2, layers=1)):
+    for build in (lambda: Cell("rnn", 2, 2), lambda: Encoder("rnn", 2, 2), lambda: Stack("rnn", 2, 2, layers=1)):
         with pytest.raises(ValueError, match="unknown recurrent cell 'rnn'; there are gru, lstm"):
             build()

@@ -20,6 +20,9 @@ from regard.tasks import folder
 
 # Keys are twice the encoder wide, so with decoder = 2 encoder every score fits.
 SMALL = {"embed": 6, "encoder": 4, "decoder": 8, "readout": 6, "dropout": 0.0, "window": 2, "longest": 12}
+LUONG = {"embed": 6, "dim": 8, "dropout": 0.0, "window": 2, "longest": 12}
+SEQ2SEQ = {"embed": 6, "dim": 8, "dropout": 0.0, "longest": 12}
+WORDS = 11
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "bahdanau": {
         "plain": SMALL,
@@ -28,11 +31,34 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "deep lstm": SMALL | {"cell": "lstm", "encoder_layers": 2, "decoder_layers": 3},
         "tied": SMALL | {"tied": True},
         "straight through": SMALL | {"weigh": "hard", "straight_through": True},
+        "two vocabularies": SMALL | {"source_vocabulary": WORDS + 2, "tied": True},
         **{f"{score} {way}": SMALL | {"score": score, "weigh": way} for score in SCORES for way in WAYS},
-    }
+    },
+    "luong": {
+        "plain": LUONG,
+        "gru": LUONG | {"cell": "gru"},
+        "deep": LUONG | {"layers": 2},
+        "two directions": LUONG | {"layers": 2, "cell": "gru", "bidirectional": True},
+        "not fed": LUONG | {"feeding": False, "layers": 2},
+        "not fed, local": LUONG | {"feeding": False, "weigh": "local-p"},
+        "not fed, hard": LUONG | {"feeding": False, "weigh": "hard"},
+        "tied": LUONG | {"tied": True, "embed": 8},
+        "two vocabularies": LUONG | {"source_vocabulary": WORDS + 2},
+        "straight through": LUONG | {"weigh": "hard", "straight_through": True},
+        **{f"{score} {way}": LUONG | {"score": score, "weigh": way} for score in SCORES for way in WAYS},
+    },
+    "seq2seq": {
+        "plain": SEQ2SEQ,
+        "gru": SEQ2SEQ | {"cell": "gru"},
+        "deep": SEQ2SEQ | {"layers": 2},
+        "reverse": SEQ2SEQ | {"reverse": True},
+        "remind": SEQ2SEQ | {"remind": True},
+        "reverse and remind": SEQ2SEQ | {"remind": True, "reverse": True, "cell": "gru", "layers": 2},
+        "tied": SEQ2SEQ | {"tied": True, "embed": 8},
+        "two vocabularies": SEQ2SEQ | {"source_vocabulary": WORDS + 2},
+    },
 }
 GRID = [(model, variant) for model, variants in VARIANTS.items() for variant in variants]
-WORDS = 11
 LENGTHS, TARGETS = [7, 4, 9, 1], [6, 8, 3, 5]  # of the four sentences
 
 
@@ -195,10 +221,16 @@ def test_every_parameter_gets_a_gradient(name: str, variant: str) -> None:
         assert parameter.grad.any(), f"the gradient of {label} is 0"
 
 
-@each("deep lstm", "tied", "dot soft", "location local-p", "additive hard")
+LARGER = {
+    "bahdanau": {"embed": 16, "encoder": 12, "decoder": 24, "readout": 16},
+    "luong": {"embed": 24, "dim": 24},
+    "seq2seq": {"embed": 24, "dim": 24},
+}
+
+
+@each("deep", "deep lstm", "tied", "dot soft", "location local-p", "additive hard", "not fed", "reverse and remind")
 def test_overfits_one_batch(name: str, variant: str) -> None:
-    sizes = {"embed": 16, "encoder": 12, "decoder": 24, "readout": 16}
-    model, rows = build(name, variant, **sizes).train(), batch()
+    model, rows = build(name, variant, **LARGER[name]).train(), batch()
     optimiser, baseline = torch.optim.AdamW(model.parameters(), lr=0.02), Baseline()
     for _ in range(80):
         loss = model.loss(rows)
@@ -259,10 +291,12 @@ def test_dropout_acts_while_training_only(name: str, variant: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_config_checks_itself(name: str) -> None:
     config: Any = MODELS[name].Config
-    numbers = [key for key, value in vars(config(vocabulary=5)).items() if type(value) is int]
-    for key in numbers:
+    numbers = {key for key, value in vars(config(vocabulary=5)).items() if type(value) is int}
+    for key in numbers - {"source_vocabulary"}:
         with pytest.raises(ValueError, match=f"{key} must be at least 1, got 0"):
             config(**{"vocabulary": 5, key: 0})
+    with pytest.raises(ValueError, match="source_vocabulary must be at least 0, got -1"):
+        config(vocabulary=5, source_vocabulary=-1)
     for dropout in (-0.1, 1.0, float("nan")):
         with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\)"):
             config(vocabulary=5, dropout=dropout)

@@ -1,0 +1,136 @@
+"""Effective approaches to attention-based neural machine translation (Luong, Pham & Manning 2015).
+
+    s_t = f(s_{t-1}, [y_{t-1}; z_{t-1}])               input feeding: the last attentional state goes in too
+    c_t = sum_i a_ti h_i,  a_t from score(s_t, h)      unlike Bahdanau's, the new state asks
+    z_t = tanh(W_c [c_t; s_t])                         the attentional state
+    p(y_t) = softmax(W_o z_t)
+
+Global attention (`weigh = "soft"`) with any score; the paper's concat is `additive`. Local attention with a window
+centred at the step (`local-m`) or where the model predicts (`local-p`).
+Where we depart: one layer unless told (the paper has four); GRU cells, hard attention and an encoder of two
+directions, each half as wide, are options. The decoder starts from the encoder's last states.
+
+With input feeding the layers run step by step; without it, all steps at once and one look for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Look, Memory, Question
+from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_config
+from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
+from regard.layers.state import State
+
+
+@dataclass(frozen=True)
+class LuongConfig:
+    vocabulary: int
+    source_vocabulary: int = 0  # 0: one vocabulary for both sides
+    embed: int = 256
+    dim: int = 512  # states of encoder and decoder
+    cell: str = "lstm"
+    layers: int = 1
+    bidirectional: bool = False  # two directions of dim / 2 each
+    feeding: bool = True
+    score: str = "general"
+    weigh: str = "soft"
+    window: int = 10  # half-width of local attention
+    straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
+    longest: int = 256  # most source tokens, the end token included
+    dropout: float = 0.2
+    tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
+
+    def __post_init__(self) -> None:
+        check_config(self, width="dim")
+        if self.bidirectional and self.dim % 2:
+            raise ValueError(f"two directions share dim, which must be even, got {self.dim}")
+
+
+class Luong(EncoderDecoder):
+    paper = "Luong, Pham & Manning 2015, Effective approaches to attention-based neural machine translation"
+    Config = LuongConfig
+    alignment = "attend"  # the site whose weights align target with source
+
+    def __init__(self, config: LuongConfig):
+        super().__init__(config, width=config.dim)
+        dim, layers = config.dim, config.layers
+        self.encoder = Encoder(
+            config.cell,
+            config.embed,
+            dim // 2 if config.bidirectional else dim,
+            layers=layers,
+            dropout=config.dropout,
+            bidirectional=config.bidirectional,
+        )
+        if config.feeding:
+            inputs = [config.embed, *[dim] * (layers - 1)]
+            self.cells: Any = nn.ModuleList(Cell(config.cell, width, dim) for width in inputs)
+            self.feed = nn.Linear(dim, KINDS[config.cell][1] * dim, bias=False)
+        else:
+            self.decoder = Stack(config.cell, config.embed, dim, layers=layers, dropout=config.dropout)
+        self.attend = build_attend(config, dim, dim)
+        self.combine = nn.Linear(2 * dim, dim)
+
+    def encode(self, source: Tensor, mask: Tensor) -> tuple[Memory, CellState]:
+        """source (B, S) -> the memory (B, S, dim), and the last states (B, layers, dim), where decoding begins"""
+        states, last = self.encoder(self.embed_source(source), mask)
+        return self.attend.remember(self.dropout(states), mask=mask), last
+
+    def attentional(self, states: Tensor, position: Tensor, memory: Memory) -> tuple[Tensor, Look]:
+        """z = tanh(W_c [c; s]) of states (N, T, dim), whose steps are position (N, T); N = B W rows, the W beams
+        of a sentence asking one memory"""
+        query, position = (x.reshape(len(memory.keys), -1, *x.shape[2:]) for x in (states, position))
+        look = self.attend.look(Question(query, position), memory)
+        reads = look.read.view_as(states)
+        return self.combine(self.dropout(torch.cat([reads, states], -1))).tanh(), look
+
+    def move(
+        self, ahead: Tensor, fed: Tensor, state: CellState, memory: Memory, time: Tensor
+    ) -> tuple[Tensor, CellState, Look]:
+        """One step with input feeding: all layers, then the look"""
+        ahead = ahead + self.feed(fed)
+        after: list[CellState] = []
+        for number, cell in enumerate(self.cells):
+            if number:
+                ahead = cell.input(self.dropout(after[-1][0]))
+            after.append(cell(ahead, tuple(part[:, number] for part in state)))
+        states = after[-1][0][:, None]  # (N, 1, dim)
+        attentional, look = self.attentional(states, time.expand(len(states))[:, None], memory)
+        return attentional[:, 0], tuple(torch.stack(part, 1) for part in zip(*after, strict=True)), look
+
+    def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
+        """Teacher forcing: target (B, T), already shifted right -> attentional states (B, T, dim), the looks"""
+        embedded = self.dropout(self.target_embed(target))  # (B, T, E)
+        times = torch.arange(target.shape[1], device=target.device)
+        if not self.config.feeding:
+            states, _ = self.decoder(embedded, state)
+            attentional, look = self.attentional(states, times.expand_as(target), memory)
+            return self.dropout(attentional), [look]
+        looks, found = [], []
+        attentional = torch.zeros_like(state[0][:, 0])
+        for ahead, time in zip(self.cells[0].input(embedded).unbind(1), times.unbind(), strict=True):
+            attentional, state, look = self.move(ahead, attentional, state, memory, time)
+            looks.append(look)
+            found.append(attentional)
+        return self.dropout(torch.stack(found, 1)), looks
+
+    def start(self, source: Tensor, mask: Tensor) -> State:
+        memory, state = self.encode(source, mask)
+        time = torch.zeros(len(source), dtype=torch.long, device=source.device)
+        return State(memory, (state, torch.zeros_like(state[0][:, 0]), time))
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """tokens (N,) -> logits (N, V) of the next ones"""
+        cell, attentional, time = state.rows
+        embedded = self.target_embed(tokens)
+        if self.config.feeding:
+            ahead = self.cells[0].input(embedded)
+            attentional, cell, _ = self.move(ahead, attentional, cell, state.memory, time)
+        else:
+            states, cell = self.decoder(embedded[:, None], cell)
+            attentional = self.attentional(states, time[:, None], state.memory)[0][:, 0]
+        return self.out(attentional), State(state.memory, (cell, attentional, time + 1), state.width)
