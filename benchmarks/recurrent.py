@@ -1,12 +1,14 @@
-"""Training a recurrent translator: `bahdanau` beside the real Joey NMT 2.3 at the same sizes, on the same batches.
+"""Training recurrent translators: `bahdanau` and `luong` beside the real Joey NMT 2.3 of the same sizes, on the
+same batches.
 
     pip install -c constraints.txt 'regard[bench]'      # Joey NMT and what it forgets to declare
     REGARD_DATA=... python benchmarks/recurrent.py      # prints a Markdown table
 
-Bi-GRU encoder 256 a direction, GRU decoder 512, embeddings 256, additive attention, 8,000 joint tokens, dropout
-0.1, AdamW or Adam, clipping: forward, backward and update on about 4,096 target tokens a batch of Multi30k en-de.
-A step of Joey NMT is its own `TrainManager._train_step`, with its own model, loss, clipper and optimiser.
-With a read-out of 448 `bahdanau` has the parameters of Joey NMT's model; 256 is the size its recipe takes.
+Bi-GRU encoder 256 a direction, GRU decoder 512, embeddings 256, additive attention (`luong`: the general score and
+input feeding), 8,000 joint tokens, dropout 0.1, AdamW or Adam, clipping: forward, backward and update on about
+4,096 target tokens a batch of Multi30k en-de. A step of Joey NMT is its own `TrainManager._train_step`, with its
+own model, loss, clipper and optimiser. With a read-out of 448 `bahdanau` has the parameters of Joey NMT's model;
+256 is the size its recipe takes; `luong` has those of Joey NMT's and the biases of the output layer.
 Each tool runs in processes of its own, in turns; times are medians, on a shared machine only the ratio counts."""
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,16 +35,23 @@ VOCABULARY, TOKENS, BATCHES = 8000, 4096, 5
 Rows = list[list[int]]
 
 
-def corpus() -> tuple[Rows, Rows]:
+def lines(part: str) -> list[str]:
+    """Lines of Multi30k, such as those of train.en."""
     from regard.data.files import find_data
+
+    try:
+        return gzip.decompress(find_data(f"multi30k/{part}.gz").read_bytes()).decode().splitlines()
+    except FileNotFoundError as error:
+        sys.exit(f"{error}; multi30k/*.gz are those of the Multi30k repository, task 1, raw")
+
+
+def encoded(*parts: str) -> list[Rows]:
+    """Those parts of Multi30k as numbers of one joint vocabulary of the training set."""
     from regard.data.text import Tokenizer
 
-    sides = [
-        gzip.decompress(find_data(f"multi30k/train.{language}.gz").read_bytes()).decode().splitlines()
-        for language in ("en", "de")
-    ]
-    tokenizer = Tokenizer.train((text for side in sides for text in side), kind="bpe", size=VOCABULARY)
-    return tokenizer.encode_batch(sides[0]), tokenizer.encode_batch(sides[1])
+    texts = [text for part in ("train.en", "train.de") for text in lines(part)]
+    tokenizer = Tokenizer.train(texts, kind="bpe", size=VOCABULARY)
+    return [tokenizer.encode_batch(lines(part)) for part in parts]
 
 
 def like_lengths(sources: Rows, targets: Rows) -> list[np.ndarray]:
@@ -54,7 +65,8 @@ def like_lengths(sources: Rows, targets: Rows) -> list[np.ndarray]:
 def any_lengths(sources: Rows, targets: Rows) -> list[np.ndarray]:
     """As Joey NMT batches by tokens: in shuffled order, until rows x longest side would pass 4,096."""
     longest = [max(len(s) + 1, len(t) + 1) for s, t in zip(sources, targets, strict=True)]
-    batches, now = [], []
+    batches: list[np.ndarray] = []
+    now: list[int] = []
     for row in np.random.default_rng(0).permutation(len(sources)):
         if now and (len(now) + 1) * max(longest[row], *(longest[i] for i in now)) > TOKENS:
             batches.append(np.array(now))
@@ -63,18 +75,28 @@ def any_lengths(sources: Rows, targets: Rows) -> list[np.ndarray]:
     return batches[:BATCHES]
 
 
-def ours(readout: int):
-    from regard.data.batch import PairData
+def bahdanau(readout: int) -> Any:
     from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
-    model = Bahdanau(BahdanauConfig(VOCABULARY, embed=256, encoder=256, decoder=512, readout=readout))
+    return Bahdanau(BahdanauConfig(VOCABULARY, embed=256, encoder=256, decoder=512, readout=readout))
+
+
+def luong() -> Any:
+    from regard.models.luong import Luong, LuongConfig
+
+    return Luong(LuongConfig(VOCABULARY, embed=256, dim=512, cell="gru", bidirectional=True, dropout=0.1))
+
+
+def ours(model: Any) -> tuple:
+    from regard.data.batch import PairData
+
     optimiser = torch.optim.AdamW(model.parameters())
 
-    def prepare(source: Rows, target: Rows):
+    def prepare(source: Rows, target: Rows) -> Any:
         data = PairData(source, target, batch_tokens=sys.maxsize, seed=0)
         return data.batch(np.arange(len(data)))
 
-    def step(batch) -> None:
+    def step(batch: Any) -> None:
         loss = model.loss(batch)
         (loss.total / loss.tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -84,25 +106,48 @@ def ours(readout: int):
     return model, prepare, step
 
 
-def joey():
-    from joeynmt.batch import Batch
-    from joeynmt.builders import build_gradient_clipper, build_optimizer
+UNKNOWN, PAD, BEGIN, END = range(4)  # as Joey NMT numbers them
+
+
+def joey_model(attention: str) -> Any:
+    """`luong` begins from the encoder's last state as ours does, `bahdanau` from a projection of it."""
     from joeynmt.model import build_model
-    from joeynmt.training import TrainManager
     from joeynmt.vocabulary import Vocabulary
 
-    unknown, pad, begin, end = range(4)
     special = SimpleNamespace(
         unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token=None, lang_tags=[],
-        unk_id=unknown, pad_id=pad, bos_id=begin, eos_id=end, sep_id=None,
+        unk_id=UNKNOWN, pad_id=PAD, bos_id=BEGIN, eos_id=END, sep_id=None,
     )  # fmt: skip
     words = Vocabulary([str(i) for i in range(4, VOCABULARY)], special)
     side = {"type": "recurrent", "rnn_type": "gru", "num_layers": 1, "dropout": 0.1}
     embeddings = {"embedding_dim": 256, "dropout": 0.1}
+    first = {"bahdanau": "bridge", "luong": "last"}[attention]
     encoder = {**side, "embeddings": dict(embeddings), "hidden_size": 256, "bidirectional": True}
     decoder = {**side, "embeddings": dict(embeddings), "hidden_size": 512, "hidden_dropout": 0.1,
-               "attention": "bahdanau", "input_feeding": True, "init_hidden": "bridge"}  # fmt: skip
-    model = build_model({"encoder": encoder, "decoder": decoder}, src_vocab=words, trg_vocab=words)
+               "attention": attention, "input_feeding": True, "init_hidden": first}  # fmt: skip
+    return build_model({"encoder": encoder, "decoder": decoder}, src_vocab=words, trg_vocab=words)
+
+
+def joey_batch(source: Rows, target: Rows | None = None) -> Any:
+    from joeynmt.batch import Batch
+
+    def padded(rows: Rows) -> torch.Tensor:
+        longest = max(map(len, rows))
+        return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+    source = [[*row, END] for row in source]
+    return Batch(
+        src=padded(source), src_length=torch.tensor([len(row) for row in source]), src_prompt_mask=None,
+        trg=None if target is None else padded([[BEGIN, *row, END] for row in target]), trg_prompt_mask=None,
+        indices=torch.arange(len(source)), device=torch.device("cpu"), pad_index=PAD, eos_index=END,
+        is_train=target is not None,
+    )  # fmt: skip
+
+
+def joey(model: Any) -> tuple:
+    from joeynmt.builders import build_gradient_clipper, build_optimizer
+    from joeynmt.training import TrainManager
+
     model.loss_function = ("crossentropy", 0.0)
     optimiser = build_optimizer({"optimizer": "adam", "learning_rate": 1e-3}, model.parameters())
     clip = build_gradient_clipper({"clip_grad_val": None, "clip_grad_norm": 1.0})
@@ -111,35 +156,29 @@ def joey():
         args=SimpleNamespace(normalization="tokens", batch_multiplier=1),
     )  # fmt: skip
 
-    def padded(rows: Rows) -> torch.Tensor:
-        longest = max(map(len, rows))
-        return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
-
-    def prepare(source: Rows, target: Rows):
-        source = [[*row, end] for row in source]
-        return Batch(
-            src=padded(source), src_length=torch.tensor([len(row) for row in source]), src_prompt_mask=None,
-            trg=padded([[begin, *row, end] for row in target]), trg_prompt_mask=None,
-            indices=torch.arange(len(source)), device=torch.device("cpu"), pad_index=pad, eos_index=end,
-            is_train=True,
-        )  # fmt: skip
-
-    def step(batch) -> None:
+    def step(batch: Any) -> None:
         TrainManager._train_step(manager, batch)
         clip(parameters=model.parameters())
         optimiser.step()
         model.zero_grad()
 
-    return model, prepare, step
+    return model, joey_batch, step
 
 
-TOOLS = {"regard, readout 448": lambda: ours(448), "regard, readout 256": lambda: ours(256), "Joey NMT 2.3": joey}
+TOOLS = {  # for each model, the tools that train it
+    "bahdanau": {
+        "regard, readout 448": lambda: ours(bahdanau(448)),
+        "regard, readout 256": lambda: ours(bahdanau(256)),
+        "Joey NMT 2.3": lambda: joey(joey_model("bahdanau")),
+    },
+    "luong": {"regard": lambda: ours(luong()), "Joey NMT 2.3": lambda: joey(joey_model("luong"))},
+}
 
 
-def measure(tool: str, file: str) -> dict[str, float]:
+def measure(file: str, name: str, tool: str) -> dict[str, float]:
     """Target tokens a second (real ones, the end token included), and the process's peak memory."""
     torch.manual_seed(0)
-    model, prepare, step = TOOLS[tool]()
+    model, prepare, step = TOOLS[name][tool]()
     model.train()
     pairs = json.loads(Path(file).read_text())
     step(prepare(*pairs[0]))  # warm-up
@@ -188,38 +227,43 @@ def on_card() -> None:
         )
 
 
+def take_turns(script: str, tools: Iterable[str], *words: str) -> dict[str, list[dict]]:
+    """What `script WORDS TOOL` prints, twice for each tool: in turns, so that a slow minute meets all of them."""
+    results: dict[str, list[dict]] = {tool: [] for tool in tools}
+    for _ in range(2):
+        for tool, found in results.items():
+            run = [sys.executable, script, *words, tool]
+            found.append(json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout))
+    return results
+
+
+def machine() -> str:
+    return f"{torch.get_num_threads()} {platform.machine()} cores, torch {torch.__version__}, {date.today()}"
+
+
 def main() -> None:
-    try:
-        sources, targets = corpus()
-    except FileNotFoundError as error:
-        sys.exit(f"{error}; multi30k/train.en.gz and train.de.gz are those of the Multi30k repository, task 1, raw")
-    cores = f"{torch.get_num_threads()} {platform.machine()} cores"
-    print(f"{cores}, torch {torch.__version__}, {date.today()}, `python benchmarks/recurrent.py`\n")
-    print("| batches | tool | parameters | target tokens/s | peak MiB | times Joey NMT |")
-    print("|---|---|---|---|---|---|")
+    sources, targets = encoded("train.en", "train.de")
+    print(f"{machine()}, `python benchmarks/recurrent.py`\n")
+    print("| batches | model | tool | parameters | target tokens/s | peak MiB | times Joey NMT |")
+    print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for name, order in (("like lengths together", like_lengths), ("any lengths, shuffled", any_lengths)):
+        for batches, order in (("like lengths together", like_lengths), ("any lengths, shuffled", any_lengths)):
             file = Path(folder) / f"{order.__name__}.json"
             rows = [([sources[i] for i in part], [targets[i] for i in part]) for part in order(sources, targets)]
             file.write_text(json.dumps(rows))
-            results: dict[str, list[dict[str, float]]] = {tool: [] for tool in TOOLS}
-            for _ in range(2):  # in turns, so that a slow minute of the machine meets both
-                for tool in TOOLS:
-                    words = [sys.executable, __file__, tool, str(file)]
-                    found = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-                    results[tool].append(json.loads(found))
-            base = max(one["speed"] for one in results["Joey NMT 2.3"])
-            for tool, found in results.items():
-                best = max(found, key=lambda one: one["speed"])
-                print(
-                    f"| {name} | {tool} | {best['parameters']:,} | {best['speed']:,.0f} | {best['peak']:,.0f} "
-                    f"| {best['speed'] / base:.2f} |",
-                    flush=True,
-                )
+            for name, tools in TOOLS.items():
+                results = take_turns(__file__, tools, str(file), name)
+                fastest = {tool: max(found, key=lambda one: one["speed"]) for tool, found in results.items()}
+                for tool, best in fastest.items():
+                    print(
+                        f"| {batches} | {name} | {tool} | {best['parameters']:,} | {best['speed']:,.0f} "
+                        f"| {best['peak']:,.0f} | {best['speed'] / fastest['Joey NMT 2.3']['speed']:.2f} |",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
+    if len(sys.argv) == 4:
         print(json.dumps(measure(*sys.argv[1:])))
     elif torch.cuda.is_available():
         on_card()

@@ -8,15 +8,16 @@ import shlex
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from regard.app.console import progress, say, writer
 
 if TYPE_CHECKING:
     from regard.tasks import Answer, Decoding
@@ -35,6 +36,17 @@ Run = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's folder, or the name of a shipped run (see `regard models`).")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")]
+DataSet = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Pairs: TSV, CSV, JSONL, or two files as in 'test.{en,de}'; without it, a generated set's test pairs.",
+    ),
+]
+ColumnNames = Annotated[
+    str | None,
+    typer.Option(metavar="SOURCE,TARGET", help="The columns' names in CSV and JSONL, their numbers in TSV."),
+]
 Beam = Annotated[
     int | None,
     typer.Option(min=1, help="How many hypotheses to keep; 1 is greedy. As the run's recipe unless told."),
@@ -96,18 +108,20 @@ def train(
 ) -> None:
     """Train a model by a recipe; the best weights, the log, the loss curve and a card land in one folder.
 
-    Your own pairs, one a line, source TAB target:
+    Your own pairs, one a line, source TAB target; or CSV, JSONL, or two files, line by line:
 
         regard train bahdanau-pairs --set data.train=pairs.tsv --out runs/mine
 
+        regard train luong-pairs --set 'data.train=train.{en,de}.gz' --set data.valid='valid.{en,de}'
+
     Ctrl-C saves; the same command with --resume goes on, bit for bit."""
     from regard.app.recipe import read
-    from regard.tasks import translate
+    from regard.tasks import training
 
     job, text = read(recipe, changes or [])
     folder = out or Path("runs") / Path(recipe).stem
     command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
-    report = translate.train(job, folder, recipe=text, command=command, resume=resume)
+    report = training.train(job, folder, recipe=text, command=command, resume=resume)
     best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
     say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
     print(folder)
@@ -115,34 +129,59 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Run,
-    data: Annotated[
-        Path | None, typer.Option(help="A file of pairs; without it, the test split of a generated set.")
-    ] = None,
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Runs' folders or names; each is also set against the first."),
+    ],
+    data: DataSet = None,
+    columns: ColumnNames = None,
     beam: Beam = None,
+    show: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw BLEU by source length: .svg or .png.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a run on pairs it has not seen: exact match, BLEU, chrF, perplexity."""
-    from regard.app.recipe import read
-    from regard.data.pairs import read_pairs
-    from regard.tasks import find, load
-    from regard.tasks.folder import RunError
+    """Judge runs on pairs they have not seen: BLEU, chrF, exact match, perplexity, BLEU by source length.
 
-    translator = load(run)
-    if data is not None:
-        pairs = read_pairs(data)
-    else:
-        job, _ = read(str(find(run) / "recipe.toml"))
-        if not job.data.made:
-            raise RunError(f"{run} was trained on files; say which pairs to judge it on: --data FILE")
-        pairs = job.data.pairs("test")
-    with progress(len(pairs), "pairs") as tick:
-        result = translator.evaluate(pairs, change(translator.decode, {"beam": beam}), tick=tick)
-    if as_json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        print(f"{name:16}", f"{value:.4f}" if isinstance(value, float) else value)
+        regard evaluate runs/mine --data test.tsv
+
+        regard evaluate runs/a runs/b --data 'test.{en,de}' --show lengths.svg
+
+    `bleu` and `chrf` are sacrebleu's, on plain text, with their signatures. `tokenised_bleu` splits at spaces and
+    ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
+    (`test.{en,de1,de2}`), further columns, or a list in JSONL. With several runs, a paired bootstrap says whether a
+    difference could be luck."""
+    from regard.app.judging import evaluate as judge_all
+
+    if show:
+        check_suffix(str(show), (".svg", ".png"))
+    judge_all(runs, data, columns, lambda decode: change(decode, {"beam": beam}), show=show, as_json=as_json)
+
+
+@app.command()
+def align(
+    run: Run,
+    data: DataSet = None,
+    columns: ColumnNames = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(help="Gold links to score against, one line a pair: 1-1 sure, 1p2 possible."),
+    ] = None,
+    base: Annotated[int, typer.Option(min=0, max=1, help="The number of the first word in the gold file.")] = 1,
+    output: Annotated[Path | None, typer.Option(help="Write the links to a file.")] = None,
+) -> None:
+    """Align the words of translations by where attention looked: one line of links a pair, as in 0-0 1-2 2-1.
+
+        regard align runs/mine --data test.tsv
+
+        regard align runs/mine --data 'hansards.{en,fr}' --gold hansards.talp --output links.txt
+
+    This is the Pharaoh format: source word - target word, counted from 0; words are what spaces part, and pieces of
+    a word are taken together. With --gold, the alignment error rate goes to stderr."""
+    from regard.app.judging import align as align_all
+
+    with writer(output) as write:
+        align_all(run, data, columns, gold, base, write=write)
 
 
 @app.command()
@@ -151,16 +190,37 @@ def translate(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[INPUT]...", help="Texts; none: lines of stdin.")
     ] = None,
-    source: Annotated[Path | None, typer.Option("--input", help="A file, one text a line.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--input", help="A file, one text a line; also .gz, .xz, .zst.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the answers to a file.")] = None,
     show: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Draw the alignment: .png, .svg or .html; - draws in the terminal."),
     ] = None,
+    links: Annotated[
+        Path | None, typer.Option("--alignments", help="Write word alignments, one line an answer: 0-0 1-2.")
+    ] = None,
     beam: Beam = None,
     best: Annotated[int | None, typer.Option(min=1, help="How many answers to give for each text.")] = None,
     length_penalty: Annotated[
         float | None, typer.Option(help="Beam: score / length^penalty; 0 prefers short answers.")
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(min=0, help="Beam: prefer answers that looked at every source token.")
+    ] = None,
+    min_length: Annotated[int | None, typer.Option(min=0, help="At least so many tokens.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=0, help="At most so many, with the end token; 0: twice the source + 20.")
+    ] = None,
+    replace_unknown: Annotated[
+        bool | None,
+        typer.Option(
+            "--replace-unknown/--keep-unknown", help="Copy the source word looked at for an unknown word."
+        ),
+    ] = None,
+    dictionary: Annotated[
+        Path | None, typer.Option(help="Source TAB target words, to look that source word up in.")
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0, help="Above 0, answers are drawn at this temperature.")
@@ -174,9 +234,14 @@ def translate(
 ) -> None:
     """Translate texts (any text to text) and show where each word looked.
 
-    regard translate dates "3 May 1979" --show alignment.png
+        regard translate dates "3 May 1979" --show alignment.png
 
-    regard translate runs/mine --input source.txt --output target.txt --beam 5"""
+        regard translate runs/mine --input source.txt --output target.txt --beam 5
+
+    A file is read a little at a time and its answers keep its order. With --best, further answers follow the best
+    one as lines `score TAB text`."""
+    from regard.data.pairs import read_pairs
+    from regard.metrics.alignment import pharaoh
     from regard.tasks import load
 
     if texts and source:
@@ -191,41 +256,63 @@ def translate(
             "beam": beam,
             "best": best,
             "length_penalty": length_penalty,
+            "coverage": coverage,
+            "min_length": min_length,
+            "max_length": max_length,
+            "replace_unknown": replace_unknown,
             "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
             "seed": seed,
         },
     )
-    with writer(output) as write, progress(count, "texts") as tick:
-        for number, answer in enumerate(translator.answers(lines, decode), 1):
+    known = None if dictionary is None else dict(read_pairs(dictionary))
+    with (
+        writer(output) as write,
+        writer(links) if links else nullcontext() as write_links,
+        progress(count, "texts") as tick,
+    ):
+        answers = translator.answers(lines, decode, dictionary=known, tick=tick)
+        for number, answer in enumerate(answers, 1):
             write(as_line(answer, as_json))
+            if write_links:
+                write_links(pharaoh(answer.alignment))
             if show and answer.text:
                 draw(answer, show, number if count != 1 else None)
-            tick()
 
 
 @app.command()
 def compare(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="What all trainings share.")],
-    vary: Annotated[
-        list[str], typer.Option(metavar="KEY=A,B", help="Try each value; several --vary try every combination.")
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE...", help="What is trained: recipes, each as RECIPE or RECIPE,KEY=VALUE,KEY=VALUE."
+        ),
     ],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B", help="Try each value; several --vary try every combination."),
+    ] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting for all.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds for each.")] = 3,
     jobs: Annotated[int, typer.Option(min=1, help="How many trainings at once.")] = 1,
+    metric: Annotated[
+        str, typer.Option(help="bleu, tokenised_bleu, chrf, exact_match or perplexity.")
+    ] = "exact_match",
     out: Annotated[Path, typer.Option(help="The runs and table.md go here.")] = Path("runs/compare"),
 ) -> None:
-    """Train one recipe in several ways, on equal terms, and tabulate how well each does on the test pairs.
+    """Train recipes in several ways, on equal terms, and tabulate how well each does on the test pairs.
 
         regard compare bahdanau-dates --vary model.score=additive,dot,general --vary model.weigh=soft,hard
+
+        regard compare seq2seq-dates bahdanau-dates luong-dates luong-dates,model.score=dot --seeds 3
 
     What is finished already in the folder is not trained again."""
     from regard.app.compare import compare as run
 
-    print(run(recipe, vary, changes or [], seeds=seeds, jobs=jobs, out=out))
+    print(run(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out))
 
 
 def change(decode: Decoding, asked: dict[str, Any]) -> Decoding:
@@ -240,82 +327,35 @@ def change(decode: Decoding, asked: dict[str, Any]) -> Decoding:
 
 def check_show(show: str, as_json: bool) -> None:
     """Before anything is computed: can this be drawn?"""
-    from regard.show.files import suffix_of
-
     if show != "-":
-        try:
-            suffix_of(show, (".png", ".svg", ".html"))
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+        check_suffix(show, (".png", ".svg", ".html"))
     elif as_json:
         raise typer.BadParameter("--json is for machines and --show - for people; let --show name a file")
 
 
+def check_suffix(path: str, allowed: tuple[str, ...]) -> None:
+    from regard.show.files import suffix_of
+
+    try:
+        suffix_of(path, allowed)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[str] | list[str], int | None]:
     """The texts and, where it is known, how many."""
-    from regard.data.pairs import DataError
+    from regard.data.pairs import DataError, open_lines
 
     if texts:
         return texts, len(texts)
-    if source is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
-    name = str(source or "stdin")
-
-    def lines() -> Iterator[str]:
-        with open(source or sys.stdin.fileno(), "rb", closefd=source is not None) as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                except UnicodeDecodeError as error:
-                    raise DataError(
-                        f"{name}, line {number}: not UTF-8 ({error.reason}); convert it first"
-                    ) from None
-
     if source is None:
-        return lines(), None
-    with open(source, "rb") as file:
-        count = sum(1 for _ in file)
+        if sys.stdin is None or sys.stdin.isatty():
+            raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
+        return (line for _, line in open_lines(Path("/dev/stdin"))), None
+    count = sum(1 for _ in open_lines(source))
     if not count:
         raise DataError(f"{source} is empty; it needs one text a line")
-    return lines(), count
-
-
-@contextmanager
-def writer(output: Path | None) -> Iterator[Any]:
-    """Prints lines, or writes them to a file that appears only when all are there."""
-    if output is None:
-        yield print
-        return
-    if output.is_dir():
-        raise IsADirectoryError(f"{output} is a folder; let --output name a file")
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
-    if output.exists() and not output.is_file():  # a pipe or /dev/null is written to, not replaced
-        with open(output, "w", encoding="utf-8") as file:
-            yield lambda line: print(line, file=file)
-        return
-    temporary = output.with_name(f".{output.name}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            yield lambda line: print(line, file=file)
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def progress(count: int | None, what: str) -> Iterator[Any]:
-    """A bar on stderr, where that is a terminal and there is something to wait for."""
-    console = Console(stderr=True)
-    if not console.is_terminal or (count is not None and count < 2):
-        yield lambda: None
-        return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
-    # On one terminal answers must go round the bar; to a file or pipe they must not go through it.
-    together = sys.stdout.isatty()
-    with Progress(*columns, console=console, transient=True, redirect_stdout=together) as bar:
-        task = bar.add_task(what, total=count)
-        yield lambda: bar.advance(task)
+    return (line for _, line in open_lines(source)), count
 
 
 def as_line(answer: Answer, as_json: bool) -> str:
@@ -335,10 +375,6 @@ def draw(answer: Answer, show: str, number: int | None) -> None:
     path = path if number is None else path.with_stem(f"{path.stem}-{number}")
     answer.attention.save(path)
     say(f"wrote {path}")
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 def main() -> None:

@@ -21,40 +21,55 @@ import torch
 from regard.app.recipe import RecipeError, read
 from regard.data.files import write_file
 from regard.learn.checkpoint import checkpoints
-from regard.tasks import load, translate
+from regard.tasks import load
+from regard.tasks.judge import MEASURES, judge
+from regard.tasks.training import train
+
+Way = tuple[str, tuple[str, ...]]  # what is trained, as RECIPE or RECIPE,KEY=VALUE,..., and the values varied
 
 
-def compare(recipe: str, vary: list[str], changes: list[str], *, seeds: int, jobs: int, out: Path) -> str:
-    """Trains every combination with every seed; the table, also written to out/table.md."""
-    ways = list(itertools.product(*(_choices(one) for one in vary)))
+def compare(
+    recipes: list[str], vary: list[str], changes: list[str], *, seeds: int, jobs: int, metric: str, out: Path
+) -> str:
+    """Trains every recipe in every combination with every seed; the table, also written to out/table.md."""
+    if metric not in MEASURES:
+        raise RecipeError(f"--metric must be one of {', '.join(MEASURES)}, got {metric!r}")
+    combinations = list(itertools.product(*(_choices(one) for one in vary)))
+    ways = [(recipe, way) for recipe in recipes for way in combinations]
     for way in ways:
-        read(recipe, [*changes, *way])  # a mistake is found before anything is trained
+        read(*_settings(way, changes))  # a mistake is found before anything is trained
     tasks = [(way, seed) for way in ways for seed in range(seeds)]
-    results: dict[tuple[tuple[str, ...], int], dict[str, Any]] = {}
+    folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in tasks]
+    if len(set(folders)) < len(folders):
+        raise RecipeError("two of the trainings would share a folder; give each recipe and value once")
+    results: dict[tuple[Way, int], dict[str, Any]] = {}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {
-            pool.submit(_run, recipe, [*changes, *way, f"train.seed={seed}"], _folder(out, way, seed), jobs): (
-                way,
-                seed,
-            )
-            for way, seed in tasks
-        }
+        waiting = {}
+        for (way, seed), folder in zip(tasks, folders, strict=True):
+            recipe, settings = _settings(way, [*changes, f"train.seed={seed}"])
+            waiting[pool.submit(_run, recipe, settings, folder, jobs)] = way, seed
         try:
             for done in as_completed(waiting):
                 way, seed = waiting[done]
                 results[way, seed] = done.result()
                 print(
-                    f"{len(results)}/{len(tasks)}  {' '.join(way)}  seed {seed}  "
-                    f"exact match {results[way, seed]['exact_match']:.1f}",
+                    f"{len(results)}/{len(tasks)}  {' '.join([way[0], *way[1]])}  seed {seed}  "
+                    f"{metric} {results[way, seed][metric]:.2f}",
                     file=sys.stderr,
                     flush=True,
                 )
         except BaseException:
             pool.shutdown(cancel_futures=True)  # or the failure would be told only after all the others
             raise
-    table = _table(ways, [[results[way, seed] for seed in range(seeds)] for way in ways])
+    table = _table(ways, [[results[way, seed] for seed in range(seeds)] for way in ways], metric)
     write_file(out / "table.md", table.encode())
     return table
+
+
+def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
+    """The recipe, and all that is changed in it: for all trainings, for this one, and by what is varied."""
+    recipe, *own = way[0].split(",")
+    return recipe, [*changes, *own, *way[1]]
 
 
 def _choices(vary: str) -> list[str]:
@@ -64,8 +79,11 @@ def _choices(vary: str) -> list[str]:
     return [f"{key}={value}" for value in values.split(",")]
 
 
-def _folder(out: Path, way: tuple[str, ...], seed: int) -> Path:
-    return out / "-".join([*(quote(one.partition("=")[2], safe=" ") for one in way), str(seed)])
+def _folder(out: Path, way: Way, seed: int, *, several: bool) -> Path:
+    recipe, *own = way[0].split(",")
+    values = [one.partition("=")[2] for one in (*own, *way[1])]
+    parts = [Path(recipe).stem] if several else []
+    return out / "-".join([*parts, *(quote(value, safe=" ") for value in values), str(seed)])
 
 
 def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, Any]:
@@ -77,32 +95,36 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, 
     if jobs > 1:
         torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
+    command = shlex.join(["regard", "train", recipe, *(word for one in changes for word in ("--set", one))])
     with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
-        translate.train(
-            job, folder, recipe=text, command=f"regard train {recipe}", resume=bool(checkpoints(folder))
-        )
-    result = load(folder).evaluate(job.data.pairs("test"))
+        train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)))
+    translator = load(folder)
+    result = judge(translator, job.data.examples("test")).table()
+    result["parameters"] = sum(parameter.numel() for parameter in translator.model.parameters())
     write_file(kept, json.dumps(result).encode())
     return result
 
 
-def _table(ways: list[tuple[str, ...]], results: list[list[dict[str, Any]]]) -> str:
-    """Exact match of every seed, its mean and spread; loss as perplexity."""
-    keys = [one.partition("=")[0] for one in ways[0]]
+def _table(ways: list[Way], results: list[list[dict[str, Any]]], metric: str) -> str:
+    """The metric of every seed, its mean and spread (largest - smallest); the mean perplexity; how many weights."""
+    several = len({recipe for recipe, _ in ways}) > 1
+    keys = [*(["recipe"] if several else []), *(one.partition("=")[0] for one in ways[0][1])]
     seeds = range(len(results[0]))
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{platform.machine()} CPU"
-    head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", "perplexity"]
+    head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", "perplexity", "parameters"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for way, row in zip(ways, results, strict=True):
-        exact = [one["exact_match"] for one in row]
-        perplexity = statistics.mean(one["perplexity"] for one in row)
+    for (recipe, changes), row in zip(ways, results, strict=True):
+        values = [one[metric] for one in row]
         cells = [
-            *(one.partition("=")[2] for one in way),
-            *(f"{value:.1f}" for value in exact),
-            f"{statistics.mean(exact):.1f}",
-            f"{max(exact) - min(exact):.1f}",
-            f"{perplexity:.4f}",
+            *([recipe.replace(",", " ")] if several else []),
+            *(one.partition("=")[2] for one in changes),
+            *(f"{value:.1f}" for value in values),
+            f"{statistics.mean(values):.1f}",
+            f"{max(values) - min(values):.1f}",
+            f"{statistics.mean(one['perplexity'] for one in row):.4f}",
+            f"{row[0]['parameters']:,}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     command = shlex.join(["regard", *sys.argv[1:]])
-    return "\n".join([*lines, "", f"`{command}`", "", f"{device}, torch {torch.__version__}, {date.today()}", ""])
+    notes = [f"{metric} on the test pairs", f"`{command}`", f"{device}, torch {torch.__version__}, {date.today()}"]
+    return "\n".join([*lines, *(line for note in notes for line in ("", note)), ""])

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from regard.app.recipe import read
 from regard.learn.checkpoint import checkpoints
-from regard.tasks import load, translate
+from regard.tasks import load
+from regard.tasks.judge import judge
+from regard.tasks.training import train
 
 EXAMPLES = ("3 May 1979", "Saturday, 29 February 2020", "le 1er août 1914", "1969年7月20日")
 
@@ -21,11 +23,12 @@ def demonstrate(out: Path) -> None:
     began = time.monotonic()
     print("Training a translator from dates as people write them to ISO dates (Bahdanau 2015).", file=sys.stderr)
     command = f"regard demo --out {out}"
-    translate.train(job, out, recipe=text, command=command, resume=bool(checkpoints(out)))
+    train(job, out, recipe=text, command=command, resume=bool(checkpoints(out)))
     translator = load(out)
-    result = translator.evaluate(job.data.pairs("test"))
+    examples = job.data.examples("test")
+    right = judge(translator, examples).scores["exact_match"]
     seconds = time.monotonic() - began
-    print(f"{result['exact_match']:.1f} % of {result['pairs']:,} unseen days exactly right, {seconds:.0f} s\n")
+    print(f"{right:.1f} % of {len(examples):,} unseen days exactly right, {seconds:.0f} s\n")
     for example in EXAMPLES:
         answer = translator.translate(example)
         print(f"{example} -> {answer.text}")

@@ -13,7 +13,7 @@ from typing import Any
 from regard.learn.optimise import Training
 from regard.models import MODELS
 from regard.tasks.folder import shapes
-from regard.tasks.translate import Data, Decoding, Job, Tokens
+from regard.tasks.settings import Data, Decoding, Job, Tokens
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -76,8 +76,9 @@ def build(table: dict[str, Any]) -> Job:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
     kind = MODELS[model].Config
     config = table.get("model", {})
-    if "vocabulary" in config:
-        raise RecipeError("model.vocabulary follows from the tokenizer; set tokens.size instead")
+    for key in ("vocabulary", "source_vocabulary"):
+        if key in config:
+            raise RecipeError(f"model.{key} follows from the tokenizer; set tokens.size and tokens.joint instead")
     try:  # checked now, built once the vocabulary is known
         shapes(model, section(kind, {"vocabulary": 1, **config}, "model"))
     except ValueError as error:

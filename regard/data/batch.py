@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,6 +17,8 @@ from regard.data.text import END, PAD, START
 # Lengths within 5 % of each other count as alike: enough to mix long rows, of which no two are equal.
 NOISE = 0.05
 
+Pair = tuple[Sequence[int], Sequence[int]]
+
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
     """Rows of ids, filled up at the end with value, and the mask of what is real: (B, L) and (B, L)."""
@@ -23,7 +27,7 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([len(row) for row in rows])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (B, L)
     ids = torch.full(mask.shape, value, dtype=torch.long)
-    ids[mask] = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.long)
+    ids[mask] = torch.from_numpy(np.fromiter(chain.from_iterable(rows), np.int64))
     return ids, mask
 
 
@@ -45,43 +49,128 @@ class PairBatch:
         )
 
 
+class Rows:
+    """Many rows of ids, end to end in one array: 4 bytes an id, where a list of ints takes 8 and more."""
+
+    def __init__(self, rows: Iterable[Iterable[int]] = ()) -> None:
+        self.ids = array("i")
+        self.ends = array("q", [0])  # row i is ids[ends[i] : ends[i + 1]]
+        for row in rows:
+            self.append(row)
+
+    def append(self, row: Iterable[int]) -> None:
+        self.ids.extend(row)
+        self.ends.append(len(self.ids))
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, row: int) -> array[int]:
+        if not 0 <= row < len(self):
+            raise IndexError(f"there are {len(self)} rows, counted from 0, got {row}")
+        return self.ids[self.ends[row] : self.ends[row + 1]]
+
+    def lengths(self) -> np.ndarray:
+        return np.diff(np.asarray(self.ends))
+
+
+Ids = Rows | Iterable[Iterable[int]]
+
+
+class Filter:
+    """Lets pass the pairs of ids that are fit to learn from, and counts the others.
+
+    A side may have `longest` ids and be `ratio` times as long as the other (0 = no limit), and none is empty."""
+
+    def __init__(self, *, longest: int = 0, ratio: float = 0.0) -> None:
+        if longest < 0:
+            raise ValueError(f"longest must be at least 1, or 0 for no limit, got {longest}")
+        if ratio and not ratio >= 1:
+            raise ValueError(f"ratio must be at least 1, or 0 for no limit, got {ratio}")
+        self.longest, self.ratio = longest, ratio
+        self.seen = 0
+        self.dropped: Counter[str] = Counter()
+        self.first = ""
+
+    def __call__(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        for source, target in pairs:
+            self.seen += 1
+            reason = self._fault(len(source), len(target))
+            if not reason:
+                yield source, target
+                continue
+            self.dropped[reason] += 1
+            if not self.first:
+                self.first = f"the first was pair {self.seen:,}, with {len(source):,} tokens to {len(target):,}"
+
+    def _fault(self, source: int, target: int) -> str:
+        short, long = sorted((source, target))
+        if not short:
+            return "a side without tokens"
+        if self.longest and long > self.longest:
+            return f"a side of more than {self.longest} tokens"
+        if self.ratio and long > self.ratio * short:
+            return f"a side more than {self.ratio:g} times as long as the other"
+        return ""
+
+    def report(self) -> str:
+        """One sentence; "" if all pairs passed."""
+        if not self.dropped:
+            return ""
+        reasons = ", ".join(f"{count:,} for {reason}" for reason, count in self.dropped.most_common())
+        return f"Dropped {self.dropped.total():,} of {self.seen:,} pairs: {reasons}; {self.first}."
+
+
+def draw_batches(longest: np.ndarray, *, batch_tokens: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """Row numbers, batch by batch: every row once, rows x longest side <= batch_tokens.
+
+    Rows of like length go together, which keeps padding small; which of them share a batch, and the
+    order of the batches, is drawn. A row longer than batch_tokens is a batch alone."""
+    rows = np.argsort(longest * (1 + NOISE * generator.random(len(longest))))
+    batches, start = [], 0
+    while start < len(rows):
+        ahead = rows[start : start + max(1, batch_tokens // longest[rows[start]])]
+        slots = np.arange(1, len(ahead) + 1) * np.maximum.accumulate(longest[ahead])
+        count = max(1, int(np.searchsorted(slots, batch_tokens, side="right")))
+        batches.append(ahead[:count])
+        start += count
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def check_batching(*, batch_tokens: int, seed: int) -> None:
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens must be at least 1, got {batch_tokens}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
+
+
 class PairData:
     """Encoded pairs without special tokens (they are added here), batched by token count."""
 
-    def __init__(self, sources: list[list[int]], targets: list[list[int]], *, batch_tokens: int, seed: int) -> None:
-        if len(sources) != len(targets):
-            raise ValueError(f"each source needs a target, got {len(sources)} sources, {len(targets)} targets")
-        if not sources:
+    def __init__(self, sources: Ids, targets: Ids, *, batch_tokens: int, seed: int) -> None:
+        self.sources, self.targets = (side if isinstance(side, Rows) else Rows(side) for side in (sources, targets))
+        if len(self.sources) != len(self.targets):
+            raise ValueError(f"each source needs a target, got {len(self)} sources, {len(self.targets)} targets")
+        if not len(self):
             raise ValueError("there must be at least one pair, got none")
-        if batch_tokens < 1:
-            raise ValueError(f"batch_tokens must be at least 1, got {batch_tokens}")
-        if seed < 0:
-            raise ValueError(f"seed must not be negative, got {seed}")
-        self.sources, self.targets = sources, targets
+        check_batching(batch_tokens=batch_tokens, seed=seed)
         self.batch_tokens, self.seed = batch_tokens, seed
         # With the special tokens: source </s>, <s> target </s>.
-        self.source_lengths = np.array([len(row) + 1 for row in sources])
-        self.target_lengths = np.array([len(row) + 2 for row in targets])
+        self.source_lengths = self.sources.lengths() + 1
+        self.target_lengths = self.targets.lengths() + 2
 
     def __len__(self) -> int:
         return len(self.sources)
 
-    def order(self, epoch: int) -> list[np.ndarray]:
-        """The epoch's batches as row numbers: every row once, rows x longest side <= batch_tokens.
+    @property
+    def longest_source(self) -> int:
+        return int(self.source_lengths.max())
 
-        Rows of like length go together, which keeps padding small; which of them share a batch, and the
-        order of the batches, is drawn anew each epoch. A pair longer than batch_tokens is a batch alone."""
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The epoch's batches as row numbers, drawn anew each epoch."""
         generator = np.random.default_rng([self.seed, epoch])
         longest = np.maximum(self.source_lengths, self.target_lengths)
-        rows = np.argsort(longest * (1 + NOISE * generator.random(len(self))))
-        batches, start = [], 0
-        while start < len(rows):
-            ahead = rows[start : start + max(1, self.batch_tokens // longest[rows[start]])]
-            slots = np.arange(1, len(ahead) + 1) * np.maximum.accumulate(longest[ahead])
-            count = max(1, int(np.searchsorted(slots, self.batch_tokens, side="right")))
-            batches.append(ahead[:count])
-            start += count
-        return [batches[i] for i in generator.permutation(len(batches))]
+        return draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator)
 
     def batch(self, rows: np.ndarray) -> PairBatch:
         source, source_mask = pad([[*self.sources[row], END] for row in rows], PAD)

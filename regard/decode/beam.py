@@ -6,6 +6,7 @@ import math
 from itertools import count
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.decode.protocol import Generator, Hypothesis, at_rest, check, collect, log_probabilities
@@ -19,6 +20,7 @@ def beam(
     start: int,
     end: int,
     limit: int | Tensor,
+    least: int | Tensor = 0,
     width: int = 5,
     length_penalty: float = 1.0,
     best: int = 1,
@@ -30,17 +32,17 @@ def beam(
     mean; length counts the end token. (GNMT divides by ((5 + length) / 6)^alpha instead: not taken, as its 1
     is not the mean.) Each step keeps the `width` best continuations of all; those that end leave the beam and
     the rest refill it at the next step, so that width 1 is greedy for every alpha. What the limit cuts off
-    competes with what has ended. `limit` and `never` are those of greedy."""
+    competes with what has ended. `limit`, `least` and `never` are those of greedy."""
     if width < 1:
         raise ValueError(f"width must be 1 or more, got {width}")
     if not 1 <= best <= width:
         raise ValueError(f"best must lie in 1..width, here 1..{width}, got {best}; a wider beam finds more")
     if not math.isfinite(length_penalty):
         raise ValueError(f"length_penalty must be finite, got {length_penalty}; 0 is none, 1 the mean")
-    limits = check(source, mask, limit)
+    limits, leasts = check(source, mask, limit, least)
     alpha = float(length_penalty)
     with at_rest(model):
-        found = search(model, source, mask, limits, start, end, width, alpha, best, never)
+        found = search(model, source, mask, limits, leasts, start, end, width, alpha, best, never)
     return [sorted(some, key=lambda one: one.normalised(alpha), reverse=True)[:best] for some in found]
 
 
@@ -49,6 +51,7 @@ def search(
     source: Tensor,
     mask: Tensor,
     limits: Tensor,
+    leasts: Tensor,
     start: int,
     end: int,
     width: int,
@@ -62,16 +65,17 @@ def search(
     live = limits.nonzero().flatten()  # (B,) which sentences are still searched
     if not len(live):
         return found
-    limits = limits[live]
-    state = model.start(source[live], mask[live]).spread(width)
-    tokens = live.new_full((len(live) * width,), start)  # (N,)
-    written = tokens[:, None][:, :0]  # (N, length)
-    scores = torch.full((len(live), width), -torch.inf, device=live.device)
-    top = scores[:, :best].clone()  # (B, best) the best normalised scores so far
-    scores[:, 0] = 0  # the beams are still equal: all but one would only repeat it
+    limits, leasts = limits[live], leasts[live]
+    state = model.start(source[live], mask[live])
+    tokens = torch.full_like(live, start)  # (B,) at first, when all beams are equal, and then (N,)
+    written = live.new_empty(len(live) * width, 0)  # (N, length)
+    scores = torch.zeros(len(live), 1, device=live.device)
+    top = torch.full((len(live), best), -torch.inf, device=live.device)  # the best normalised scores so far
     for length in count(1):
         logits, state = model.step(tokens, state)
-        scores, rows, tokens = extend(scores, log_probabilities(logits, never))
+        if length == 1:
+            state = state.spread(width)
+        scores, rows, tokens = extend(scores, log_probabilities(logits, never, end, leasts >= length), width)
         written = torch.cat([written[rows], tokens[:, None]], 1)
         ended = (tokens == end).view_as(scores) | (limits == length)[:, None]
         top = torch.cat([top, (scores / length**alpha).masked_fill(~ended, -torch.inf)], 1).topk(best).values
@@ -86,16 +90,18 @@ def search(
         if len(keep) < len(live):
             state = state.drop(keep)
             tokens, written = (x.unflatten(0, (-1, width))[keep].flatten(0, 1) for x in (tokens, written))
-            live, limits, scores, top = (x[keep] for x in (live, limits, scores, top))
+            live, limits, leasts, scores, top = (x[keep] for x in (live, limits, leasts, scores, top))
     return found
 
 
-def extend(scores: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The best continuations of beams (B, W) by one of V tokens, steps (N, V) their log-probabilities:
-    scores (B, W), the row each goes on from (N,) and its token (N,)."""
-    sentences, width = scores.shape
-    words = steps.shape[-1]
-    scores, chosen = (scores[..., None] + steps.view(sentences, width, words)).flatten(1).topk(width)
+def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The W = `width` best continuations of beams (B, W or 1) by one of V tokens, steps their log-probabilities
+    (B * W or B, V): scores (B, W), the row each goes on from (N,) and its token (N,)."""
+    sentences, words = len(scores), steps.shape[-1]
+    grown = (scores[..., None] + steps.view(sentences, -1, words)).flatten(1)
+    if grown.shape[1] < width:  # one beam and few words: the rest of the beams are dead
+        grown = F.pad(grown, (0, width - grown.shape[1]), value=-torch.inf)
+    scores, chosen = grown.topk(width)
     first = torch.arange(sentences, device=scores.device)[:, None] * width  # each sentence's first row
     return scores, (first + chosen // words).flatten(), (chosen % words).flatten()
 

@@ -71,37 +71,45 @@ def at_rest(model: Generator) -> Iterator[None]:
             part.training = True
 
 
-def check(source: Tensor, mask: Tensor, limit: int | Tensor) -> Tensor:
-    """The limit of every sentence (B,), on the source's device."""
+def check(source: Tensor, mask: Tensor, limit: int | Tensor, least: int | Tensor) -> tuple[Tensor, Tensor]:
+    """The limit and the least of every sentence, each (B,), on the source's device."""
     if mask.dtype != torch.bool or mask.shape[:1] != source.shape[:1]:
         raise ValueError(
             f"mask must be boolean (True = a real token) with one row a sentence, here {len(source)}; "
             f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
-    limits = torch.as_tensor(limit, device=source.device)
-    if limits.is_floating_point() or limits.shape not in ((), source.shape[:1]):
+    return counts("limit", limit, source), counts("least", least, source)
+
+
+def counts(name: str, value: int | Tensor, source: Tensor) -> Tensor:
+    """A number of tokens for each sentence (B,)."""
+    numbers = torch.as_tensor(value, device=source.device)
+    if numbers.is_floating_point() or numbers.shape not in ((), source.shape[:1]):
         raise ValueError(
-            f"limit must be a whole number or one for each of the {len(source)} sentences; "
-            f"got {limits.dtype} of shape {tuple(limits.shape)}"
+            f"{name} must be a whole number or one for each of the {len(source)} sentences; "
+            f"got {numbers.dtype} of shape {tuple(numbers.shape)}"
         )
-    if (limits < 0).any():
-        raise ValueError(f"limit must be 0 or more, got {int(limits.min())}")
-    return limits.expand(len(source))
+    if (numbers < 0).any():
+        raise ValueError(f"{name} must be 0 or more, got {int(numbers.min())}")
+    return numbers.expand(len(source))
 
 
-def log_probabilities(logits: Tensor, never: tuple[int, ...]) -> Tensor:
-    """log p of every next token (N, V), at least in float32; -inf for those in `never`.
+def log_probabilities(logits: Tensor, never: tuple[int, ...], end: int, early: Tensor) -> Tensor:
+    """log p of every next token (N, V), at least in float32; -inf for those in `never`, and for the end token
+    in all rows of the sentences for which it is still too early (B,).
 
     They are taken out after the softmax: the others keep the probability the model gives them."""
     words = logits.shape[-1]
-    if wrong := [token for token in never if not 0 <= token < words]:
-        raise ValueError(f"never names token {wrong[0]}, but the model's tokens are 0 to {words - 1}")
+    for name, token in (("end", end), *(("never", token) for token in never)):
+        if not 0 <= token < words:
+            raise ValueError(f"{name} names token {token}, but the model's tokens are 0 to {words - 1}")
     scores = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     if never:
         scores[:, list(never)] = -torch.inf
+    scores.view(len(early), -1, words)[..., end].masked_fill_(early[:, None], -torch.inf)
     if not scores.amax(-1).isfinite().all():
         raise ValueError(
             "the model leaves no possible next token: its logits hold NaN or infinity (look for a diverged "
-            "training run), or all that is possible was named in never"
+            "training run), or all that is possible was named in never, or is the end token before the least length"
         )
     return scores

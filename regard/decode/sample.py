@@ -19,6 +19,7 @@ def sample(
     start: int,
     end: int,
     limit: int | Tensor,
+    least: int | Tensor = 0,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
@@ -28,14 +29,14 @@ def sample(
     """y_t ~ softmax(log p / temperature), first cut to the `top_k` likeliest, then to the nucleus `top_p`.
 
     The same seed gives the same text for the same batch on the same kind of device; without one, torch's
-    global generator is used. `limit` and `never` are those of greedy."""
+    global generator is used. `limit`, `least` and `never` are those of greedy."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be above 0 and finite, got {temperature}; greedy is its limit at 0")
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be 1 or more, or None for no such cut, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie in (0, 1], or be None for no such cut, got {top_p}")
-    limits = check(source, mask, limit)
+    bounds = check(source, mask, limit, least)
     dice = None if seed is None else torch.Generator(source.device).manual_seed(seed)
 
     def draw(scores: Tensor) -> Tensor:
@@ -46,7 +47,7 @@ def sample(
             scores = keep_top_p(scores, top_p)
         return scores.softmax(-1).multinomial(1, generator=dice).flatten()
 
-    return follow(model, source, mask, limits, draw, start=start, end=end, never=never)
+    return follow(model, source, mask, *bounds, draw, start=start, end=end, never=never)
 
 
 def sharpen(scores: Tensor, temperature: float) -> Tensor:

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -46,7 +46,7 @@ class Batch(Protocol):
 class Data(Protocol[Item]):
     """`order` must be a pure function of the data's seed and the epoch; `batch` of the item."""
 
-    def order(self, epoch: int) -> Sequence[Item]: ...
+    def order(self, epoch: int) -> Iterable[Item]: ...
 
     def batch(self, item: Item) -> Batch: ...
 
@@ -189,11 +189,13 @@ def _noise(seed: int, step: int, micro: int) -> int:
 def _walk(data: Data[Item], epoch: int, index: int) -> Iterator[tuple[int, int, Item]]:
     """(epoch, index, item) from that place on, epoch after epoch."""
     while True:
-        order = data.order(epoch)
-        if not len(order):
+        there = False
+        for place, item in enumerate(data.order(epoch)):
+            there = True
+            if place >= index:
+                yield epoch, place, item
+        if not there:
             raise ValueError(f"the data has no batch in epoch {epoch}; give it at least one row")
-        for place in range(index, len(order)):
-            yield epoch, place, order[place]
         epoch, index = epoch + 1, 0
 
 

@@ -13,6 +13,7 @@ CHOICES = {
     "schedule": ("constant", "cosine", "inverse_root", "plateau"),
     "precision": ("float32", "bfloat16", "float16"),
     "device": ("auto", "cpu", "cuda"),
+    "best_by": ("valid_loss", "bleu", "exact_match"),
 }
 AT_LEAST = {  # whole numbers
     "steps": 1,
@@ -58,6 +59,7 @@ class Training:
     precision: str = "float32"
     compile: bool = False
     every: int = 100  # steps between validations, and between checkpoints
+    best_by: str = "valid_loss"  # the validation number by which the weights that are kept are chosen
     patience: int = 0  # validations without improvement before stopping early, 0 = never
     average: int = 0  # how many of the last checkpoints to average at the end
     seed: int = 0

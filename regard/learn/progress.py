@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
+from collections.abc import Iterable, Iterator
+from typing import TextIO, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
+
+Item = TypeVar("Item")
+FEW = 10_000  # what takes no time needs no line
+
+
+def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
+    """The items, how many came so far being shown while they are read, where stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} " + what))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, visible=False)
+        for number, item in enumerate(items, 1):
+            if number % FEW == 0:
+                bar.update(task, completed=number, visible=True)
+            yield item
 
 
 class Progress:

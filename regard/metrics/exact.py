@@ -1,10 +1,13 @@
 """Exact match."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
+from regard.metrics.references import check_references
 
-def exact_match(answers: Sequence[str], references: Sequence[str]) -> float:
-    """The share of answers that equal their reference to the letter, in percent."""
-    if len(answers) != len(references) or not answers:
-        raise ValueError(f"each answer needs a reference, got {len(answers)} answers, {len(references)} references")
-    return 100 * sum(a == r for a, r in zip(answers, references, strict=True)) / len(answers)
+
+def exact_match(answers: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """The share of answers that equal one of their references to the letter, in percent."""
+    check_references(answers, references)
+    return 100 * sum(answer in given for answer, given in zip(answers, references, strict=True)) / len(answers)

@@ -8,8 +8,10 @@ import numpy as np
 LIGHT = ("#f1f5f8", "#bcdcf2", "#7fbce6", "#489bd6", "#2279bd", "#1d5ba0", "#1c3f78", "#182648")
 # Dark to light, for terminals: reads as one lit panel whether the terminal is black or white.
 DARK = ("#141e45", "#35364f", "#574e56", "#7b675c", "#9e815f", "#c19d5f", "#e3ba5b", "#ffd953")
-# Okabe and Ito's eight colours for lines, less yellow, which is too pale on white.
-LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+# Okabe and Ito's eight colours for lines, less yellow, which is too pale on white, but with a grey.
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c8c")
+# What is drawn over cells; with a white edge it stands out from both ends of the light ramp.
+MARK = "#d55e00"
 
 
 def shade(weights: np.ndarray, ramp: tuple[str, ...]) -> np.ndarray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from regard.show.files import suffix_of, write_whole
+from regard.show.local import check_centres
 from regard.show.page import draw_page
 from regard.show.terminal import draw_terminal
 from regard.show.vector import draw_svg
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class Map:
     """Weights (R, C) in [0, 1]: how much each row (what asks: target tokens) looks at each column
-    (what is looked at: source tokens). Shows itself in a notebook."""
+    (what is looked at: source tokens). Shows itself in a notebook.
+
+    Of local attention, `centres` (R,) are the places p_t (NaN: that row has none), and `window` says how many
+    columns round(p_t) - window .. round(p_t) + window could be seen (0: not shown)."""
 
     weights: np.ndarray
     rows: Sequence[str]
@@ -29,6 +33,9 @@ class Map:
     title: str = ""
     row_label: str = ""
     column_label: str = ""
+    _: KW_ONLY
+    centres: Sequence[float] | np.ndarray | None = None
+    window: int = 0
 
     def __post_init__(self) -> None:
         for name in ("rows", "columns"):
@@ -55,6 +62,7 @@ class Map:
                 "give weights (after the softmax), not scores"
             )
         object.__setattr__(self, "weights", weights.clip(0, 1))
+        object.__setattr__(self, "centres", check_centres(self.centres, self.window, len(self.rows)))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure that grows with the tokens.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from regard.show.local import Mark, find_marks, notes
 from regard.show.text import clean, ems, label, trim
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ GAP = 7  # between a label and its cells
 NAME = 13  # font size of the axes' names
 HEADING = 16  # and of the title
 KEY = 66  # room for the colour scale on the right
+SIGN = 18  # room for a sign in the line below the map, before the words that explain it
+NOTE = 12  # font size of these words
+INSET = 0.09  # the window's outline runs so far within its cells, so that rows do not touch
+DOT = 0.17  # radius of a centre, in cells
+LINE = 0.06  # width of the outline, in cells; its white edge is as wide on both sides
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class Layout:
     top: float
     width: float  # of everything
     height: float
+    marks: list[Mark]
+    notes: list[str]
 
     @property
     def key_height(self) -> float:
@@ -58,10 +66,15 @@ def lay_out(picture: Map) -> Layout:
     # A leaning label ends to the right of its own cell, the last ones to the right of the map.
     ends = [(at + 0.5) * cell + ems(text) * font * math.cos(lean) for at, text in enumerate(columns)]
     right = max(len(columns) * cell + KEY, 0 if upright else max(ends) + font)
-    width = left + max(right, ems(title) * HEADING, ems(column_label) * NAME) + EDGE
+    marks = find_marks(picture)
+    below = notes(picture, marks)
+    along = sum(SIGN + ems(note) * NOTE for note in below)
+    width = left + max(right, ems(title) * HEADING, ems(column_label) * NAME, along) + EDGE
     # The rows' name is written along them, however few they are.
-    height = top + max(len(rows) * cell, ems(row_label) * NAME) + EDGE
-    return Layout(rows, columns, title, row_label, column_label, cell, font, upright, left, top, width, height)
+    under = GAP + 2 * NOTE if below else 0
+    height = top + max(len(rows) * cell + under, ems(row_label) * NAME) + EDGE
+    shape = (cell, font, upright, left, top, width, height)
+    return Layout(rows, columns, title, row_label, column_label, *shape, marks, below)
 
 
 def label_size(cell: float) -> float:

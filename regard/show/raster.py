@@ -9,10 +9,26 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Patch, Rectangle
+from matplotlib.patheffects import withStroke
 
-from regard.show.colour import LIGHT
+from regard.show.colour import LIGHT, MARK
 from regard.show.fonts import for_drawing
-from regard.show.layout import GAP, HEADING, NAME, TILT, Layout, label_size, lay_out, stands_upright
+from regard.show.layout import (
+    DOT,
+    GAP,
+    HEADING,
+    INSET,
+    LINE,
+    NAME,
+    NOTE,
+    TILT,
+    Layout,
+    label_size,
+    lay_out,
+    stands_upright,
+)
 
 if TYPE_CHECKING:
     from regard.show.heatmap import Map
@@ -47,16 +63,20 @@ def write_png(picture: Map, path: Path) -> None:
 def draw_axes(picture: Map, ax: Axes) -> Axes:
     plan = lay_out(picture)
     names = (plan.title, plan.row_label, plan.column_label)
-    families, prepare = for_drawing([*plan.rows, *plan.columns, *names])
+    families, prepare = for_drawing([*plan.rows, *plan.columns, *names, *plan.notes])
     title, row_label, column_label = (prepare(name) for name in names)
     # A token may be "$": it is not mathematics, whatever the settings say.
     plain: dict[str, Any] = {"family": families, "parse_math": False, "usetex": False}
 
     ramp = LinearSegmentedColormap.from_list("regard", LIGHT)
     image = ax.imshow(picture.weights, cmap=ramp, vmin=0, vmax=1, aspect="equal", interpolation="nearest")
-    font, upright = _fit(plan, ax)
-    _label(plan, ax, font * POINTS, upright, prepare, plain)
+    cell = _cell(plan, ax)
+    font = min(plan.font, label_size(cell))
+    _label(plan, ax, font * POINTS, stands_upright(plan.columns, font, cell), prepare, plain)
     _rule(plan, ax)
+    if plan.marks:
+        _mark(plan, ax, min(cell, plan.cell) * POINTS)
+        _note(plan, ax, plain)
     if column_label:
         ax.set_xlabel(column_label, fontsize=NAME * POINTS, color="#4b5563", labelpad=GAP, loc="left", **plain)
     if row_label:
@@ -67,13 +87,10 @@ def draw_axes(picture: Map, ax: Axes) -> Axes:
     return ax
 
 
-def _fit(plan: Layout, ax: Axes) -> tuple[float, bool]:
-    """The tokens' font size in dots, and whether the columns' stand upright, in axes of any size."""
+def _cell(plan: Layout, ax: Axes) -> float:
+    """The side of a cell in dots, in axes of any size."""
     box = ax.get_window_extent()
-    dots = ax.figure.dpi / 96
-    cell = min(box.width / len(plan.columns), box.height / len(plan.rows)) / dots
-    font = min(plan.font, label_size(cell))
-    return font, stands_upright(plan.columns, font, cell)
+    return min(box.width / len(plan.columns), box.height / len(plan.rows)) / (ax.figure.dpi / 96)
 
 
 def _label(
@@ -95,6 +112,33 @@ def _rule(plan: Layout, ax: Axes) -> None:
     ax.vlines([at - 0.5 for at in range(1, columns)], -0.5, rows - 0.5, **style)
     ax.hlines([at - 0.5 for at in range(1, rows)], -0.5, columns - 0.5, **style)
     ax.spines[:].set_visible(False)
+
+
+def _mark(plan: Layout, ax: Axes, cell: float) -> None:
+    """Windows and centres over the cells, which are `cell` points wide, and over the lines between them."""
+    line = LINE * cell
+    for mark in plan.marks:
+        if mark.window:
+            first, last = mark.window
+            corner, width = (first - 0.5 + INSET, mark.row - 0.5 + INSET), last - first + 1 - 2 * INSET
+            outline = Rectangle(corner, width, 1 - 2 * INSET, fill=False, edgecolor=MARK, linewidth=line, zorder=3)
+            outline.set_path_effects([withStroke(linewidth=3 * line, foreground="white")])
+            ax.add_artist(outline)
+        if mark.centre is not None:
+            dot = Circle((mark.centre, mark.row), DOT, facecolor=MARK, edgecolor="white", linewidth=line, zorder=4)
+            ax.add_artist(dot)
+            dot.set_clip_on(False)  # it may stand beside the last cell
+
+
+def _note(plan: Layout, ax: Axes, plain: dict[str, Any]) -> None:
+    """What the marks mean, in a line below the map."""
+    dot = Line2D([], [], linestyle="", marker="o", markersize=9 * POINTS, color=MARK)
+    signs = [dot, Patch(fill=False, edgecolor=MARK, linewidth=1.5 * POINTS)][: len(plan.notes)]
+    room: dict[str, Any] = {"borderpad": 0, "borderaxespad": 0.8, "handlelength": 1, "columnspacing": 1.5}
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "ncols": 2, "frameon": False}
+    legend = ax.legend(signs, plan.notes, fontsize=NOTE * POINTS, labelcolor="#4b5563", **place, **room)
+    for text in legend.get_texts():
+        text.set(**plain)
 
 
 def _key(plan: Layout, ax: Axes, image: Any) -> None:

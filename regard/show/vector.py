@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.show.colour import LIGHT, shade
-from regard.show.layout import EDGE, GAP, HEADING, NAME, TILT, Layout, lay_out
-from regard.show.text import is_rtl, label
+from regard.show.colour import LIGHT, MARK, shade
+from regard.show.layout import DOT, EDGE, GAP, HEADING, INSET, LINE, NAME, NOTE, SIGN, TILT, Layout, lay_out
+from regard.show.text import ems, is_rtl, label
 
 if TYPE_CHECKING:
     from regard.show.heatmap import Map
@@ -35,7 +35,7 @@ def draw_svg(picture: Map) -> str:
         f'font-family="{FONTS}" font-size="{plan.font:g}" fill="{INK}">\n'
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n'
         f"{_names(plan)}{_row_labels(picture, plan)}{_column_labels(picture, plan)}"
-        f"{_cells(picture, plan)}{_rules(plan)}{_key(plan)}</svg>\n"
+        f"{_cells(picture, plan)}{_rules(plan)}{_marks(plan)}{_key(plan)}{_notes(plan)}</svg>\n"
     )
 
 
@@ -117,6 +117,53 @@ def _rules(plan: Layout) -> str:
         f'<path transform="translate({plan.left:.1f},{plan.top:.1f})" d="{"".join(lines)}" '
         f'stroke="#ffffff" stroke-width="{plan.cell / 28:g}" pointer-events="none"/>\n'
     )
+
+
+def _marks(plan: Layout) -> str:
+    """Windows and centres, in units of cells. A group a row, as for the cells, so that the page dims both alike."""
+    if not plan.marks:
+        return ""
+    parts = [
+        f'<g class="marks" transform="translate({plan.left:.1f},{plan.top:.1f}) scale({plan.cell:g})" '
+        f'pointer-events="none">\n'
+    ]
+    for mark in plan.marks:
+        parts.append(f'<g data-row="{mark.row}" transform="translate(0,{mark.row})">')
+        if mark.window:
+            first, last = mark.window
+            parts.append(_outline(first + INSET, INSET, last - first + 1 - 2 * INSET, 1 - 2 * INSET, LINE))
+        if mark.centre is not None:
+            parts.append(_dot(mark.centre + 0.5, 0.5, DOT, LINE))
+        parts.append("</g>\n")
+    return "".join(parts) + "</g>\n"
+
+
+def _outline(x: float, y: float, width: float, height: float, line: float) -> str:
+    shape = f'<path d="M{x:g} {y:g}h{width:g}v{height:g}h{-width:g}z" fill="none"'
+    return (
+        f'{shape} stroke="#ffffff" stroke-width="{3 * line:g}"/>{shape} stroke="{MARK}" stroke-width="{line:g}"/>'
+    )
+
+
+def _dot(x: float, y: float, radius: float, line: float) -> str:
+    return (
+        f'<circle cx="{x:.2f}" cy="{y:g}" r="{radius:g}" fill="{MARK}" stroke="#ffffff" stroke-width="{line:g}"/>'
+    )
+
+
+def _notes(plan: Layout) -> str:
+    """What the marks mean, in a line below the map."""
+    if not plan.notes:
+        return ""
+    y = plan.top + len(plan.rows) * plan.cell + GAP + 1.5 * NOTE
+    parts = [
+        f'<g class="notes" transform="translate({plan.left:.1f},{y:.1f})" font-size="{NOTE}" fill="{QUIET}">\n'
+    ]
+    at = 0.0
+    for sign, note in zip((_dot(5, -4, 4.5, 1), _outline(1, -8, 10, 8, 1.5)), plan.notes, strict=False):
+        parts.append(f'<g transform="translate({at:.1f},0)">{sign}<text x="{SIGN}">{escape(note)}</text></g>\n')
+        at += SIGN + ems(note) * NOTE
+    return "".join(parts) + "</g>\n"
 
 
 def _key(plan: Layout) -> str:

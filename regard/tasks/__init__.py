@@ -4,7 +4,8 @@ from pathlib import Path
 
 from regard.tasks import translate
 from regard.tasks.folder import RunError, find, shipped
-from regard.tasks.translate import Answer, Decoding, Translator
+from regard.tasks.settings import Decoding
+from regard.tasks.translate import Answer, Translator
 
 __all__ = ["Answer", "Decoding", "RunError", "Translator", "find", "load", "shipped"]
 

@@ -21,6 +21,7 @@ from regard.learn.checkpoint import fill, named_tensors, write_tensors
 from regard.models import MODELS
 
 SHIPPED = Path(__file__).parent.parent / "shipped"
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 TYPE = "regard-"  # before the name in model_type: a run that only regard can open
 LARGEST_CONFIG = 1 << 20
 MOST_LAYERS, MOST = 1000, 1 << 24  # beyond any model; so that a config cannot ask for a day's worth of layers
@@ -47,13 +48,19 @@ def find(run: str | Path) -> Path:
     raise RunError(f"there is no run {str(run)!r}: it is neither a folder nor one of those shipped ({there})")
 
 
-def begin(folder: Path, model: nn.Module, tokenizer: Tokenizer, recipe: str) -> None:
+def begin(
+    folder: Path, model: nn.Module, tokenizer: Tokenizer, recipe: str, source_tokenizer: Tokenizer | None = None
+) -> None:
     """All of a run but its weights."""
     folder.mkdir(parents=True, exist_ok=True)
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     config = {"model_type": TYPE + name, **dataclasses.asdict(model.config)}  # type: ignore[call-overload]
     write_file(folder / "recipe.toml", recipe.encode())
-    tokenizer.save(folder / "tokenizer.json")
+    tokenizer.save(folder / TOKENIZER)
+    if source_tokenizer is None:
+        (folder / SOURCE_TOKENIZER).unlink(missing_ok=True)  # of a training that was given up
+    else:
+        source_tokenizer.save(folder / SOURCE_TOKENIZER)
     write_file(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
 
 
@@ -124,9 +131,16 @@ def read_model(folder: Path) -> nn.Module:
     return model.eval()
 
 
-def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
+def read_tokenizers(folder: Path, config: Any) -> tuple[Tokenizer, Tokenizer | None]:
+    """The target's tokenizer and the source's, None where one serves both."""
+    tokenizer = _read_tokenizer(folder / TOKENIZER, config.vocabulary)
+    if not config.source_vocabulary:
+        return tokenizer, None
+    return tokenizer, _read_tokenizer(folder / SOURCE_TOKENIZER, config.source_vocabulary)
+
+
+def _read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     """The tokenizer, its ids being just those the model knows."""
-    path = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.load(path)
     except (DataError, RecursionError) as error:
@@ -134,8 +148,8 @@ def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
     ids = sorted(tokenizer.inner.get_vocab().values())
     if ids != list(range(vocabulary)):
         raise RunError(
-            f"{path} has {len(ids):,} entries, ids up to {max(ids):,}, and config.json says vocabulary = "
-            f"{vocabulary:,}; they are not of one run"
+            f"{path} has {len(ids):,} entries, ids up to {max(ids):,}, and config.json wants {vocabulary:,}; "
+            "they are not of one run"
         )
     return tokenizer
 

@@ -9,7 +9,7 @@ import pytest
 
 from regard.app.cli import DEBUG, main
 from regard.app.recipe import read
-from regard.tasks import translate
+from regard.tasks.training import train
 
 RECIPE = """# A few tiny steps.
 [data]
@@ -58,7 +58,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, recipe: str) -> str:
     """The folder of a trained run. Tests only read it."""
     folder = tmp_path_factory.mktemp("run") / "tiny"
     job, text = read(recipe)
-    translate.train(job, folder, recipe=text, command="regard train tiny")
+    train(job, folder, recipe=text, command="regard train tiny")
     return str(folder)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from regard.app.recipe import RecipeError, dump, read, recipes
 from regard.models import MODELS
-from regard.tasks.translate import Data, Decoding, Tokens
+from regard.tasks.settings import Data, Decoding, Tokens
 
 
 def refused(recipe: str, *changes: str) -> str:

@@ -1,4 +1,5 @@
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import PairBatch, PairData, pad
+from regard.data.batch import Filter, PairBatch, PairData, Rows, pad
 
 
 def random_data(count, *, batch_tokens=2048, seed=0):
@@ -32,6 +33,28 @@ def test_pad():
         pad([], 0)
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=9), max_size=20))
+def test_rows_are_the_lists_they_were_made_of(lists):
+    rows = Rows(iter(lists[:5]))
+    for row in lists[5:]:
+        rows.append(row)
+    assert [rows[i].tolist() for i in range(len(rows))] == [row.tolist() for row in rows] == lists
+    assert rows.lengths().tolist() == [len(row) for row in lists]
+
+
+def test_rows_take_four_bytes_an_id():
+    lists = [list(range(1000, 1030)) for _ in range(10_000)]
+    tracemalloc.start()
+    try:
+        rows = Rows(lists)
+        assert tracemalloc.get_traced_memory()[0] < 1.1 * (4 * 30 + 8) * len(rows)
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(IndexError, match="there are 10000 rows"):
+        rows[-1]
+
+
 def test_batch_adds_the_special_tokens():
     data = PairData([[5, 6], [7]], [[8], [9, 10, 11]], batch_tokens=100, seed=0)
     batch = data.batch(np.array([1, 0]))
@@ -39,13 +62,29 @@ def test_batch_adds_the_special_tokens():
     assert batch.source_mask.tolist() == [[True, True, False], [True, True, True]]
     assert batch.target.tolist() == [[1, 9, 10, 11, 2], [1, 8, 2, 0, 0]]
     assert batch.target_mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
-    assert data.sources == [[5, 6], [7]]
+    assert [row.tolist() for row in data.sources] == [[5, 6], [7]]
+    assert data.longest_source == 3
 
 
 def test_batch_moves_whole():
     moved = PairData([[5]], [[6]], batch_tokens=9, seed=0).batch(np.array([0])).to("meta")
     assert isinstance(moved, PairBatch)
     assert {x.device.type for x in vars(moved).values()} == {"meta"}
+
+
+def test_batches_hold_the_ids_bit_for_bit():
+    generator = np.random.default_rng(2)
+    sources, targets = (
+        [generator.integers(4, 2**31, n).tolist() for n in generator.integers(0, 30, 300)] for _ in range(2)
+    )
+    data = PairData(sources, targets, batch_tokens=200, seed=4)
+    for rows in data.order(1):
+        batch = data.batch(rows)
+        for place, row in enumerate(rows):
+            assert batch.source[place][batch.source_mask[place]].tolist() == [*sources[row], 2]
+            assert batch.target[place][batch.target_mask[place]].tolist() == [1, *targets[row], 2]
+        assert not batch.source[~batch.source_mask].any()
+        assert not batch.target[~batch.target_mask].any()
 
 
 @settings(deadline=None, max_examples=50)
@@ -126,3 +165,28 @@ def test_errors():
         PairData([[1]], [[1]], batch_tokens=0, seed=0)
     with pytest.raises(ValueError, match="seed must not be negative, got -1"):
         PairData([[1]], [[1]], batch_tokens=10, seed=-1)
+
+
+def test_filter_drops_and_says_what():
+    lengths = [(3, 3), (7, 5), (5, 7), (2, 5), (4, 2), (0, 3), (6, 6), (9, 1)]
+    pairs = [([4] * source, [5] * target) for source, target in lengths]
+    keep = Filter(longest=6, ratio=2)
+    assert list(keep(iter(pairs))) == [pairs[0], pairs[4], pairs[6]]
+    assert keep.report() == (
+        "Dropped 5 of 8 pairs: 3 for a side of more than 6 tokens, 1 for a side more than 2 times as long as the "
+        "other, 1 for a side without tokens; the first was pair 2, with 7 tokens to 5."
+    )
+
+
+def test_filter_lets_all_pass_that_has_tokens():
+    keep = Filter()
+    assert keep.report() == ""
+    assert len(list(keep([([4] * 1000, [4]), ([4], [4])]))) == 2
+    assert keep.report() == ""
+    assert list(keep([([4], [])])) == []
+    assert keep.report().startswith("Dropped 1 of 3 pairs: 1 for a side without tokens; the first was pair 3,")
+    with pytest.raises(ValueError, match="longest must be at least 1, or 0 for no limit, got -1"):
+        Filter(longest=-1)
+    for ratio in (0.5, -1, float("nan")):
+        with pytest.raises(ValueError, match="ratio must be at least 1, or 0 for no limit"):
+            Filter(ratio=ratio)

@@ -1,5 +1,7 @@
 import json
 import os
+import tracemalloc
+import unicodedata
 
 import pytest
 import tokenizers
@@ -148,6 +150,197 @@ def test_lowercase():
     assert tokenizer.decode(tokenizer.encode("DAS ärgert")) == "das ärgert"
 
 
+SETTINGS = [(lowercase, form) for lowercase in (False, True) for form in ("", "nfc", "nfkc")]
+NORMALISED = {
+    (lowercase, form): Tokenizer.train(TEXTS, kind="bpe", lowercase=lowercase, normalise=form)
+    for lowercase, form in SETTINGS
+}
+ODD = "aZÄßİΣς e\u0301\u0308\u0327A\u030a\u0345 ﬁ½²Å각\u1100\u1161"
+ODD += " \t\n\r\x1c\x85\xa0\u2003\u2028\u3000\u200b😀👩\u200d👧🏽<s>\0"
+
+
+@pytest.mark.parametrize(("lowercase", "form"), SETTINGS)
+@settings(deadline=None, max_examples=50)
+@given(text=st.text(st.sampled_from(ODD) | st.characters(codec="utf-8")))
+def test_bpe_gives_any_text_back_as_normalised(lowercase, form, text):
+    tokenizer = NORMALISED[lowercase, form]
+    normal = tokenizer.inner.normalizer
+    wanted = normal.normalize_str(text) if normal else text
+    assert tokenizer.decode(tokenizer.encode(text)) == wanted
+    assert tokenizer.decode(tokenizer.encode(wanted)) == (normal.normalize_str(wanted) if normal else wanted)
+
+
+@pytest.mark.parametrize(("lowercase", "form"), SETTINGS)
+def test_normal_forms_are_those_of_unicode_and_come_before_lower_case(lowercase, form):
+    for text in ["Cafe\u0301 ﬁn ½ Ａ  x", "A\u030aÅ\u212b", "ℌ K\u0327", "각\u1100\u1161\u11a8"]:
+        wanted = unicodedata.normalize(form.upper(), text) if form else text
+        wanted = wanted.lower() if lowercase else wanted
+        tokenizer = NORMALISED[lowercase, form]
+        assert tokenizer.decode(tokenizer.encode(text)) == wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_normalisation_is_learnt_from_and_saved(kind, tmp_path):
+    tokenizer = Tokenizer.train(["Cafe\u0301 Ａ"] * 3, kind=kind, lowercase=True, normalise="nfkc")
+    tokenizer.save(tmp_path / "tokenizer.json")
+    for one in (tokenizer, Tokenizer.load(tmp_path / "tokenizer.json")):
+        assert one.encode("CAFÉ a") == one.encode("cafe\u0301 Ａ")
+        assert one.decode(one.encode("CAFE\u0301 Ａ")) == "café a"
+        assert 3 not in one.encode("CAFÉ a")
+
+
+def test_texts_are_not_held_while_training():
+    def texts():
+        for number in range(3000):
+            yield f"{number % 7}" + "a" * 2000  # 6 MB in all
+
+    tracemalloc.start()
+    try:
+        Tokenizer.train(texts(), kind="word")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2_000_000
+
+
+def test_what_goes_wrong_while_texts_are_read_is_said():
+    def texts():
+        yield "a text"
+        raise DataError("train.tsv, line 2: not UTF-8")
+
+    with pytest.raises(DataError, match="line 2"):
+        Tokenizer.train(texts(), kind="bpe")
+
+
+def test_encode_words_says_which_word_a_token_is_of():
+    bpe, words, characters = (TRAINED[kind] for kind in ("bpe", "word", "character"))
+    ids, places = bpe.encode_words("The cat zat.")
+    assert ids == bpe.encode("The cat zat.")
+    assert list(zip(bpe.tokens(ids), places, strict=True)) == [
+        ("The", 0),
+        (" cat", 1),
+        (" ", 2),
+        ("z", 2),
+        ("at", 2),
+        (".", 2),
+    ]
+    ids, places = words.encode_words("the cat, zebra")
+    assert words.tokens(ids) == ["the", "cat", ",", " ", "<unk>"]
+    assert places == [0, 1, 1, 2, 2]
+    assert characters.encode_words(" at  o ")[1] == [0, 0, 0, 1, 1, 1, -1]
+    assert [one.encode_words("")[1] for one in (bpe, words, characters)] == [[], [], []]
+
+
+def test_encode_words_counts_in_the_text_as_given():
+    """Though normalising makes three characters of one, one of two, and words of none."""
+    tokenizer = Tokenizer.train(["e\u0301 ½ \xa8"], kind="character", normalise="nfkc")
+    ids, places = tokenizer.encode_words("e\u0301 ½ \xa8")
+    assert list(zip(tokenizer.tokens(ids), places, strict=True)) == [
+        ("é", 0),
+        (" ", 1),
+        ("1", 1),
+        ("\u2044", 1),
+        ("2", 1),
+        (" ", 2),
+        (" ", 2),
+        ("\u0308", 2),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=100)
+@given(text=st.text(st.sampled_from(ODD + "the cat sat") | st.characters(codec="utf-8")))
+def test_encode_words_and_word_of_agree_on_what_is_known(kind, text):
+    tokenizer = TRAINED[kind]
+    ids, places = tokenizer.encode_words(text)
+    assert ids == tokenizer.encode(text)
+    assert sorted(places, key=lambda place: place % (len(text) + 1)) == places  # they rise, and -1 is last
+    assert set(places) <= {*range(len(text.split())), -1}
+    if tokenizer.decode(ids) != text:
+        assert tokenizer.unknown in ids
+        return
+    assert tokenizer.word_of([1, *ids, 2, 0]) == [-1, *places, -1, -1]
+
+
+def test_word_of_counts_in_the_decoded_text():
+    words, bpe = TRAINED["word"], TRAINED["bpe"]
+    the, cat, comma, space = (words.encode(piece)[0] for piece in ("the", "cat", ",", " "))
+    assert words.word_of([1, the, cat, comma, cat, comma, space, the, 2]) == [-1, 0, 1, 1, 1, 1, 2, 2, -1]
+    assert words.word_of([the, 3, cat]) == [0, 1, 2]
+    assert words.word_of([comma, 3, comma, space, 3]) == [0, 0, 0, 1, 1]
+    assert words.word_of([the, 3, cat], ["New York"]) == [0, 1, 3]
+    assert bpe.word_of([1, *bpe.encode("The cat sat"), 2]) == [-1, 0, 1, 2, -1]
+    assert TRAINED["character"].word_of(TRAINED["character"].encode("at o ")) == [0, 0, 1, 1, -1]
+
+
+def test_word_of_bears_with_broken_characters():
+    bpe = TRAINED["bpe"]
+    wide = bpe.encode("a\u3000😀")  # a space of three bytes, a face of four
+    assert bpe.word_of(wide) == [0, 1, 1, 1, 1, 1, 1, 1]
+    assert bpe.word_of(wide[:3]) == [0, 0, 0]  # two of the three bytes are no space
+    assert bpe.word_of([*wide[4:6], *bpe.encode(" cat")]) == [0, 0, 1]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(0, len(TRAINED["bpe"]) - 1)))
+def test_word_of_bears_with_any_bpe_ids(ids):
+    tokenizer = TRAINED["bpe"]
+    unknown = ["u"] * ids.count(3)
+    text = tokenizer.decode(ids, unknown)
+    places = tokenizer.word_of(ids)
+    assert len(places) == len(ids)
+    assert max(places, default=-1) < len(text.split())
+    known = [i for i in ids if i != 3]
+    assert tokenizer.decode(known, []) == tokenizer.decode(known)
+
+
+@pytest.mark.parametrize("kind", ["word", "character"])
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_word_of_is_where_the_token_is_found(kind, data):
+    """Whatever a model writes: the text up to a token, and the token, end within its word."""
+    tokenizer = TRAINED[kind]
+    ids = data.draw(st.lists(st.integers(0, len(tokenizer) - 1)))
+    unknown = [f"u{number}." for number in range(ids.count(3))]
+    text = tokenizer.decode(ids, unknown)
+    places = tokenizer.word_of(ids, unknown)
+    for end, (i, place) in enumerate(zip(ids, places, strict=True), 1):
+        label = tokenizer.tokens([i])[0]
+        if i < 3 or (label.isspace() and place == -1):
+            assert place == -1
+        elif not label.isspace():
+            upto = tokenizer.decode(ids[:end], unknown[: ids[:end].count(3)])
+            assert text.startswith(upto)
+            assert place == len(upto.split()) - 1
+    known = [i for i in ids if i != 3]
+    assert tokenizer.decode(known, []) == tokenizer.decode(known)
+
+
+def test_unknown_words_are_replaced():
+    words, characters, bpe = (TRAINED[kind] for kind in ("word", "character", "bpe"))
+    ids = words.encode("the zebra sat, zebra")
+    assert words.decode(ids) == "the sat, "
+    assert words.decode(ids, ["gnu", "ibis"]) == "the gnu sat, ibis"
+    assert words.decode([1, *ids, 2], ["U.S.", "<unk>"]) == "the U.S. sat, <unk>"
+    assert words.decode([3, 3], ["New York", "-"]) == "New York -"
+    assert characters.decode(characters.encode("cßt ß"), ["ß", "ss"]) == "cßt ss"
+    assert bpe.decode([*bpe.encode("The"), 3], [" größte"]) == "The größte"
+    for one in (words, characters, bpe):
+        assert one.decode(one.encode("the cat sat"), []) == "the cat sat"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["decode", "word_of"])
+def test_each_unknown_needs_its_word(kind, method):
+    ask = getattr(TRAINED[kind], method)
+    with pytest.raises(ValueError, match="each of 2 <unk> needs one word to stand in for it, got 1"):
+        ask([3, 1, 3], ["one"])
+    with pytest.raises(ValueError, match=r"each of 0 <unk> .* got 1"):
+        ask([1], ["one"])
+    with pytest.raises(ValueError, match="surrogate"):
+        ask([3], ["\ud800"])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_encode_batch_is_encode_of_each(kind):
     texts = ["the cat", "", "a dog sat.  ß"]
@@ -220,6 +413,7 @@ def test_load_refuses_what_is_no_tokenizer(tmp_path):
         ("a text", {"kind": "word"}, "put it in a list"),
         (["ok", "a\ud800"], {"kind": "word"}, "surrogate"),
         ([b"bytes"], {"kind": "word"}, "must be a string, got bytes"),
+        (["a"], {"kind": "word", "normalise": "NFC"}, '"", "nfc" or "nfkc", got \'NFC\''),
     ],
 )
 def test_train_says_what_is_wrong(texts, options, message):
@@ -238,3 +432,7 @@ def test_encoding_and_decoding_say_what_is_wrong():
             tokenizer.decode(ids)
         with pytest.raises(ValueError, match="ids must lie in 0 to"):
             tokenizer.tokens(ids)
+        with pytest.raises(ValueError, match="ids must lie in 0 to"):
+            tokenizer.word_of(ids)
+    with pytest.raises(ValueError, match="surrogate"):
+        tokenizer.encode_words("a\udcff")

@@ -82,10 +82,10 @@ def sentences(number: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return torch.randint(20, (number, 6), generator=dice), mask
 
 
-def choices(words: int, limit: int, never: tuple[int, ...] = ()) -> list[list[int]]:
-    """Every way to write at most `limit` tokens, cut off or closed by the end."""
+def choices(words: int, limit: int, never: tuple[int, ...] = (), least: int = 0) -> list[list[int]]:
+    """Every way to write at most `limit` tokens, cut off or closed by the end after at least `least`."""
     inner = [token for token in range(words) if token != END and token not in never]
-    closed = [[*some, END] for size in range(limit) for some in itertools.product(inner, repeat=size)]
+    closed = [[*some, END] for size in range(least, limit) for some in itertools.product(inner, repeat=size)]
     return closed + [list(some) for some in itertools.product(inner, repeat=limit)]
 
 
@@ -168,6 +168,33 @@ def test_full_width_is_exhaustive_search_without_the_tokens_in_never(alpha: floa
         assert answers[0].normalised(alpha) == pytest.approx(truth[0][0])
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_full_width_is_exhaustive_search_of_answers_long_enough(alpha: float) -> None:
+    model, (source, mask), leasts = Writer(4, 1), sentences(6), [0, 1, 2, 3, 4, 9]
+    found = search(
+        model, source, mask, limit=4, least=torch.tensor(leasts), width=256, length_penalty=alpha, best=256
+    )
+    for row, (least, answers) in enumerate(zip(leasts, found, strict=True)):
+        truth = exhaustive(model, source[row, None], mask[row, None], choices(4, 4, least=least), alpha)
+        assert [whole(one) for one in answers] == [tokens for _, tokens in truth]
+        assert [one.normalised(alpha) for one in answers] == pytest.approx([score for score, _ in truth])
+
+
+def test_greedy_goes_the_second_best_way_where_the_best_would_end_too_early() -> None:
+    model, (source, mask) = Writer(6, 3), sentences(10)
+    free, held = write(model, source, mask, limit=9), write(model, source, mask, limit=9, least=3)
+    early = [row for row, one in enumerate(free) if one.finished and len(one.tokens) < 3]
+    assert 0 < len(early) < 10
+    assert [row for row in range(10) if free[row] != held[row]] == early
+    for row in early:
+        begun = free[row].tokens
+        assert held[row].tokens[: len(begun)] == begun
+        target = torch.tensor([[*begun, token] for token in range(6) if token != END])
+        steps = model.score(source[row].expand(5, -1), mask[row].expand(5, -1), target).sum(1)
+        assert held[row].tokens[: len(begun) + 1] == target[steps.argmax()].tolist()
+        assert len(held[row].tokens) >= 3
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
 @pytest.mark.parametrize(("width", "best"), [(1, 1), (2, 1), (3, 3), (4, 1), (6, 2)])
 def test_a_sentence_is_searched_as_long_as_it_can_improve_and_no_longer(
@@ -189,16 +216,23 @@ def test_a_sentence_is_searched_as_long_as_it_can_improve_and_no_longer(
 @pytest.mark.parametrize("precision", [torch.float32, torch.float64])
 def test_the_batch_changes_no_answer(decode: Any, precision: torch.dtype) -> None:
     model, (source, mask) = Writer(7, 4).to(precision), sentences(10)
-    limits = torch.tensor([12, 3, 7, 0, 1, 9, 12, 5, 2, 8])
-    together = decode(model, source, mask, limit=limits, never=(PAD, START))
+    limits, leasts = torch.tensor([12, 3, 7, 0, 1, 9, 12, 5, 2, 8]), torch.tensor([3, 0, 9, 1, 0, 5, 0, 4, 1, 7])
+    together = decode(model, source, mask, limit=limits, least=leasts, never=(PAD, START))
     for row, size in enumerate(mask.sum(1).tolist()):
         [alone] = decode(
-            model, source[row, None, :size], mask[row, None, :size], limit=int(limits[row]), never=(PAD, START)
+            model,
+            source[row, None, :size],
+            mask[row, None, :size],
+            limit=int(limits[row]),
+            least=int(leasts[row]),
+            never=(PAD, START),
         )
         same(alone, together[row])
     order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
     wider = torch.cat([source, torch.full((10, 5), 9)], 1), torch.cat([mask, mask.new_zeros(10, 5)], 1)
-    shuffled = decode(model, wider[0][order], wider[1][order], limit=limits[order], never=(PAD, START))
+    shuffled = decode(
+        model, wider[0][order], wider[1][order], limit=limits[order], least=leasts[order], never=(PAD, START)
+    )
     for row, answer in zip(order.tolist(), shuffled, strict=True):
         same(answer, together[row])
 
@@ -212,7 +246,7 @@ def same(one: Any, other: Any) -> None:
 @pytest.mark.parametrize("decode", [write, partial(search, width=4, best=4), partial(draw, temperature=2, seed=1)])
 def test_stepping_is_scoring_all_at_once(decode: Any) -> None:
     model, (source, mask) = Writer(6, 5), sentences(8)
-    for row, answers in enumerate(decode(model, source, mask, limit=9, never=(PAD,))):
+    for row, answers in enumerate(decode(model, source, mask, limit=9, least=2, never=(PAD,))):
         for one in [answers] if isinstance(answers, Hypothesis) else answers:
             steps = model.score(source[row, None], mask[row, None], torch.tensor([whole(one)]))
             assert one.score == pytest.approx(steps.sum().item())
@@ -236,8 +270,8 @@ def test_fewer_answers_where_fewer_exist() -> None:
 def test_beams_share_one_memory_and_who_is_done_leaves() -> None:
     model, (source, mask) = Writer(6, 3), sentences(10)
     search(model, source, mask, limit=torch.arange(1, 11), width=4)
-    assert model.seen[0] == (40, 4, 10)
-    assert all(rows == 4 * held and width == 4 for rows, width, held in model.seen)
+    assert model.seen[0] == (10, 1, 10)  # one start each, of which the beams come
+    assert all(rows == 4 * held and width == 4 for rows, width, held in model.seen[1:])
     held = [some[2] for some in model.seen]
     assert held == sorted(held, reverse=True)
     assert all(here <= 10 - step for step, here in enumerate(held))
@@ -251,11 +285,12 @@ def test_beams_share_one_memory_and_who_is_done_leaves() -> None:
 @pytest.mark.parametrize("decode", [write, partial(draw, seed=3), partial(search, width=9, best=9)])
 def test_limits_and_forbidden_tokens_hold(decode: Any) -> None:
     model, (source, mask) = Writer(7, 7), sentences(6)
-    limits = torch.tensor([0, 1, 2, 5, 9, 0])
+    limits, leasts = torch.tensor([0, 1, 2, 5, 9, 0]), torch.tensor([0, 1, 1, 9, 6, 3])
     never = (PAD, START, 4)
-    for most, answers in zip(limits.tolist(), decode(model, source, mask, limit=limits, never=never), strict=True):
+    found = decode(model, source, mask, limit=limits, least=leasts, never=never)
+    for most, least, answers in zip(limits.tolist(), leasts.tolist(), found, strict=True):
         for one in [answers] if isinstance(answers, Hypothesis) else answers:
-            assert one.length <= most
+            assert min(most, least) <= len(one.tokens) <= one.length <= most
             assert one.finished or one.length == most
             assert not {*never, END} & set(one.tokens)
     for answers in decode(model, source, mask, limit=0):
@@ -381,7 +416,11 @@ def test_half_precision_scores_in_single() -> None:
         (write, {"limit": -1}, "limit must be 0 or more, got -1"),
         (write, {"limit": torch.tensor([1, 2, 3])}, "one for each of the 2 sentences"),
         (write, {"limit": torch.tensor([1.0, 2.0])}, "limit must be a whole number"),
+        (search, {"least": -2}, "least must be 0 or more, got -2"),
+        (draw, {"least": torch.tensor([[1], [2]])}, r"least must be a whole number .* of shape \(2, 1\)"),
         (write, {"never": tuple(range(6))}, "no possible next token"),
+        (search, {"least": 1, "never": (0, 1, 3, 4, 5)}, "or is the end token before the least length"),
+        (write, {"end": 6}, "end names token 6, but the model's tokens are 0 to 5"),
         (search, {"never": (-1,)}, "the model's tokens are 0 to 5"),
     ],
 )

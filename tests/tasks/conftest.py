@@ -7,7 +7,8 @@ import pytest
 
 from regard.app.recipe import read
 from regard.learn.loop import Report
-from regard.tasks import Translator, load, translate
+from regard.tasks import Translator, load
+from regard.tasks.training import train
 
 RECIPE = """
 [data]
@@ -55,5 +56,5 @@ def run(tmp_path_factory: pytest.TempPathFactory, recipe: str) -> Run:
     """A trained run. Tests only read it."""
     folder = tmp_path_factory.mktemp("run") / "tiny"
     job, text = read(recipe)
-    report = translate.train(job, folder, recipe=text, command="regard train tiny")
+    report = train(job, folder, recipe=text, command="regard train tiny")
     return Run(folder, report, load(folder))

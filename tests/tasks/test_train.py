@@ -18,13 +18,13 @@ from regard.app.recipe import read
 from regard.data.pairs import DataError
 from regard.data.text import Tokenizer
 from regard.learn.loop import Interrupted, Report
-from regard.tasks import RunError, load, translate
-from regard.tasks.translate import Data, Decoding, Tokens
+from regard.tasks import RunError, load, training
+from regard.tasks.settings import Data, Decoding, Tokens
 
 
 def train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
     job, text = read(recipe, changes)
-    return translate.train(job, folder, recipe=text, command="regard train tiny", resume=resume)
+    return training.train(job, folder, recipe=text, command="regard train tiny", resume=resume)
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
@@ -72,8 +72,8 @@ def test_the_card_names_data_metric_command_and_licence(run: Any) -> None:
 
 def test_the_weights_kept_are_the_best_ones(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
-    held = translate.encode(job.data.pairs("valid"), run.translator.tokenizer, 512, seed=0)
-    assert translate.mean_loss(run.translator.model, held) == pytest.approx(run.report.best["valid_loss"], abs=1e-6)
+    held = training.pair_data(job.data.pairs("valid"), run.translator, 512)
+    assert training.mean_loss(run.translator.model, held) == pytest.approx(run.report.best["valid_loss"], abs=1e-6)
 
 
 def test_loaded_twice_it_answers_the_same(run: Any) -> None:
@@ -86,14 +86,14 @@ def test_loaded_twice_it_answers_the_same(run: Any) -> None:
 def test_resumed_after_ctrl_c_it_is_as_never_stopped(
     run: Any, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = translate.mean_loss
+    judge = training.mean_loss
 
     def press(*args: Any) -> float:
         """Ctrl-C while the second step is being judged."""
         os.kill(os.getpid(), signal.SIGINT)
         return judge(*args)
 
-    monkeypatch.setattr(translate, "mean_loss", press)
+    monkeypatch.setattr(training, "mean_loss", press)
     with pytest.raises(Interrupted, match=r"Stopped after step 2 of 6.*Go on with --resume"):
         train(recipe, tmp_path / "run")
     monkeypatch.undo()
@@ -169,8 +169,8 @@ def test_sources_longer_than_the_model_takes_are_refused_before_training(recipe:
 
 def test_the_first_weights_follow_from_the_seed(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
-    first, same = (translate.build_model(job, run.translator.tokenizer) for _ in range(2))
-    other = translate.build_model(replace(job, train=replace(job.train, seed=1)), run.translator.tokenizer)
+    first, same = (training.build_model(job, run.translator.tokenizer) for _ in range(2))
+    other = training.build_model(replace(job, train=replace(job.train, seed=1)), run.translator.tokenizer)
     weights, again, others = (
         torch.cat([p.flatten() for p in model.parameters()]) for model in (first, same, other)
     )
@@ -189,11 +189,11 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> str:
 def test_one_source_in_twenty_is_held_out_with_all_its_pairs(tmp_path: Path) -> None:
     pairs = [(f"source {i % 300}", f"target {i}") for i in range(600)]  # each source has two targets
     data = Data(train=write(tmp_path / "all.tsv", pairs))
-    kept, held = data.pairs("train"), data.pairs("valid")
+    kept, held = list(data.pairs("train")), list(data.pairs("valid"))
     assert sorted(kept + held) == sorted(pairs)
     assert not {source for source, _ in kept} & {source for source, _ in held}
     assert 5 <= len({source for source, _ in held}) <= 30  # 15 of 300 are expected
-    assert data.pairs("test") == held
+    assert list(data.pairs("test")) == held
     shuffled = Data(train=write(tmp_path / "other.tsv", pairs[::-1]))
     assert sorted(shuffled.pairs("valid")) == sorted(held), "held out by its text and not by its place"
 
@@ -205,14 +205,14 @@ def test_named_files_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.M
         write(tmp_path / "sets" / f"{name}.tsv", rows)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
     data = Data(train="sets/train.tsv", valid="sets/valid.tsv", test="sets/test.tsv")
-    assert {name: data.pairs(name) for name in pairs} == pairs
-    assert Data(train="sets/train.tsv", valid="sets/valid.tsv").pairs("test") == pairs["valid"]
+    assert {name: list(data.pairs(name)) for name in pairs} == pairs
+    assert list(Data(train="sets/train.tsv", valid="sets/valid.tsv").pairs("test")) == pairs["valid"]
 
 
 def test_a_file_too_small_to_hold_some_out_says_so(tmp_path: Path) -> None:
     data = Data(train=write(tmp_path / "few.tsv", [("a", "b")]))
     with pytest.raises(DataError, match=r"too few pairs to hold some out for validation; set data.valid"):
-        [data.pairs(split) for split in ("train", "valid")]
+        [list(data.pairs(split)) for split in ("train", "valid")]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import torch
 from regard.data.made import copy
 from regard.data.text import END, START
 from regard.tasks import Decoding, RunError, Translator, load
+from regard.tasks.judge import judge
 
 TEXTS = ["a b c", "q w e r t y", "z", "a b c", "l m n o p q r s t u v"]
 
@@ -139,14 +140,14 @@ def test_judged_by_its_own_answers_a_run_is_perfect(run: Any) -> None:
     draw = Decoding(temperature=1.0)  # so young a run's likeliest answers are all alike
     own = [(answer.source, answer.text) for answer in run.translator.translate(sources, draw)]
     ticks: list[int] = []
-    result = run.translator.evaluate(own, draw, tick=lambda: ticks.append(1))
+    result = judge(run.translator, own, draw, tick=lambda: ticks.append(1))
     assert result["pairs"] == len(ticks) == 12
     assert result["exact_match"] == 100
     assert result["chrf"] == pytest.approx(100)
     assert "version" in result["bleu_signature"]
     assert "version" in result["chrf_signature"]
     worse = [(source, "@" if number % 3 == 0 else target) for number, (source, target) in enumerate(own)]
-    judged = run.translator.evaluate(worse, draw)
+    judged = judge(run.translator, worse, draw)
     assert judged["exact_match"] == pytest.approx(100 * 8 / 12)
     assert judged["chrf"] < 100
 
@@ -159,12 +160,12 @@ def test_perplexity_is_that_of_the_references(run: Any) -> None:
         with torch.no_grad():
             known = translator.model(torch.tensor([read]), torch.tensor([[START, *said[:-1]]]))[0].log_softmax(-1)
         total, tokens = total - float(known[range(len(said)), said].sum()), tokens + len(said)
-    assert translator.evaluate(pairs)["perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
+    assert judge(translator, pairs)["perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
 
 
 def test_no_pairs_to_judge_by_are_refused(run: Any) -> None:
     with pytest.raises(ValueError, match="at least one pair to judge by"):
-        run.translator.evaluate([])
+        judge(run.translator, [])
 
 
 # ---- how a run's own recipe has answers found

@@ -22,6 +22,9 @@ except ImportError:  # no Triton here: the chunks below do it on any device
 # would. Where |k| <= 33, clamping |q| at 43 changes nothing in float32 (and the other way round).
 LIMIT = 43.0
 CHUNK = {"cpu": 1 << 20, "cuda": 1 << 26}  # pairs x features held at once
+FEW = (
+    1 << 23
+)  # so few of a single query a card may keep: there a loop over queries waits for launches, not for work
 
 
 def exponentials(x: Tensor) -> Tensor:
@@ -31,6 +34,8 @@ def exponentials(x: Tensor) -> Tensor:
 
 def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """(B, .., Q, D), (B, .., K, D) as exponentials and v (D,) -> scores (B, .., Q, K) in v's dtype"""
+    if queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW:
+        return (v.float().sum() - 2 * (_gaps(queries, keys) @ v.float())).to(v.dtype)
     lead = queries.shape[:-2]
     keys = keys.expand(*lead, *keys.shape[-2:])
     scores = _SumOfTanh.apply(queries.flatten(0, -3), keys.flatten(0, -3), v.float())
@@ -52,8 +57,8 @@ def _chunks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
 
 
 def _gaps(queries: Tensor, keys: Tensor) -> Tensor:
-    """t = 1 / (1 + e^{2q} e^{2k})   (n, q, K, D)"""
-    return torch.mul(queries[:, :, None], keys[:, None]).add_(1).reciprocal_()
+    """t = 1 / (1 + e^{2q} e^{2k})   (.., q, K, D)"""
+    return torch.mul(queries.unsqueeze(-2), keys.unsqueeze(-3)).add_(1).reciprocal_()
 
 
 class _SumOfTanh(torch.autograd.Function):

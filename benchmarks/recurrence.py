@@ -1,0 +1,174 @@
+"""The case against plain recurrence, measured: how much gradient reaches a token by its distance, and what a pass
+costs by length; a GRU, an LSTM and causal self-attention, one layer each, 256 wide.
+
+    python benchmarks/recurrence.py                          # prints two Markdown tables
+    python benchmarks/recurrence.py --out recurrence.svg     # and draws them, .svg or .png
+
+Gradient: the Frobenius norm of d(output at the last step) / d(input at distance d), estimated by random
+projections, as a share of that at distance 0; on the CPU in float64, since float32 would call the far ones 0. The
+layers are untrained, with torch's own initial weights: this is what training starts from, and a trained LSTM may
+hold its gates open for longer. The attention has no positions, so all distances are alike to it; distance 0 alone
+gets more, since that token also asks. What each token gets falls with their number instead (about 1 / length).
+
+Time: forward and backward, a batch of 8, float32 (TF32 allowed on a card, for all three), the median of several
+after warm-up; on a CUDA card if there is one, else on two CPU threads. A recurrent layer takes as many steps one
+after the other as there are tokens, attention takes one, but its work grows with the square of the length."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.attention import MultiHead
+from regard.show import Curves
+
+WIDTH, HEADS, BATCH = 256, 8, 8
+FARTHEST, SEEDS, PROJECTIONS = 256, 3, 4
+LENGTHS = (32, 64, 128, 256, 512, 1024, 2048)
+SHOWN = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)  # distances in the table
+
+
+class SelfAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend = MultiHead(WIDTH, HEADS, causal=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        return (self.attend(x, self.attend.remember(x)),)  # in a tuple, as torch's recurrent layers answer
+
+
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "GRU": lambda: nn.GRU(WIDTH, WIDTH, batch_first=True),
+    "LSTM": lambda: nn.LSTM(WIDTH, WIDTH, batch_first=True),
+    "self-attention": SelfAttention,
+}
+
+
+def gradients(name: str) -> np.ndarray:
+    """Share of the gradient at each distance 0 .. 256, a row for each seed: (seeds, distances)."""
+    rows = []
+    for seed in range(SEEDS):
+        torch.manual_seed(seed)
+        layer = LAYERS[name]().double()
+        x = torch.randn(BATCH, FARTHEST + 1, WIDTH, dtype=torch.float64, requires_grad=True)
+        last = layer(x)[0][:, -1]
+        squares = torch.zeros(FARTHEST + 1, dtype=torch.float64)
+        for _ in range(PROJECTIONS):  # E |J^T v|^2 = |J|_F^2 for v of unit variance
+            (grad,) = torch.autograd.grad(last, x, torch.randn_like(last), retain_graph=True)
+            squares += grad.square().sum(-1).mean(0)
+        norms = squares.sqrt().flip(0)  # by distance from the last step
+        rows.append((norms / norms[0]).numpy())
+    return np.stack(rows)
+
+
+def seconds(length: int, device: str) -> dict[str, float]:
+    """The median time of one forward and backward pass of each layer."""
+    torch.manual_seed(0)
+    layers = {name: build().to(device) for name, build in LAYERS.items()}
+    x = torch.randn(BATCH, length, WIDTH, device=device)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    spent: dict[str, list[float]] = {name: [] for name in LAYERS}
+    begin = time.perf_counter()
+    # Enough rounds for a median, but not minutes of the slow ones.
+    for done in range(41):
+        if done > 3 and time.perf_counter() - begin > 2:
+            break
+        for name, layer in layers.items():  # in turns, so that a slow moment of the machine meets all three
+            layer.zero_grad()
+            inputs = x.clone().requires_grad_()
+            wait()
+            start = time.perf_counter()
+            layer(inputs)[0].sum().backward()
+            wait()
+            spent[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times[1:]) for name, times in spent.items()}  # the first warms up
+
+
+def print_gradients(found: dict[str, np.ndarray]) -> None:
+    print(f"Gradient at a distance over gradient at distance 0, geometric mean of seeds 0 to {SEEDS - 1}\n")
+    print("| distance |" + "".join(f" {distance} |" for distance in SHOWN))
+    print("|---|" + "---|" * len(SHOWN))
+    for name, shares in found.items():
+        mean = np.exp(np.log(shares).mean(0))
+        print(f"| {name} |" + "".join(f" {mean[distance]:.2g} |" for distance in SHOWN))
+
+
+def measure_times(lengths: list[int], device: str) -> dict[str, list[float]]:
+    print("\nForward and backward, and how many steps must wait for the one before\n")
+    print(f"| length | {' | '.join(f'{name}, ms' for name in LAYERS)} | recurrent steps | attention steps |")
+    print("|---|" + "---|" * (len(LAYERS) + 2))
+    found: dict[str, list[float]] = {name: [] for name in LAYERS}
+    for length in lengths:
+        line = f"| {length:,} |"
+        for name, spent in seconds(length, device).items():
+            found[name].append(spent)
+            line += f" {1000 * spent:,.{0 if spent > 0.1 else 2}f} |"
+        print(f"{line} {length:,} | 1 |", flush=True)
+    return found
+
+
+def draw(
+    shares: dict[str, np.ndarray], lengths: list[int], times: dict[str, list[float]], where: str, out: Path
+) -> None:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    distances = np.arange(FARTHEST + 1)
+    gradient = Curves(
+        {name: (distances, np.exp(np.log(rows).mean(0))) for name, rows in shares.items()},
+        title="Gradient that reaches a token",
+        x_label="distance in tokens",
+        y_label="share of that at distance 0",
+        spread={name: (rows.min(0), rows.max(0)) for name, rows in shares.items()},
+    )
+    pace = Curves(
+        {name: (lengths, [1000 * spent for spent in row]) for name, row in times.items()},
+        title=f"Forward and backward, {where}",
+        x_label="tokens",
+        y_label="milliseconds",
+    )
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    gradient.plot(left).set(yscale="log")
+    pace.plot(right).set(yscale="log")
+    right.set_xscale("log", base=2)
+    right.set_xticks(lengths, [str(length) for length in lengths])
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(out, dpi=160, facecolor="white")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Gradient by distance and time by length, recurrent and attentive."
+    )
+    parser.add_argument("--out", type=Path, help="draw both into this .svg or .png")
+    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="time lengths up to this one only")
+    options = parser.parse_args()
+    lengths = [length for length in LENGTHS if length <= options.longest]
+    if not lengths:
+        parser.error(f"--longest must be at least {LENGTHS[0]}, got {options.longest}")
+    if options.out and options.out.suffix not in (".svg", ".png"):
+        parser.error(f"--out must end in .svg or .png, got {options.out}")
+    torch.set_num_threads(2)
+    torch.set_float32_matmul_precision("high")  # as cuDNN's recurrent layers have it by default
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    where = torch.cuda.get_device_name() if device == "cuda" else f"2 {platform.machine()} threads"
+    print(f"{where}, torch {torch.__version__}, {date.today()}, `python benchmarks/recurrence.py`\n")
+    shares = {name: gradients(name) for name in LAYERS}
+    print_gradients(shares)
+    times = measure_times(lengths, device)
+    if options.out:
+        draw(shares, lengths, times, where, options.out)
+
+
+if __name__ == "__main__":
+    main()

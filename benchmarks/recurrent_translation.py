@@ -1,0 +1,122 @@
+"""Translating with recurrent models on the CPU, greedily and with a beam of 5: `bahdanau` and `luong` beside the
+real Joey NMT 2.3 of the same sizes, on the same sentences.
+
+    pip install -c constraints.txt 'regard[bench]'
+    REGARD_DATA=... python benchmarks/recurrent_translation.py [SENTENCES]     # prints a Markdown table
+
+The first sentences of Multi30k's test2016, English, in their order, 64 a batch. Models and tokens are those of
+`recurrent.py`, but with random weights, which would not end a sentence at a sensible place. Therefore every answer
+has exactly 15 tokens: both tools forbid the end token that long, each by its own setting for the least length, and
+the limit cuts off there. What early stopping gains on trained models is not measured. Joey NMT's search is its own
+`joeynmt.search.search`, after sorting as in its `predict`. Time runs from lists of numbers to lists of numbers.
+Each tool runs in processes of its own, in turns; the better of two counts, on a shared machine only the ratio."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from recurrent import Rows, bahdanau, encoded, joey_batch, joey_model, luong, machine, take_turns
+
+BATCH, LENGTH, BEAM = 64, 15, 5
+
+
+def ours(model: Any) -> tuple:
+    from regard.data.batch import pad
+    from regard.data.text import END, PAD, START
+    from regard.decode.beam import beam
+    from regard.decode.greedy import greedy
+
+    fixed: Any = {"start": START, "end": END, "limit": LENGTH, "least": LENGTH, "never": (PAD, START)}
+
+    def translate(rows: Rows, width: int) -> Rows:
+        source, mask = pad([[*row, END] for row in rows], PAD)
+        if width == 1:
+            return [one.tokens for one in greedy(model, source, mask, **fixed)]
+        return [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
+
+    return model, translate
+
+
+def joey(model: Any) -> tuple:
+    from joeynmt.search import search
+
+    def translate(rows: Rows, width: int) -> Rows:
+        batch = joey_batch(rows)
+        order = batch.sort_by_src_length()
+        found, _, _ = search(
+            model,
+            batch,
+            max_output_length=LENGTH,
+            beam_size=width,
+            beam_alpha=1.0,
+            n_best=1,
+            min_output_length=LENGTH,
+        )
+        return found[order].tolist()
+
+    return model, translate
+
+
+TOOLS = {
+    "bahdanau": {
+        "regard, readout 448": lambda: ours(bahdanau(448)),
+        "regard, readout 256": lambda: ours(bahdanau(256)),
+        "Joey NMT 2.3": lambda: joey(joey_model("bahdanau")),
+    },
+    "luong": {"regard": lambda: ours(luong()), "Joey NMT 2.3": lambda: joey(joey_model("luong"))},
+}
+
+
+def measure(file: str, name: str, tool: str) -> dict:
+    """Seconds for all sentences by beam width, and the process's peak memory."""
+    torch.manual_seed(0)
+    model, translate = TOOLS[name][tool]()
+    model.eval()
+    rows = json.loads(Path(file).read_text())
+    seconds = {}
+    for width in (1, BEAM):
+        translate(rows[:BATCH], width)  # warm-up
+        start = time.perf_counter()
+        answers = [answer for i in range(0, len(rows), BATCH) for answer in translate(rows[i : i + BATCH], width)]
+        seconds[width] = time.perf_counter() - start
+        if [len(answer) for answer in answers] != [LENGTH] * len(rows):
+            raise RuntimeError(f"{tool}: answers that are not {LENGTH} tokens long cannot be compared")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "peak": peak, "parameters": sum(p.numel() for p in model.parameters())}
+
+
+def main(sentences: int) -> None:
+    [rows] = encoded("test_2016_flickr.en")
+    rows = rows[:sentences]
+    command = " ".join(["python benchmarks/recurrent_translation.py", *sys.argv[1:]])
+    print(f"{machine()}, {len(rows)} sentences, seed 0, `{command}`\n")
+    print("| search | model | tool | parameters | sentences/s | tokens/s | peak MiB | times Joey NMT |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sources.json"
+        file.write_text(json.dumps(rows))
+        for name, tools in TOOLS.items():
+            results = take_turns(__file__, tools, str(file), name)
+            for search, width in (("greedy", "1"), (f"beam {BEAM}", str(BEAM))):  # JSON's keys are texts
+                fastest = {tool: min(one["seconds"][width] for one in found) for tool, found in results.items()}
+                for tool, seconds in fastest.items():
+                    speed, one = len(rows) / seconds, results[tool][0]
+                    print(
+                        f"| {search} | {name} | {tool} | {one['parameters']:,} | {speed:,.1f} "
+                        f"| {speed * LENGTH:,.0f} | {one['peak']:,.0f} | {fastest['Joey NMT 2.3'] / seconds:.2f} |",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        print(json.dumps(measure(*sys.argv[1:])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 192)

@@ -1,0 +1,201 @@
+"""Training pairs larger than memory: dealt at random into block files, of which one at a time is in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from regard.data.batch import Pair, PairBatch, PairData, Rows, check_batching, draw_batches
+
+# Bytes a pair takes beside its ids: where its rows end, its lengths, its place in the order while that is drawn.
+BESIDE = 96
+# So many of the longest pair fit the budget at the least; with fewer, chance would overfill blocks.
+LEAST_PAIRS = 16
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+SIDES = ("source", "target")
+SUFFIXES = (".ids", ".lengths")  # int32 each, in the machine's byte order: blocks are not for keeping
+
+
+def gather(
+    pairs: Iterable[Pair], *, folder: Path, budget: int, batch_tokens: int, seed: int
+) -> PairData | BlockData:
+    """The pairs in memory if they take at most `budget` bytes there, else in blocks under `folder`.
+
+    What an earlier call left in `folder` is removed. A new set is dealt in a folder beside it, which takes
+    twice its room meanwhile, and renamed when it is whole. It follows from the pairs, the budget and the seed."""
+    check_batching(batch_tokens=batch_tokens, seed=seed)
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1 byte, got {budget}")
+    temporary = folder.with_name(f".tmp-{folder.name}")
+    for old in (folder, temporary):
+        _remove(old)
+    held, pairs = Held(), iter(pairs)
+    for source, target in pairs:
+        held.append(source, target)
+        if held.bytes > budget:
+            break
+    else:
+        return PairData(*held.sides, batch_tokens=batch_tokens, seed=seed)
+    temporary.mkdir(parents=True)
+    try:
+        _spill(held, pairs, temporary / "all", budget)
+        # Half full on average, so that an uneven draw still fits.
+        blocks = 2 * -(-held.total // budget)
+        while not _deal(temporary, blocks, budget=budget, seed=seed):
+            blocks *= 2
+        os.rename(temporary, folder)
+    except BaseException as error:
+        _remove(temporary)
+        if isinstance(error, OSError) and error.errno in FULL:
+            needs = f"the blocks of training data need about {2 * held.total:,} bytes or more while they are made"
+            raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
+        raise
+    return BlockData(
+        folder,
+        blocks,
+        count=held.count,
+        longest_source=held.longest_source,
+        batch_tokens=batch_tokens,
+        seed=seed,
+    )
+
+
+class BlockData:
+    """Pairs in block files, each a fair sample of all; one block is in memory. Otherwise as PairData."""
+
+    def __init__(
+        self, folder: Path, blocks: int, *, count: int, longest_source: int, batch_tokens: int, seed: int
+    ) -> None:
+        self.folder, self.blocks, self.count = folder, blocks, count
+        self.longest_source = longest_source
+        self.batch_tokens, self.seed = batch_tokens, seed
+        self.held: tuple[int, PairData] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def order(self, epoch: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The epoch's batches as (block, row numbers in it), by the lengths alone: no ids are read."""
+        for block in np.random.default_rng([self.seed, epoch]).permutation(self.blocks).tolist():
+            source, target = (_lengths(self.folder / f"{block}.{side}") for side in SIDES)
+            # Counted from 1, since to numpy a last 0 is no other seed than none.
+            generator = np.random.default_rng([self.seed, epoch, block + 1])
+            longest = np.maximum(source + 1, target + 2)  # with the special tokens
+            for rows in draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator):
+                yield block, rows
+
+    def batch(self, item: tuple[int, np.ndarray]) -> PairBatch:
+        block, rows = item
+        if self.held is None or self.held[0] != block:
+            self.held = None  # goes before the next comes: two would not fit
+            sides = (_load(self.folder / f"{block}.{side}") for side in SIDES)
+            self.held = block, PairData(*sides, batch_tokens=self.batch_tokens, seed=self.seed)
+        return self.held[1].batch(rows)
+
+
+class Held:
+    """Pairs in memory on their way to a file, and what there was of them in all."""
+
+    def __init__(self) -> None:
+        self.sides = Rows(), Rows()
+        self.bytes = self.total = self.count = self.largest = self.longest_source = 0
+
+    def append(self, source: Sequence[int], target: Sequence[int]) -> None:
+        for side, row in zip(self.sides, (source, target), strict=True):
+            side.append(row)
+        size = 4 * (len(source) + len(target)) + BESIDE
+        self.bytes, self.total, self.count = self.bytes + size, self.total + size, self.count + 1
+        self.largest = max(self.largest, size)
+        self.longest_source = max(self.longest_source, len(source) + 1)  # with </s>
+
+    def write(self, stem: Path) -> None:
+        """Behind what the files hold already; nothing is held any more."""
+        for name, side in zip(SIDES, self.sides, strict=True):
+            with open(f"{stem}.{name}.ids", "ab") as file:
+                file.write(side.ids)
+            with open(f"{stem}.{name}.lengths", "ab") as file:
+                file.write(side.lengths().astype(np.int32).data)
+        self.sides, self.bytes = (Rows(), Rows()), 0
+
+
+def _spill(held: Held, pairs: Iterator[Pair], stem: Path, budget: int) -> None:
+    """All pairs to one file, since how many blocks they need is known only after the last."""
+    held.write(stem)
+    for source, target in pairs:
+        held.append(source, target)
+        if held.largest * LEAST_PAIRS > budget:
+            break
+        if held.bytes > budget // 2:
+            held.write(stem)
+    if held.largest * LEAST_PAIRS > budget:
+        raise ValueError(
+            f"a pair takes {held.largest:,} bytes of a budget of {budget:,}; "
+            f"raise the budget to at least {held.largest * LEAST_PAIRS:,} or drop long pairs"
+        )
+    held.write(stem)
+
+
+def _deal(folder: Path, blocks: int, *, budget: int, seed: int) -> bool:
+    """Each pair to a block drawn from (seed, its number). False, and nothing dealt, if one outgrows the budget."""
+    generator = np.random.default_rng([seed, blocks])
+    parts, waiting = [Held() for _ in range(blocks)], 0
+    for pair in zip(*(_read(folder / f"all.{side}") for side in SIDES), strict=True):
+        part = parts[int(generator.random() * blocks)]
+        waiting -= part.bytes
+        part.append(*pair)
+        waiting += part.bytes
+        if waiting > budget // 2:
+            for number, full in enumerate(parts):
+                if full.bytes:
+                    full.write(folder / str(number))
+            waiting = 0
+    for number, part in enumerate(parts):
+        part.write(folder / str(number))
+    fits = max(part.total for part in parts) <= budget
+    for path in folder.iterdir():
+        if path.name.startswith("all.") == fits:  # the pile if it is dealt, else the blocks
+            path.unlink()
+    return fits
+
+
+def _read(stem: Path) -> Iterator[array[int]]:
+    """Row after row, without holding more than one."""
+    with open(f"{stem}.lengths", "rb") as lengths, open(f"{stem}.ids", "rb") as ids:
+        while piece := lengths.read(1 << 14):
+            for length in array("i", piece):
+                row = array("i")
+                row.fromfile(ids, length)
+                yield row
+
+
+def _lengths(stem: Path) -> np.ndarray:
+    return np.fromfile(f"{stem}.lengths", np.int32).astype(np.int64)
+
+
+def _load(stem: Path) -> Rows:
+    rows = Rows()
+    rows.ends.frombytes(np.cumsum(_lengths(stem)).tobytes())
+    rows.ids = array("i", [0]) * rows.ends[-1]
+    with open(f"{stem}.ids", "rb") as file:
+        if file.readinto(rows.ids) < 4 * len(rows.ids):
+            raise OSError(f"{stem}.ids has been cut short since it was written; start the training again")
+    return rows
+
+
+def _remove(folder: Path) -> None:
+    if not folder.exists():
+        return
+    paths = list(folder.iterdir())
+    for path in paths:
+        if path.suffix not in SUFFIXES:
+            raise OSError(
+                f"{folder} is to hold blocks of training data, but {path.name} is in it; empty the folder"
+            )
+    for path in paths:
+        path.unlink()
+    folder.rmdir()

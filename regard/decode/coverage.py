@@ -1,0 +1,60 @@
+"""Has the whole source been read? A score for finished hypotheses, from where they looked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decode.protocol import Hypothesis
+
+# A place never looked at costs beta * 9.2 and not infinity: hard and local attention leave many.
+FLOOR = 1e-4
+
+
+def coverage_penalty(weights: Tensor, source_mask: Tensor | None = None, *, beta: float) -> Tensor:
+    """cp = beta sum_i log min(sum_t a_ti, 1)   (Wu 2016, eq. 14), at most 0: weights (.., T, S) -> (..).
+
+    Places where the mask (.., S) is False are padding and cost nothing. The sum over t is at least FLOOR."""
+    if not 0 <= beta < math.inf:
+        raise ValueError(f"beta must be 0 or more and finite, got {beta}; 0 is no coverage penalty")
+    looked = weights.sum(-2, dtype=torch.promote_types(weights.dtype, torch.float32))  # (.., S)
+    cost = looked.clamp(FLOOR, 1).log()
+    if source_mask is not None:
+        if source_mask.dtype != torch.bool or source_mask.shape[-1:] != cost.shape[-1:]:
+            raise ValueError(
+                f"source_mask must be boolean (True = a real token) of the {cost.shape[-1]} places of the weights; "
+                f"got {source_mask.dtype} of shape {tuple(source_mask.shape)}"
+            )
+        cost = cost.masked_fill(~source_mask, 0)
+    return beta * cost.sum(-1)
+
+
+def rerank(
+    hypotheses: Sequence[Hypothesis],
+    weights: Tensor | Sequence[Tensor],
+    source_mask: Tensor | None = None,
+    *,
+    length_penalty: float,
+    coverage: float,
+) -> list[Hypothesis]:
+    """One sentence's hypotheses, best first by score / length^alpha + cp, with beta = `coverage`.
+
+    The weights of each are (T, S), a row for every token its score sums over, the end token included; rows after
+    those are padding. Only what a search has found is ranked; cp does not steer the search itself, so let that
+    return more hypotheses (`best`) than are wanted in the end."""
+    if len(weights) != len(hypotheses):
+        raise ValueError(f"every hypothesis needs weights: got {len(hypotheses)} and weights of {len(weights)}")
+    values = []
+    for one, rows in zip(hypotheses, weights, strict=True):
+        if len(rows) < one.length:
+            raise ValueError(
+                f"a hypothesis of {one.length} tokens, the end token included, came with weights of {len(rows)}; "
+                "run the whole answer through the model"
+            )
+        cp = coverage_penalty(rows[: one.length], source_mask, beta=coverage)
+        values.append(one.normalised(length_penalty) + cp.item())
+    order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+    return [hypotheses[i] for i in order]

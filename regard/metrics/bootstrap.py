@@ -1,0 +1,59 @@
+"""Is one run better than another, or was it luck? Paired bootstrap resampling (Koehn 2004)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard.metrics.bleu import measure, streams
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two scores on the same sentences; `difference` is second - first, `interval` holds it at 95 %."""
+
+    metric: str
+    first: float
+    second: float
+    difference: float
+    interval: tuple[float, float]
+    p: float
+
+
+def paired_bootstrap(
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    metric: str = "bleu",
+    samples: int = 1000,
+    seed: int = 12345,
+) -> Comparison:
+    """Both runs are scored on `samples` test sets drawn, with replacement, from the one there is.
+
+    p is sacrebleu's, from the same draws: with d_i the size of the difference on set i, the share of sets with
+    d_i - mean(d) >= d. (There > stands for >=, by which a run would differ from itself.) It looks one way only:
+    in trials with equally good runs it fell below 0.05 one time in ten, where the interval left out 0 one time in
+    twenty. So judge by the interval, and give p to compare with other people's."""
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    judge: Any = measure(metric)
+    statistics = []  # per run and sentence what adds up to the score: n-gram counts and lengths, (N, counts)
+    for answers in (first, second):
+        rows = judge._extract_corpus_statistics(list(answers), streams(answers, references))
+        statistics.append(np.array(rows, dtype=np.float64))
+    whole = [float(judge._compute_score_from_stats(rows.sum(0)).score) for rows in statistics]
+    random = np.random.default_rng(seed)
+    drawn = np.empty((samples, 2))
+    for sample in range(samples):
+        times = np.bincount(random.choice(len(first), size=len(first)), minlength=len(first))
+        drawn[sample] = [judge._compute_score_from_stats(times @ rows).score for rows in statistics]
+    differences = drawn[:, 1] - drawn[:, 0]
+    low, high = np.quantile(differences, (0.025, 0.975))
+    sizes = np.abs(differences)
+    extreme = int(np.sum(sizes - sizes.mean() >= abs(whole[1] - whole[0])))
+    p = (extreme + 1) / (samples + 1)
+    return Comparison(metric, whole[0], whole[1], whole[1] - whole[0], (float(low), float(high)), p)

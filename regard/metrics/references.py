@@ -1,0 +1,17 @@
+"""For each answer its references: one or more, not always equally many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def check_references(answers: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if len(answers) != len(references) or not answers:
+        raise ValueError(
+            f"each answer needs its references, got {len(answers)} answers, references for {len(references)}"
+        )
+    for number, given in enumerate(references, 1):
+        if isinstance(given, str):  # a string is a sequence of strings too: its letters
+            raise ValueError(f"the references of answer {number} must be a list, got {given[:40]!r}; put it in one")
+        if not given:
+            raise ValueError(f"answer {number} has no reference; it needs at least one")
