@@ -171,9 +171,15 @@ class Attend(nn.Module):
             )
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
-        if places is None:
+        wide = places is not None and places.index.shape[-1] >= memory.size
+        if places is None or wide:
             scores = self.score.compare(query, memory.keys)
             mask = self.allowed(question, memory)
+            if places is not None:  # a window as wide as the memory: to read all is less work than to gather
+                every = torch.arange(memory.size, device=scores.device)
+                inside = (every >= places.index[..., :1]) & (every <= places.index[..., -1:])  # (B, .., Q, K)
+                mask = inside if mask is None else mask & inside
+                places = Places(every.expand_as(inside), places.centre)
         else:
             scores = self.score.compare_at(query, memory.keys, places.index)
             mask = self.allowed(question, memory, places.index)
@@ -182,7 +188,7 @@ class Attend(nn.Module):
         if weighed.chosen is not None and not weights.requires_grad:  # one value is read, the others not touched
             found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
             read = weights.gather(-1, weighed.chosen[..., None]).to(found.dtype) * found.squeeze(-2)
-        elif places is None:
+        elif places is None or wide:
             # einsum and not @, whose backward pass is several times slower on the CPU when queries are few
             read = torch.einsum("...qk,...kv->...qv", weights.to(memory.values.dtype), memory.values)
         else:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import os
+import random
+import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regard.app.recipe import read
-from regard.learn.loop import Report
-from regard.tasks import Translator, load
-from regard.tasks.training import train
+from regard.learn.loop import Interrupted, Report
+from regard.tasks import Translator, load, training
 
 RECIPE = """
 [data]
@@ -35,6 +39,43 @@ rate = 0.02
 every = 2
 """
 
+# Word for word, in the same order; names are each seen once, so that they are unknown on both sides.
+LEXICON = {
+    "one": "eins",
+    "two": "zwei",
+    "three": "drei",
+    "four": "vier",
+    "five": "fünf",
+    "six": "sechs",
+    "seven": "sieben",
+    "eight": "acht",
+}
+WORDS = """
+[data]
+train = "{folder}/train.tsv"
+valid = "{folder}/valid.tsv"
+batch_tokens = 512
+
+[tokens]
+kind = "word"
+size = 12
+joint = false
+
+[model]
+name = "bahdanau"
+embed = 24
+encoder = 24
+decoder = 32
+readout = 24
+longest = 40
+dropout = 0.0
+
+[train]
+steps = 150
+rate = 0.01
+every = 50
+"""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -55,6 +96,65 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> str:
 def run(tmp_path_factory: pytest.TempPathFactory, recipe: str) -> Run:
     """A trained run. Tests only read it."""
     folder = tmp_path_factory.mktemp("run") / "tiny"
-    job, text = read(recipe)
-    report = train(job, folder, recipe=text, command="regard train tiny")
+    report = _train(recipe, folder)
     return Run(folder, report, load(folder))
+
+
+@pytest.fixture(scope="session")
+def words(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with a recipe by which a model learns LEXICON and where to look, in seconds."""
+    folder = tmp_path_factory.mktemp("words")
+    for name, count in (("train", 1000), ("valid", 40)):
+        lines = (f"{source}\t{target}\n" for source, target in _sentences(name, count))
+        (folder / f"{name}.tsv").write_text("".join(lines))
+    path = folder / "words.toml"
+    path.write_text(WORDS.format(folder=folder))
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def lexicon(tmp_path_factory: pytest.TempPathFactory, words: str) -> Run:
+    """A run that knows LEXICON, with a vocabulary for each side. Tests only read it."""
+    folder = tmp_path_factory.mktemp("lexicon") / "run"
+    report = _train(words, folder)
+    return Run(folder, report, load(folder))
+
+
+@pytest.fixture
+def train() -> Callable[..., Report]:
+    return _train
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """As `train`, but Ctrl-C is pressed while the first validation runs."""
+
+    def start(recipe: str, folder: Path, *changes: str) -> None:
+        judge = training.mean_loss
+
+        def press(*args: Any) -> float:
+            os.kill(os.getpid(), signal.SIGINT)
+            return judge(*args)
+
+        with monkeypatch.context() as patch, pytest.raises(Interrupted, match=r"Go on with --resume"):
+            patch.setattr(training, "mean_loss", press)
+            _train(recipe, folder, *changes)
+
+    return start
+
+
+def _train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
+    job, text = read(recipe, changes)
+    return training.train(job, folder, recipe=text, command="regard train tiny", resume=resume)
+
+
+def _sentences(seed: str, count: int) -> list[tuple[str, str]]:
+    draw, pairs = random.Random(seed), []
+    for number in range(count):
+        source = draw.choices(list(LEXICON), k=draw.randint(1, 5))
+        target = [LEXICON[word] for word in source]
+        if draw.random() < 0.5:
+            place = draw.randrange(len(source))
+            source[place], target[place] = f"name{number}", f"title{number}"
+        pairs.append((" ".join(source), " ".join(target)))
+    return pairs

@@ -110,12 +110,15 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "no model": (config(model_type=None), "is not the configuration of a run"),
     "an unknown model": (
         config(model_type="regard-oracle"),
-        "asks for 'regard-oracle'; this version opens regard-b",
+        "asks for 'regard-oracle'; this version opens regard-seq2seq, regard-bahdanau, regard-luong",
     ),
-    "a foreign model": (config(model_type="bahdanau"), "asks for 'bahdanau'; this version opens regard-bahdanau"),
+    "a foreign model": (config(model_type="bahdanau"), "asks for 'bahdanau'; this version opens .*regard-bahdanau"),
     "a model that is a path": (config(model_type="regard-../../etc"), "asks for 'regard-../../etc'"),
     "a model that is a table": (config(model_type={"a": 1}), "this version opens"),
-    "a field too few": (config(embed=None), "missing or unknown: embed; bahdanau has vocabulary, embed"),
+    "a field too few": (
+        config(embed=None),
+        "missing or unknown: embed; bahdanau has vocabulary, source_vocabulary, embed",
+    ),
     "a field too many": (config(__class__="os.system"), "missing or unknown: __class__"),
     "a number as text": (config(embed="8"), "embed must be of type int, got '8'"),
     "a fraction": (config(embed=8.5), "embed must be of type int, got 8.5"),
@@ -139,7 +142,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "tokenizer deep": (text("tokenizer.json", "[" * 100_000), "recursion"),
     "a larger tokenizer": (
         other_tokenizer("".join(map(chr, range(97, 150)))),
-        "tokenizer.json has 57 entries, ids up to 56, and config.json says vocabulary = 31; they are not of",
+        "tokenizer.json has 57 entries, ids up to 56, and config.json wants 31; they are not of one run",
     ),
     "a smaller tokenizer": (other_tokenizer("abc"), "tokenizer.json has 7 entries"),
     "ids beyond the table": (far_ids, "tokenizer.json has 31 entries, ids up to 5,000"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,9 @@ import pytest
 import torch
 
 from regard.app.recipe import read
-from regard.data.pairs import DataError
 from regard.data.text import Tokenizer
-from regard.learn.loop import Interrupted, Report
+from regard.learn.loop import Report
 from regard.tasks import RunError, load, training
-from regard.tasks.settings import Data, Decoding, Tokens
 
 
 def train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
@@ -83,20 +79,9 @@ def test_loaded_twice_it_answers_the_same(run: Any) -> None:
     assert all(answer.text for answer in first)
 
 
-def test_resumed_after_ctrl_c_it_is_as_never_stopped(
-    run: Any, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge = training.mean_loss
-
-    def press(*args: Any) -> float:
-        """Ctrl-C while the second step is being judged."""
-        os.kill(os.getpid(), signal.SIGINT)
-        return judge(*args)
-
-    monkeypatch.setattr(training, "mean_loss", press)
-    with pytest.raises(Interrupted, match=r"Stopped after step 2 of 6.*Go on with --resume"):
-        train(recipe, tmp_path / "run")
-    monkeypatch.undo()
+def test_resumed_after_ctrl_c_it_is_as_never_stopped(run: Any, recipe: str, tmp_path: Path, interrupt: Any) -> None:
+    interrupt(recipe, tmp_path / "run")
+    assert [step for step, _ in losses(tmp_path / "run")] == [1, 2]
     report = train(recipe, tmp_path / "run", resume=True)
     assert report == run.report
     assert losses(tmp_path / "run") == losses(run.folder)
@@ -176,82 +161,3 @@ def test_the_first_weights_follow_from_the_seed(run: Any, recipe: str) -> None:
     )
     assert torch.equal(weights, again)
     assert not torch.equal(weights, others)
-
-
-# ---- where pairs come from
-
-
-def write(path: Path, pairs: list[tuple[str, str]]) -> str:
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    return str(path)
-
-
-def test_one_source_in_twenty_is_held_out_with_all_its_pairs(tmp_path: Path) -> None:
-    pairs = [(f"source {i % 300}", f"target {i}") for i in range(600)]  # each source has two targets
-    data = Data(train=write(tmp_path / "all.tsv", pairs))
-    kept, held = list(data.pairs("train")), list(data.pairs("valid"))
-    assert sorted(kept + held) == sorted(pairs)
-    assert not {source for source, _ in kept} & {source for source, _ in held}
-    assert 5 <= len({source for source, _ in held}) <= 30  # 15 of 300 are expected
-    assert list(data.pairs("test")) == held
-    shuffled = Data(train=write(tmp_path / "other.tsv", pairs[::-1]))
-    assert sorted(shuffled.pairs("valid")) == sorted(held), "held out by its text and not by its place"
-
-
-def test_named_files_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sets").mkdir()
-    pairs = {name: [(f"{name} {i}", "x") for i in range(40)] for name in ("train", "valid", "test")}
-    for name, rows in pairs.items():
-        write(tmp_path / "sets" / f"{name}.tsv", rows)
-    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
-    data = Data(train="sets/train.tsv", valid="sets/valid.tsv", test="sets/test.tsv")
-    assert {name: list(data.pairs(name)) for name in pairs} == pairs
-    assert list(Data(train="sets/train.tsv", valid="sets/valid.tsv").pairs("test")) == pairs["valid"]
-
-
-def test_a_file_too_small_to_hold_some_out_says_so(tmp_path: Path) -> None:
-    data = Data(train=write(tmp_path / "few.tsv", [("a", "b")]))
-    with pytest.raises(DataError, match=r"too few pairs to hold some out for validation; set data.valid"):
-        [list(data.pairs(split)) for split in ("train", "valid")]
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({}, "set either data.made to a generated set .* or data.train"),
-        ({"made": "copy", "train": "x.tsv"}, "set either"),
-        ({"made": "dats"}, "unknown generated set 'dats'; there are dates, copy, reverse, sort"),
-        ({"made": "copy", "batch_tokens": 0}, "batch_tokens must be at least 1, got 0"),
-        ({"made": "copy", "valid_count": -1}, "valid_count must be at least 1, got -1"),
-    ],
-)
-def test_data_settings_check_themselves(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Data(**settings)
-
-
-def test_token_settings_check_themselves() -> None:
-    with pytest.raises(ValueError, match="kind must be one of character, word, bpe, got 'letters'"):
-        Tokens("letters")
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"beam": 0}, "beam must be a whole number from 1 to 999, got 0"),
-        ({"beam": 2.5}, "beam must be a whole number"),
-        ({"beam": True}, "beam must be a whole number"),
-        ({"beam": 10**9}, "beam must be a whole number from 1 to 999"),
-        ({"best": 2}, "best must be at most beam = 1, got 2; a wider beam"),
-        ({"length_penalty": float("nan")}, "length_penalty must be finite"),
-        ({"temperature": -1.0}, "temperature must be 0 .draw nothing. or above, got -1"),
-        ({"temperature": float("nan")}, "temperature must be 0"),
-        ({"top_p": 0.0}, r"top_p must lie in \(0, 1\], got 0.0"),
-        ({"top_k": -1}, "top_k must be a whole number from 0"),
-        ({"seed": -1}, "seed must be a whole number from 0"),
-        ({"beam": 3, "best": 3, "temperature": 1.0}, "a draw gives one answer, got best = 3"),
-    ],
-)
-def test_decoding_settings_check_themselves(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Decoding(**settings)

@@ -1,8 +1,7 @@
-"""Answers, what they looked at, and how they are judged."""
+"""Answers, and what they looked at."""
 
 from __future__ import annotations
 
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.made import copy
 from regard.data.text import END, START
 from regard.tasks import Decoding, RunError, Translator, load
-from regard.tasks.judge import judge
 
 TEXTS = ["a b c", "q w e r t y", "z", "a b c", "l m n o p q r s t u v"]
 
@@ -35,21 +32,6 @@ def test_a_text_alone_or_among_others_has_the_same_answer(run: Any, decode: Deco
         assert alone.text == answer.text
         assert alone.score == pytest.approx(answer.score, abs=1e-4)
         assert [text for text, _ in alone.others] == [text for text, _ in answer.others]
-
-
-def test_answers_come_batch_by_batch_in_order(run: Any) -> None:
-    read: list[int] = []
-
-    def texts() -> Any:
-        for number in range(7):
-            read.append(number)
-            yield TEXTS[number % len(TEXTS)]
-
-    answers = run.translator.answers(texts(), batch=3)
-    first = next(answers)
-    assert read == [0, 1, 2], "no more is read than a batch"
-    rest = [answer.source for answer in answers]
-    assert [first.source, *rest] == [TEXTS[number % len(TEXTS)] for number in range(7)]
 
 
 def test_the_score_is_the_log_probability_of_the_answer(run: Any) -> None:
@@ -130,42 +112,6 @@ def test_attention_is_that_of_a_pass_over_the_answer(run: Any) -> None:
     with torch.no_grad(), trace(translator.model, "attend") as seen:
         translator.model(source, target)
     np.testing.assert_allclose(answer.attention.weights, seen["attend"][0].numpy(), atol=1e-6)
-
-
-# ---- judging
-
-
-def test_judged_by_its_own_answers_a_run_is_perfect(run: Any) -> None:
-    sources = [source for source, _ in copy("test", 12)]
-    draw = Decoding(temperature=1.0)  # so young a run's likeliest answers are all alike
-    own = [(answer.source, answer.text) for answer in run.translator.translate(sources, draw)]
-    ticks: list[int] = []
-    result = judge(run.translator, own, draw, tick=lambda: ticks.append(1))
-    assert result["pairs"] == len(ticks) == 12
-    assert result["exact_match"] == 100
-    assert result["chrf"] == pytest.approx(100)
-    assert "version" in result["bleu_signature"]
-    assert "version" in result["chrf_signature"]
-    worse = [(source, "@" if number % 3 == 0 else target) for number, (source, target) in enumerate(own)]
-    judged = judge(run.translator, worse, draw)
-    assert judged["exact_match"] == pytest.approx(100 * 8 / 12)
-    assert judged["chrf"] < 100
-
-
-def test_perplexity_is_that_of_the_references(run: Any) -> None:
-    translator, pairs = run.translator, copy("test", 5)
-    total, tokens = 0.0, 0
-    for source, target in pairs:
-        read, said = ([*translator.tokenizer.encode(text), END] for text in (source, target))
-        with torch.no_grad():
-            known = translator.model(torch.tensor([read]), torch.tensor([[START, *said[:-1]]]))[0].log_softmax(-1)
-        total, tokens = total - float(known[range(len(said)), said].sum()), tokens + len(said)
-    assert judge(translator, pairs)["perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
-
-
-def test_no_pairs_to_judge_by_are_refused(run: Any) -> None:
-    with pytest.raises(ValueError, match="at least one pair to judge by"):
-        judge(run.translator, [])
 
 
 # ---- how a run's own recipe has answers found
