@@ -112,7 +112,7 @@ from typer.main import get_command
 from regard.app import cli
 
 commands = list(get_command(cli.app).commands)
-assert {"demo", "models", "train", "evaluate", "translate", "compare"} <= set(commands), commands
+assert {"demo", "models", "train", "evaluate", "align", "translate", "compare"} <= set(commands), commands
 for words in ([], *([name] for name in commands)):
     sys.argv = ["regard", *words, "--help"]
     cli.main()

@@ -1,5 +1,6 @@
 """What the README and CONTRIBUTING tell people to do is done here."""
 
+import gzip
 import importlib
 import re
 import shlex
@@ -57,6 +58,10 @@ def folder(tmp_path, monkeypatch):
     for name, split, count in (("pairs.tsv", "train", 100), ("test.tsv", "test", 20)):
         pairs = MADE["dates"](split, count)
         (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    for name, side in (("train.en.gz", 0), ("train.de.gz", 1)):
+        lines = "".join(f"{pair[side]}\n" for pair in MADE["dates"]("train", 100))
+        (tmp_path / name).write_bytes(gzip.compress(lines.encode()))
+    (tmp_path / "words.tsv").write_text("May\tMai\n")
     (tmp_path / "dates.txt").write_text("3 May 1979\n4 June 1980\n")
     for block in blocks(README, "toml"):
         (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
@@ -79,7 +84,7 @@ def run(line: str, monkeypatch, capsys) -> str:
         except SystemExit as stop:
             pytest.fail(f"{line}\nexit {stop.code}: {capsys.readouterr().err}")
     for option, value in pairwise(words):
-        if option in ("--out", "--output", "--show") and value != "-":
+        if option in ("--out", "--output", "--alignments", "--show") and value != "-":
             assert Path(value).exists(), f"{line} did not write {value}"
     return capsys.readouterr().out
 
@@ -120,29 +125,30 @@ def test_links_and_make_targets_are_there(text):
 
 def test_the_worked_paper_works(tmp_path, monkeypatch, capsys):
     """CONTRIBUTING's model file, its line in MODELS and its recipe are all that a new system needs."""
-    (tmp_path / "luong.py").write_text(blocks(CONTRIBUTING, "python")[0])
+    (tmp_path / "key_value.py").write_text(blocks(CONTRIBUTING, "python")[0])
     recipe = blocks(CONTRIBUTING, "toml")[0]
-    (tmp_path / "luong-dates.toml").write_text(
+    (tmp_path / "key-value-dates.toml").write_text(
         recipe.replace('made = "dates"', 'made = "dates"\ntrain_count = 200')
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    luong = importlib.import_module("luong").Luong
-    monkeypatch.delitem(sys.modules, "luong")
-    monkeypatch.setitem(MODELS, "luong", luong)
+    kind = importlib.import_module("key_value").KeyValue
+    monkeypatch.delitem(sys.modules, "key_value")
+    monkeypatch.setitem(MODELS, "key_value", kind)
 
     torch.manual_seed(0)
-    model = luong(luong.Config(vocabulary=12, dim=8))
+    model = kind(kind.Config(vocabulary=12, dim=8))
     data = PairData([[4, 5, 6], [7]], [[8, 9], [10, 11, 4]], batch_tokens=64, seed=0)
     batch = data.batch(data.order(0)[0])
     loss = model.loss(batch)
     loss.total.backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+    model.eval()
     at_once = model(batch.source, batch.target, batch.source_mask)
     state = model.start(batch.source, batch.source_mask)
     for step, tokens in enumerate(batch.target.unbind(1)):
         logits, state = model.step(tokens, state)
         torch.testing.assert_close(logits, at_once[:, step])
 
-    run("regard train luong-dates.toml --out runs/luong", monkeypatch, capsys)
-    run('regard translate runs/luong "3 May 1979" --beam 3 --show -', monkeypatch, capsys)
+    run("regard train key-value-dates.toml --out runs/own", monkeypatch, capsys)
+    run('regard translate runs/own "3 May 1979" --beam 3 --show -', monkeypatch, capsys)

@@ -351,11 +351,19 @@ def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[s
     if source is None:
         if sys.stdin is None or sys.stdin.isatty():
             raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
-        return (line for _, line in open_lines(Path("/dev/stdin"))), None
+        return read_stdin(), None
     count = sum(1 for _ in open_lines(source))
     if not count:
         raise DataError(f"{source} is empty; it needs one text a line")
     return (line for _, line in open_lines(source)), count
+
+
+def read_stdin() -> Iterator[str]:
+    from regard.data.pairs import number_lines
+
+    with open(sys.stdin.fileno(), "rb", closefd=False) as file:
+        for _, line in number_lines(file, "stdin"):
+            yield line
 
 
 def as_line(answer: Answer, as_json: bool) -> str:

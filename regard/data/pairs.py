@@ -86,22 +86,27 @@ def find_files(name: str | Path) -> list[Path]:
 
 
 def open_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    r"""Numbered lines from 1, in UTF-8 (a byte order mark and CRLF are accepted), unpacked by the file's suffix.
+    """The file's lines, unpacked by its suffix; see number_lines."""
+    with _explained(path), _open(Path(path)) as file:
+        yield from number_lines(file, str(path))
+
+
+def number_lines(file: io.BufferedIOBase, name: str) -> Iterator[tuple[int, str]]:
+    r"""Numbered lines from 1, in UTF-8 (a byte order mark and CRLF are accepted); `name` is for errors.
 
     Lines end at \n alone: other separators of Unicode (U+2028, U+0085) are part of the text."""
     number = 1
-    with _explained(path), _open(Path(path)) as file:
-        try:
-            line = file.readline(AT_MOST).removeprefix(codecs.BOM_UTF8)
-            while line:
-                yield number, _text(line, f"{path}, line {number}")
-                number += 1
-                line = file.readline(AT_MOST)
-        except DAMAGED as error:
-            raise DataError(
-                f"{path}, line {number}: here the {Path(path).suffix} file is damaged or cut short, or it never "
-                f"was one ({error}); fetch or compress it anew"
-            ) from None
+    try:
+        line = file.readline(AT_MOST).removeprefix(codecs.BOM_UTF8)
+        while line:
+            yield number, _text(line, f"{name}, line {number}")
+            number += 1
+            line = file.readline(AT_MOST)
+    except DAMAGED as error:
+        raise DataError(
+            f"{name}, line {number}: here the {Path(name).suffix} file is damaged or cut short, or it never "
+            f"was one ({error}); fetch or compress it anew"
+        ) from None
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
 from regard.app.cli import DEBUG, main
 from regard.app.recipe import read
+from regard.tasks import load
+from regard.tasks.folder import save_weights
 from regard.tasks.training import train
 
 RECIPE = """# A few tiny steps.
@@ -37,6 +41,15 @@ every = 2
 """
 
 
+VECTOR = """
+[model]
+name = "seq2seq"
+embed = 8
+dim = 16
+longest = 40
+"""
+
+
 class Outcome(NamedTuple):
     code: int
     out: str
@@ -53,13 +66,46 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory, recipe: str) -> str:
-    """The folder of a trained run. Tests only read it."""
-    folder = tmp_path_factory.mktemp("run") / "tiny"
-    job, text = read(recipe)
+def trained(folder: Path, recipe: str, *changes: str) -> str:
+    job, text = read(recipe, changes)
     train(job, folder, recipe=text, command="regard train tiny")
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory, recipe: str) -> str:
+    """The folder of a trained run. Tests only read it, and the others below."""
+    return trained(tmp_path_factory.mktemp("run") / "tiny", recipe)
+
+
+@pytest.fixture(scope="session")
+def lively(run: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A copy of the run with drawn weights, whose answers differ from text to text."""
+    folder = tmp_path_factory.mktemp("lively") / "run"
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("training"))
+    model = load(folder).model.cpu()
+    torch.manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    save_weights(folder, model)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def worded(recipe: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run that knows few words, so that its answers are mostly <unk>."""
+    changes = ("tokens.kind=word", "tokens.size=12", "train.steps=8", "train.every=4")
+    return trained(tmp_path_factory.mktemp("worded") / "worded", recipe, *changes)
+
+
+@pytest.fixture(scope="session")
+def vector(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A seq2seq run: it looks at nothing."""
+    folder = tmp_path_factory.mktemp("vector")
+    before, after = RECIPE.split("[model]")[0], RECIPE.split("[train]")[1]
+    (folder / "vector.toml").write_text(f"{before}{VECTOR}\n[train]{after}")
+    return trained(folder / "vector", str(folder / "vector.toml"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One recipe in several ways."""
+"""Recipes in several ways."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_two_ways_with_one_seed(call: Any, recipe: str) -> None:
     done = call("compare", recipe, "--vary", "model.score=dot,general", *few, "--seeds", "1", "--out", "all")
     assert done.code == 0
     assert done.out.startswith(
-        "| model.score | seed 0 | mean | spread | perplexity |\n|---|---|---|---|---|\n| dot | "
+        "| model.score | seed 0 | mean | spread | perplexity | parameters |\n|---|---|---|---|---|---|\n| dot | "
     )
     assert [line.split()[0] for line in done.err.splitlines()] == ["1/2", "2/2"]
     assert Path("all/table.md").read_text() == done.out.removesuffix("\n")
@@ -30,11 +30,48 @@ def test_two_ways_with_one_seed(call: Any, recipe: str) -> None:
         assert "step 2/2" in Path(f"all/{score}-0/progress.txt").read_text()
 
 
-@pytest.mark.parametrize("vary", ["model.score=dot,dott", "model.embed=8,wide", "model.scroe=dot"])
-def test_a_mistake_is_found_before_anything_is_trained(call: Any, recipe: str, vary: str) -> None:
-    done = call("compare", recipe, "--vary", vary, "--out", "all")
+def test_two_recipes_one_changed_stand_in_one_table(call: Any, recipe: str, vector: str) -> None:
+    other = f"{vector}.toml,model.embed=9"
+    few = ["--set", "train.steps=2", "--set", "data.train_count=60", "--seeds", "1"]
+    done = call("compare", recipe, other, *few, "--metric", "chrf", "--out", "all")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "| recipe | seed 0 | mean | spread | perplexity | parameters |"
+    assert "\nchrf on the test pairs\n" in done.out
+    for line, named, folder in zip(lines[2:4], (recipe, other), ("tiny-0", "vector-9-0"), strict=True):
+        translator = load(f"all/{folder}")
+        result = json.loads(Path(f"all/{folder}/result.json").read_text())
+        weights = sum(parameter.numel() for parameter in translator.model.parameters())
+        chrf = f"{result['chrf']:.1f}"
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert cells == [named.replace(",", " "), chrf, chrf, "0.0", f"{result['perplexity']:.4f}", f"{weights:,}"]
+    assert translator.model.config.embed == 9  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["RECIPE", "--vary", "model.score=dot,dott"], "unknown score 'dott'"),
+        (["RECIPE", "--vary", "model.embed=8,wide"], "model.embed must be a whole number, got 'wide'"),
+        (["RECIPE", "--vary", "model.scroe=dot"], "did you mean 'score'?"),
+        (["RECIPE", "--vary", "model.score=dot,dot"], "give each recipe and value once"),
+        (["RECIPE", "RECIPE"], "give each recipe and value once"),
+        (["RECIPE,model.embed=9", "RECIPE,model.embed=9"], "give each recipe and value once"),
+        (["RECIPE", "nosuch"], "there is no recipe 'nosuch'"),
+        (["RECIPE", "RECIPE,model.embed"], "section.key=value"),
+        (["RECIPE", "RECIPE,"], "section.key=value"),
+        (["RECIPE", "RECIPE,model.embd=9"], "did you mean 'embed'?"),
+        (["RECIPE", "--set", "model.embd=9"], "did you mean 'embed'?"),
+        (["RECIPE", "--metric", "BLEU"], "--metric must be one of bleu, tokenised_bleu, chrf"),
+        (["RECIPE", "--metric", ""], "--metric must be one of bleu, tokenised_bleu, chrf"),
+        (["RECIPE", "--metric", "pairs"], "--metric must be one of bleu, tokenised_bleu, chrf"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_is_trained(call: Any, recipe: str, words: list[str], said: str) -> None:
+    done = call("compare", *(word.replace("RECIPE", recipe) for word in words), "--out", "all")
     assert (done.code, done.out) == (2, "")
-    assert "Traceback" not in done.err
+    assert said in done.err
+    assert done.err.count("\n") == 1
     assert not Path("all").exists()
 
 
@@ -53,15 +90,30 @@ def test_what_is_finished_is_not_trained_again_but_never_taken_for_something_els
     assert longer["perplexity"] != first["perplexity"]
 
 
+def folder_of(recipe: str, *varied: str, several: bool = False) -> Path:
+    return _folder(Path("out"), (recipe, varied), 2, several=several)
+
+
 def test_folders_stay_inside_the_one_that_was_named() -> None:
-    out = Path("out")
-    assert _folder(out, ("model.score=dot", "model.embed=8"), 2) == out / "dot-8-2"
-    assert _folder(out, ("data.train=/etc/passwd",), 0).parent == out
-    assert _folder(out, ("data.train=../../x",), 0).parent == out
+    assert folder_of("tiny.toml", "model.score=dot", "model.embed=8") == Path("out/dot-8-2")
+    assert folder_of("tiny.toml") == Path("out/2")
+    assert folder_of("a/tiny.toml,model.embed=9", "model.score=dot", several=True) == Path("out/tiny-9-dot-2")
+    assert folder_of("tiny.toml", "data.train=/etc/passwd").parent == Path("out")
+    assert folder_of("tiny.toml", "data.train=../../x").parent == Path("out")
+    assert folder_of("../../tiny.toml,data.train=../x", several=True).parent == Path("out")
+
+
+def test_the_same_value_of_another_key_is_another_training() -> None:
+    first, second = (folder_of(f"tiny.toml,model.{key}=9", several=True) for key in ("embed", "encoder"))
+    assert first != second
 
 
 def test_the_table_has_mean_and_spread() -> None:
-    rows = [[{"exact_match": 90.0, "perplexity": 1.5}, {"exact_match": 95.0, "perplexity": 1.25}]]
-    lines = _table([("model.score=dot",)], rows).splitlines()
-    assert lines[0] == "| model.score | seed 0 | seed 1 | mean | spread | perplexity |"
-    assert lines[2] == "| dot | 90.0 | 95.0 | 92.5 | 5.0 | 1.3750 |"
+    row = {"parameters": 1234, "bleu": 0.0}
+    rows = [[row | {"exact_match": 90.0, "perplexity": 1.5}, row | {"exact_match": 95.0, "perplexity": 1.25}]]
+    lines = _table([("tiny.toml", ("model.score=dot",))], rows, "exact_match").splitlines()
+    assert lines[0] == "| model.score | seed 0 | seed 1 | mean | spread | perplexity | parameters |"
+    assert lines[2] == "| dot | 90.0 | 95.0 | 92.5 | 5.0 | 1.3750 | 1,234 |"
+    assert _table([("tiny.toml", ())], rows, "bleu").splitlines()[2] == (
+        "| 0.0 | 0.0 | 0.0 | 0.0 | 1.3750 | 1,234 |"
+    )

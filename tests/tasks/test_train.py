@@ -66,6 +66,14 @@ def test_the_card_names_data_metric_command_and_licence(run: Any) -> None:
         assert part in card
 
 
+# FAILS: a checkpoint gives the numbers back sorted by name, so that a resumed training writes another card.
+def test_the_card_is_the_same_however_its_numbers_are_ordered(run: Any, recipe: str) -> None:
+    job, _ = read(recipe)
+    resumed = replace(run.report, best=dict(sorted(run.report.best.items())))
+    cards = [training.card(job, one, run.translator.model, "regard train", 200) for one in (run.report, resumed)]
+    assert cards[0] == cards[1]
+
+
 def test_the_weights_kept_are_the_best_ones(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
     held = training.pair_data(job.data.pairs("valid"), run.translator, 512)
