@@ -154,14 +154,16 @@ def evaluate(
     from regard.app.judging import evaluate as judge_all
 
     if show:
-        check_suffix(str(show), (".svg", ".png"))
+        check_picture(str(show), (".svg", ".png"))
     judge_all(runs, data, columns, lambda decode: change(decode, {"beam": beam}), show=show, as_json=as_json)
 
 
 @app.command()
 def align(
     run: Run,
-    data: DataSet = None,
+    data: Annotated[
+        str, typer.Option(metavar="FILE", help="Pairs: TSV, CSV, JSONL, or two files as in 'test.{en,de}'.")
+    ],
     columns: ColumnNames = None,
     gold: Annotated[
         Path | None,
@@ -246,10 +248,18 @@ def translate(
 
     if texts and source:
         raise typer.BadParameter("give texts or --input, not both")
+    if output and links and output.resolve() == links.resolve():
+        raise typer.BadParameter(f"--output and --alignments both name {output}; let them name two files")
+    if dictionary and replace_unknown is False:
+        raise typer.BadParameter(
+            "--dictionary replaces unknown words and --keep-unknown keeps them; give one of them"
+        )
     if show:
         check_show(show, as_json)
     lines, count = read_lines(texts, source)
     translator = load(run)
+    if show or links:
+        translator.check_looks()
     decode = change(
         translator.decode,
         {
@@ -269,7 +279,7 @@ def translate(
     known = None if dictionary is None else dict(read_pairs(dictionary))
     with (
         writer(output) as write,
-        writer(links) if links else nullcontext() as write_links,
+        writer(links, "--alignments") if links else nullcontext() as write_links,
         progress(count, "texts") as tick,
     ):
         answers = translator.answers(lines, decode, dictionary=known, tick=tick)
@@ -277,7 +287,7 @@ def translate(
             write(as_line(answer, as_json))
             if write_links:
                 write_links(pharaoh(answer.alignment))
-            if show and answer.text:
+            if show and answer.source.strip():
                 draw(answer, show, number if count != 1 else None)
 
 
@@ -328,18 +338,22 @@ def change(decode: Decoding, asked: dict[str, Any]) -> Decoding:
 def check_show(show: str, as_json: bool) -> None:
     """Before anything is computed: can this be drawn?"""
     if show != "-":
-        check_suffix(show, (".png", ".svg", ".html"))
+        check_picture(show, (".png", ".svg", ".html"))
     elif as_json:
         raise typer.BadParameter("--json is for machines and --show - for people; let --show name a file")
 
 
-def check_suffix(path: str, allowed: tuple[str, ...]) -> None:
+def check_picture(path: str, allowed: tuple[str, ...]) -> None:
     from regard.show.files import suffix_of
 
     try:
         suffix_of(path, allowed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if not Path(path).parent.is_dir():
+        raise typer.BadParameter(
+            f"there is no folder {Path(path).parent} to draw {Path(path).name} in; make it first"
+        )
 
 
 def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[str] | list[str], int | None]:
@@ -347,15 +361,27 @@ def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[s
     from regard.data.pairs import DataError, open_lines
 
     if texts:
+        for text in texts:
+            check_text(text)
         return texts, len(texts)
     if source is None:
         if sys.stdin is None or sys.stdin.isatty():
             raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
         return read_stdin(), None
+    if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
+        return (line for _, line in open_lines(source)), None
     count = sum(1 for _ in open_lines(source))
     if not count:
         raise DataError(f"{source} is empty; it needs one text a line")
     return (line for _, line in open_lines(source)), count
+
+
+def check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text.encode(errors="surrogateescape").decode(errors="replace")
+        raise typer.BadParameter(f"{shown[:40]!r} is not valid UTF-8; convert it first") from None
 
 
 def read_stdin() -> Iterator[str]:
@@ -390,7 +416,8 @@ def main() -> None:
     try:
         if app(standalone_mode=False, prog_name="regard"):  # not None: how newer typers pass on Ctrl-C
             raise KeyboardInterrupt
-        sys.stdout.flush()  # should nobody read it, that is found here and not when Python has left us
+        if sys.stdout is not None:
+            sys.stdout.flush()  # should nobody read it, that is found here and not when Python has left us
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(DEBUG):
             traceback.print_exception(error)
@@ -419,4 +446,4 @@ def explain(error: BaseException) -> int:
     else:
         say(f"error: {name}: {error} (`regard --debug ...` shows where)")
     there_is_not = isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError)
-    return 2 if there_is_not or name in ("RecipeError", "RunError", "DataError") else 1
+    return 2 if there_is_not or name in ("RecipeError", "RunError", "DataError", "LooksAtNothing") else 1

@@ -80,10 +80,11 @@ def _choices(vary: str) -> list[str]:
 
 
 def _folder(out: Path, way: Way, seed: int, *, several: bool) -> Path:
+    """Named by what tells the trainings apart: the recipe and its own changes, then the values varied."""
     recipe, *own = way[0].split(",")
-    values = [one.partition("=")[2] for one in (*own, *way[1])]
-    parts = [Path(recipe).stem] if several else []
-    return out / "-".join([*parts, *(quote(value, safe=" ") for value in values), str(seed)])
+    parts = [Path(recipe).stem, *(one.partition(".")[2] for one in own)] if several or own else []
+    values = [one.partition("=")[2] for one in way[1]]
+    return out / "-".join([*(quote(part, safe=" =") for part in (*parts, *values)), str(seed)])
 
 
 def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, Any]:

@@ -17,13 +17,13 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def writer(output: Path | None) -> Iterator[Any]:
+def writer(output: Path | None, option: str = "--output") -> Iterator[Any]:
     """Prints lines, or writes them to a file that appears only when all are there."""
     if output is None:
         yield print
         return
     if output.is_dir():
-        raise IsADirectoryError(f"{output} is a folder; let --output name a file")
+        raise IsADirectoryError(f"{output} is a folder; let {option} name a file")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
     if output.exists() and not output.is_file():  # a pipe or /dev/null is written to, not replaced

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from regard.app.console import progress, say
 from regard.app.recipe import read
 from regard.data.pairs import Columns, DataError, open_lines, read_pairs, read_rows
-from regard.metrics.alignment import alignment_scores, pharaoh, read_links
+from regard.metrics.alignment import Links, alignment_scores, pharaoh, read_links
 from regard.metrics.bootstrap import Comparison
 from regard.show.curves import length_curves
 from regard.tasks import Decoding, find, load
@@ -30,7 +30,7 @@ def evaluate(
 ) -> None:
     if twice := {run for run in runs if runs.count(run) > 1}:
         raise RunError(f"{', '.join(sorted(twice))} is named twice; a run needs no comparison with itself")
-    examples = read_examples(runs, data, columns)
+    examples = read_examples(runs, data, _columns(columns))
     verdicts = {}
     for run in runs:
         translator = load(run)
@@ -39,20 +39,21 @@ def evaluate(
     first, *others = runs
     tests = {run: compare(verdicts[first], verdicts[run], examples) for run in others}
     if show:
-        lengths = {run: [_bucket(one) for one in verdict.by_length] for run, verdict in verdicts.items()}
+        names = [Path(run).name for run in runs]
+        labels = names if len(set(names)) == len(names) else runs
+        lengths = {
+            label: [(one.low, one.high, one.sentences, one.bleu) for one in verdict.by_length]
+            for label, verdict in zip(labels, verdicts.values(), strict=True)
+        }
         length_curves(lengths).save(show)
         say(f"wrote {show}")
     print(as_json_text(verdicts, tests) if as_json else as_text(verdicts, tests))
 
 
-def _bucket(one: Any) -> tuple[float, float, int, float]:
-    return one.low, one.high, one.sentences, one.bleu
-
-
-def read_examples(runs: list[str], data: str | None, columns: str | None) -> list[Example]:
+def read_examples(runs: list[str], data: str | None, columns: Columns) -> list[Example]:
     """The pairs to judge by: a file's, else the test split of the generated set that all runs learned from."""
     if data is not None:
-        return [(row[0], row[1:]) for row in read_rows(data, _columns(columns))]
+        return [(row[0], row[1:]) for row in read_rows(data, columns)]
     jobs = [read(str(find(run) / "recipe.toml"))[0] for run in runs]
     for run, job in zip(runs, jobs, strict=True):
         if not job.data.made:
@@ -110,27 +111,24 @@ def as_text(verdicts: dict[str, Verdict], tests: dict[str, list[Comparison]]) ->
 
 
 def align(
-    run: str,
-    data: str | None,
-    columns: str | None,
-    gold: Path | None,
-    base: int,
-    *,
-    write: Callable[[str], None],
+    run: str, data: str, columns: str | None, gold: Path | None, base: int, *, write: Callable[[str], None]
 ) -> None:
-    if data is None:
-        raise RunError("say which pairs to align: --data FILE")
     translator = load(run)
-    wanted = None if gold is None else _gold(gold, base)
+    translator.check_looks()
+    pairs: Iterable[tuple[str, str]] = read_pairs(data, _columns(columns))
+    wanted = []
+    if gold is not None:
+        pairs = list(pairs)
+        wanted = read_gold(gold, base, len(pairs))
     found = []
     with progress(None, "pairs") as tick:
-        for links in translator.align(read_pairs(data, _columns(columns))):
+        for links in translator.align(pairs):
             write(pharaoh(links))
             found.append(links)
             tick()
     site: Any = translator.model.alignment
-    say(f"{len(found):,} pairs aligned by the attention `{site}` of {run} (one layer, one head)")
-    if wanted is not None:
+    say(f"{len(found):,} pairs aligned by the attention `{site}` of {run}, which is one layer with one head")
+    if gold is not None:
         scores = alignment_scores(found, wanted)
         say(
             f"alignment error rate {scores.aer:.1f} %, precision {scores.precision:.1f} %, "
@@ -138,10 +136,15 @@ def align(
         )
 
 
-def _gold(path: Path, base: int) -> Any:
+def read_gold(path: Path, base: int, pairs: int) -> list[tuple[Links, Links]]:
     try:
-        return read_links((line for _, line in open_lines(path)), base=base)
+        found = read_links((line for _, line in open_lines(path)), base=base)
     except DataError:
         raise
     except ValueError as error:
         raise DataError(f"{path}, {error}") from None
+    if len(found) != pairs:
+        raise DataError(f"{path} has links for {len(found):,} pairs, and there are {pairs:,} to align")
+    if not any(sure for sure, _ in found):
+        raise DataError(f"{path} has no sure link, so there is nothing to find; write them as 3-4")
+    return found

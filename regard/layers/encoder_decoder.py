@@ -18,7 +18,7 @@ def check_config(config: Any, *, width: str) -> None:
     """What holds for the settings of every recurrent translator; `width` names that of the states before `out`."""
     for field in dataclasses.fields(config):
         value, least = getattr(config, field.name), 0 if field.name == "source_vocabulary" else 1
-        if type(value) is int and value < least:
+        if field.type == "int" and value < least:
             raise ValueError(f"{field.name} must be at least {least}, got {value}")
     if not 0 <= config.dropout < 1:
         raise ValueError(f"dropout must lie in [0, 1), got {config.dropout}")

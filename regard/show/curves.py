@@ -162,7 +162,10 @@ def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]])
         for name, buckets in runs.items()
     }
     counts = {tuple(sentences for _, _, sentences, _ in buckets) for buckets in runs.values()}
-    words = [f"{low:g}–{high:g}" if math.isfinite(high) else f"{low:g}+" for low, high in ranges]
+    words = [
+        f"{low:g}" if low == high else f"{low:g}–{high:g}" if math.isfinite(high) else f"{low:g}+"
+        for low, high in ranges
+    ]
     label = "words in the source"
     if len(counts) == 1:  # else the runs were judged on different texts, and no one number is true
         words = [f"{text}\n({count})" for text, count in zip(words, counts.pop(), strict=True)]

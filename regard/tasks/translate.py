@@ -29,6 +29,10 @@ from regard.tasks.settings import Decoding
 AHEAD = 8  # batches of texts read at once, so that texts of like length are answered together
 
 
+class LooksAtNothing(ValueError):
+    """Asked where a model looked that has no attention."""
+
+
 @dataclass(frozen=True)
 class Answer:
     source: str
@@ -100,14 +104,18 @@ class Translator:
         decode = decode or self.decode
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
-        if (decode.coverage or decode.replace_unknown) and not self.model.alignment:
-            raise ValueError(
-                f"{type(self.model).__name__} does not look at its source, so that there is no coverage to ask "
-                "for and no source word to put in place of an unknown one"
-            )
+        if decode.coverage or decode.replace_unknown:
+            self.check_looks()
         texts = iter(texts)
         while waiting := list(islice(texts, batch * AHEAD)):
             yield from self._in_order(waiting, decode, batch, dictionary or {}, tick)
+
+    def check_looks(self) -> None:
+        if not self.model.alignment:
+            raise LooksAtNothing(
+                f"{type(self.model).__name__} keeps the whole source in one vector and looks at nothing: it has no "
+                "attention to show, no alignments and no coverage, and no source word for an unknown one"
+            )
 
     def _in_order(
         self,
@@ -160,7 +168,7 @@ class Translator:
             search = partial(beam, width=decode.beam, best=best, length_penalty=decode.length_penalty)
         else:
             search = greedy
-        limit = decode.max_length or 2 * mask.sum(1) + 20
+        limit = decode.max_length or (2 * mask.sum(1) + 20).clamp_min(decode.min_length + 1)
         found = search(
             model, source, mask, start=START, end=END, limit=limit, least=decode.min_length, never=(PAD, START)
         )
@@ -225,13 +233,9 @@ class Translator:
     def _weights(self, sources: list[list[int]], targets: list[list[int]]) -> tuple[Tensor, Tensor | None]:
         """One teacher-forced pass: where each target token and the end looked (N, T, S), and, of local attention,
         the centres (N, T); rows beyond a target and columns beyond a source are padding."""
+        self.check_looks()
         device = next(self.model.parameters()).device
         site: Any = self.model.alignment
-        if not site:
-            raise ValueError(
-                f"{type(self.model).__name__} keeps the whole source in one vector: it looks at nothing, so that "
-                "there is no attention to show"
-            )
         source, mask = (x.to(device) for x in pad(sources, PAD))
         target, _ = pad([[START, *row] for row in targets], PAD)
         with torch.inference_mode(), trace(self.model, site) as seen:

@@ -110,7 +110,7 @@ def test_a_wrong_gold_file_is_named_and_nothing_is_left(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "error: say which pairs to align: --data FILE"),
+        ("", "Missing option '--data'"),
         ("--data nosuch.tsv", "error: there is no file nosuch.tsv"),
         ("--data pairs.tsv --gold nosuch", "error: nosuch does not exist"),
         ("--data pairs.tsv --gold .", "error: . is a directory"),

@@ -38,7 +38,7 @@ def test_two_recipes_one_changed_stand_in_one_table(call: Any, recipe: str, vect
     lines = done.out.splitlines()
     assert lines[0] == "| recipe | seed 0 | mean | spread | perplexity | parameters |"
     assert "\nchrf on the test pairs\n" in done.out
-    for line, named, folder in zip(lines[2:4], (recipe, other), ("tiny-0", "vector-9-0"), strict=True):
+    for line, named, folder in zip(lines[2:4], (recipe, other), ("tiny-0", "vector-embed=9-0"), strict=True):
         translator = load(f"all/{folder}")
         result = json.loads(Path(f"all/{folder}/result.json").read_text())
         weights = sum(parameter.numel() for parameter in translator.model.parameters())
@@ -97,7 +97,7 @@ def folder_of(recipe: str, *varied: str, several: bool = False) -> Path:
 def test_folders_stay_inside_the_one_that_was_named() -> None:
     assert folder_of("tiny.toml", "model.score=dot", "model.embed=8") == Path("out/dot-8-2")
     assert folder_of("tiny.toml") == Path("out/2")
-    assert folder_of("a/tiny.toml,model.embed=9", "model.score=dot", several=True) == Path("out/tiny-9-dot-2")
+    assert folder_of("a/tiny.toml,model.embed=9", "model.score=dot", several=True) == Path("out/tiny-embed=9-dot-2")
     assert folder_of("tiny.toml", "data.train=/etc/passwd").parent == Path("out")
     assert folder_of("tiny.toml", "data.train=../../x").parent == Path("out")
     assert folder_of("../../tiny.toml,data.train=../x", several=True).parent == Path("out")
