@@ -351,9 +351,7 @@ def check_picture(path: str, allowed: tuple[str, ...]) -> None:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if not Path(path).parent.is_dir():
-        raise typer.BadParameter(
-            f"there is no folder {Path(path).parent} to draw {Path(path).name} in; make it first"
-        )
+        raise typer.BadParameter(f"there is no folder {Path(path).parent} to draw {path} in; make it first")
 
 
 def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[str] | list[str], int | None]:

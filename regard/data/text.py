@@ -110,6 +110,11 @@ class Tokenizer:
         words = _words(text)
         return found.ids, [words[begin] for begin, _ in found.offsets]
 
+    def pieces(self, text: str) -> list[str]:
+        """The stretch of the text that each of its tokens stands for, spaces round it left out."""
+        found = self.inner.encode(_checked(text), add_special_tokens=False)
+        return [text[begin:end].strip() for begin, end in found.offsets]
+
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
         """The text, special tokens left out; but the n-th <unk> becomes unknown[n], if there is such a list.
 

@@ -90,15 +90,16 @@ class Data:
     @cached_property
     def held_out(self) -> frozenset[str]:
         """One source in twenty, chosen by its text, so that another order of the file chooses the same."""
-        found: set[str] = set()
+        found: dict[str, int] = {}
         rest = False
         for source, _ in self._all():
-            if source in found:
-                continue
-            if len(found) < MOST_HELD_OUT and zlib.crc32(source.encode()) % 20 == 0:
-                found.add(source)
-            else:
-                rest = True
+            share, chosen = divmod(zlib.crc32(source.encode()), 20)
+            if chosen == 0:
+                found[source] = share
+            rest = rest or chosen != 0
+            if len(found) >= 2 * MOST_HELD_OUT:
+                found = _smallest(found)
+        found = _smallest(found)
         if not found or not rest:
             raise DataError(
                 f"{', '.join(self.train)} has too few pairs to hold some out for validation; "
@@ -108,6 +109,10 @@ class Data:
 
     def _all(self) -> Iterator[Pair]:
         return chain.from_iterable(read_pairs(file, self.columns) for file in self.train)
+
+
+def _smallest(found: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(found.items(), key=lambda item: (item[1], item[0]))[:MOST_HELD_OUT])
 
 
 @dataclass(frozen=True)

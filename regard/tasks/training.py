@@ -7,6 +7,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import nn
 from regard.data.batch import Filter, PairData
 from regard.data.blocks import BlockData, gather
 from regard.data.files import write_file
+from regard.data.pairs import DataError
 from regard.data.text import Tokenizer
 from regard.learn.checkpoint import checkpoints
 from regard.learn.loop import Report, fit
@@ -39,9 +41,8 @@ def train(job: Job, out: Path, *, recipe: str, command: str, resume: bool = Fals
         raise runs.RunError(f"{out} already holds a training: use --resume to go on, or another --out")
     if begun:
         check_recipe(out, recipe)
-        joint = not (out / runs.SOURCE_TOKENIZER).is_file()
         tokenizer = Tokenizer.load(out / runs.TOKENIZER)
-        source_tokenizer = None if joint else Tokenizer.load(out / runs.SOURCE_TOKENIZER)
+        source_tokenizer = None if job.tokens.joint else Tokenizer.load(out / runs.SOURCE_TOKENIZER)
     else:
         tokenizer, source_tokenizer = build_tokenizers(job)
     model = build_model(job, tokenizer, source_tokenizer)
@@ -100,9 +101,12 @@ def build_model(job: Job, tokenizer: Tokenizer, source_tokenizer: Tokenizer | No
 def build_data(job: Job, translator: Translator, out: Path) -> tuple[PairData | BlockData, PairData]:
     """Training and validation pairs as ids; what the length filter drops is told."""
     chosen = Filter(longest=job.data.longest, ratio=job.data.ratio)
-    pairs = counted(job.data.pairs("train"), "pairs read")
+    pairs = chosen(encode(counted(job.data.pairs("train"), "pairs read"), translator))
+    first = next(pairs, None)
+    if first is None:
+        raise DataError(f"{chosen.report()}; none is left to learn from: raise data.longest or data.ratio")
     data = gather(
-        chosen(encode(pairs, translator)),
+        chain([first], pairs),
         folder=out / "blocks",
         budget=job.data.memory << 20,
         batch_tokens=job.data.batch_tokens,
@@ -110,9 +114,13 @@ def build_data(job: Job, translator: Translator, out: Path) -> tuple[PairData | 
     )
     if dropped := chosen.report():
         print(dropped, file=sys.stderr)
-    held = pair_data(job.data.pairs("valid"), translator, job.data.batch_tokens)
+    valid = [(source, targets[0]) for source, targets in job.data.examples("valid")]
+    held = pair_data(valid, translator, job.data.batch_tokens)
     longest: Any = translator.model.config.longest  # type: ignore[union-attr]
     if (most := max(data.longest_source, held.longest_source)) > longest:
+        shutil.rmtree(out / "blocks", ignore_errors=True)
+        with suppress(OSError):
+            out.rmdir()  # if it was made for the blocks alone
         raise ValueError(
             f"the longest source has {most} tokens and model.longest is {longest}; set model.longest={most}, "
             f"or data.longest={longest - 1} to drop longer training pairs"
@@ -177,7 +185,7 @@ def check_recipe(folder: Path, recipe: str) -> None:
 def card(job: Job, report: Report, model: nn.Module, command: str, pairs: int) -> str:
     """README.md of a run."""
     data = f"generated set `{job.data.made}`" if job.data.made else f"`{job.data.name}`"
-    best = ", ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
+    best = ", ".join(f"{name} {value:.4f}" for name, value in sorted((report.best or {}).items()))
     count = sum(parameter.numel() for parameter in model.parameters())
     return f"""# {job.model} on {job.data.name}
 

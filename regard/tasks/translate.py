@@ -101,6 +101,7 @@ class Translator:
 
         With a dictionary, an unknown word of the answer becomes what the dictionary has for the source word most
         looked at, or that word itself. `tick` is called once for each text as it is answered."""
+        check_batch(batch)
         decode = decode or self.decode
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
@@ -214,21 +215,15 @@ class Translator:
     def _replacements(
         self, source: Source, found: Hypothesis, decode: Decoding, dictionary: Mapping[str, str]
     ) -> list[str] | None:
-        """A word for each unknown one of an answer: of all source words the one looked at most (Luong 2015b)."""
+        """A word for each unknown one of an answer: that of the source it looked at most (Luong 2015b), or what the
+        dictionary has for it, as it stands or in small letters."""
         unknown = [place for place, token in enumerate(found.tokens) if token == UNKNOWN]
         if not decode.replace_unknown or not unknown:
             return None
         weights, _ = self._weights([source.ids], [found.tokens])
-        words = source.text.split()
-        replaced = []
-        for place in unknown:
-            looked = [0.0] * len(words)
-            for weight, number in zip(weights[0, place].tolist(), source.words, strict=True):
-                if number >= 0:
-                    looked[number] += weight
-            word = words[looked.index(max(looked))]
-            replaced.append(dictionary.get(word, word))
-        return replaced
+        pieces = self.source_tokenizer.pieces(source.text)
+        looked = [pieces[place] for place in weights[0, unknown, :-1].argmax(-1).tolist()]  # the end is no word
+        return [dictionary.get(word, dictionary.get(word.lower(), word)) for word in looked]
 
     def _weights(self, sources: list[list[int]], targets: list[list[int]]) -> tuple[Tensor, Tensor | None]:
         """One teacher-forced pass: where each target token and the end looked (N, T, S), and, of local attention,
@@ -254,6 +249,7 @@ class Translator:
 
     def align(self, pairs: Iterable[tuple[str, str]], *, batch: int = 64) -> Iterator[Links]:
         """Word alignments of given translations: for each target word the source word it looked at most."""
+        check_batch(batch)
         pairs = iter(pairs)
         while part := list(islice(pairs, batch)):
             sources = [self._read(source) for source, _ in part]
@@ -261,6 +257,11 @@ class Translator:
             weights, _ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
             for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
                 yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+
+
+def check_batch(batch: int) -> None:
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
 
 
 def load(folder: Path, decode: Decoding | None = None) -> Translator:

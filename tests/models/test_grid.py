@@ -255,7 +255,8 @@ def test_saved_and_loaded_it_gives_the_same_logits(
     name: str, variant: str, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
     model = build(name, variant)
-    folder.begin(tmp_path, model, tokenizer, "")
+    two = Tokenizer.train(["abcdefghi"], kind="character") if model.config.source_vocabulary else None
+    folder.begin(tmp_path, model, tokenizer, "", two)
     folder.save_weights(tmp_path, model)
     loaded: Any = tasks.load(tmp_path).model
     assert loaded.config == model.config

@@ -126,7 +126,6 @@ def test_at_most_2000_sources_are_held_out(tmp_path: Path) -> None:
     assert not data.held_out & {source for source, _ in kept}
 
 
-# FAILS: beyond 40,000 sources it is the first 2,000 of the file, so that another order holds out others.
 def test_of_many_sources_the_same_are_held_out_in_any_order(tmp_path: Path) -> None:
     pairs = [(f"source {i}", f"target {i}") for i in range(50_000)]
     data, turned = (Data(train=write(tmp_path / "all.tsv", rows)).held_out for rows in (pairs, pairs[::-1]))
@@ -157,7 +156,6 @@ def test_what_the_length_filter_drops_is_said(
     assert "Dropped" not in capsys.readouterr().err
 
 
-# FAILS: "there must be at least one pair, got none" names neither the filter nor the setting to raise.
 @pytest.mark.parametrize("setting", ["longest", "ratio"])
 def test_a_filter_that_drops_all_says_so(setting: str, recipe: str, tmp_path: Path, train: Any) -> None:
     files = write(tmp_path / "train.tsv", [("abc", "abcdef")] * 50), write(tmp_path / "valid.tsv", [("a", "b")])
@@ -166,7 +164,6 @@ def test_a_filter_that_drops_all_says_so(setting: str, recipe: str, tmp_path: Pa
         train(recipe, tmp_path / "run", *changes)
 
 
-# FAILS: examples("valid") reads several references, but the loss is computed of pairs("valid"), which refuses them.
 def test_validation_pairs_may_have_several_references(words: str, tmp_path: Path, train: Any) -> None:
     path = tmp_path / "valid.tsv"
     path.write_text("one two\teins zwei\tzwei eins\nthree\tdrei\tdrei drei\n")
@@ -235,7 +232,6 @@ def test_resumed_with_blocks_it_is_as_never_stopped(
     assert not (tmp_path / "run/blocks").exists()
 
 
-# FAILS: the blocks are written before the sources are found too long, and then nobody removes them.
 def test_a_training_that_is_refused_leaves_no_blocks(
     words: str, large: list[str], tmp_path: Path, train: Any
 ) -> None:

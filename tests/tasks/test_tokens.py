@@ -100,8 +100,6 @@ def test_resumed_it_keeps_its_vocabularies(joint: str, words: str, tmp_path: Pat
     assert len(before) == (1 if joint == "true" else 2)
 
 
-# FAILS: whether there are two vocabularies is taken from the file and not from the recipe. Where sizes agree, the
-# source is read from then on with the target's vocabulary and the run cannot be loaded afterwards.
 def test_resuming_without_the_source_tokenizer_is_refused(
     lexicon: Any, words: str, tmp_path: Path, train: Any
 ) -> None:

@@ -66,7 +66,6 @@ def test_the_card_names_data_metric_command_and_licence(run: Any) -> None:
         assert part in card
 
 
-# FAILS: a checkpoint gives the numbers back sorted by name, so that a resumed training writes another card.
 def test_the_card_is_the_same_however_its_numbers_are_ordered(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
     resumed = replace(run.report, best=dict(sorted(run.report.best.items())))
