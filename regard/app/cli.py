@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -256,8 +256,10 @@ def translate(
         )
     if show:
         check_show(show, as_json)
-    lines, count = read_lines(texts, source)
+    if not texts and source is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
     translator = load(run)
+    lines, count = read_lines(texts, source, translator.read)
     if show or links:
         translator.check_looks()
     decode = change(
@@ -354,8 +356,11 @@ def check_picture(path: str, allowed: tuple[str, ...]) -> None:
         raise typer.BadParameter(f"there is no folder {Path(path).parent} to draw {path} in; make it first")
 
 
-def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[str] | list[str], int | None]:
-    """The texts and, where it is known, how many."""
+def read_lines(
+    texts: list[str] | None, source: Path | None, check: Callable[[str], Any]
+) -> tuple[Iterator[str] | list[str], int | None]:
+    """The texts and, where it is known, how many. A file is checked as it is counted: a line that is too long is
+    told before hours of work, and not after them."""
     from regard.data.pairs import DataError, open_lines
 
     if texts:
@@ -363,12 +368,15 @@ def read_lines(texts: list[str] | None, source: Path | None) -> tuple[Iterator[s
             check_text(text)
         return texts, len(texts)
     if source is None:
-        if sys.stdin is None or sys.stdin.isatty():
-            raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
         return read_stdin(), None
     if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
         return (line for _, line in open_lines(source)), None
-    count = sum(1 for _ in open_lines(source))
+    count = 0
+    for count, line in open_lines(source):
+        try:
+            check(line)
+        except ValueError as error:
+            raise DataError(f"{source}, line {count}: {error}") from None
     if not count:
         raise DataError(f"{source} is empty; it needs one text a line")
     return (line for _, line in open_lines(source)), count

@@ -129,7 +129,7 @@ class Translator:
         answers = {row: Answer(text, "", 0.0) for row, text in enumerate(texts) if not text.strip()}
         for _ in answers:
             tick()
-        asked = {row: self._read(text) for row, text in enumerate(texts) if row not in answers}
+        asked = {row: self.read(text) for row, text in enumerate(texts) if row not in answers}
         rows = sorted(asked, key=lambda row: len(asked[row].ids))
         for begin in range(0, len(rows), batch):
             part = rows[begin : begin + batch]
@@ -140,8 +140,8 @@ class Translator:
         for row in range(len(texts)):
             yield answers[row]
 
-    def _read(self, text: str) -> Source:
-        """The text's tokens and the end token."""
+    def read(self, text: str) -> Source:
+        """The text's tokens and the end token; ValueError where they are more than the model takes."""
         ids, words = self.source_tokenizer.encode_words(text)
         longest = self.model.config.longest  # type: ignore[union-attr]
         if len(ids) + 1 > longest:  # type: ignore[operator]
@@ -252,7 +252,7 @@ class Translator:
         check_batch(batch)
         pairs = iter(pairs)
         while part := list(islice(pairs, batch)):
-            sources = [self._read(source) for source, _ in part]
+            sources = [self.read(source) for source, _ in part]
             targets = [self.tokenizer.encode_words(target) for _, target in part]
             weights, _ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
             for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):

@@ -176,11 +176,12 @@ def test_translate_draws_in_the_terminal(call: Any, lively: str, answers: list[s
 # ---- output that fails
 
 
-def test_no_output_is_left_when_a_text_is_too_long(call: Any, lively: str) -> None:
+def test_a_line_too_long_is_named_before_any_work(call: Any, lively: str) -> None:
     Path("in.txt").write_text("a b\n" * 70 + "x" * 50 + "\n")
     Path("out.txt").write_text("from before")
     done = call("translate", lively, "--input", "in.txt", "--output", "out.txt")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
+    assert "in.txt, line 71: " in done.err
     assert "has 51 tokens with the end token and this model takes 40" in done.err
     assert Path("out.txt").read_text() == "from before"
     assert sorted(path.name for path in Path().iterdir()) == ["in.txt", "out.txt"]

@@ -326,15 +326,15 @@ def test_no_terminal_and_no_stdin(call: Any, lively: str, monkeypatch: pytest.Mo
 
 def test_nothing_is_left_after_a_failure_in_the_middle(call: Any, lively: str) -> None:
     """The last text is too long for the model; those before it have been answered by then."""
-    name = write_input(["a b"] * 600 + ["x" * 50])
+    texts = ["a b"] * 600 + ["x" * 50]
     for old in ("out.txt", "links.txt"):
         Path(old).write_text("from before")
     words = ["--output", "out.txt", "--alignments", "links.txt", "--max-length", "3"]
-    done = call("translate", lively, "--input", name, *words)
+    done = call("translate", lively, *texts, *words)
     assert (done.code, done.out) == (1, "")
     assert "has 51 tokens with the end token and this model takes 40" in done.err
     assert Path("out.txt").read_text() == Path("links.txt").read_text() == "from before"
-    assert listed() == ["in.txt", "links.txt", "out.txt"]
+    assert listed() == ["links.txt", "out.txt"]
 
 
 def test_no_alignments_are_left_after_ctrl_c(call: Any, lively: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Multi30k with long sentences: neighbours joined, two to four together, beside each sentence alone.
 
-    python benchmarks/joined.py OUT        # OUT/train.tsv, OUT/valid.tsv, OUT/test.tsv
+    python results/joined.py OUT        # OUT/train.tsv, OUT/valid.tsv, OUT/test.tsv
 
 Multi30k has few sentences above 25 words. To see what length does to a translator that has learned long inputs as
 well as short ones, every sentence of the (lower-cased, tokenised) sets comes once alone and once within a group of
