@@ -240,8 +240,8 @@ def translate(
 
         regard translate runs/mine --input source.txt --output target.txt --beam 5
 
-    A file is read a little at a time and its answers keep its order. With --best, further answers follow the best
-    one as lines `score TAB text`."""
+    A file is read a little at a time and its answers keep its order. With --best, answers come as
+    lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty."""
     from regard.data.pairs import read_pairs
     from regard.metrics.alignment import pharaoh
     from regard.tasks import load
@@ -399,9 +399,12 @@ def read_stdin() -> Iterator[str]:
 
 
 def as_line(answer: Answer, as_json: bool) -> str:
-    """One line of output; further answers follow the best one as lines `score TAB text`."""
+    """A line for each answer: the text, or of several `score TAB text`."""
+    if not as_json and answer.others:
+        every = ((answer.text, answer.score), *answer.others)
+        return "\n".join(f"{score:.4f}\t{text}" for text, score in every)
     if not as_json:
-        return "\n".join([answer.text, *(f"{score:.4f}\t{text}" for text, score in answer.others)])
+        return answer.text
     others = [{"text": text, "score": score} for text, score in answer.others]
     row = {"source": answer.source, "text": answer.text, "score": answer.score, "others": others}
     return json.dumps(row, ensure_ascii=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import platform
+import re
 import shlex
 import statistics
 import sys
@@ -36,8 +37,8 @@ def compare(
         raise RecipeError(f"--metric must be one of {', '.join(MEASURES)}, got {metric!r}")
     combinations = list(itertools.product(*(_choices(one) for one in vary)))
     ways = [(recipe, way) for recipe in recipes for way in combinations]
-    for way in ways:
-        read(*_settings(way, changes))  # a mistake is found before anything is trained
+    jobs_read = [read(*_settings(way, changes))[0] for way in ways]  # a mistake is found before training
+    tested = all(job.data.made or job.data.test for job in jobs_read)
     tasks = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in tasks]
     if len(set(folders)) < len(folders):
@@ -61,27 +62,32 @@ def compare(
         except BaseException:
             pool.shutdown(cancel_futures=True)  # or the failure would be told only after all the others
             raise
-    table = _table(ways, [[results[way, seed] for seed in range(seeds)] for way in ways], metric)
+    table = _table(ways, [[results[way, seed] for seed in range(seeds)] for way in ways], metric, tested=tested)
     write_file(out / "table.md", table.encode())
     return table
 
 
 def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
     """The recipe, and all that is changed in it: for all trainings, for this one, and by what is varied."""
-    recipe, *own = way[0].split(",")
+    recipe, *own = _parts(way[0])
     return recipe, [*changes, *own, *way[1]]
+
+
+def _parts(text: str) -> list[str]:
+    """Parted by commas, but for those in the braces or brackets of a value, as in data.train=train.{en,de}."""
+    return re.split(r",(?![^{\[]*[}\]])", text)
 
 
 def _choices(vary: str) -> list[str]:
     key, equals, values = vary.partition("=")
     if not equals or not values:
         raise RecipeError(f"--vary wants section.key=value,value, as in model.score=dot,additive; got {vary!r}")
-    return [f"{key}={value}" for value in values.split(",")]
+    return [f"{key}={value}" for value in _parts(values)]
 
 
 def _folder(out: Path, way: Way, seed: int, *, several: bool) -> Path:
     """Named by what tells the trainings apart: the recipe and its own changes, then the values varied."""
-    recipe, *own = way[0].split(",")
+    recipe, *own = _parts(way[0])
     parts = [Path(recipe).stem, *(one.partition(".")[2] for one in own)] if several or own else []
     values = [one.partition("=")[2] for one in way[1]]
     return out / "-".join([*(quote(part, safe=" =") for part in (*parts, *values)), str(seed)])
@@ -106,7 +112,7 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, 
     return result
 
 
-def _table(ways: list[Way], results: list[list[dict[str, Any]]], metric: str) -> str:
+def _table(ways: list[Way], results: list[list[dict[str, Any]]], metric: str, *, tested: bool) -> str:
     """The metric of every seed, its mean and spread (largest - smallest); the mean perplexity; how many weights."""
     several = len({recipe for recipe, _ in ways}) > 1
     keys = [*(["recipe"] if several else []), *(one.partition("=")[0] for one in ways[0][1])]
@@ -127,5 +133,6 @@ def _table(ways: list[Way], results: list[list[dict[str, Any]]], metric: str) ->
         ]
         lines.append(f"| {' | '.join(cells)} |")
     command = shlex.join(["regard", *sys.argv[1:]])
-    notes = [f"{metric} on the test pairs", f"`{command}`", f"{device}, torch {torch.__version__}, {date.today()}"]
+    pairs = "the test pairs" if tested else "the validation pairs, by which the weights were chosen (no data.test)"
+    notes = [f"{metric} on {pairs}", f"`{command}`", f"{device}, torch {torch.__version__}, {date.today()}"]
     return "\n".join([*lines, *(line for note in notes for line in ("", note)), ""])

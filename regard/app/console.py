@@ -19,7 +19,7 @@ def say(text: str) -> None:
 @contextmanager
 def writer(output: Path | None, option: str = "--output") -> Iterator[Any]:
     """Prints lines, or writes them to a file that appears only when all are there."""
-    if output is None:
+    if output is None or str(output) == "-":
         yield print
         return
     if output.is_dir():

@@ -9,11 +9,12 @@ from typing import Any
 
 from regard.app.console import progress, say
 from regard.app.recipe import read
+from regard.data.files import find_data
 from regard.data.pairs import Columns, DataError, open_lines, read_pairs, read_rows
 from regard.metrics.alignment import Links, alignment_scores, pharaoh, read_links
 from regard.metrics.bootstrap import Comparison
 from regard.show.curves import length_curves
-from regard.tasks import Decoding, find, load
+from regard.tasks import Decoding, Translator, find, load
 from regard.tasks.folder import RunError
 from regard.tasks.judge import MEASURES, Verdict, compare, judge
 from regard.tasks.settings import Example
@@ -30,10 +31,13 @@ def evaluate(
 ) -> None:
     if twice := {run for run in runs if runs.count(run) > 1}:
         raise RunError(f"{', '.join(sorted(twice))} is named twice; a run needs no comparison with itself")
+    for run in runs:
+        find(run)  # a slip of the pen is told before the first is judged
     examples = read_examples(runs, data, _columns(columns))
     verdicts = {}
     for run in runs:
         translator = load(run)
+        check_sources(translator, examples, data)
         with progress(len(examples), f"pairs by {run}") as tick:
             verdicts[run] = judge(translator, examples, change(translator.decode), tick=tick)
     first, *others = runs
@@ -64,6 +68,14 @@ def read_examples(runs: list[str], data: str | None, columns: Columns) -> list[E
                 "name the pairs to judge both on: --data FILE"
             )
     return jobs[0].data.examples("test")
+
+
+def check_sources(translator: Translator, examples: list[Example], data: str | None) -> None:
+    for number, (source, _) in enumerate(examples, 1):
+        try:
+            translator.read(source)
+        except ValueError as error:
+            raise DataError(f"{data or 'the test pairs'}, pair {number}: {error}") from None
 
 
 def _columns(named: str | None) -> Columns:
@@ -138,7 +150,7 @@ def align(
 
 def read_gold(path: Path, base: int, pairs: int) -> list[tuple[Links, Links]]:
     try:
-        found = read_links((line for _, line in open_lines(path)), base=base)
+        found = read_links((line for _, line in open_lines(find_data(str(path)))), base=base)
     except DataError:
         raise
     except ValueError as error:

@@ -110,15 +110,22 @@ class LocalMonotonic(Weigh):
 
 class LocalPredictive(LocalMonotonic):
     """local-p (Luong 2015): p_t = n sigmoid(v . tanh(W s_t)), n the row's true length; the softmax inside the
-    window times exp(-(i - p_t)^2 / 2 sigma^2), sigma = w / 2, not renormalised, so that p_t gets a gradient."""
+    window times exp(-(i - p_t)^2 / 2 sigma^2), sigma = w / 2, not renormalised, so that p_t gets a gradient.
+
+    W and v are kept sqrt(D) times as large as they act. Adam moves every weight alike, and sums of D features that
+    all move drove the sigmoid to its end, whence no gradient leads back, before the scores had learned anything."""
 
     def __init__(self, query_dim: int, *, window: int):
         super().__init__(window=window)
         self.hidden = nn.Linear(query_dim, query_dim, bias=False)
         self.out = nn.Linear(query_dim, 1, bias=False)
+        self.scale = query_dim**-0.5
+        for part in (self.hidden, self.out):
+            nn.init.uniform_(part.weight, -1, 1)
 
     def centre(self, question: Question, memory: Memory) -> Tensor:
-        share = self.out(self.hidden(question.query).tanh()).squeeze(-1).float().sigmoid()  # (B, .., Q)
+        hidden = (self.scale * self.hidden(question.query)).tanh()
+        share = (self.scale * self.out(hidden)).squeeze(-1).float().sigmoid()  # (B, .., Q)
         return memory.lengths().view(-1, *[1] * (share.dim() - 1)) * share
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:

@@ -94,14 +94,17 @@ class Filter:
 
     def __call__(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         for source, target in pairs:
-            self.seen += 1
-            reason = self._fault(len(source), len(target))
-            if not reason:
+            if self.passes(len(source), len(target)):
                 yield source, target
-                continue
+
+    def passes(self, source: int, target: int) -> bool:
+        """Whether a pair of such lengths does; it counts as seen."""
+        self.seen += 1
+        reason = self._fault(source, target)
+        if reason:
             self.dropped[reason] += 1
-            if not self.first:
-                self.first = f"the first was pair {self.seen:,}, with {len(source):,} tokens to {len(target):,}"
+            self.first = self.first or f"the first was pair {self.seen:,}, with {source:,} tokens to {target:,}"
+        return not reason
 
     def _fault(self, source: int, target: int) -> str:
         short, long = sorted((source, target))

@@ -30,15 +30,22 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+# Where the data sets of our recipes can be had, by the first folder of their names.
+SETS = {
+    "multi30k": "https://github.com/multi30k/dataset, data/task1: raw/ as multi30k/, tok/ gzipped as multi30k/tok/"
+}
+
+
 def find_data(name: str) -> Path:
     """A file by its path from here, else under the folder that $REGARD_DATA names."""
     if Path(name).exists():
         return Path(name)
     root = os.environ.get("REGARD_DATA")
+    origin = SETS.get(Path(name).parts[0] if name else "")
+    where = f"; it can be had from {origin}" if origin else ""
     if root is None:
-        raise FileNotFoundError(
-            f"there is no file {name}; give its path, or set REGARD_DATA to the folder that holds the data sets"
-        )
+        remedy = "give its path, or set REGARD_DATA to the folder that holds the data sets"
+        raise FileNotFoundError(f"there is no file {name}; {remedy}{where}")
     if not (Path(root) / name).exists():
-        raise FileNotFoundError(f"there is no file {name}, neither here nor under REGARD_DATA ({root})")
+        raise FileNotFoundError(f"there is no file {name}, neither here nor under REGARD_DATA ({root}){where}")
     return Path(root) / name

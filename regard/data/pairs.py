@@ -235,7 +235,10 @@ def _tsv(path: Path, columns: Columns, single: bool) -> Iterator[Row]:
     chosen = _chosen(path, columns, "1", "2")
     wrong = next((value for value in chosen if not re.fullmatch("[1-9][0-9]{0,5}", value)), None)
     if wrong is not None:
-        raise DataError(f"{path}: columns of a file with tabs are numbers from 1, got {wrong!r}")
+        raise DataError(
+            f"{path}: columns of a file with tabs are numbers from 1, got {wrong!r}; files that share names of "
+            "columns must be of one form"
+        )
     places = [int(value) - 1 for value in chosen]
     exact = single and columns == USUAL
     for number, line in open_lines(path):

@@ -8,7 +8,8 @@ Learning phrase representations (Cho et al. 2014): the whole source in one fixed
 
 There is nothing to look at: this is the bottleneck that attention was invented to remove. `reverse` turns the words
 of the source round, as Sutskever found better: the first ones then stand near the words they become.
-Where we depart: one layer unless told (Sutskever has four), and tanh where Cho has a maxout.
+Where we depart: one layer unless told (Sutskever has four). Of Cho's model: c is the top layer's last state itself
+and not tanh(V h), it starts the decoder as it is, and the output has tanh for his maxout.
 
 Nothing depends on what was read at a step, so that all steps of teacher forcing run at once."""
 

@@ -29,7 +29,7 @@ class Curves:
     """Lines by name: {"train": (x, y)}. A gap in y (NaN, or None in a log) is a gap in the line.
 
     `spread` shades what lies round a line, as between the worst and the best seed: {"train": (low, high)}.
-    `ticks` names places on the x axis in words: {5.5: "1–10"}."""
+    `ticks` names places on the x axis in words: {5.5: "1–10"}. `from_zero` lets the y axis begin at 0."""
 
     series: Mapping[str, tuple[Any, Any]]
     title: str = ""
@@ -38,6 +38,7 @@ class Curves:
     _: KW_ONLY
     spread: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     ticks: Mapping[float, str] = field(default_factory=dict)
+    from_zero: bool = False
 
     def __post_init__(self) -> None:
         if not self.series:
@@ -100,6 +101,8 @@ class Curves:
             words = ["\n".join(prepare(part) for part in parts) for parts in ticks]
             ax.set_xticks(list(self.ticks), words, **plain)
         ax.grid(color="#e5e7eb", linewidth=0.8)
+        if self.from_zero:
+            ax.set_ylim(bottom=0)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
         return ax
@@ -171,4 +174,4 @@ def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]])
         words = [f"{text}\n({count})" for text, count in zip(words, counts.pop(), strict=True)]
         label += " (sentences)"
     ticks = dict(zip(middles, words, strict=True))
-    return Curves(series, title="BLEU by length", x_label=label, y_label="BLEU", ticks=ticks)
+    return Curves(series, title="BLEU by length", x_label=label, y_label="BLEU", ticks=ticks, from_zero=True)

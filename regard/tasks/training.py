@@ -47,25 +47,27 @@ def train(job: Job, out: Path, *, recipe: str, command: str, resume: bool = Fals
         tokenizer, source_tokenizer = build_tokenizers(job)
     model = build_model(job, tokenizer, source_tokenizer)
     translator = Translator(model, tokenizer, source_tokenizer=source_tokenizer)
-    data, held = build_data(job, translator, out)
+    few = build_examples(job, translator)
+    data, held = build_data(job, translator, few, out)
     if begun:
         write_file(out / "recipe.toml", recipe.encode())
     else:
         runs.begin(out, model, tokenizer, recipe, source_tokenizer)
-    few = job.data.examples("valid")[: job.data.judged]
-    settings = job.train
+    few, settings = few[: job.data.judged], job.train
     batches: Any = data  # either kind: what one of them orders, the same one batches
-    report = fit(
-        model,
-        batches,
-        settings=settings,
-        folder=out,
-        validate=lambda _: validate(translator, held, few),
-        keep_best=lambda model, metrics: runs.save_weights(out, model),
-        better=(settings.best_by, "min" if settings.best_by == "valid_loss" else "max"),
-        resume=resume,
-    )
-    shutil.rmtree(out / "blocks", ignore_errors=True)
+    try:
+        report = fit(
+            model,
+            batches,
+            settings=settings,
+            folder=out,
+            validate=lambda _: validate(translator, held, few),
+            keep_best=lambda model, metrics: runs.save_weights(out, model),
+            better=(settings.best_by, "min" if settings.best_by == "valid_loss" else "max"),
+            resume=resume,
+        )
+    finally:
+        shutil.rmtree(out / "blocks", ignore_errors=True)  # made anew where the training goes on
     rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     loss_curve(rows).save(out / "loss.svg")
     write_file(out / "README.md", card(job, report, model, command, len(data)).encode())
@@ -98,7 +100,26 @@ def build_model(job: Job, tokenizer: Tokenizer, source_tokenizer: Tokenizer | No
     return kind(kind.Config(vocabulary=len(tokenizer), source_vocabulary=source, **job.config))
 
 
-def build_data(job: Job, translator: Translator, out: Path) -> tuple[PairData | BlockData, PairData]:
+def build_examples(job: Job, translator: Translator) -> list[Example]:
+    """What to validate by. Pairs held out of the training files pass the same filter as those that stay."""
+    examples = job.data.examples("valid")
+    if job.data.made or job.data.valid:
+        return examples
+    chosen = Filter(longest=job.data.longest, ratio=job.data.ratio)
+    lengths = ((len(source), len(target)) for source, target in encode(_first(examples), translator))
+    kept = [one for one, pair in zip(examples, lengths, strict=True) if chosen.passes(*pair)]
+    if not kept:
+        raise DataError(f"{chosen.report()}; none is left to validate by: set data.valid to a file of pairs")
+    return kept
+
+
+def _first(examples: Iterable[Example]) -> Iterator[Pair]:
+    return ((source, references[0]) for source, references in examples)
+
+
+def build_data(
+    job: Job, translator: Translator, examples: list[Example], out: Path
+) -> tuple[PairData | BlockData, PairData]:
     """Training and validation pairs as ids; what the length filter drops is told."""
     chosen = Filter(longest=job.data.longest, ratio=job.data.ratio)
     pairs = chosen(encode(counted(job.data.pairs("train"), "pairs read"), translator))
@@ -114,16 +135,20 @@ def build_data(job: Job, translator: Translator, out: Path) -> tuple[PairData | 
     )
     if dropped := chosen.report():
         print(dropped, file=sys.stderr)
-    valid = [(source, targets[0]) for source, targets in job.data.examples("valid")]
-    held = pair_data(valid, translator, job.data.batch_tokens)
+    held = pair_data(_first(examples), translator, job.data.batch_tokens)
     longest: Any = translator.model.config.longest  # type: ignore[union-attr]
     if (most := max(data.longest_source, held.longest_source)) > longest:
         shutil.rmtree(out / "blocks", ignore_errors=True)
         with suppress(OSError):
             out.rmdir()  # if it was made for the blocks alone
+        if data.longest_source > longest or not job.data.valid:
+            raise ValueError(
+                f"the longest source has {most} tokens and model.longest is {longest}; set model.longest={most}, "
+                f"or data.longest={longest - 1} to drop longer training pairs"
+            )
         raise ValueError(
-            f"the longest source has {most} tokens and model.longest is {longest}; set model.longest={most}, "
-            f"or data.longest={longest - 1} to drop longer training pairs"
+            f"the longest source of {job.data.valid} has {most} tokens and model.longest is {longest}; "
+            f"set model.longest={most}"
         )
     return data, held
 

@@ -222,7 +222,9 @@ class Translator:
             return None
         weights, _ = self._weights([source.ids], [found.tokens])
         pieces = self.source_tokenizer.pieces(source.text)
-        looked = [pieces[place] for place in weights[0, unknown, :-1].argmax(-1).tolist()]  # the end is no word
+        words = [place for place, piece in enumerate(pieces) if piece]  # spaces and the end are none
+        most, places = weights[0, unknown][:, words].max(-1)
+        looked = [pieces[words[place]] if weight else "<unk>" for weight, place in zip(most, places, strict=True)]
         return [dictionary.get(word, dictionary.get(word.lower(), word)) for word in looked]
 
     def _weights(self, sources: list[list[int]], targets: list[list[int]]) -> tuple[Tensor, Tensor | None]:
@@ -230,11 +232,12 @@ class Translator:
         the centres (N, T); rows beyond a target and columns beyond a source are padding."""
         self.check_looks()
         device = next(self.model.parameters()).device
-        site: Any = self.model.alignment
+        model: Any = self.model
+        site = model.alignment
         source, mask = (x.to(device) for x in pad(sources, PAD))
         target, _ = pad([[START, *row] for row in targets], PAD)
         with torch.inference_mode(), trace(self.model, site) as seen:
-            self.model(source, target.to(device), mask)
+            model.decode(target.to(device), *model.encode(source, mask))  # no logits: nobody reads them
         centres = seen[site, "centre"].float().cpu() if "centre" in seen.kinds(site) else None
         return seen[site].float().cpu(), centres
 

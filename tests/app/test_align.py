@@ -112,7 +112,7 @@ def test_a_wrong_gold_file_is_named_and_nothing_is_left(
     [
         ("", "Missing option '--data'"),
         ("--data nosuch.tsv", "error: there is no file nosuch.tsv"),
-        ("--data pairs.tsv --gold nosuch", "error: nosuch does not exist"),
+        ("--data pairs.tsv --gold nosuch", "error: there is no file nosuch"),
         ("--data pairs.tsv --gold .", "error: . is a directory"),
         ("--data pairs.tsv --gold pairs.tsv --base 2", "--base"),
         ("--data pairs.tsv --columns 1", "error: --columns wants two names"),
@@ -150,3 +150,14 @@ def test_nothing_is_left_when_a_line_far_down_is_wrong(call: Any, lively: str) -
     assert done.err.startswith("error: pairs.tsv, line 101: 1 column")
     assert Path("links.txt").read_text() == "from before"
     assert sorted(path.name for path in Path().iterdir()) == ["links.txt", "pairs.tsv"]
+
+
+def test_gold_links_are_looked_for_where_data_are(
+    call: Any, lively: str, data: str, links: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "sets" / "gold.talp").write_text("".join(f"{shifted(line, 1)}\n" for line in links))
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "sets"))
+    done = call("align", lively, "--data", data, "--gold", "gold.talp")
+    assert done.code == 0
+    assert "alignment error rate 0.0 %" in done.err

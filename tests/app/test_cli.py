@@ -120,10 +120,10 @@ def test_translate_writes_json_for_machines(call: Any, lively: str) -> None:
     assert '"é"' in done.out
 
 
-def test_translate_prints_the_next_best_with_their_scores(call: Any, lively: str) -> None:
+def test_translate_prints_the_best_with_their_scores(call: Any, lively: str) -> None:
     done = call("translate", lively, TEXTS[0], "--best", "3")  # and so with a beam of 3
     answer = load(lively).translate(TEXTS[0], Decoding(beam=3, best=3))
-    wanted = [answer.text, *(f"{score:.4f}\t{text}" for text, score in answer.others)]
+    wanted = [f"{score:.4f}\t{text}" for text, score in ((answer.text, answer.score), *answer.others)]
     assert done.out.splitlines() == wanted
     assert len(wanted) == 3
 

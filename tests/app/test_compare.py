@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regard.app.compare import _folder, _run, _table
+from regard.app.compare import _choices, _folder, _run, _settings, _table
 from regard.tasks import RunError, load
 
 
@@ -111,9 +111,25 @@ def test_the_same_value_of_another_key_is_another_training() -> None:
 def test_the_table_has_mean_and_spread() -> None:
     row = {"parameters": 1234, "bleu": 0.0}
     rows = [[row | {"exact_match": 90.0, "perplexity": 1.5}, row | {"exact_match": 95.0, "perplexity": 1.25}]]
-    lines = _table([("tiny.toml", ("model.score=dot",))], rows, "exact_match").splitlines()
+    lines = _table([("tiny.toml", ("model.score=dot",))], rows, "exact_match", tested=True).splitlines()
     assert lines[0] == "| model.score | seed 0 | seed 1 | mean | spread | perplexity | parameters |"
     assert lines[2] == "| dot | 90.0 | 95.0 | 92.5 | 5.0 | 1.3750 | 1,234 |"
-    assert _table([("tiny.toml", ())], rows, "bleu").splitlines()[2] == (
+    assert _table([("tiny.toml", ())], rows, "bleu", tested=True).splitlines()[2] == (
         "| 0.0 | 0.0 | 0.0 | 0.0 | 1.3750 | 1,234 |"
     )
+
+
+def test_a_table_of_validation_pairs_says_so() -> None:
+    rows = [[{"exact_match": 90.0, "perplexity": 1.5, "parameters": 7}]]
+    ways = [("tiny.toml", ())]
+    assert "exact_match on the test pairs\n" in _table(ways, rows, "exact_match", tested=True)
+    assert "exact_match on the validation pairs, by which" in _table(ways, rows, "exact_match", tested=False)
+
+
+def test_a_comma_in_braces_parts_nothing() -> None:
+    told = "luong-pairs,data.train=train.{en,de}.gz,model.dim=8"
+    assert _settings((told, ("train.seed=1",)), ["x.y=1"]) == (
+        "luong-pairs",
+        ["x.y=1", "data.train=train.{en,de}.gz", "model.dim=8", "train.seed=1"],
+    )
+    assert _choices('data.train=["a.tsv","b.tsv"],c.tsv') == ['data.train=["a.tsv","b.tsv"]', "data.train=c.tsv"]

@@ -294,3 +294,17 @@ def test_data_is_found_where_the_environment_says(
     tsv(str(tmp_path / "sets" / "far.tsv"))
     monkeypatch.setenv("REGARD_DATA", str(tmp_path / "sets"))
     assert json.loads(call("evaluate", lively, "--data", "far.tsv", "--json").out)["pairs"] == 6
+
+
+def test_a_run_that_is_not_there_is_told_before_another_is_judged(call: Any, lively: str) -> None:
+    done = call("evaluate", lively, "nosuch", "--data", "nosuch.tsv")
+    assert (done.code, done.out) == (2, "")
+    assert "there is no run 'nosuch'" in done.err
+
+
+def test_a_source_too_long_is_named_by_its_pair(call: Any, lively: str) -> None:
+    Path("pairs.tsv").write_text("a b\tb a\n" + "x" * 50 + "\tx\n")
+    done = call("evaluate", lively, "--data", "pairs.tsv")
+    assert (done.code, done.out) == (2, "")
+    assert "pairs.tsv, pair 2: " in done.err
+    assert "has 51 tokens with the end token and this model takes 40" in done.err

@@ -48,9 +48,11 @@ def formula(way, q, k, v, hidden, out):
     weights, reads, centres = [], [], []
     for b, n in enumerate(LENGTHS):
         for t in range(Q):
-            centre = (
-                n * torch.sigmoid(out[0] @ torch.tanh(hidden @ q[b, t])) if way == "local-p" else torch.tensor(t)
-            )
+            if way == "local-p":  # both matrices are kept sqrt(D) times as large as they act
+                inner = torch.tanh(hidden / math.sqrt(D) @ q[b, t])
+                centre = n * torch.sigmoid(out[0] / math.sqrt(D) @ inner)
+            else:
+                centre = torch.tensor(t)
             near = round(float(centre.detach()))
             places = [i for i in range(n) if way in ("soft", "hard") or abs(i - near) <= W]
             exps = {i: torch.exp(q[b, t] @ k[b, i] / math.sqrt(D)) for i in places}

@@ -40,8 +40,10 @@ def weigh(model: Luong, known: dict[str, Tensor], state: Tensor, states: Tensor,
     place = torch.arange(size, dtype=torch.float64)
     centre = torch.tensor(float(time), dtype=torch.float64)
     if config.weigh == "local-p":
-        inner = (known["attend.weigh.hidden.weight"] @ state).tanh()
-        centre = size * (known["attend.weigh.out.weight"][0] @ inner).sigmoid()
+        inner = (
+            known["attend.weigh.hidden.weight"] @ state / DIM**0.5
+        ).tanh()  # both are kept sqrt(D) times as large
+        centre = size * (known["attend.weigh.out.weight"][0] @ inner / DIM**0.5).sigmoid()
     if config.weigh == "soft":
         return scores.exp() / scores.exp().sum()
     inside = (place - centre.round()).abs() <= config.window

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,18 @@ def test_a_filter_that_drops_all_says_so(setting: str, recipe: str, tmp_path: Pa
     changes = ["data.made=", f"data.train={files[0]}", f"data.valid={files[1]}", f"data.{setting}=1"]
     with pytest.raises(ValueError, match=rf"50 of 50 pairs(.|\n)*data\.{setting}|data\.{setting}(.|\n)*50"):
         train(recipe, tmp_path / "run", *changes)
+
+
+def test_a_pair_held_out_is_filtered_like_the_others(words: str, tmp_path: Path, train: Any) -> None:
+    """One endless line in the twentieth that is held out must not keep a corpus from being learned."""
+    endless = next(text for n in range(100, 200) if zlib.crc32((text := "one " * n).encode()) % 20 == 0)
+    pairs = [(f"one two {number}", "eins zwei") for number in range(60)]
+    file = write(tmp_path / "all.tsv", [(endless, "eins"), *pairs])
+    changes = [f"data.train={file}", "data.valid=", "train.steps=2"]
+    with pytest.raises(ValueError, match=r"tokens and model.longest is 40; .*data.longest=39"):
+        train(words, tmp_path / "run", *changes)
+    train(words, tmp_path / "run", *changes, "data.longest=39")
+    assert load(tmp_path / "run").translate("one two").source == "one two"
 
 
 def test_validation_pairs_may_have_several_references(words: str, tmp_path: Path, train: Any) -> None:

@@ -124,6 +124,23 @@ def test_the_word_copied_is_the_one_with_the_most_weight(lexicon: Any) -> None:
     assert seen > 20
 
 
+def test_a_space_or_the_end_is_no_word_to_copy(lexicon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, source, copied = lexicon.translator, "Xyzzy , one", Decoding(replace_unknown=True)
+    tokens = translator.source_tokenizer.pieces(source)
+    assert tokens[:3] == ["Xyzzy", "", ","]
+    weights = torch.zeros(1, 40, len(tokens) + 1)
+
+    def looked(places: dict[int, float]) -> str:
+        weights.zero_()
+        for place, weight in places.items():
+            weights[..., place] = weight
+        monkeypatch.setattr(translator, "_weights", lambda *_: (weights, None))
+        return translator.translate(source, copied).text
+
+    assert "Xyzzy" in looked({1: 0.6, 0: 0.3, 2: 0.1})
+    assert "<unk>" in looked({len(tokens): 1.0})
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_dictionary_translates_the_word_looked_at(beam: int, lexicon: Any) -> None:
     texts = ["one Xyzzy three", "Plugh two", "four five"]

@@ -22,9 +22,8 @@ except ImportError:  # no Triton here: the chunks below do it on any device
 # would. Where |k| <= 33, clamping |q| at 43 changes nothing in float32 (and the other way round).
 LIMIT = 43.0
 CHUNK = {"cpu": 1 << 20, "cuda": 1 << 26}  # pairs x features held at once
-FEW = (
-    1 << 23
-)  # so few of a single query a card may keep: there a loop over queries waits for launches, not for work
+# So few of a single query a card may keep: there a loop over queries waits for launches, not for work.
+FEW = 1 << 23
 
 
 def exponentials(x: Tensor) -> Tensor:
