@@ -34,7 +34,8 @@ def exponentials(x: Tensor) -> Tensor:
 def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """(B, .., Q, D), (B, .., K, D) as exponentials and v (D,) -> scores (B, .., Q, K) in v's dtype"""
     if queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW:
-        return (v.float().sum() - 2 * (_gaps(queries, keys) @ v.float())).to(v.dtype)
+        with torch.autocast("cuda", enabled=False):  # in float32, as the kernel
+            return (v.float().sum() - 2 * (_gaps(queries, keys) @ v.float())).to(v.dtype)
     lead = queries.shape[:-2]
     keys = keys.expand(*lead, *keys.shape[-2:])
     scores = _SumOfTanh.apply(queries.flatten(0, -3), keys.flatten(0, -3), v.float())
