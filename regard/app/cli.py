@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from regard.app.console import progress, say, writer
+from regard.app.console import progress, read_lines, say, writer
 
 if TYPE_CHECKING:
     from regard.tasks import Answer, Decoding
@@ -354,48 +353,6 @@ def check_picture(path: str, allowed: tuple[str, ...]) -> None:
         raise typer.BadParameter(str(error)) from None
     if not Path(path).parent.is_dir():
         raise typer.BadParameter(f"there is no folder {Path(path).parent} to draw {path} in; make it first")
-
-
-def read_lines(
-    texts: list[str] | None, source: Path | None, check: Callable[[str], Any]
-) -> tuple[Iterator[str] | list[str], int | None]:
-    """The texts and, where it is known, how many. A file is checked as it is counted: a line that is too long is
-    told before hours of work, and not after them."""
-    from regard.data.pairs import DataError, open_lines
-
-    if texts:
-        for text in texts:
-            check_text(text)
-        return texts, len(texts)
-    if source is None:
-        return read_stdin(), None
-    if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
-        return (line for _, line in open_lines(source)), None
-    count = 0
-    for count, line in open_lines(source):
-        try:
-            check(line)
-        except ValueError as error:
-            raise DataError(f"{source}, line {count}: {error}") from None
-    if not count:
-        raise DataError(f"{source} is empty; it needs one text a line")
-    return (line for _, line in open_lines(source)), count
-
-
-def check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        shown = text.encode(errors="surrogateescape").decode(errors="replace")
-        raise typer.BadParameter(f"{shown[:40]!r} is not valid UTF-8; convert it first") from None
-
-
-def read_stdin() -> Iterator[str]:
-    from regard.data.pairs import number_lines
-
-    with open(sys.stdin.fileno(), "rb", closefd=False) as file:
-        for _, line in number_lines(file, "stdin"):
-            yield line
 
 
 def as_line(answer: Answer, as_json: bool) -> str:

@@ -1,4 +1,4 @@
-"""One recipe in several ways, on equal terms."""
+"""Recipes side by side, each in several ways, on equal terms."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def compare(
         raise RecipeError(f"--metric must be one of {', '.join(MEASURES)}, got {metric!r}")
     combinations = list(itertools.product(*(_choices(one) for one in vary)))
     ways = [(recipe, way) for recipe in recipes for way in combinations]
-    jobs_read = [read(*_settings(way, changes))[0] for way in ways]  # a mistake is found before training
-    tested = all(job.data.made or job.data.test for job in jobs_read)
+    asked = [read(*_settings(way, changes))[0].data for way in ways]  # a mistake is found before training
+    tested = all(data.made or data.test for data in asked)
     tasks = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in tasks]
     if len(set(folders)) < len(folders):

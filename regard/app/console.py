@@ -1,13 +1,14 @@
-"""Answers on stdout or in a file, progress and words on stderr."""
+"""Texts from arguments, a file or stdin; answers on stdout or in a file; progress and words on stderr."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -52,3 +53,45 @@ def progress(count: int | None, what: str) -> Iterator[Any]:
     with Progress(*columns, console=console, transient=True, redirect_stdout=together) as bar:
         task = bar.add_task(what, total=count)
         yield lambda: bar.advance(task)
+
+
+def read_lines(
+    texts: list[str] | None, source: Path | None, check: Callable[[str], Any]
+) -> tuple[Iterator[str] | list[str], int | None]:
+    """The texts and, where it is known, how many. A file is checked as it is counted: a line that is too long is
+    told before hours of work, and not after them."""
+    from regard.data.pairs import DataError, open_lines
+
+    if texts:
+        for text in texts:
+            check_text(text)
+        return texts, len(texts)
+    if source is None:
+        return read_stdin(), None
+    if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
+        return (line for _, line in open_lines(source)), None
+    count = 0
+    for count, line in open_lines(source):
+        try:
+            check(line)
+        except ValueError as error:
+            raise DataError(f"{source}, line {count}: {error}") from None
+    if not count:
+        raise DataError(f"{source} is empty; it needs one text a line")
+    return (line for _, line in open_lines(source)), count
+
+
+def check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text.encode(errors="surrogateescape").decode(errors="replace")
+        raise typer.BadParameter(f"{shown[:40]!r} is not valid UTF-8; convert it first") from None
+
+
+def read_stdin() -> Iterator[str]:
+    from regard.data.pairs import number_lines
+
+    with open(sys.stdin.fileno(), "rb", closefd=False) as file:
+        for _, line in number_lines(file, "stdin"):
+            yield line

@@ -15,7 +15,8 @@ from regard.tasks.settings import Decoding, Example
 from regard.tasks.training import mean_loss, pair_data
 from regard.tasks.translate import Translator
 
-MEASURES = ("bleu", "tokenised_bleu", "chrf", "exact_match", "perplexity")
+SCORED = {"bleu": bleu, "tokenised_bleu": tokenised_bleu, "chrf": chrf}
+MEASURES = (*SCORED, "exact_match", "perplexity")
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,6 @@ def judge(
     scores["perplexity"] = math.exp(min(700.0, mean_loss(translator.model, held)))
     signatures = {name: signature for name, (_, signature) in found.items()}
     return Verdict(answers, scores, signatures, bleu_by_length(sources, answers, references))
-
-
-SCORED = {"bleu": bleu, "tokenised_bleu": tokenised_bleu, "chrf": chrf}
 
 
 def compare(first: Verdict, second: Verdict, examples: Sequence[Example]) -> list[Comparison]:

@@ -212,6 +212,7 @@ def card(job: Job, report: Report, model: nn.Module, command: str, pairs: int) -
     data = f"generated set `{job.data.made}`" if job.data.made else f"`{job.data.name}`"
     best = ", ".join(f"{name} {value:.4f}" for name, value in sorted((report.best or {}).items()))
     count = sum(parameter.numel() for parameter in model.parameters())
+    show = " --show alignment.png" if model.alignment else ""  # a fixed vector has nothing to show
     return f"""# {job.model} on {job.data.name}
 
 {MODELS[job.model].paper}.
@@ -225,5 +226,5 @@ def card(job: Job, report: Report, model: nn.Module, command: str, pairs: int) -
 | on the validation pairs | {best} |
 | command | `{command}` |
 
-Use it: `regard translate DIR "..." --show alignment.png`, where DIR is this folder.
+Use it: `regard translate DIR "..."{show}`, where DIR is this folder.
 """

@@ -64,3 +64,13 @@ def test_it_trains_stops_goes_on_and_answers(
     assert [bool(answer.others) for answer in first] == [True, True, False, True]
     if MODELS[name].alignment:
         assert first[0].attention.columns == ("a", " ", "b", " ", "c", "</s>")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_card_promises_a_picture_where_there_is_attention(
+    name: str, recipe: str, tmp_path: Path, train: Any
+) -> None:
+    train(recipe, tmp_path, f"model.name={name}", *SMALL[name], "train.steps=1")
+    card = (tmp_path / "README.md").read_text()
+    assert 'regard translate DIR "..."' in card
+    assert ("--show alignment.png" in card) == bool(MODELS[name].alignment)
