@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from regard.tasks import Translator
+from typing import Any
 
 __version__ = "0.1.0"
 
 
-def load(run: str | Path) -> Translator:
-    """The task object of a run (a folder or a shipped one): `regard.load("dates").translate("3 May 1979")`."""
+def load(run: str | Path) -> Any:
+    """The task object of a run, by its folder (one of `transformers`, too) or the name of a shipped one:
+    `regard.load("dates").translate("3 May 1979")`, `regard.load("shakespeare").generate("ROMEO:")`."""
     from regard.tasks import load  # here, so that `import regard` and `regard --help` do not wait for torch
 
     return load(run)

@@ -46,6 +46,26 @@ ColumnNames = Annotated[
     str | None,
     typer.Option(metavar="SOURCE,TARGET", help="The columns' names in CSV and JSONL, their numbers in TSV."),
 ]
+Sites = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sites",
+        metavar="PATTERN",
+        help="Draw every head of the attention so named, as in 'encoder.*' or 'decoder.0.cross'; '*' is all.",
+    ),
+]
+Output = Annotated[Path | None, typer.Option(help="Write the answers to a file.")]
+Best = Annotated[int | None, typer.Option(min=1, help="How many answers to give for each text.")]
+LengthPenalty = Annotated[float | None, typer.Option(help="Beam: score / length^penalty; 0 prefers short answers.")]
+MinLength = Annotated[int | None, typer.Option(min=0, help="At least so many tokens.")]
+RepetitionPenalty = Annotated[
+    float | None, typer.Option(help="Above 1, what came before is less likely to come again.")
+]
+NoRepeat = Annotated[int | None, typer.Option(min=0, help="No so many tokens in a row come twice; 0: they may.")]
+Temperature = Annotated[float | None, typer.Option(min=0, help="Above 0, answers are drawn at this temperature.")]
+TopK = Annotated[int | None, typer.Option(min=0, help="Draw from the k likeliest tokens only.")]
+TopP = Annotated[float | None, typer.Option(min=0, max=1, help="Draw from the likeliest tokens that sum to p.")]
+Seed = Annotated[int | None, typer.Option(help="The same seed draws the same answers.")]
 Beam = Annotated[
     int | None,
     typer.Option(min=1, help="How many hypotheses to keep; 1 is greedy. As the run's recipe unless told."),
@@ -76,12 +96,12 @@ def demo(out: Annotated[Path, typer.Option(help="Where the run and the picture g
 @app.command()
 def models() -> None:
     """List every system: its paper, its recipes, its shipped runs."""
-    from regard.app.recipe import read, recipes
+    from regard.app.recipe import model_of, recipes
     from regard.models import MODELS
     from regard.tasks.folder import SHIPPED, read_config, shipped
 
     table = Table("system", "paper", "recipes", "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
-    uses = {name: read(name, ["data.made=", "data.train=-"])[0].model for name in recipes()}
+    uses = {name: model_of(name) for name in recipes()}
     runs = {name: read_config(SHIPPED / name)[0] for name in shipped()}
     for name, model in MODELS.items():
         table.add_row(
@@ -135,25 +155,40 @@ def evaluate(
     data: DataSet = None,
     columns: ColumnNames = None,
     beam: Beam = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, help="Language models: windows begin so many tokens apart; as the recipe unless told."),
+    ] = None,
     show: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw BLEU by source length: .svg or .png.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge runs on pairs they have not seen: BLEU, chrF, exact match, perplexity, BLEU by source length.
+    """Judge runs on data they have not seen: translators by BLEU, chrF, exact match, perplexity and BLEU by source
+    length, language models by perplexity per token and per word and by bits per character.
 
         regard evaluate runs/mine --data test.tsv
 
         regard evaluate runs/a runs/b --data 'test.{en,de}' --show lengths.svg
+
+        regard evaluate runs/gpt2 --data test.txt --stride 64
 
     `bleu` and `chrf` are sacrebleu's, on plain text, with their signatures. `tokenised_bleu` splits at spaces and
     ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
     (`test.{en,de1,de2}`), further columns, or a list in JSONL. With several runs, a paired bootstrap says whether a
     difference could be luck."""
     from regard.app.judging import evaluate as judge_all
+    from regard.app.reading import are_language_models, evaluate_text
 
     if show:
         check_picture(str(show), (".svg", ".png"))
+    if are_language_models(runs):
+        if show or beam or columns:
+            raise typer.BadParameter("--show, --beam and --columns are for translators")
+        evaluate_text(runs, data, stride, as_json=as_json)
+        return
+    if stride:
+        raise typer.BadParameter("--stride is for language models")
     judge_all(runs, data, columns, lambda decode: change(decode, {"beam": beam}), show=show, as_json=as_json)
 
 
@@ -170,6 +205,10 @@ def align(
     ] = None,
     base: Annotated[int, typer.Option(min=0, max=1, help="The number of the first word in the gold file.")] = 1,
     output: Annotated[Path | None, typer.Option(help="Write the links to a file.")] = None,
+    site: Annotated[
+        str, typer.Option(help="Whose attention, as in decoder.2.cross; the model's own choice unless told.")
+    ] = "",
+    head: Annotated[int | None, typer.Option(min=0, help="Which head; without it, the mean of all.")] = None,
 ) -> None:
     """Align the words of translations by where attention looked: one line of links a pair, as in 0-0 1-2 2-1.
 
@@ -182,7 +221,7 @@ def align(
     from regard.app.judging import align as align_all
 
     with writer(output) as write:
-        align_all(run, data, columns, gold, base, write=write)
+        align_all(run, data, columns, gold, base, site, head, write=write)
 
 
 @app.command()
@@ -194,23 +233,22 @@ def translate(
     source: Annotated[
         Path | None, typer.Option("--input", help="A file, one text a line; also .gz, .xz, .zst.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the answers to a file.")] = None,
+    output: Output = None,
     show: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Draw the alignment: .png, .svg or .html; - draws in the terminal."),
     ] = None,
+    sites: Sites = None,
     links: Annotated[
         Path | None, typer.Option("--alignments", help="Write word alignments, one line an answer: 0-0 1-2.")
     ] = None,
     beam: Beam = None,
-    best: Annotated[int | None, typer.Option(min=1, help="How many answers to give for each text.")] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Beam: score / length^penalty; 0 prefers short answers.")
-    ] = None,
+    best: Best = None,
+    length_penalty: LengthPenalty = None,
     coverage: Annotated[
         float | None, typer.Option(min=0, help="Beam: prefer answers that looked at every source token.")
     ] = None,
-    min_length: Annotated[int | None, typer.Option(min=0, help="At least so many tokens.")] = None,
+    min_length: MinLength = None,
     max_length: Annotated[
         int | None, typer.Option(min=0, help="At most so many, with the end token; 0: twice the source + 20.")
     ] = None,
@@ -223,14 +261,12 @@ def translate(
     dictionary: Annotated[
         Path | None, typer.Option(help="Source TAB target words, to look that source word up in.")
     ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(min=0, help="Above 0, answers are drawn at this temperature.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(min=0, help="Draw from the k likeliest tokens only.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Draw from the likeliest tokens that sum to p.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed draws the same answers.")] = None,
+    repetition_penalty: RepetitionPenalty = None,
+    no_repeat: NoRepeat = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
     as_json: Json = False,
 ) -> None:
     """Translate texts (any text to text) and show where each word looked.
@@ -243,21 +279,17 @@ def translate(
     lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty."""
     from regard.data.pairs import read_pairs
     from regard.metrics.alignment import pharaoh
-    from regard.tasks import load
+    from regard.tasks import Translator, load_as
 
-    if texts and source:
-        raise typer.BadParameter("give texts or --input, not both")
     if output and links and output.resolve() == links.resolve():
         raise typer.BadParameter(f"--output and --alignments both name {output}; let them name two files")
     if dictionary and replace_unknown is False:
         raise typer.BadParameter(
             "--dictionary replaces unknown words and --keep-unknown keeps them; give one of them"
         )
-    if show:
-        check_show(show, as_json)
-    if not texts and source is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
-    translator = load(run)
+    check_show(show, sites, as_json)
+    check_input(texts, source)
+    translator = load_as(run, Translator)
     lines, count = read_lines(texts, source, translator.read)
     if show or links:
         translator.check_looks()
@@ -271,6 +303,8 @@ def translate(
             "min_length": min_length,
             "max_length": max_length,
             "replace_unknown": replace_unknown,
+            "repetition_penalty": repetition_penalty,
+            "no_repeat": no_repeat,
             "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
@@ -289,7 +323,88 @@ def translate(
             if write_links:
                 write_links(pharaoh(answer.alignment))
             if show and answer.source.strip():
-                draw(answer, show, number if count != 1 else None)
+                draw(answer.heads(*sites) if sites else answer.attention, show, number if count != 1 else None)
+
+
+@app.command()
+def generate(
+    run: Run,
+    prompts: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What to go on from; none: lines of stdin.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file, one prompt a line.")] = None,
+    output: Output = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Write at most so many tokens.")] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw where each token looked: .png, .svg or .html; - in the terminal."),
+    ] = None,
+    sites: Sites = None,
+    beam: Beam = None,
+    best: Best = None,
+    length_penalty: LengthPenalty = None,
+    min_length: MinLength = None,
+    repetition_penalty: RepetitionPenalty = None,
+    no_repeat: NoRepeat = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Continue texts by a language model, and show where each token looked.
+
+        regard generate shakespeare "ROMEO:"
+
+        regard generate runs/mine "Once upon a time" --temperature 0.7 --top-p 0.9 --max-tokens 100 --stop "The end"
+
+    A prompt comes back with its continuation; in JSON they are apart. `""` begins a new text. A model of
+    `transformers` in a folder is a run too. --temperature 0 takes the likeliest token each time."""
+    from regard.app.writing import write_on
+
+    check_show(show, sites, as_json)
+    check_input(prompts, source)
+    asked = {
+        "max_length": max_tokens,
+        "stop": tuple(stop) if stop else None,
+        "beam": beam,
+        "best": best,
+        "length_penalty": length_penalty,
+        "min_length": min_length,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat": no_repeat,
+        "temperature": 0.0 if temperature is None and (beam or 1) > 1 else temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+    }
+
+    def picture(one: Any, number: int | None) -> None:
+        if show:
+            draw(one.heads(*sites) if sites else one.attention, show, number)
+
+    write_on(run, prompts, source, output, lambda decode: change(decode, asked), picture, bool(show), as_json)
+
+
+@app.command()
+def export(
+    run: Run,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="A folder that is not there yet.")],
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 (half the size) or float16.")] = "float32",
+) -> None:
+    """Write a run as a folder of Hugging Face `transformers` and nothing else, and check it by loading it back.
+
+        regard export runs/mine --to mine --dtype bfloat16
+
+    Runs of `gpt2` can be exported, and those of `transformer` in Marian's form: post-norm, sinusoidal, with one
+    vocabulary. Others are refused by name."""
+    from regard.tasks.export import export as write
+
+    write(run, to, dtype)
+    print(to)
 
 
 @app.command()
@@ -310,7 +425,11 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds for each.")] = 3,
     jobs: Annotated[int, typer.Option(min=1, help="How many trainings at once.")] = 1,
     metric: Annotated[
-        str, typer.Option(help="bleu, tokenised_bleu, chrf, exact_match or perplexity.")
+        str,
+        typer.Option(
+            help="bleu, tokenised_bleu, chrf, exact_match or perplexity; of language models loss, perplexity, "
+            "word_perplexity or bits_per_character."
+        ),
     ] = "exact_match",
     out: Annotated[Path, typer.Option(help="The runs and table.md go here.")] = Path("runs/compare"),
 ) -> None:
@@ -336,8 +455,19 @@ def change(decode: Decoding, asked: dict[str, Any]) -> Decoding:
         raise typer.BadParameter(str(error)) from None
 
 
-def check_show(show: str, as_json: bool) -> None:
+def check_input(texts: list[str] | None, source: Path | None) -> None:
+    if texts and source:
+        raise typer.BadParameter("give texts or --input, not both")
+    if not texts and source is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
+
+
+def check_show(show: str | None, sites: list[str] | None, as_json: bool) -> None:
     """Before anything is computed: can this be drawn?"""
+    if show is None:
+        if sites:
+            raise typer.BadParameter("--sites says what to draw; say where to with --show FILE, or --show -")
+        return
     if show != "-":
         check_picture(show, (".png", ".svg", ".html"))
     elif as_json:
@@ -367,13 +497,14 @@ def as_line(answer: Answer, as_json: bool) -> str:
     return json.dumps(row, ensure_ascii=False)
 
 
-def draw(answer: Answer, show: str, number: int | None) -> None:
+def draw(picture: Any, show: str, number: int | None) -> None:
+    """A Map or Heads, in the terminal or to a file; one of several files has its number."""
     if show == "-":
-        print(answer.attention.terminal(colour=sys.stdout.isatty()))
+        print(picture.terminal(colour=sys.stdout.isatty()))
         return
     path = Path(show)
     path = path if number is None else path.with_stem(f"{path.stem}-{number}")
-    answer.attention.save(path)
+    picture.save(path)
     say(f"wrote {path}")
 
 

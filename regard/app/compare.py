@@ -24,6 +24,9 @@ from regard.data.files import write_file
 from regard.learn.checkpoint import checkpoints
 from regard.tasks import load
 from regard.tasks.judge import MEASURES, judge
+from regard.tasks.settings import Data, Text
+from regard.tasks.texts import MEASURES as TEXT_MEASURES
+from regard.tasks.texts import judge_text
 from regard.tasks.training import train
 
 Way = tuple[str, tuple[str, ...]]  # what is trained, as RECIPE or RECIPE,KEY=VALUE,..., and the values varied
@@ -33,12 +36,11 @@ def compare(
     recipes: list[str], vary: list[str], changes: list[str], *, seeds: int, jobs: int, metric: str, out: Path
 ) -> str:
     """Trains every recipe in every combination with every seed; the table, also written to out/table.md."""
-    if metric not in MEASURES:
-        raise RecipeError(f"--metric must be one of {', '.join(MEASURES)}, got {metric!r}")
     combinations = list(itertools.product(*(_choices(one) for one in vary)))
     ways = [(recipe, way) for recipe in recipes for way in combinations]
     asked = [read(*_settings(way, changes))[0].data for way in ways]  # a mistake is found before training
-    tested = all(data.made or data.test for data in asked)
+    _check_metric(metric, asked)
+    tested = all(getattr(data, "made", "") or data.test for data in asked)
     tasks = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in tasks]
     if len(set(folders)) < len(folders):
@@ -65,6 +67,17 @@ def compare(
     table = _table(ways, [[results[way, seed] for seed in range(seeds)] for way in ways], metric, tested=tested)
     write_file(out / "table.md", table.encode())
     return table
+
+
+def _check_metric(metric: str, asked: list[Data | Text]) -> None:
+    texts = [data for data in asked if isinstance(data, Text)]
+    if texts and len(texts) < len(asked):
+        raise RecipeError("translators and language models cannot be compared: they are judged by other measures")
+    measures = TEXT_MEASURES if texts else MEASURES
+    if metric not in measures:
+        raise RecipeError(f"--metric must be one of {', '.join(measures)}, got {metric!r}")
+    if not all(data.test or data.valid for data in texts):
+        raise RecipeError("set data.test or data.valid to a file of text to compare by")
 
 
 def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
@@ -105,9 +118,12 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, 
     command = shlex.join(["regard", "train", recipe, *(word for one in changes for word in ("--set", one))])
     with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
         train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)))
-    translator = load(folder)
-    result = judge(translator, job.data.examples("test")).table()
-    result["parameters"] = sum(parameter.numel() for parameter in translator.model.parameters())
+    task = load(folder)
+    if isinstance(job.data, Text):
+        result = judge_text(task, job.data, [job.data.test or job.data.valid], folder=folder / "blocks")
+    else:
+        result = judge(task, job.data.examples("test")).table()
+    result["parameters"] = sum(parameter.numel() for parameter in task.model.parameters())
     write_file(kept, json.dumps(result).encode())
     return result
 
@@ -133,6 +149,6 @@ def _table(ways: list[Way], results: list[list[dict[str, Any]]], metric: str, *,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     command = shlex.join(["regard", *sys.argv[1:]])
-    pairs = "the test pairs" if tested else "the validation pairs, by which the weights were chosen (no data.test)"
-    notes = [f"{metric} on {pairs}", f"`{command}`", f"{device}, torch {torch.__version__}, {date.today()}"]
+    data = "the test data" if tested else "the validation data, by which the weights were chosen (no data.test)"
+    notes = [f"{metric} on {data}", f"`{command}`", f"{device}, torch {torch.__version__}, {date.today()}"]
     return "\n".join([*lines, *(line for note in notes for line in ("", note)), ""])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regard.app.recipe import read
 from regard.learn.checkpoint import checkpoints
-from regard.tasks import load
+from regard.tasks import Translator, load_as
 from regard.tasks.judge import judge
 from regard.tasks.training import train
 
@@ -24,7 +24,7 @@ def demonstrate(out: Path) -> None:
     print("Training a translator from dates as people write them to ISO dates (Bahdanau 2015).", file=sys.stderr)
     command = f"regard demo --out {out}"
     train(job, out, recipe=text, command=command, resume=bool(checkpoints(out)))
-    translator = load(out)
+    translator = load_as(out, Translator)
     examples = job.data.examples("test")
     right = judge(translator, examples).scores["exact_match"]
     seconds = time.monotonic() - began

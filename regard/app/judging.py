@@ -14,7 +14,7 @@ from regard.data.pairs import Columns, DataError, open_lines, read_pairs, read_r
 from regard.metrics.alignment import Links, alignment_scores, pharaoh, read_links
 from regard.metrics.bootstrap import Comparison
 from regard.show.curves import length_curves
-from regard.tasks import Decoding, Translator, find, load
+from regard.tasks import Decoding, Translator, find, load_as
 from regard.tasks.folder import RunError
 from regard.tasks.judge import MEASURES, Verdict, compare, judge
 from regard.tasks.settings import Example
@@ -36,7 +36,7 @@ def evaluate(
     examples = read_examples(runs, data, _columns(columns))
     verdicts = {}
     for run in runs:
-        translator = load(run)
+        translator = load_as(run, Translator)
         check_sources(translator, examples, data)
         with progress(len(examples), f"pairs by {run}") as tick:
             verdicts[run] = judge(translator, examples, change(translator.decode), tick=tick)
@@ -123,9 +123,18 @@ def as_text(verdicts: dict[str, Verdict], tests: dict[str, list[Comparison]]) ->
 
 
 def align(
-    run: str, data: str, columns: str | None, gold: Path | None, base: int, *, write: Callable[[str], None]
+    run: str,
+    data: str,
+    columns: str | None,
+    gold: Path | None,
+    base: int,
+    site: str,
+    head: int | None,
+    *,
+    write: Callable[[str], None],
 ) -> None:
-    translator = load(run)
+    translator = load_as(run, Translator)
+    translator.site, translator.head = site, head
     translator.check_looks()
     pairs: Iterable[tuple[str, str]] = read_pairs(data, _columns(columns))
     wanted = []
@@ -138,8 +147,9 @@ def align(
             write(pharaoh(links))
             found.append(links)
             tick()
-    site: Any = translator.model.alignment
-    say(f"{len(found):,} pairs aligned by the attention `{site}` of {run}, which is one layer with one head")
+    named: Any = site or translator.model.alignment
+    which = "its heads' mean, or its only one" if head is None else f"head {head}"
+    say(f"{len(found):,} pairs aligned by the attention `{named}` of {run}, {which}")
     if gold is not None:
         scores = alignment_scores(found, wanted)
         say(

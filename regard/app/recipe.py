@@ -13,7 +13,7 @@ from typing import Any
 from regard.learn.optimise import Training
 from regard.models import MODELS
 from regard.tasks.folder import shapes
-from regard.tasks.settings import Data, Decoding, Job, Tokens
+from regard.tasks.settings import Data, Decoding, Job, Text, Tokens
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -75,7 +75,7 @@ def build(table: dict[str, Any]) -> Job:
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
     kind = MODELS[model].Config
-    config = table.get("model", {})
+    config = _sized(model, table.get("model", {}))
     for key in ("vocabulary", "source_vocabulary"):
         if key in config:
             raise RecipeError(f"model.{key} follows from the tokenizer; set tokens.size and tokens.joint instead")
@@ -86,11 +86,27 @@ def build(table: dict[str, Any]) -> Job:
     return Job(
         model,
         config,
-        section(Data, table.get("data", {}), "data"),
+        section(Text if MODELS[model].task == "generate" else Data, table.get("data", {}), "data"),
         section(Training, table.get("train", {}), "train"),
         section(Tokens, table.get("tokens", {}), "tokens"),
         section(Decoding, table.get("decode", {}), "decode"),
     )
+
+
+def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """model.size = "base" stands for the numbers of that name; others that are set win."""
+    if "size" not in config:
+        return config
+    sizes = getattr(MODELS[model], "SIZES", {})
+    size = config.pop("size")
+    if size not in sizes:
+        raise RecipeError(f"model.size of {model} must be one of {', '.join(sizes) or 'none'}, got {size!r}")
+    return {**sizes[size], **config}
+
+
+def model_of(name: str) -> str:
+    """Which model a recipe trains."""
+    return _table(name)["model"]["name"]
 
 
 def section(kind: type, table: dict[str, Any], name: str) -> Any:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import memory as memories
+from regard.attention.kernels.dropout import drop
 from regard.attention.memory import Memory
 from regard.attention.score import Question, Score, gather
 from regard.attention.trace import Trace, record, watching
@@ -120,15 +121,22 @@ class Attend(nn.Module):
             mask: Tensor | None = memory.select(places)
         else:
             mask = None if memory.mask is None else memory.mask.view(len(memory.mask), *ones, 1, -1)
-        if not self.causal:
+        alone = question.newest and question.query.shape[-2] == 1 and not self.strict
+        if not self.causal or (alone and question.since is None):  # the newest place sees all there is
             return mask
-        position = question.positions()
+        position = self._positions(question, memory)
         if position.dim() == 2:
             position = position.view(len(position), *ones, -1)
         if places is None:
             places = torch.arange(memory.size, device=position.device)
         past = places < position[..., None] if self.strict else places <= position[..., None]
+        if question.since is not None:
+            past = past & (places >= question.since.view(len(question.since), *ones, -1, 1))
         return past if mask is None else mask & past
+
+    def _positions(self, question: Question, memory: Memory) -> Tensor:
+        position = question.positions()
+        return position + memory.size - len(position) if question.newest else position
 
     def forward(self, query: Tensor | Question, memory: Memory) -> Tensor:
         """What each query reads: (B, .., Q, V)."""
@@ -142,7 +150,8 @@ class Attend(nn.Module):
         return query if isinstance(query, Question) else Question(query)
 
     def _read(self, question: Question, memory: Memory) -> Tensor:
-        if not (self.score.inner and self.weigh.fused):
+        dropping = self.training and self.dropout > 0 and not question.query.is_cuda  # no kernel does so on the CPU
+        if dropping or not (self.score.inner and self.weigh.fused):
             return self._look(question, memory).read
         for seen in watching(self):
             self._show(seen, question, memory)
@@ -184,7 +193,7 @@ class Attend(nn.Module):
             scores = self.score.compare_at(query, memory.keys, places.index)
             mask = self.allowed(question, memory, places.index)
         weighed = self.weigh(scores, mask, places)
-        weights = F.dropout(weighed.weights, self.dropout, self.training)
+        weights = drop(weighed.weights, self.dropout, self.training)
         if weighed.chosen is not None and not weights.requires_grad:  # one value is read, the others not touched
             found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
             read = weights.gather(-1, weighed.chosen[..., None]).to(found.dtype) * found.squeeze(-2)
@@ -205,7 +214,8 @@ class Attend(nn.Module):
             query, keys, values = query[:, None], keys[:, None], values[:, None]
         keys, values = keys.to(query.dtype), values.to(query.dtype)
         drop = self.dropout if self.training else 0.0
-        if self.causal and question.position is None and query.shape[-2] == keys.shape[-2]:
+        plain = question.position is None and question.since is None and query.shape[-2] == keys.shape[-2]
+        if self.causal and plain:
             read = self._fused_causal(query, keys, values, memory.mask, scale, drop)
         else:
             mask = self.allowed(question, memory)
@@ -242,11 +252,11 @@ class Attend(nn.Module):
             return
         rows = torch.tensor(kept, device=question.query.device)
         query = question.query.index_select(-2, rows)
-        position = question.positions().index_select(-1, rows)
-        beta = None if question.beta is None else question.beta.index_select(-1, rows)
+        position = self._positions(question, memory).index_select(-1, rows)
+        beta, since = (None if x is None else x.index_select(-1, rows) for x in (question.beta, question.since))
         if seen.heads is not None and query.dim() == 4:
             query, beta = query[:, seen.heads], None if beta is None else beta[:, seen.heads]
             memory = replace(memory, keys=memory.keys[:, seen.heads], values=memory.values[:, seen.heads])
-        part = Question(query, position, beta)
+        part = Question(query, position, beta, since)
         scores = self.score.compare(self.score.query(part), memory.keys)
         seen.keep(self, "weights", self.weigh(scores, self.allowed(part, memory), None).weights)

@@ -51,10 +51,11 @@ class MultiHead(Attend):
         return replace(question, query=self._split(self.query(question.query)))
 
     def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
-        values = keys if values is None else values
         if mask is not None:  # before the projections, which would spread a NaN
             check_mask(mask, keys)
-            keys, values = (x.masked_fill(~mask[..., None], 0) for x in (keys, values))
+            hidden = ~mask[..., None]
+            keys, values = keys.masked_fill(hidden, 0), None if values is None else values.masked_fill(hidden, 0)
+        values = keys if values is None else values
         return super().remember(self._split(self.key(keys)), self._split(self.value(values)), mask)
 
     def forward(self, query: Tensor | Question, memory: Memory) -> Tensor:

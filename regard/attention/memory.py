@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -77,6 +78,58 @@ class Memory:
         may = torch.ones_like(self.mask[:, : new.size]) if new.mask is None else new.mask
         self.mask.index_copy_(1, slots, may)
         return replace(self, filled=self.filled + new.size)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a decoder has written so far, as the memory of its own attention: buffers with some room, which `append`
+    fills in place. So go on from one Past once; `State.fork` first to go on twice.
+
+    Rows are chosen and copied (`each`) without the room, so that a beam moves only what it holds."""
+
+    keys: Tensor | None = None  # (N, .., capacity, D); None: nothing yet
+    values: Tensor | None = None
+    mask: Tensor | None = None  # (N, capacity); None: all may be seen
+    size: int = 0
+
+    def append(self, new: Memory) -> Past:
+        size = self.size + new.size
+        if self.keys is None or self.values is None:
+            return Past(new.keys, new.values, new.mask, size)
+        keys, values, mask = self.keys, self.values, self.mask
+        if size > keys.shape[-2]:
+            capacity = size + max(15, size // 4)
+            keys, values = (_enlarged(x[..., : self.size, :], capacity) for x in (keys, values))
+            mask = None if mask is None else _enlarged(mask[:, : self.size, None], capacity)[..., 0]
+        if mask is None and new.mask is not None:
+            mask = torch.ones(len(keys), keys.shape[-2], dtype=torch.bool, device=keys.device)
+        keys[..., self.size : size, :] = new.keys
+        values[..., self.size : size, :] = new.values
+        if mask is not None:
+            mask[:, self.size : size] = True if new.mask is None else new.mask
+        return Past(keys, values, mask, size)
+
+    @property
+    def memory(self) -> Memory:
+        """What is there, as attention reads it; nothing is copied."""
+        assert self.keys is not None
+        assert self.values is not None
+        mask = None if self.mask is None else self.mask[:, : self.size]
+        return Memory(self.keys[..., : self.size, :], self.values[..., : self.size, :], mask)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Past:
+        """The same with its rows changed."""
+        if self.keys is None:
+            return self
+        held = self.memory
+        mask = None if held.mask is None else change(held.mask)
+        return Past(change(held.keys), change(held.values), mask, self.size)
+
+
+def _enlarged(x: Tensor, capacity: int) -> Tensor:
+    larger = x.new_empty(*x.shape[:-2], capacity, x.shape[-1])
+    larger[..., : x.shape[-2], :] = x
+    return larger
 
 
 def rewrite(matrix: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tensor:

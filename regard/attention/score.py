@@ -24,6 +24,8 @@ class Question:
     query: Tensor  # (B, .., Q, D)
     position: Tensor | None = None  # (Q,) or (B, Q): the step t of each query; None: 0, 1, 2, ...
     beta: Tensor | None = None  # (B, .., Q): sharpness of each query, for the cosine score
+    since: Tensor | None = None  # (B, Q): causal attention sees no place before this one (a document's first)
+    newest: bool = False  # the queries are the last places of the memory, as while decoding
 
     def positions(self) -> Tensor:
         if self.position is not None:

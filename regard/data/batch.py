@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.text import END, PAD, START
+from regard.data.text import REGARD, Special
 
 # Lengths within 5 % of each other count as alike: enough to mix long rows, of which no two are equal.
 NOISE = 0.05
@@ -150,14 +150,16 @@ def check_batching(*, batch_tokens: int, seed: int) -> None:
 class PairData:
     """Encoded pairs without special tokens (they are added here), batched by token count."""
 
-    def __init__(self, sources: Ids, targets: Ids, *, batch_tokens: int, seed: int) -> None:
+    def __init__(
+        self, sources: Ids, targets: Ids, *, batch_tokens: int, seed: int, special: Special = REGARD
+    ) -> None:
         self.sources, self.targets = (side if isinstance(side, Rows) else Rows(side) for side in (sources, targets))
         if len(self.sources) != len(self.targets):
             raise ValueError(f"each source needs a target, got {len(self)} sources, {len(self.targets)} targets")
         if not len(self):
             raise ValueError("there must be at least one pair, got none")
         check_batching(batch_tokens=batch_tokens, seed=seed)
-        self.batch_tokens, self.seed = batch_tokens, seed
+        self.batch_tokens, self.seed, self.special = batch_tokens, seed, special
         # With the special tokens: source </s>, <s> target </s>.
         self.source_lengths = self.sources.lengths() + 1
         self.target_lengths = self.targets.lengths() + 2
@@ -176,8 +178,9 @@ class PairData:
         return draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator)
 
     def batch(self, rows: np.ndarray) -> PairBatch:
-        source, source_mask = pad([[*self.sources[row], END] for row in rows], PAD)
-        target, target_mask = pad([[START, *self.targets[row], END] for row in rows], PAD)
+        start, end = self.special.start, self.special.end
+        source, source_mask = pad([[*self.sources[row], end] for row in rows], self.special.pad)
+        target, target_mask = pad([[start, *self.targets[row], end] for row in rows], self.special.pad)
         return PairBatch(source, source_mask, target, target_mask)
 
     def padding(self, epoch: int) -> float:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.batch import Pair, PairBatch, PairData, Rows, check_batching, draw_batches
+from regard.data.text import REGARD, Special
 
 # Bytes a pair takes beside its ids: where its rows end, its lengths, its place in the order while that is drawn.
 BESIDE = 96
@@ -22,7 +23,13 @@ SUFFIXES = (".ids", ".lengths")  # int32 each, in the machine's byte order: bloc
 
 
 def gather(
-    pairs: Iterable[Pair], *, folder: Path, budget: int, batch_tokens: int, seed: int
+    pairs: Iterable[Pair],
+    *,
+    folder: Path,
+    budget: int,
+    batch_tokens: int,
+    seed: int,
+    special: Special = REGARD,
 ) -> PairData | BlockData:
     """The pairs in memory if they take at most `budget` bytes there, else in blocks under `folder`.
 
@@ -40,7 +47,7 @@ def gather(
         if held.bytes > budget:
             break
     else:
-        return PairData(*held.sides, batch_tokens=batch_tokens, seed=seed)
+        return PairData(*held.sides, batch_tokens=batch_tokens, seed=seed, special=special)
     temporary.mkdir(parents=True)
     try:
         _spill(held, pairs, temporary / "all", budget)
@@ -62,6 +69,7 @@ def gather(
         longest_source=held.longest_source,
         batch_tokens=batch_tokens,
         seed=seed,
+        special=special,
     )
 
 
@@ -69,11 +77,19 @@ class BlockData:
     """Pairs in block files, each a fair sample of all; one block is in memory. Otherwise as PairData."""
 
     def __init__(
-        self, folder: Path, blocks: int, *, count: int, longest_source: int, batch_tokens: int, seed: int
+        self,
+        folder: Path,
+        blocks: int,
+        *,
+        count: int,
+        longest_source: int,
+        batch_tokens: int,
+        seed: int,
+        special: Special = REGARD,
     ) -> None:
         self.folder, self.blocks, self.count = folder, blocks, count
         self.longest_source = longest_source
-        self.batch_tokens, self.seed = batch_tokens, seed
+        self.batch_tokens, self.seed, self.special = batch_tokens, seed, special
         self.held: tuple[int, PairData] | None = None
 
     def __len__(self) -> int:
@@ -94,7 +110,8 @@ class BlockData:
         if self.held is None or self.held[0] != block:
             self.held = None  # goes before the next comes: two would not fit
             sides = (_load(self.folder / f"{block}.{side}") for side in SIDES)
-            self.held = block, PairData(*sides, batch_tokens=self.batch_tokens, seed=self.seed)
+            data = PairData(*sides, batch_tokens=self.batch_tokens, seed=self.seed, special=self.special)
+            self.held = block, data
         return self.held[1].batch(rows)
 
 

@@ -87,7 +87,7 @@ def find_files(name: str | Path) -> list[Path]:
 
 def open_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The file's lines, unpacked by its suffix; see number_lines."""
-    with _explained(path), _open(Path(path)) as file:
+    with explained(path), open_bytes(Path(path)) as file:
         yield from number_lines(file, str(path))
 
 
@@ -111,12 +111,12 @@ def number_lines(file: io.BufferedIOBase, name: str) -> Iterator[tuple[int, str]
 
 def read_bytes(path: str | Path) -> bytes:
     """The file's bytes, or a DataError that says why there are none."""
-    with _explained(path):
+    with explained(path):
         return Path(path).read_bytes()
 
 
 @contextmanager
-def _explained(path: str | Path) -> Iterator[None]:
+def explained(path: str | Path) -> Iterator[None]:
     try:
         yield
     except IsADirectoryError:
@@ -127,7 +127,7 @@ def _explained(path: str | Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _open(path: Path) -> io.BufferedIOBase:
+def open_bytes(path: Path) -> io.BufferedIOBase:
     match path.suffix.lower():
         case ".gz":
             return gzip.open(path)
@@ -246,10 +246,10 @@ def _tsv(path: Path, columns: Columns, single: bool) -> Iterator[Row]:
         _refuse_empty(line, "line", where)
         row = tuple(line.split("\t"))
         if exact and len(row) != 2:
-            raise DataError(f"{where}: {_columns(row)}, but a line needs exactly two: source, tab, target")
+            raise DataError(f"{where}: {columns_of(row)}, but a line needs exactly two: source, tab, target")
         if len(row) <= max(places):
             raise DataError(
-                f"{where}: {_columns(row)}, but a line needs at least {max(places) + 1}, parted by tabs"
+                f"{where}: {columns_of(row)}, but a line needs at least {max(places) + 1}, parted by tabs"
             )
         if columns != USUAL:
             row = tuple(row[place] for place in places)
@@ -258,23 +258,23 @@ def _tsv(path: Path, columns: Columns, single: bool) -> Iterator[Row]:
 
 def _csv(path: Path, columns: Columns, single: bool) -> Iterator[Row]:
     """Records by the csv module: quoted fields may hold commas and line breaks."""
-    records = _records(path)
-    where, header = next(records, ("", []))
+    found = records(path)
+    where, header = next(found, ("", []))
     if not header:
         return
     places = []
     for name in _chosen(path, columns, "source", "target"):
         if header.count(name) != 1:
-            found = "no" if name not in header else "more than one"
-            raise DataError(f"{where}: {found} column {name!r}; the header names {_few(header)}")
+            which = "no" if name not in header else "more than one"
+            raise DataError(f"{where}: {which} column {name!r}; the header names {few(header)}")
         places.append(header.index(name))
-    for where, record in records:
+    for where, record in found:
         if len(record) != len(header):
-            raise DataError(f"{where}: {_columns(record)}, but the header has {len(header)}")
+            raise DataError(f"{where}: {columns_of(record)}, but the header has {len(header)}")
         yield _checked(tuple(record[place] for place in places), where)
 
 
-def _records(path: Path) -> Iterator[tuple[str, list[str]]]:
+def records(path: Path) -> Iterator[tuple[str, list[str]]]:
     reader = csv.reader((line + "\n" for _, line in open_lines(path)), strict=True)
     while True:
         first = reader.line_num + 1
@@ -309,7 +309,7 @@ def _jsonl(path: Path, columns: Columns, single: bool) -> Iterator[Row]:
             )
         for key in keys:
             if key not in record:
-                raise DataError(f"{where}: no key {key!r}; the object has {_few(record)}")
+                raise DataError(f"{where}: no key {key!r}; the object has {few(record)}")
         source, targets = (record[key] for key in keys)
         if not isinstance(targets, list):
             targets = [targets]
@@ -335,12 +335,12 @@ def _chosen(path: Path, columns: Columns, source: str, target: str) -> tuple[str
     return chosen
 
 
-def _few(names: Iterable[str]) -> str:
+def few(names: Iterable[str]) -> str:
     shown = [repr(name) for name in islice(names, 11)]
     return ", ".join(shown if len(shown) < 11 else [*shown[:10], "..."]) or "none"
 
 
-def _columns(row: Sequence[str]) -> str:
+def columns_of(row: Sequence[str]) -> str:
     return f"{len(row)} column{'s' * (len(row) != 1)}"
 
 

@@ -1,4 +1,4 @@
-"""What recurrent translators share: tables of embeddings, teacher forcing, and the loss of its states."""
+"""What translators share: tables of embeddings, teacher forcing, and the loss of its states."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import WAYS, Attend, Look, build_score, build_weigh
+from regard.attention.kernels.dropout import Dropout
 from regard.data.batch import PairBatch
 from regard.layers.loss import Loss, token_loss
 from regard.layers.recurrent import check_kind
 
+NO_LIMIT = 1 << 30
+
+
+def check_numbers(config: Any, *, may_be_0: tuple[str, ...] = ("source_vocabulary",)) -> None:
+    """What holds for the settings of every model: whole numbers count something, and dropout is a share."""
+    for field in dataclasses.fields(config):
+        value, least = getattr(config, field.name), 0 if field.name in may_be_0 else 1
+        if field.type == "int" and value < least:
+            raise ValueError(f"{field.name} must be at least {least}, got {value}")
+        if field.name.endswith("dropout") and not 0 <= value < 1:
+            raise ValueError(f"{field.name} must lie in [0, 1), got {value}")
+
 
 def check_config(config: Any, *, width: str) -> None:
     """What holds for the settings of every recurrent translator; `width` names that of the states before `out`."""
-    for field in dataclasses.fields(config):
-        value, least = getattr(config, field.name), 0 if field.name == "source_vocabulary" else 1
-        if field.type == "int" and value < least:
-            raise ValueError(f"{field.name} must be at least {least}, got {value}")
-    if not 0 <= config.dropout < 1:
-        raise ValueError(f"dropout must lie in [0, 1), got {config.dropout}")
+    check_numbers(config)
     if config.tied and getattr(config, width) != config.embed:
         raise ValueError(f"tied embeddings need {width} = embed, got {getattr(config, width)} and {config.embed}")
     check_kind(config.cell)
@@ -45,30 +53,35 @@ class EncoderDecoder(nn.Module):
     decode: Any
     out: nn.Linear
 
-    def __init__(self, config: Any, *, width: int):
-        """width: how wide the states are that `out` reads."""
+    task = "translate"
+    layout = "regard"  # how a tokenizer numbers the special tokens for it
+    longest_target = NO_LIMIT  # the most tokens it can write
+
+    def __init__(self, config: Any, *, width: int, embed: int):
+        """width: how wide the states are that `out` reads; embed: how wide the tables are."""
         super().__init__()
         self.config = config
-        self.target_embed = nn.Embedding(config.vocabulary, config.embed)
+        self.target_embed = nn.Embedding(config.vocabulary, embed)
         shared = config.tied and not config.source_vocabulary
         self.source_embed = (
-            self.target_embed
-            if shared
-            else nn.Embedding(config.source_vocabulary or config.vocabulary, config.embed)
+            self.target_embed if shared else nn.Embedding(config.source_vocabulary or config.vocabulary, embed)
         )
         self.out = nn.Linear(width, config.vocabulary)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         for table in (self.source_embed, self.target_embed):
-            nn.init.normal_(table.weight, std=config.embed**-0.5)
+            nn.init.normal_(table.weight, std=embed**-0.5)
         if config.tied:
             self.out.weight = self.target_embed.weight
 
-    def embed_source(self, source: Tensor) -> Tensor:
+    def check_source(self, source: Tensor) -> None:
         if source.shape[1] > self.config.longest:
             raise ValueError(
                 f"a source of {source.shape[1]} tokens is longer than the {self.config.longest} this model takes; "
                 "shorten or split it, or train with a larger model.longest"
             )
+
+    def embed_source(self, source: Tensor) -> Tensor:
+        self.check_source(source)
         return self.dropout(self.source_embed(source))
 
     def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:

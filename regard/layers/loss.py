@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -24,9 +25,9 @@ class Loss:
 
 
 def token_loss(
-    states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, mask: Tensor, *, smoothing: float = 0.0
+    states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, mask: Tensor, *, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of softmax(W x + b) against the target, at the masked-in positions only.
+    """Cross-entropy of softmax(W x + b) (or without b) against the target, at the masked-in positions only.
 
     states (B, T, D), weight (V, D), target and mask (B, T) -> the sum, and log p(target) of each row (B,).
     With smoothing e the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016)."""
@@ -45,7 +46,13 @@ class _TokenLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, learning: bool
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        learning: bool,
     ) -> tuple[Tensor, Tensor]:
         size = len(weight)
         known = torch.empty(len(states), device=states.device)
@@ -53,10 +60,12 @@ class _TokenLoss(torch.autograd.Function):
         if learning:
             for_states = torch.empty_like(states)
             for_weight = torch.zeros(weight.shape, device=weight.device)
-            for_bias = torch.zeros(bias.shape, device=bias.device)
+            for_bias = None if bias is None else torch.zeros(bias.shape, device=bias.device)
         for begin in range(0, len(states), ROWS):
             part = slice(begin, begin + ROWS)
-            logits = torch.addmm(bias.to(states.dtype), states[part], weight.T).float()  # (n, V)
+            logits = F.linear(
+                states[part], weight, None if bias is None else bias.to(states.dtype)
+            ).float()  # (n, V)
             right = target[part, None]
             top = logits.amax(-1, keepdim=True)
             known[part] = (logits.gather(1, right) - top).squeeze(1)
@@ -72,7 +81,8 @@ class _TokenLoss(torch.autograd.Function):
             if smoothing:
                 slope.sub_(smoothing / size)
             slope.scatter_add_(1, right, torch.full_like(right, smoothing - 1, dtype=slope.dtype))
-            for_bias += slope.sum(0)
+            if for_bias is not None:
+                for_bias += slope.sum(0)
             slope = slope.to(states.dtype)
             for_states[part] = slope @ weight
             if slope.dtype == torch.float32:
@@ -88,4 +98,5 @@ class _TokenLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         for_states, for_weight, for_bias = ctx.saved_tensors
-        return grad.to(for_states.dtype) * for_states, grad * for_weight, grad * for_bias, None, None, None
+        by_bias = None if for_bias is None else grad * for_bias
+        return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, None, None, None

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention import Past
+
 
 def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
     """The same tree of tuples and dataclasses with every tensor that has rows changed.
@@ -17,6 +19,8 @@ def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
     Scalars (how far a buffer is filled) belong to no row and stay as they are."""
     if isinstance(tree, Tensor):
         return change(tree) if tree.dim() else tree
+    if isinstance(tree, Past):
+        return tree.each(change)
     if isinstance(tree, tuple):
         return tuple(each_tensor(change, part) for part in tree)
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):

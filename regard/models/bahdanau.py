@@ -55,7 +55,7 @@ class Bahdanau(EncoderDecoder):
     alignment = "attend"  # the site whose weights align target with source
 
     def __init__(self, config: BahdanauConfig):
-        super().__init__(config, width=config.readout)
+        super().__init__(config, width=config.readout, embed=config.embed)
         memory = 2 * config.encoder
         self.encoder = Encoder(
             config.cell, config.embed, config.encoder, layers=config.encoder_layers, dropout=config.dropout

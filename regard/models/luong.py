@@ -56,7 +56,7 @@ class Luong(EncoderDecoder):
     alignment = "attend"  # the site whose weights align target with source
 
     def __init__(self, config: LuongConfig):
-        super().__init__(config, width=config.dim)
+        super().__init__(config, width=config.dim, embed=config.embed)
         dim, layers = config.dim, config.layers
         self.encoder = Encoder(
             config.cell,

@@ -50,7 +50,7 @@ class Seq2seq(EncoderDecoder):
     alignment = ""  # it never looks back
 
     def __init__(self, config: Seq2seqConfig):
-        super().__init__(config, width=config.dim)
+        super().__init__(config, width=config.dim, embed=config.embed)
         dim, inputs = config.dim, config.embed + (config.dim if config.remind else 0)
         self.encoder = Encoder(
             config.cell, config.embed, dim, layers=config.layers, dropout=config.dropout, bidirectional=False

@@ -1,34 +1,43 @@
 """A run is a folder anyone can open: config, weights, tokenizer, recipe, log and a card.
 
-Reading one runs no code from it and follows no path in it, and compares every shape before memory is taken."""
+Models that have a form in `transformers` are saved in it, and folders made by it are opened as they are. Reading
+runs no code from a folder and follows no path in it, and compares every shape before memory is taken."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.data.files import write_file
+from regard.data.foreign import open_foreign
 from regard.data.pairs import DataError
-from regard.data.text import Tokenizer
+from regard.data.text import Special, Tokenizer
 from regard.learn.checkpoint import fill, named_tensors, write_tensors
-from regard.models import MODELS
+from regard.models import FORMS, MODELS
+from regard.models.foreign import Form, Table, read_parts, used, write_parts
+from regard.tasks.settings import Decoding
+from regard.tasks.weights import WEIGHTS, RunError, read_headers, read_weights
 
 SHIPPED = Path(__file__).parent.parent / "shipped"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 TYPE = "regard-"  # before the name in model_type: a run that only regard can open
 LARGEST_CONFIG = 1 << 20
+GENERATION = {  # settings of transformers' generate, and ours
+    "num_beams": "beam",
+    "length_penalty": "length_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat",
+}
+# How long an answer may be is asked with each; the padding's share, which may be dealt out, is next to nothing.
+LENGTHS = frozenset({"max_new_tokens", "max_time", "renormalize_logits", "_from_model_config"})
 MOST_LAYERS, MOST = 1000, 1 << 24  # beyond any model; so that a config cannot ask for a day's worth of layers
-
-
-class RunError(ValueError):
-    """A run folder that is missing, half there or not what it claims to be."""
 
 
 def shipped() -> list[str]:
@@ -49,28 +58,86 @@ def find(run: str | Path) -> Path:
 
 
 def begin(
-    folder: Path, model: nn.Module, tokenizer: Tokenizer, recipe: str, source_tokenizer: Tokenizer | None = None
+    folder: Path,
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    recipe: str,
+    source_tokenizer: Tokenizer | None = None,
+    decode: Decoding | None = None,
+    *,
+    dtype: str = "float32",
 ) -> None:
-    """All of a run but its weights."""
+    """All of a run but its weights, which will be of that dtype."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = next(name for name, kind in MODELS.items() if kind is type(model))
-    config = {"model_type": TYPE + name, **dataclasses.asdict(model.config)}  # type: ignore[call-overload]
-    write_file(folder / "recipe.toml", recipe.encode())
+    name, form = form_of(model)
+    config: dict[str, Any] = {"model_type": TYPE + name, **dataclasses.asdict(model.config)}  # type: ignore[call-overload]
+    files: dict[str, dict[str, Any]] = {}
+    if form:
+        config = {"model_type": form.kind, "architectures": [form.architecture], "dtype": dtype}
+        config |= form.write_config(model.config, tokenizer.special)
+        files = beside(tokenizer, model, decode or Decoding())
+    if recipe:
+        write_file(folder / "recipe.toml", recipe.encode())
     tokenizer.save(folder / TOKENIZER)
     if source_tokenizer is None:
         (folder / SOURCE_TOKENIZER).unlink(missing_ok=True)  # of a training that was given up
     else:
         source_tokenizer.save(folder / SOURCE_TOKENIZER)
-    write_file(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+    for file, table in {**files, "config.json": config}.items():
+        write_file(folder / file, (json.dumps(table, indent=2) + "\n").encode())
 
 
-def save_weights(folder: Path, model: nn.Module) -> None:
+def form_of(model: Any) -> tuple[str, Form | None]:
+    """The model's name, and its form in `transformers` where it has one."""
+    name = next(name for name, kind in MODELS.items() if kind is type(model))
+    form = FORMS.get(name)
+    return name, None if form is None or form.lacks(model.config) else form
+
+
+def beside(tokenizer: Tokenizer, model: Any, decode: Decoding) -> dict[str, dict[str, Any]]:
+    """The small files that `transformers` wants to find beside config.json."""
+    special = tokenizer.special
+    names = {"eos_token": special.end, "pad_token": special.pad, "unk_token": special.unknown}
+    generation: dict[str, Any] = {"eos_token_id": special.end, "pad_token_id": special.pad, "use_cache": True}
+    if model.task == "generate":
+        names["bos_token"] = generation["bos_token_id"] = special.start
+        generation |= {"do_sample": decode.temperature > 0}
+        if decode.temperature:
+            generation |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
+    else:
+        generation |= {
+            "decoder_start_token_id": special.start,
+            "forced_eos_token_id": special.end,
+            "bad_words_ids": [[special.pad]],
+            "num_beams": decode.beam,
+            "length_penalty": decode.length_penalty,
+            "max_length": model.config.longest,
+        }
+    tokens = {key: tokenizer.inner.id_to_token(number) for key, number in names.items() if number >= 0}
+    fast = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    return {
+        "tokenizer_config.json": {**fast, "model_max_length": model.config.longest, **tokens},
+        "generation_config.json": generation,
+    }
+
+
+def save_weights(folder: Path, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
     """model.safetensors, replaced at once: a reader finds the old weights or the new."""
-    write_tensors(folder / "model.safetensors", named_tensors(model), {"format": "pt"})
+    tensors = named_tensors(model)
+    _, form = form_of(model)
+    if form:
+        tensors = write_parts(form.parts(model.config), tensors)
+    write_tensors(folder / WEIGHTS, {name: tensor.to(dtype) for name, tensor in tensors.items()}, {"format": "pt"})
 
 
 def read_config(folder: Path) -> tuple[str, Any]:
     """The model's name and its configuration, every field checked."""
+    name, config, _ = _read_config(folder)
+    return name, config
+
+
+def _read_config(folder: Path) -> tuple[str, Any, Special | None]:
+    """The same, and of a foreign form its special tokens."""
     path = folder / "config.json"
     if path.stat().st_size > LARGEST_CONFIG:
         raise RunError(f"{path} has {path.stat().st_size:,} bytes; no configuration is that large")
@@ -79,10 +146,35 @@ def read_config(folder: Path) -> tuple[str, Any]:
         kind = str(table.pop("model_type"))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise RunError(f"{path} is not the configuration of a run: {error!r:.200}") from None
+    for name, form in FORMS.items():
+        if form.kind == kind:
+            return (name, *_foreign_config(path, table, form))
     name = kind.removeprefix(TYPE)
     if name not in MODELS or name == kind:
-        known = ", ".join(TYPE + name for name in MODELS)
+        known = ", ".join([*(form.kind for form in FORMS.values()), *(TYPE + name for name in MODELS)])
         raise RunError(f"{path} asks for {kind!r:.80}; this version opens {known}")
+    return name, _own_config(path, table, name), None
+
+
+def _foreign_config(path: Path, table: dict[str, Any], form: Form) -> tuple[Any, Special]:
+    asked = table.get("architectures")
+    if asked not in (None, [form.architecture], [form.architecture.replace("LMHead", "").replace("MT", "")]):
+        raise RunError(f"{path}: architectures = {asked!r:.80} is another head than {form.architecture}")
+    try:
+        settings = Table(table)
+        config, special = form.read_config(settings)
+        settings.done()
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from None
+    for key, number in vars(special).items():
+        if number >= config.vocabulary:
+            raise RunError(
+                f"{path}: the {key} token is {number:,}, and vocab_size ends at {config.vocabulary - 1:,}"
+            )
+    return config, special
+
+
+def _own_config(path: Path, table: dict[str, Any], name: str) -> Any:
     example = MODELS[name].Config(vocabulary=1)
     fields = {field.name: type(getattr(example, field.name)) for field in dataclasses.fields(example)}
     if odd := sorted(set(table) ^ set(fields)):
@@ -91,7 +183,7 @@ def read_config(folder: Path) -> tuple[str, Any]:
         if type(value) is not fields[key] and not (fields[key] is float and type(value) is int):
             raise RunError(f"{path}: {key} must be of type {fields[key].__name__}, got {value!r:.80}")
     try:
-        return name, MODELS[name].Config(**table)
+        return MODELS[name].Config(**table)
     except ValueError as error:
         raise RunError(f"{path}: {error}") from None
 
@@ -105,36 +197,61 @@ class Unfilled(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def shapes(name: str, config: Any) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight, by name; no memory is taken. ValueError where there can be no such model."""
+def check_sizes(config: Any) -> None:
     for key, value in dataclasses.asdict(config).items():
         most = MOST_LAYERS if key.endswith("layers") else MOST
         if type(value) is int and value > most:
             raise ValueError(f"{key} must be at most {most:,}, got {value:,}")
+
+
+def shapes(name: str, config: Any) -> dict[str, Tensor]:
+    """Every weight by name, without memory. ValueError where there can be no such model."""
+    check_sizes(config)
     with torch.device("meta"), Unfilled():
-        return {key: tuple(x.shape) for key, x in named_tensors(MODELS[name](config)).items()}
+        return named_tensors(MODELS[name](config))
+
+
+def check_layers(config: Any, tensors: int) -> None:
+    """Each layer has weights: many layers are not built to find that they have none."""
+    layers = max(value for key, value in dataclasses.asdict(config).items() if key.endswith("layers"))
+    if layers > tensors:
+        raise ValueError(f"it asks for {layers:,} layers, and the folder holds {tensors:,} tensors in all")
 
 
 def read_model(folder: Path) -> nn.Module:
     """The model with its weights, in float32 and ready to answer."""
-    name, config = read_config(folder)
-    path = folder / "model.safetensors"
-    if not path.is_file():
-        raise RunError(f"{folder} has no model.safetensors; its training has not come to a first validation yet")
+    name, config, special = _read_config(folder)
+    form = FORMS[name] if special else None
     try:
+        check_sizes(config)
+        headers = read_headers(folder)
+        check_layers(config, sum(map(len, headers.values())))
         wanted = shapes(name, config)
+    except RunError:
+        raise
     except ValueError as error:
         raise RunError(f"{folder / 'config.json'}: {error}") from None
-    tensors = _read_tensors(path, wanted)
-    model = MODELS[name](config)
-    fill(model, tensors, source=path)
+    parts = form.parts(config) if form else []
+    if form:
+        wanted = write_parts(used(parts), wanted)
+    copies = form.copies(config) if form else {}
+    tensors = read_weights(headers, {key: tuple(x.shape) for key, x in wanted.items()}, form, copies)
+    with Unfilled():
+        model = MODELS[name](config)
+    fill(model, read_parts(parts, tensors) if form else tensors, source=folder)
     return model.eval()
 
 
-def read_tokenizers(folder: Path, config: Any) -> tuple[Tokenizer, Tokenizer | None]:
+def read_tokenizers(folder: Path) -> tuple[Any, Tokenizer | None]:
     """The target's tokenizer and the source's, None where one serves both."""
+    _, config, special = _read_config(folder)
+    if special:
+        try:
+            return open_foreign(folder, vocabulary=config.vocabulary, special=special), None
+        except (DataError, RecursionError) as error:
+            raise RunError(str(error)) from None
     tokenizer = _read_tokenizer(folder / TOKENIZER, config.vocabulary)
-    if not config.source_vocabulary:
+    if not getattr(config, "source_vocabulary", 0):
         return tokenizer, None
     return tokenizer, _read_tokenizer(folder / SOURCE_TOKENIZER, config.source_vocabulary)
 
@@ -154,20 +271,53 @@ def _read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def _read_tensors(path: Path, wanted: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """The file's tensors, after its header has been found to promise just these shapes."""
+def read_decoding(folder: Path) -> Decoding:
+    """How the run's recipe, else its generation_config.json, has answers found."""
+    path = folder / "recipe.toml"
+    if not path.is_file():
+        return _foreign_decoding(folder)
     try:
-        with safe_open(path, framework="pt") as file:
-            found = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
-            for key in sorted(wanted.keys() | found.keys()):
-                if wanted.get(key) != found.get(key):
-                    raise RunError(
-                        f"{path}: {key} should be {wanted.get(key, 'absent')} by config.json, "
-                        f"it is {found.get(key, 'absent')}"
-                    )
-            tensors = {key: file.get_tensor(key).float() for key in found}
-    except SafetensorError as error:
-        raise RunError(f"{path} cannot be read; it is cut short, altered or no safetensors file: {error}") from None
-    if broken := [key for key, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise RunError(f"{path}: {', '.join(broken)} hold numbers that are not finite; the run is of no use")
-    return tensors
+        return Decoding(**tomllib.loads(path.read_text(encoding="utf-8")).get("decode", {}))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RunError(f"{path}, [decode]: {error}") from None
+
+
+def _foreign_decoding(folder: Path) -> Decoding:
+    """What generation_config.json asks for. Old folders have these settings in config.json."""
+    path = folder / "generation_config.json"
+    apart = path.is_file()
+    path = path if apart else folder / "config.json"
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise RunError(f"{path} has {path.stat().st_size:,} bytes; no configuration is that large")
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        if apart:
+            _check_generation(folder, Table(table))
+        drawn = {"temperature": 1.0, "top_k": 50, "top_p": 1.0} if table.get("do_sample") else {}
+        asked = {ours: table.get(ours, default) for ours, default in drawn.items()}
+        asked |= {ours: table[key] for key, ours in GENERATION.items() if table.get(key) is not None}
+        return Decoding(**{key: value for key, value in asked.items() if value is not None})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(f"{path}: {error!s:.300}") from None
+
+
+def _check_generation(folder: Path, table: Table) -> None:
+    """Refuse what would have other tokens written than are written here."""
+    name, _, special = _read_config(folder)
+    if special is None:
+        return
+    table.must("eos_token_id", special.end, [special.end], None)
+    table.must("min_length", 0, None)
+    table.must("min_new_tokens", None, 0)
+    table.must("num_return_sequences", 1, None)
+    if MODELS[name].task == "generate":
+        table.must("bad_words_ids", None, [])
+    else:
+        table.must("bad_words_ids", None, [], [[special.pad]])
+        table.must("decoder_start_token_id", special.start, None)
+    if table.table.get("do_sample"):
+        table.must("num_beams", 1, None)
+    elif table.table.get("num_beams") not in (None, 1):
+        table.must("early_stopping", False, None)
+    table.left -= LENGTHS
+    table.done()

@@ -11,8 +11,8 @@ from regard.metrics.bleu import bleu, chrf, tokenised_bleu
 from regard.metrics.bootstrap import Comparison, paired_bootstrap
 from regard.metrics.exact import exact_match
 from regard.metrics.lengths import Bucket, bleu_by_length
+from regard.tasks.pairs import mean_loss, pair_data
 from regard.tasks.settings import Decoding, Example
-from regard.tasks.training import mean_loss, pair_data
 from regard.tasks.translate import Translator
 
 SCORED = {"bleu": bleu, "tokenised_bleu": tokenised_bleu, "chrf": chrf}

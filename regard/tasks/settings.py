@@ -1,18 +1,19 @@
-"""What a recipe may say of a text-to-text task, beside the model and its training."""
+"""What a recipe may say beside the model and its training: the data, the tokens, how answers are found."""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from regard.data.documents import READERS, Document, read_documents
 from regard.data.made import MADE
 from regard.data.pairs import Columns, DataError, read_pairs, read_rows
-from regard.data.text import KINDS, NORMAL_FORMS
+from regard.data.text import KINDS, NORMAL_FORMS, Tokenizer
 from regard.learn.optimise import Training
 
 Pair = tuple[str, str]
@@ -41,10 +42,7 @@ class Data:
     batch_tokens: int = 4096  # rows x longest side of a batch
 
     def __post_init__(self) -> None:
-        files = [self.train] if isinstance(self.train, str) else self.train
-        if not isinstance(files, list | tuple) or not all(isinstance(one, str) for one in files):
-            raise ValueError(f"train must be a file or a list of files, got {self.train!r}")
-        object.__setattr__(self, "train", tuple(one for one in files if one))  # a TOML file gives a list
+        object.__setattr__(self, "train", file_names(self.train))
         if bool(self.made) == bool(self.train):
             raise ValueError(
                 f"set either data.made to a generated set ({', '.join(MADE)}) or data.train to a file of pairs, "
@@ -111,13 +109,62 @@ class Data:
         return chain.from_iterable(read_pairs(file, self.columns) for file in self.train)
 
 
+@dataclass(frozen=True)
+class Text:
+    """Where the text of a language model comes from (`data.documents` tells the forms of files)."""
+
+    train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
+    valid: str = ""  # without one, the last part of train is held out
+    test: str = ""  # without one, the validation text is taken
+    documents: str = "file"  # what is one document: the file, a line, or what blank lines part
+    column: str = "text"  # of CSV and JSONL, where each row is a document
+    held_out: float = 0.1  # the share of train, from its end, to validate by
+    apart: bool = False  # let attention see no other document of the window; false: as in GPT-2
+    length: int = 0  # tokens in a window; 0: as many as the model takes
+    stride: int = 0  # how far windows lie apart when text is judged; 0: as long as they are
+    memory: int = 2048  # MiB of training tokens held at once; more are read from a file
+    batch_tokens: int = 16384
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "train", file_names(self.train))
+        if not self.train:
+            raise ValueError("set data.train to a file of text")
+        if self.documents not in READERS:
+            raise ValueError(f"documents must be one of {', '.join(READERS)}, got {self.documents!r}")
+        for name in ("memory", "batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.length < 0 or self.length == 1:
+            raise ValueError(f"length must be at least 2, or 0 (as the model takes), got {self.length}")
+        if self.stride < 0:
+            raise ValueError(f"stride must be at least 1, or 0 (as length), got {self.stride}")
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must lie in (0, 1), got {self.held_out}")
+
+    @property
+    def name(self) -> str:
+        return ", ".join(file.rpartition("/")[2] for file in self.train)
+
+    def read(self, files: Iterable[str]) -> Iterator[Document]:
+        for file in files:
+            yield from read_documents(file, documents=self.documents, column=self.column)
+
+
+def file_names(files: str | Sequence[str]) -> tuple[str, ...]:
+    """One file or a list of them, as TOML gives it; empty names are left out."""
+    named = [files] if isinstance(files, str) else files
+    if not isinstance(named, list | tuple) or not all(isinstance(one, str) for one in named):
+        raise ValueError(f"train must be a file or a list of files, got {files!r}")
+    return tuple(one for one in named if one)
+
+
 def _smallest(found: dict[str, int]) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (item[1], item[0]))[:MOST_HELD_OUT])
 
 
 @dataclass(frozen=True)
 class Tokens:
-    kind: str = "bpe"  # character, word or bpe
+    kind: str = "bpe"  # character, word, space (words are what spaces part) or bpe
     size: int = 8000  # at most so many
     joint: bool = True  # one vocabulary for both sides; false: one for each, of this size
     lowercase: bool = False
@@ -128,6 +175,16 @@ class Tokens:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
         if self.normalise not in NORMAL_FORMS:
             raise ValueError(f"normalise must be empty, nfc or nfkc, got {self.normalise!r}")
+
+    def learn(self, texts: Iterable[str], layout: str) -> Tokenizer:
+        return Tokenizer.train(
+            texts,
+            kind=self.kind,
+            size=self.size,
+            lowercase=self.lowercase,
+            normalise=self.normalise,
+            layout=layout,
+        )
 
 
 @dataclass(frozen=True)
@@ -141,6 +198,9 @@ class Decoding:
     min_length: int = 0  # tokens
     max_length: int = 0  # tokens, the end token included; 0: twice the source and 20
     replace_unknown: bool = False  # write the source word most looked at in place of an unknown one
+    repetition_penalty: float = 1.0  # above 1, tokens that came before are less likely (Keskar 2019)
+    no_repeat: int = 0  # so many tokens in a row are not written twice; 0: they may be
+    stop: tuple[str, ...] = ()  # generating ends before any of these
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -152,6 +212,7 @@ class Decoding:
             ("best", 1, 1000),
             ("min_length", 0, 1 << 20),
             ("max_length", 0, 1 << 20),
+            ("no_repeat", 0, 1 << 20),
             ("top_k", 0, 1 << 31),
             ("seed", 0, 1 << 63),
         ):
@@ -171,6 +232,12 @@ class Decoding:
             raise ValueError(f"coverage must be 0 (no penalty) or above, got {self.coverage}")
         if self.coverage and self.beam == 1:
             raise ValueError("coverage chooses among the answers of a beam; set beam above 1")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise ValueError(f"repetition_penalty must be above 0 (1 is none), got {self.repetition_penalty}")
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop
+        if not isinstance(stops, list | tuple) or not all(isinstance(one, str) and one for one in stops):
+            raise ValueError(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
+        object.__setattr__(self, "stop", tuple(stops))  # a TOML file gives a list
         if not 0 <= self.temperature < math.inf:
             raise ValueError(f"temperature must be 0 (draw nothing) or above, got {self.temperature}")
         if not 0 < self.top_p <= 1:
@@ -185,7 +252,7 @@ class Job:
 
     model: str
     config: dict[str, Any]
-    data: Data
+    data: Any  # Data of a translator, Text of a language model
     train: Training
     tokens: Tokens = Tokens()
     decode: Decoding = Decoding()

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import trace
+from regard.attention import Trace, trace
 from regard.data.batch import pad
-from regard.data.text import END, PAD, START, UNKNOWN, Tokenizer
-from regard.decode.beam import beam
+from regard.data.text import Tokenizer
 from regard.decode.coverage import rerank
-from regard.decode.greedy import greedy
 from regard.decode.protocol import Hypothesis
-from regard.decode.sample import sample
 from regard.metrics.alignment import Links, links_from
-from regard.show import Map
-from regard.tasks import folder as runs
+from regard.show import Heads, Map
+from regard.tasks.search import LooksAtNothing, head_weights, search
 from regard.tasks.settings import Decoding
 
 AHEAD = 8  # batches of texts read at once, so that texts of like length are answered together
-
-
-class LooksAtNothing(ValueError):
-    """Asked where a model looked that has no attention."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +32,7 @@ class Answer:
     others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
+    _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def attention(self) -> Map:
@@ -48,6 +40,12 @@ class Answer:
         if self._look is None:
             raise ValueError("the empty text was not translated, so nothing was looked at")
         return self._look()
+
+    def heads(self, *sites: str) -> Heads:
+        """Every head of the named sites ("encoder.*", "decoder.*.cross"; none: all) in one picture."""
+        if self._heads is None:
+            raise ValueError("the empty text was not translated, so nothing was looked at")
+        return self._heads(sites)
 
     @cached_property
     def alignment(self) -> Links:
@@ -74,9 +72,12 @@ class Translator:
         decode: Decoding | None = None,
         *,
         source_tokenizer: Tokenizer | None = None,
+        site: str = "",
+        head: int | None = None,
     ):
         self.model, self.tokenizer, self.decode = model.eval(), tokenizer, decode or Decoding()
         self.source_tokenizer = source_tokenizer or tokenizer
+        self.site, self.head = site, head  # whose weights align: the model's own choice unless told
 
     @overload
     def translate(self, text: str, decode: Decoding | None = None) -> Answer: ...
@@ -93,7 +94,7 @@ class Translator:
         texts: Iterable[str],
         decode: Decoding | None = None,
         *,
-        batch: int = 64,
+        batch: int | None = None,
         dictionary: Mapping[str, str] | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> Iterator[Answer]:
@@ -101,7 +102,7 @@ class Translator:
 
         With a dictionary, an unknown word of the answer becomes what the dictionary has for the source word most
         looked at, or that word itself. `tick` is called once for each text as it is answered."""
-        check_batch(batch)
+        batch = check_batch(batch, self.model)
         decode = decode or self.decode
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
@@ -149,31 +150,16 @@ class Translator:
                 f"{text[:40]!r}... has {len(ids) + 1} tokens with the end token and this model takes {longest}; "
                 "shorten or split it"
             )
-        return Source(text, [*ids, END], [*words, -1])
+        return Source(text, [*ids, self.source_tokenizer.special.end], [*words, -1])
 
     def _search(self, sources: list[list[int]], decode: Decoding) -> list[list[Hypothesis]]:
         device = next(self.model.parameters()).device
-        source, mask = (x.to(device) for x in pad(sources, PAD))
+        source, mask = (x.to(device) for x in pad(sources, self.source_tokenizer.special.pad))
         model: Any = self.model
-        search: Callable[..., Any]
-        if decode.temperature > 0:
-            search = partial(
-                sample,
-                temperature=decode.temperature,
-                top_k=decode.top_k or None,
-                top_p=decode.top_p,
-                seed=decode.seed,
-            )
-        elif decode.beam > 1:
-            best = decode.beam if decode.coverage else decode.best  # the penalty needs some to choose from
-            search = partial(beam, width=decode.beam, best=best, length_penalty=decode.length_penalty)
-        else:
-            search = greedy
+        special = self.tokenizer.special
         limit = decode.max_length or (2 * mask.sum(1) + 20).clamp_min(decode.min_length + 1)
-        found = search(
-            model, source, mask, start=START, end=END, limit=limit, least=decode.min_length, never=(PAD, START)
-        )
-        found = [one if isinstance(one, list) else [one] for one in found]
+        limit = torch.as_tensor(limit, device=device).clamp_max(model.longest_target)
+        found = search(model, source, mask, decode, special=special, start=special.start, limit=limit)
         return self._rerank(sources, found, decode) if decode.coverage else found
 
     def _rerank(
@@ -203,21 +189,24 @@ class Translator:
             return links_from(seen.weights, source.words, [*self._words(best.tokens, spoken[0]), -1])
 
         rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
-        return Answer(source.text, texts[0], best.score, rest, partial(self.look, source.ids, best.tokens), link)
+        look, heads = partial(self.look, source.ids, best.tokens), partial(self.heads, source.ids, best.tokens)
+        return Answer(source.text, texts[0], best.score, rest, look, link, heads)
 
     def _words(self, tokens: list[int], spoken: list[str] | None) -> list[int]:
         """The word of the answer's text that each token is part of; an unknown one that was left out has none."""
         if spoken is not None:
             return self.tokenizer.word_of(tokens, spoken)
-        words = iter(self.tokenizer.word_of([token for token in tokens if token != UNKNOWN]))
-        return [-1 if token == UNKNOWN else next(words) for token in tokens]
+        unknown = self.tokenizer.special.unknown
+        words = iter(self.tokenizer.word_of([token for token in tokens if token != unknown]))
+        return [-1 if token == unknown else next(words) for token in tokens]
 
     def _replacements(
         self, source: Source, found: Hypothesis, decode: Decoding, dictionary: Mapping[str, str]
     ) -> list[str] | None:
         """A word for each unknown one of an answer: that of the source it looked at most (Luong 2015b), or what the
         dictionary has for it, as it stands or in small letters."""
-        unknown = [place for place, token in enumerate(found.tokens) if token == UNKNOWN]
+        name = self.tokenizer.special.unknown
+        unknown = [place for place, token in enumerate(found.tokens) if token == name]
         if not decode.replace_unknown or not unknown:
             return None
         weights, _ = self._weights([source.ids], [found.tokens])
@@ -231,28 +220,54 @@ class Translator:
         """One teacher-forced pass: where each target token and the end looked (N, T, S), and, of local attention,
         the centres (N, T); rows beyond a target and columns beyond a source are padding."""
         self.check_looks()
+        model: Any = self.model
+        site = self.site or model.alignment
+        seen = self._trace(sources, targets, site)
+        centres = seen[site, "centre"].float().cpu() if "centre" in seen.kinds(site) else None
+        return head_weights(seen[site], self.head, site).float().cpu(), centres
+
+    def _trace(self, sources: list[list[int]], targets: list[list[int]], *sites: str) -> Trace:
         device = next(self.model.parameters()).device
         model: Any = self.model
-        site = model.alignment
-        source, mask = (x.to(device) for x in pad(sources, PAD))
-        target, _ = pad([[START, *row] for row in targets], PAD)
-        with torch.inference_mode(), trace(self.model, site) as seen:
+        special = self.tokenizer.special
+        source, mask = (x.to(device) for x in pad(sources, self.source_tokenizer.special.pad))
+        target, _ = pad([[special.start, *row] for row in targets], special.pad)
+        with torch.inference_mode(), trace(self.model, *sites) as seen:
             model.decode(target.to(device), *model.encode(source, mask))  # no logits: nobody reads them
-        centres = seen[site, "centre"].float().cpu() if "centre" in seen.kinds(site) else None
-        return seen[site].float().cpu(), centres
+        return seen
+
+    def heads(self, source: list[int], target: list[int], sites: Sequence[str] = ()) -> Heads:
+        """Every head of the named sites. A row is what asks: a source token in the encoder, elsewhere the token
+        that is written next."""
+        self.check_looks()
+        seen = self._trace([source], [target], *sites)
+        special = self.tokenizer.special
+        read = self.source_tokenizer.tokens(source)
+        written, fed = (self.tokenizer.tokens(x) for x in ([*target, special.end], [special.start, *target]))
+        panels, rows, columns = {}, {}, {}
+        for site in seen.sites:
+            weights = seen[site][0].float().cpu().numpy()
+            panels[site] = weights if weights.ndim == 3 else weights[None]
+            own = not site.endswith("cross") and site.startswith("decoder")
+            rows[site] = read if site.startswith("encoder") else written
+            columns[site] = fed if own else read
+        if not panels:
+            raise ValueError(f"there is no attention at {', '.join(sites)}; leave the sites out to see all")
+        return Heads(panels, rows, columns)
 
     def look(self, source: list[int], target: list[int]) -> Map:
         """A row for each target token and one for the end."""
         weights, centres = self._weights([source], [target])
-        rows, columns = self.tokenizer.tokens([*target, END]), self.source_tokenizer.tokens(source)
+        end = self.tokenizer.special.end
+        rows, columns = self.tokenizer.tokens([*target, end]), self.source_tokenizer.tokens(source)
         if centres is None:
             return Map(weights[0].numpy(), rows, columns)
         window: Any = self.model.config.window  # type: ignore[union-attr]
         return Map(weights[0].numpy(), rows, columns, centres=centres[0].numpy(), window=window)
 
-    def align(self, pairs: Iterable[tuple[str, str]], *, batch: int = 64) -> Iterator[Links]:
+    def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
         """Word alignments of given translations: for each target word the source word it looked at most."""
-        check_batch(batch)
+        batch = check_batch(batch, self.model)
         pairs = iter(pairs)
         while part := list(islice(pairs, batch)):
             sources = [self.read(source) for source, _ in part]
@@ -262,24 +277,10 @@ class Translator:
                 yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
 
 
-def check_batch(batch: int) -> None:
+def check_batch(batch: int | None, model: nn.Module) -> int:
+    """How many texts at once: as many as keep the machine busy, unless told."""
+    if batch is None:
+        return 512 if next(model.parameters()).is_cuda else 64
     if batch < 1:
         raise ValueError(f"batch must be at least 1, got {batch}")
-
-
-def load(folder: Path, decode: Decoding | None = None) -> Translator:
-    model: Any = runs.read_model(folder)
-    tokenizer, source_tokenizer = runs.read_tokenizers(folder, model.config)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    decode = decode or _decoding(folder / "recipe.toml")
-    return Translator(model.to(device), tokenizer, decode, source_tokenizer=source_tokenizer)
-
-
-def _decoding(path: Path) -> Decoding:
-    """How the run's recipe has answers found."""
-    if not path.is_file():
-        return Decoding()
-    try:
-        return Decoding(**tomllib.loads(path.read_text(encoding="utf-8")).get("decode", {}))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise runs.RunError(f"{path}, [decode]: {error}") from None
+    return batch

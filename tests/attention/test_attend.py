@@ -22,6 +22,7 @@ from regard.attention import (
     ScaledDot,
     build_score,
     build_weigh,
+    trace,
 )
 
 INNER = ["dot", "scaled_dot", "general", "cosine"]
@@ -325,6 +326,77 @@ def test_beams_are_extra_queries(name, way):
     copies = attend.remember(k.repeat_interleave(width, 0), mask=mask.repeat_interleave(width, 0))
     apart = attend(Question(q.view(-1, 1, D), position=position.view(-1, 1)), copies)
     assert torch.allclose(together, apart.view_as(together), atol=1e-6)
+
+
+# ---------------------------------------------------------------- documents of a row, and the newest places
+
+
+SINCE = torch.tensor([[0, 0, 0, 3, 3, 3, 3, 7, 7, 7], [0] * 10, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
+
+
+def layouts():
+    """One head, several, and several behind projections: how to remember and ask is the same."""
+    torch.manual_seed(0)
+    plain = Attend(ScaledDot(D, D), causal=True)
+    return [(plain, ()), (plain, (2,)), (MultiHead(D, 2, causal=True), ())]
+
+
+@pytest.mark.parametrize("masked", ["all", "right", "left", "holes"])
+@pytest.mark.parametrize("number", range(3), ids=["one", "heads", "projected"])
+def test_a_document_is_read_as_if_alone(number, masked):
+    """Called and looked at, in value and gradient."""
+    attend, heads = layouts()[number]
+    x, mask = torch.randn(B, *heads, K, D, requires_grad=True), make_mask(masked, K)
+    question, memory = Question(x, since=SINCE), attend.remember(x, mask=mask)
+    alone = torch.zeros_like(x)
+    for row in range(B):
+        begins = sorted(set(SINCE[row].tolist()))
+        for first, last in zip(begins, [*begins[1:], K], strict=True):
+            part = x[row : row + 1, ..., first:last, :]
+            seen = None if mask is None else mask[row : row + 1, first:last]
+            alone[row, ..., first:last, :] = attend(part, attend.remember(part, mask=seen))[0]
+    upstream = torch.randn_like(x)
+    wanted = torch.autograd.grad(alone, x, upstream)[0]
+    for read in (attend(question, memory), attend.look(question, memory).read):
+        assert torch.allclose(read, alone, atol=1e-6)
+        assert torch.allclose(torch.autograd.grad(read, x, upstream, retain_graph=True)[0], wanted, atol=1e-5)
+    weights = attend.look(question, memory).weights
+    before = torch.arange(K) < SINCE[..., None]  # (B, Q, K)
+    assert not weights[before.view(B, *[1] * (weights.dim() - 3), K, K).expand_as(weights)].any()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_is_shown_of_a_document_is_what_was_read(strict):
+    """Of some rows only: where their documents begin goes with them."""
+    torch.manual_seed(0)
+    attend = Attend(ScaledDot(D, D), causal=True, strict=strict).eval()
+    x = torch.randn(B, K, D)
+    question, memory = Question(x, since=SINCE), attend.remember(x)
+    model = torch.nn.ModuleDict({"site": attend})
+    with trace(model, "site", rows=[1, 4, 8]) as seen:
+        attend(question, memory)
+    assert torch.allclose(seen["site"], attend.look(question, memory).weights[:, [1, 4, 8]], atol=1e-6)
+
+
+@pytest.mark.parametrize("masked", ["all", "left", "holes"])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("count", [1, 3, K])
+def test_the_newest_places_ask_as_in_the_whole(count, strict, masked):
+    """They stand at the end of the memory, with no need to say where."""
+    torch.manual_seed(0)
+    attend = Attend(ScaledDot(D, D), causal=True, strict=strict).eval()
+    x, mask = torch.randn(B, K, D), make_mask(masked, K)
+    memory = attend.remember(x, mask=mask)
+    whole = attend.look(x, memory)
+    for since in (None, SINCE):
+        if since is not None:
+            whole = attend.look(Question(x, since=since), memory)
+        last = Question(x[:, -count:], since=None if since is None else since[:, -count:], newest=True)
+        with trace(torch.nn.ModuleDict({"site": attend}), "site") as seen:
+            read = attend(last, memory)
+        assert torch.allclose(read, whole.read[:, -count:], atol=1e-6)
+        assert torch.allclose(attend.look(last, memory).read, whole.read[:, -count:], atol=1e-6)
+        assert torch.allclose(seen["site"], whole.weights[:, -count:], atol=1e-6)
 
 
 # ---------------------------------------------------------------- what is refused

@@ -5,7 +5,18 @@ from itertools import pairwise
 import pytest
 import torch
 
-from regard.attention import SCORES, WAYS, Attend, Cosine, Memory, Question, ScaledDot, build_score, build_weigh
+from regard.attention import (
+    SCORES,
+    WAYS,
+    Attend,
+    Cosine,
+    Memory,
+    Past,
+    Question,
+    ScaledDot,
+    build_score,
+    build_weigh,
+)
 from regard.attention.memory import rewrite
 
 B, K, D, V = 2, 7, 4, 3
@@ -196,3 +207,103 @@ def test_a_rewritten_memory_is_read_anew():
     assert attend.look(word, after).weights[0, 0].argmax() == 2
     fresh = attend.remember(after.values)
     assert torch.allclose(attend(word, after), attend(word, fresh), atol=1e-6)
+
+
+# ---------------------------------------------------------------- a decoder's own past
+
+
+def pieces(count, *, heads=(2,), rows=B):
+    """Memories of one place each."""
+    torch.manual_seed(0)
+    return [Memory(torch.randn(rows, *heads, 1, D), torch.randn(rows, *heads, 1, V)) for _ in range(count)]
+
+
+def joined(parts, rows=slice(None)):
+    return [torch.cat([getattr(part, name) for part in parts], -2)[rows] for name in ("keys", "values")]
+
+
+def holds(past, parts, rows=slice(None)):
+    keys, values = joined(parts, rows)
+    assert past.size == past.memory.size == len(parts)
+    assert torch.equal(past.memory.keys, keys)
+    assert torch.equal(past.memory.values, values)
+    assert past.memory.mask is None
+
+
+@pytest.mark.parametrize("heads", [(), (2,)], ids=str)
+def test_a_past_grows_place_by_place(heads):
+    parts, past = pieces(60, heads=heads), Past()
+    for count, part in enumerate(parts, 1):
+        past = past.append(part)
+        holds(past, parts[:count])
+
+
+def test_a_past_seldom_moves():
+    """It has room ahead, so that a long text is not copied at every token."""
+    past, places = Past(), set()
+    for part in pieces(400):
+        past = past.append(part)
+        places.add(past.keys.data_ptr())
+    assert len(places) < 20
+    view = past.memory
+    assert view.keys.data_ptr() == past.keys.data_ptr(), "reading copies nothing"
+    assert past.keys.shape[-2] < 2 * 400
+
+
+def test_several_places_at_once():
+    parts, past = pieces(9), Past()
+    for first, last in [(0, 4), (4, 5), (5, 9)]:
+        past = past.append(Memory(*joined(parts[first:last])))
+    holds(past, parts)
+
+
+def test_rows_of_a_past_are_chosen_without_its_room():
+    parts, past = pieces(5, rows=3), Past()
+    for part in parts:
+        past = past.append(part)
+    order = torch.tensor([2, 0, 0, 1])
+    chosen = past.each(lambda x: x.index_select(0, order))
+    assert chosen.keys.shape == (4, 2, 5, D)
+    holds(chosen, parts, order)
+    more = Memory(torch.ones(4, 2, 1, D), torch.ones(4, 2, 1, V))
+    assert torch.equal(chosen.append(more).memory.keys[:, :, :5], joined(parts, order)[0])
+    holds(past, parts)
+    nothing = Past()
+    assert nothing.each(lambda x: x[:1]) is nothing
+
+
+def test_the_first_memory_of_a_past_is_left_alone():
+    """It may belong to someone else: a prompt's keys."""
+    first, second, third = pieces(3)
+    keys, before = first.keys, first.keys.clone()
+    one, other = Past().append(first).append(second), Past().append(first).append(third)
+    holds(one, [first, second])
+    holds(other, [first, third])
+    assert torch.equal(keys, before)
+
+
+@pytest.mark.parametrize("masked", ["first", "later", "both"])
+def test_a_past_remembers_what_may_not_be_seen(masked):
+    parts, seen, past = pieces(20, rows=2), [], Past()
+    for count, part in enumerate(parts):
+        hidden = {"first": count == 0, "later": count == 7, "both": count in (0, 7)}[masked]
+        mask = torch.tensor([[False], [True]]) if hidden else None
+        seen.append(torch.ones(2, 1, dtype=torch.bool) if mask is None else mask)
+        past = past.append(Memory(part.keys, part.values, mask))
+        wanted = torch.cat(seen, 1)
+        found = past.memory.mask
+        assert found is None if wanted.all() else torch.equal(found, wanted)
+    assert torch.equal(past.each(lambda x: x.flip(0)).memory.mask, torch.cat(seen, 1).flip(0))
+
+
+def test_stepping_over_a_past_is_all_at_once():
+    """With a prompt padded at the left, then singly, then two at once."""
+    torch.manual_seed(0)
+    x, mask = torch.randn(B, K, D), torch.arange(K) >= torch.tensor([[0], [2]])
+    for attend in (Attend(ScaledDot(D, D), causal=True), Attend(ScaledDot(D, D), causal=True, strict=True)):
+        whole = attend(x, attend.remember(x, mask=mask))
+        past, found = Past(), []
+        for part in (slice(0, 4), slice(4, 5), slice(5, 7)):
+            past = past.append(attend.remember(x[:, part], mask=mask[:, part]))
+            found.append(attend(Question(x[:, part], newest=True), past.memory))
+        assert torch.allclose(torch.cat(found, 1), whole, atol=1e-6)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batch import Filter, PairBatch, PairData, Rows, pad
+from regard.data.text import Special
 
 
 def random_data(count, *, batch_tokens=2048, seed=0):
@@ -64,6 +65,15 @@ def test_batch_adds_the_special_tokens():
     assert batch.target_mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
     assert [row.tolist() for row in data.sources] == [[5, 6], [7]]
     assert data.longest_source == 3
+
+
+def test_batch_has_the_special_tokens_it_is_told():
+    special = Special(pad=20, start=20, end=0, unknown=1)
+    batch = PairData([[5, 6], [7]], [[8], [9]], batch_tokens=100, seed=0, special=special).batch(np.array([1, 0]))
+    assert batch.source.tolist() == [[7, 0, 20], [5, 6, 0]]
+    assert batch.target.tolist() == [[20, 9, 0], [20, 8, 0]]
+    assert batch.target_mask.all()
+    assert batch.source_mask.tolist() == [[True, True, False], [True] * 3]
 
 
 def test_batch_moves_whole():

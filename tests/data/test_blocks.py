@@ -9,6 +9,7 @@ import pytest
 from regard.data.batch import PairData
 from regard.data.blocks import BESIDE, BlockData, gather
 from regard.data.pairs import read_pairs
+from regard.data.text import Special
 
 COUNT, BUDGET = 6_000, 150_000
 
@@ -110,6 +111,19 @@ def test_blocks_that_chance_overfills_are_dealt_anew(tmp_path):
     assert max(sizes) <= 16
     assert len(list((tmp_path / "blocks").iterdir())) == 4 * data.blocks
     assert sorted(int(i) for item in data.order(0) for i in data.batch(item).source[:, 0]) == list(range(10, 2010))
+
+
+@pytest.mark.parametrize("budget", [40_000, 10**9])
+def test_batches_have_the_special_tokens_they_are_told(tmp_path, budget):
+    special = Special(pad=1, start=1, end=0, unknown=2)
+    data = blocks_of(tmp_path / "blocks", budget=budget, special=special)
+    assert isinstance(data, BlockData) == (budget == 40_000)
+    for item in islice(data.order(0), 20):
+        batch = data.batch(item)
+        assert (batch.target[:, 0] == 1).all()
+        for ids, mask in ((batch.source, batch.source_mask), (batch.target, batch.target_mask)):
+            assert (ids[~mask] == 1).all()
+            assert ids[range(len(ids)), mask.sum(1) - 1].tolist() == [0] * len(ids)
 
 
 def test_blocks_are_fair_samples_of_a_sorted_file(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from regard.data import text as text_module
 from regard.data.pairs import DataError
-from regard.data.text import SPECIAL, Tokenizer
+from regard.data.text import REGARD, SPECIAL, Special, Tokenizer
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -25,7 +25,7 @@ WORDS = ["cat", "The", "the", "sat", "is", ".", ",", ":", "<", ">", "/", " ", " 
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_tokens_have_the_first_ids(kind):
     tokenizer = TRAINED[kind]
-    assert (tokenizer.pad, tokenizer.start, tokenizer.end, tokenizer.unknown) == (0, 1, 2, 3)
+    assert tokenizer.special == Special(0, 1, 2, 3) == REGARD
     assert tokenizer.tokens(range(4)) == list(SPECIAL) == ["<pad>", "<s>", "</s>", "<unk>"]
     assert len(tokenizer) == len(tokenizer.tokens(range(len(tokenizer))))
 
@@ -257,7 +257,7 @@ def test_encode_words_and_word_of_agree_on_what_is_known(kind, text):
     assert sorted(places, key=lambda place: place % (len(text) + 1)) == places  # they rise, and -1 is last
     assert set(places) <= {*range(len(text.split())), -1}
     if tokenizer.decode(ids) != text:
-        assert tokenizer.unknown in ids
+        assert tokenizer.special.unknown in ids
         return
     assert tokenizer.word_of([1, *ids, 2, 0]) == [-1, *places, -1, -1]
 
@@ -398,16 +398,21 @@ def test_load_refuses_what_is_no_tokenizer(tmp_path):
     raw = json.loads(whole)
     raw["model"]["vocab"] = {f"{piece}x": i for piece, i in raw["model"]["vocab"].items()}
     path.write_text(json.dumps(raw))
-    with pytest.raises(DataError, match=r"ids 0 to 3 must be <pad>, <s>, </s>, <unk>"):
+    with pytest.raises(DataError, match=r"ids 0 to 3 must be <pad>, <s>, </s>, <unk>, or .* are \['<pad>x'"):
+        Tokenizer.load(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(DataError, match="is not JSON"):
         Tokenizer.load(path)
 
 
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (["a"], {"kind": "letters"}, "character, word, bpe, got 'letters'"),
+        (["a"], {"kind": "letters"}, "character, word, space, bpe, got 'letters'"),
         (["a"], {"kind": "bpe", "size": 100}, "at least 260 for bpe tokens, got 100"),
         (["a"], {"kind": "word", "size": 4}, "at least 5"),
+        (["a"], {"kind": "bpe", "size": 256, "layout": "gpt2"}, "at least 257 for bpe tokens, got 256"),
+        (["a"], {"kind": "word", "layout": "bert"}, "layout must be one of regard, marian, gpt2, got 'bert'"),
         (["", ""], {"kind": "word"}, "no text"),
         ([], {"kind": "bpe"}, "no text"),
         ("a text", {"kind": "word"}, "put it in a list"),

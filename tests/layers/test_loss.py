@@ -148,3 +148,28 @@ def test_judging_costs_one_product_only() -> None:
     with FlopCounterMode(display=False) as judging, torch.no_grad():
         token_loss(states, weight, bias, target, mask)
     assert judging.get_total_flops() == product
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_without_a_bias_it_is_that_of_a_bias_of_0(monkeypatch: pytest.MonkeyPatch, smoothing: float) -> None:
+    monkeypatch.setattr(loss, "ROWS", 5)
+    states, weight, bias, target, mask = parts()
+    zero = torch.zeros_like(bias)
+    wanted, rows_wanted = reference(states, weight, zero, target, mask, smoothing)
+    total, likelihood = token_loss(states, weight, None, target, mask, smoothing=smoothing)
+    torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=1e-5, atol=1e-5)
+    for ours, theirs in zip(gradients(total, states, weight), gradients(wanted, states, weight), strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        again, _ = token_loss(states, weight, None, target, mask, smoothing=smoothing)
+    assert torch.equal(again, total)
+
+
+def test_without_a_bias_under_autocast() -> None:
+    states, weight, bias, target, mask = parts()
+    wanted, _ = reference(states, weight, torch.zeros_like(bias), target, mask, 0.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, _ = token_loss(states, weight, None, target, mask)
+    torch.testing.assert_close(total.double(), wanted, rtol=2e-2, atol=0.0)
+    assert all(slope.dtype == torch.float32 for slope in gradients(total, states, weight))

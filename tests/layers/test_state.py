@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.attention import Memory, Past
 from regard.layers.state import State, each_tensor
 
 
@@ -88,3 +89,44 @@ def test_a_fork_shares_no_buffer_of_its_rows() -> None:
     assert one.rows[1].flatten().tolist() == [0, 0, 1, 1]
     one.rows[0].cells[1].fill_(-99)
     assert branch.rows[0].cells[1].min() > -99
+
+
+def past(rows: int, *, masked: bool = False) -> Past:
+    """Two places of each row, in buffers with room for more; row i holds i, then 10 + i."""
+    found, number = Past(), torch.arange(float(rows)).view(rows, 1, 1)
+    for step in (0.0, 10.0):
+        mask = torch.arange(rows)[:, None] % 2 == 0 if masked and not step else None
+        found = found.append(Memory(number + step, -number - step, mask))
+    assert found.keys is not None
+    assert found.keys.shape[1] > 2
+    return found
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_past_moves_with_its_row(masked: bool) -> None:
+    begun = State(torch.arange(2), (past(2, masked=masked), Past())).spread(2)
+
+    def rows(state: State) -> list[float]:
+        held = state.rows[0].memory
+        assert torch.equal(held.keys, -held.values)
+        assert torch.equal(held.keys[:, 1], held.keys[:, 0] + 10)
+        if masked:
+            assert held.mask.tolist() == [[row % 2 == 0, True] for row in held.keys[:, 0, 0]]
+        assert state.rows[0].size == 2
+        assert state.rows[1] == Past()
+        return held.keys[:, 0, 0].tolist()
+
+    assert rows(begun) == [0, 0, 1, 1]
+    assert rows(begun.reorder(torch.tensor([2, 3, 0, 2]))) == [1, 1, 0, 1]
+    assert rows(begun.drop(torch.tensor([1]))) == [1, 1]
+    assert rows(begun.fork()) == [0, 0, 1, 1]
+
+
+def test_branches_of_a_past_go_on_apart() -> None:
+    """Both would write into the same room: that is what a fork is for."""
+    trunk = State((), (past(2),))
+    branch = trunk.fork()
+    one = trunk.rows[0].append(Memory(torch.full((2, 1, 1), 7.0), torch.full((2, 1, 1), 7.0)))
+    other = branch.rows[0].append(Memory(torch.full((2, 1, 1), 8.0), torch.full((2, 1, 1), 8.0)))
+    assert one.memory.keys[:, 2].flatten().tolist() == [7, 7]
+    assert other.memory.keys[:, 2].flatten().tolist() == [8, 8]

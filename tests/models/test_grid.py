@@ -1,7 +1,8 @@
-"""Every model in every variant through the same tests."""
+"""Every translator in every variant through the same tests; `test_language` has the language models."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from regard import tasks
 from regard.attention import SCORES, WAYS
 from regard.data.batch import PairBatch
-from regard.data.text import END, PAD, START, Tokenizer
+from regard.data.text import REGARD, Special, Tokenizer
+from regard.layers.positions import POSITIONS
 from regard.learn.optimise import Training
 from regard.learn.reinforce import Baseline, objective
 from regard.models import MODELS
@@ -22,6 +24,8 @@ from regard.tasks import folder
 SMALL = {"embed": 6, "encoder": 4, "decoder": 8, "readout": 6, "dropout": 0.0, "window": 2, "longest": 12}
 LUONG = {"embed": 6, "dim": 8, "dropout": 0.0, "window": 2, "longest": 12}
 SEQ2SEQ = {"embed": 6, "dim": 8, "dropout": 0.0, "longest": 12}
+TRANSFORMER = {"dim": 8, "layers": 2, "heads": 2, "ff": 12, "dropout": 0.0, "longest": 12}
+UNEQUAL = {"layers": 1, "decoder_layers": 3, "heads": 4, "decoder_heads": 2, "ff": 10, "decoder_ff": 14}
 WORDS = 11
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "bahdanau": {
@@ -57,7 +61,20 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "tied": SEQ2SEQ | {"tied": True, "embed": 8},
         "two vocabularies": SEQ2SEQ | {"source_vocabulary": WORDS + 2},
     },
+    "transformer": {
+        "plain": TRANSFORMER,
+        "pre": TRANSFORMER | {"norm": "pre"},
+        "untied": TRANSFORMER | {"tied": False},
+        "two vocabularies": TRANSFORMER | {"source_vocabulary": WORDS + 2},
+        "two vocabularies, untied": TRANSFORMER | {"source_vocabulary": WORDS + 2, "tied": False},
+        "unequal": TRANSFORMER | UNEQUAL,
+        "unequal pre": TRANSFORMER | UNEQUAL | {"norm": "pre", "positions": "learned", "tied": False},
+        "gelu": TRANSFORMER | {"activation": "gelu"},
+        "unscaled": TRANSFORMER | {"scaled": False},
+        **{f"{kind} positions": TRANSFORMER | {"positions": kind} for kind in POSITIONS if kind != "sinusoidal"},
+    },
 }
+SPECIAL = {"regard": REGARD, "marian": Special(pad=WORDS - 1, start=WORDS - 1, end=0, unknown=1)}
 GRID = [(model, variant) for model, variants in VARIANTS.items() for variant in variants]
 LENGTHS, TARGETS = [7, 4, 9, 1], [6, 8, 3, 5]  # of the four sentences
 
@@ -72,27 +89,40 @@ def build(name: str, variant: str, **changes: Any) -> Any:
     torch.manual_seed(0)
     model = MODELS[name](MODELS[name].Config(vocabulary=WORDS, **VARIANTS[name][variant] | changes))
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2)  # far enough from 0 that each part matters
+        for label, parameter in model.named_parameters():
+            if name != "transformer":
+                parameter.mul_(2)  # far enough from 0 that each part matters
+            elif label.endswith("bias"):  # they begin at 0
+                parameter.add_(0.2 * torch.randn_like(parameter))
     return model.eval()
 
 
-def sentences() -> tuple[Tensor, Tensor, Tensor]:
+def special(name: str) -> Special:
+    return SPECIAL[MODELS[name].layout]
+
+
+def sentences(name: str) -> tuple[Tensor, Tensor, Tensor]:
     """Sources (4, 9) with garbage where they are padded, their mask, and targets (4, 8) shifted right."""
     generator = torch.Generator().manual_seed(1)
-    source = torch.randint(4, WORDS, (4, max(LENGTHS)), generator=generator)
+    source = torch.randint(4, WORDS - 1, (4, max(LENGTHS)), generator=generator)
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
-    target = torch.randint(4, WORDS, (4, max(TARGETS)), generator=generator)
-    target[:, 0] = START
+    target = torch.randint(4, WORDS - 1, (4, max(TARGETS)), generator=generator)
+    target[:, 0] = special(name).start
     return source, mask, target
 
 
-def batch() -> PairBatch:
-    source, mask, target = sentences()
+def other(tokens: Tensor) -> Tensor:
+    """In each place another word."""
+    return 4 + (tokens - 3) % (WORDS - 5)
+
+
+def batch(name: str) -> PairBatch:
+    source, mask, target = sentences(name)
+    pad, end = special(name).pad, special(name).end
     real = torch.arange(max(TARGETS)) < torch.tensor(TARGETS)[:, None]
     ends = torch.arange(max(TARGETS)) == torch.tensor(TARGETS)[:, None] - 1
     return PairBatch(
-        source.masked_fill(~mask, PAD), mask, target.masked_fill(ends, END).masked_fill(~real, PAD), real
+        source.masked_fill(~mask, pad), mask, target.masked_fill(ends, end).masked_fill(~real, pad), real
     )
 
 
@@ -101,21 +131,21 @@ def near(ours: Tensor, wanted: Tensor) -> None:
 
 
 def test_every_model_is_in_the_grid() -> None:
-    assert VARIANTS.keys() == MODELS.keys()
+    assert VARIANTS.keys() == {name for name, model in MODELS.items() if model.task == "translate"}
 
 
 @each()
 @torch.no_grad()
 def test_more_padding_changes_nothing(name: str, variant: str) -> None:
     model = build(name, variant)
-    source, mask, target = sentences()
+    source, mask, target = sentences(name)
     logits = model(source, target, mask)
     assert logits.shape == (4, max(TARGETS), WORDS)
     wider, more = (torch.cat([x, x.new_ones(4, 3)], 1) for x in (source, mask))
     more[:, -3:] = False
     near(model(wider, target, more), logits)
-    other = torch.where(mask, source, 5)  # what stands in the padding is of no matter
-    near(model(other, target, mask), logits)
+    filled = torch.where(mask, source, 5)  # what stands in the padding is of no matter
+    near(model(filled, target, mask), logits)
 
 
 @each()
@@ -123,11 +153,11 @@ def test_more_padding_changes_nothing(name: str, variant: str) -> None:
 def test_every_source_token_matters_to_some_logit(name: str, variant: str) -> None:
     """The other side of the padding test: a mask that hid too much would pass that one."""
     model = build(name, variant)
-    source, mask, target = sentences()
+    source, mask, target = sentences(name)
     logits = model(source, target, mask)
     for place in range(LENGTHS[0]):
         changed = source.clone()
-        changed[0, place] = 4 + (source[0, place] - 3) % (WORDS - 4)
+        changed[0, place] = other(source[0, place])
         difference = (model(changed, target, mask) - logits).abs().amax((1, 2))
         assert difference[0] > 1e-6
         assert not difference[1:].any()
@@ -137,11 +167,11 @@ def test_every_source_token_matters_to_some_logit(name: str, variant: str) -> No
 @torch.no_grad()
 def test_changing_the_future_leaves_the_past(name: str, variant: str) -> None:
     model = build(name, variant)
-    source, mask, target = sentences()
+    source, mask, target = sentences(name)
     logits = model(source, target, mask)
     for place in (1, 4, 7):
         changed = target.clone()
-        changed[:, place:] = 4 + (target[:, place:] - 3) % (WORDS - 4)
+        changed[:, place:] = other(target[:, place:])
         found = model(source, changed, mask)
         near(found[:, :place], logits[:, :place])
         assert ((found - logits)[:, place].abs().amax(-1) > 1e-4).all(), "a token must matter to the next one"
@@ -151,7 +181,7 @@ def test_changing_the_future_leaves_the_past(name: str, variant: str) -> None:
 @torch.no_grad()
 def test_a_sentence_alone_is_as_in_a_batch(name: str, variant: str) -> None:
     model = build(name, variant)
-    source, mask, target = sentences()
+    source, mask, target = sentences(name)
     logits = model(source, target, mask)
     for row, (length, steps) in enumerate(zip(LENGTHS, TARGETS, strict=True)):
         alone = model(source[row : row + 1, :length], target[row : row + 1, :steps])  # no mask: all is real
@@ -162,7 +192,7 @@ def test_a_sentence_alone_is_as_in_a_batch(name: str, variant: str) -> None:
 @torch.no_grad()
 def test_stepping_is_all_at_once(name: str, variant: str) -> None:
     model = build(name, variant)
-    source, mask, target = sentences()
+    source, mask, target = sentences(name)
     state, steps = model.start(source, mask), []
     for tokens in target.unbind(1):
         logits, state = model.step(tokens, state)
@@ -175,7 +205,7 @@ def test_stepping_is_all_at_once(name: str, variant: str) -> None:
 def test_beams_go_apart_over_one_memory(name: str, variant: str) -> None:
     """Three beams of each sentence with targets of their own, swapped and thinned out on the way."""
     model = build(name, variant)
-    source, mask, target = sentences()
+    source, mask, target = sentences(name)
     begun = model.start(source, mask)
     state = begun.spread(3)
     targets = torch.stack([target, target.flip(1), target.roll(3, 1)], 1)  # (B, 3, T)
@@ -197,7 +227,7 @@ def test_beams_go_apart_over_one_memory(name: str, variant: str) -> None:
 @each()
 @torch.no_grad()
 def test_the_loss_is_that_of_the_logits(name: str, variant: str) -> None:
-    model, rows = build(name, variant), batch()
+    model, rows = build(name, variant), batch(name)
     logits = model(rows.source, rows.target[:, :-1], rows.source_mask).log_softmax(-1)
     mask = rows.target_mask[:, 1:]
     known = logits.gather(-1, rows.target[:, 1:, None]).squeeze(-1) * mask
@@ -214,7 +244,7 @@ def test_the_loss_is_that_of_the_logits(name: str, variant: str) -> None:
 def test_every_parameter_gets_a_gradient(name: str, variant: str) -> None:
     """Hard attention learns where to look from the reward alone."""
     model = build(name, variant).train()
-    objective(model.loss(batch()), Baseline(-20.0), Training(steps=1)).backward()
+    objective(model.loss(batch(name)), Baseline(-20.0), Training(steps=1)).backward()
     for label, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{label} has no gradient"
         assert parameter.grad.isfinite().all(), label
@@ -225,13 +255,27 @@ LARGER = {
     "bahdanau": {"embed": 16, "encoder": 12, "decoder": 24, "readout": 16},
     "luong": {"embed": 24, "dim": 24},
     "seq2seq": {"embed": 24, "dim": 24},
+    "transformer": {"dim": 24, "ff": 48},
 }
 
 
-@each("deep", "deep lstm", "tied", "dot soft", "location local-p", "additive hard", "not fed", "reverse and remind")
+@each(
+    *(
+        "deep",
+        "deep lstm",
+        "tied",
+        "dot soft",
+        "location local-p",
+        "additive hard",
+        "not fed",
+        "reverse and remind",
+    ),
+    *("pre", "unequal", "learned positions"),
+)
 def test_overfits_one_batch(name: str, variant: str) -> None:
-    model, rows = build(name, variant, **LARGER[name]).train(), batch()
-    optimiser, baseline = torch.optim.AdamW(model.parameters(), lr=0.02), Baseline()
+    model, rows = build(name, variant, **LARGER[name]).train(), batch(name)
+    rate = 0.01 if name == "transformer" else 0.02  # without a warm-up, post-norm bears no more
+    optimiser, baseline = torch.optim.AdamW(model.parameters(), lr=rate), Baseline()
     for _ in range(80):
         loss = model.loss(rows)
         optimiser.zero_grad()
@@ -242,36 +286,42 @@ def test_overfits_one_batch(name: str, variant: str) -> None:
     assert final.total / final.tokens < 0.05
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    found = Tokenizer.train(["abcdefg"], kind="character")
-    assert len(found) == WORDS
+def tokenizer(layout: str, size: int) -> Tokenizer:
+    """One of just that size."""
+    letters = "abcdefghijkl"[: size - (4 if layout == "regard" else 3)]
+    found = Tokenizer.train([letters], kind="character", layout=layout)
+    assert len(found) == size
     return found
+
+
+def filled(config: Any) -> dict[str, Any]:
+    """The settings with those that are 0, and so follow another, as it is."""
+    table = asdict(config)
+    return {key: value or table.get(key.removeprefix("decoder_"), value) for key, value in table.items()}
 
 
 @each()
 @torch.no_grad()
-def test_saved_and_loaded_it_gives_the_same_logits(
-    name: str, variant: str, tmp_path: Path, tokenizer: Tokenizer
-) -> None:
+def test_saved_and_loaded_it_gives_the_same_logits(name: str, variant: str, tmp_path: Path) -> None:
     model = build(name, variant)
-    two = Tokenizer.train(["abcdefghi"], kind="character") if model.config.source_vocabulary else None
-    folder.begin(tmp_path, model, tokenizer, "", two)
+    sizes = model.config.source_vocabulary
+    two = tokenizer(model.layout, sizes) if sizes else None
+    folder.begin(tmp_path, model, tokenizer(model.layout, WORDS), "", two)
     folder.save_weights(tmp_path, model)
     loaded: Any = tasks.load(tmp_path).model
-    assert loaded.config == model.config
+    assert filled(loaded.config) == filled(model.config)
     assert not loaded.training
-    source, mask, target = (x.to(next(loaded.parameters()).device) for x in sentences())
+    source, mask, target = (x.to(next(loaded.parameters()).device) for x in sentences(name))
     model.to(source.device)
     assert torch.equal(loaded(source, target, mask), model(source, target, mask))
-    if "tied" in variant:
-        assert loaded.out.weight is loaded.source_embed.weight
+    assert (loaded.out.weight is loaded.target_embed.weight) == model.config.tied
+    assert (loaded.source_embed is loaded.target_embed) == (model.config.tied and not sizes)
 
 
 @each("plain", "location soft")
 def test_a_source_that_is_too_long_is_refused(name: str, variant: str) -> None:
     model = build(name, variant)
-    target = torch.full((1, 2), START)
+    target = torch.full((1, 2), 5)
     model(torch.full((1, 12), 5), target)
     with pytest.raises(ValueError, match=r"a source of 13 tokens is longer than the 12 this model takes; shorten"):
         model(torch.full((1, 13), 5), target)
@@ -282,22 +332,28 @@ def test_a_source_that_is_too_long_is_refused(name: str, variant: str) -> None:
 @each("plain")
 def test_dropout_acts_while_training_only(name: str, variant: str) -> None:
     model = build(name, variant, dropout=0.5)
-    source, mask, target = sentences()
+    source, mask, target = sentences(name)
     with torch.no_grad():
         assert torch.equal(model(source, target, mask), model(source, target, mask))
         model.train()
         assert not torch.equal(model(source, target, mask), model(source, target, mask))
 
 
-@pytest.mark.parametrize("name", MODELS)
+MAY_BE_0 = {"transformer": {"decoder_layers", "decoder_heads", "decoder_ff"}}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_config_checks_itself(name: str) -> None:
     config: Any = MODELS[name].Config
     numbers = {key for key, value in vars(config(vocabulary=5)).items() if type(value) is int}
-    for key in numbers - {"source_vocabulary"}:
+    may_be_0 = {"source_vocabulary"} | MAY_BE_0.get(name, set())
+    for key in numbers - may_be_0:
         with pytest.raises(ValueError, match=f"{key} must be at least 1, got 0"):
             config(**{"vocabulary": 5, key: 0})
-    with pytest.raises(ValueError, match="source_vocabulary must be at least 0, got -1"):
-        config(vocabulary=5, source_vocabulary=-1)
-    for dropout in (-0.1, 1.0, float("nan")):
-        with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\)"):
-            config(vocabulary=5, dropout=dropout)
+    for key in may_be_0:
+        with pytest.raises(ValueError, match=f"{key} must be at least 0, got -1"):
+            config(**{"vocabulary": 5, key: -1})
+    for key in (key for key in vars(config(vocabulary=5)) if key.endswith("dropout")):
+        for dropout in (-0.1, 1.0, float("nan")):
+            with pytest.raises(ValueError, match=rf"{key} must lie in \[0, 1\)"):
+                config(**{"vocabulary": 5, key: dropout})

@@ -1,0 +1,189 @@
+"""Translating with the small Transformer on the CPU, greedily and with a beam of 5, beside `transformers` and
+CTranslate2 with the same weights, on the same sentences.
+
+    pip install -c constraints.txt 'regard[bench]'
+    [REGARD_DATA=...] python benchmarks/transformer_translation.py [SENTENCES]     # prints a Markdown table
+
+The model is that of `transformer_training.py`, saved as a run by regard; `transformers` opens its folder as it is,
+CTranslate2 after its own converter. Sentences of Multi30k's test2016, English (without $REGARD_DATA: made-up ones),
+sorted by length, 64 a batch. Random weights would not end a sentence at a sensible place, therefore all answers of a
+batch have as many tokens as its references have in the mean: every tool forbids the end token that long, by its own
+setting for the least length, and the limit cuts off there. What early stopping gains on trained models is not
+measured. CTranslate2 has 2 workers of 1 thread, its best setting, and all batches at once; the others have 2 threads.
+Time runs from lists of tokens to lists of tokens. `same` is the share of answers that are, token for token, those of
+`transformers`: in float32 all should be, but for ties, of which random weights have some; int8 is another model.
+Each tool runs in processes of its own, in turns; the better of two counts, on a shared machine only the ratio."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from recurrent import VOCABULARY, Rows, machine, take_turns
+from transformer_training import THREADS, sides, tokenizer, translator
+
+BATCH, BEAM = 64, 5
+END, PAD = 0, VOCABULARY - 1  # as Marian numbers them
+Batches = list[tuple[Rows, int]]  # sources, each with its end token, and how long the answers are
+Translate = Callable[[Batches, int], Rows]
+
+
+def ours(folder: str) -> Translate:
+    from regard.data.batch import pad
+    from regard.decode.beam import beam
+    from regard.decode.greedy import greedy
+    from regard.tasks.folder import read_model
+
+    model: Any = read_model(Path(folder))
+
+    def translate(batches: Batches, width: int) -> Rows:
+        answers = []
+        for rows, length in batches:
+            source, mask = pad(rows, PAD)
+            fixed: Any = {"start": PAD, "end": END, "limit": length, "least": length, "never": (PAD,)}
+            if width == 1:
+                answers += [one.tokens for one in greedy(model, source, mask, **fixed)]
+            else:
+                answers += [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
+        return answers
+
+    return translate
+
+
+def marian(folder: str) -> Translate:
+    from transformers import MarianMTModel
+
+    from regard.data.batch import pad
+
+    model = MarianMTModel.from_pretrained(folder).eval()
+    model.generation_config.forced_eos_token_id = None
+    model.generation_config.max_length = None
+
+    def translate(batches: Batches, width: int) -> Rows:
+        answers = []
+        for rows, length in batches:
+            source, mask = pad(rows, PAD)
+            found = model.generate(
+                source,
+                attention_mask=mask.long(),
+                num_beams=width,
+                min_new_tokens=length,
+                max_new_tokens=length,
+                do_sample=False,
+            )
+            answers += found[:, 1:].tolist()
+        return answers
+
+    return translate
+
+
+def ctranslate(folder: str, kind: str) -> Translate:
+    import ctranslate2
+
+    from regard.data.text import Tokenizer
+
+    vocabulary = Tokenizer.load(Path(folder) / "tokenizer.json").inner
+    names = [vocabulary.id_to_token(number) for number in range(VOCABULARY)]
+    numbers = {name: number for number, name in enumerate(names)}
+    model = ctranslate2.Translator(
+        f"{folder}/ctranslate2", compute_type=kind, inter_threads=THREADS, intra_threads=1
+    )
+
+    def translate(batches: Batches, width: int) -> Rows:
+        waiting = [
+            model.translate_batch(
+                [[names[number] for number in row] for row in rows],
+                beam_size=width,
+                min_decoding_length=length,
+                max_decoding_length=length,
+                asynchronous=True,
+            )
+            for rows, length in batches
+        ]
+        return [[numbers[name] for name in one.result().hypotheses[0]] for some in waiting for one in some]
+
+    return translate
+
+
+TOOLS = {
+    "regard": ours,
+    "transformers": marian,
+    "CTranslate2 float32": lambda folder: ctranslate(folder, "float32"),
+    "CTranslate2 int8": lambda folder: ctranslate(folder, "int8"),
+}
+
+
+def measure(folder: str, tool: str) -> dict:
+    """Seconds for all sentences and the answers, by beam width, and the process's peak memory."""
+    torch.set_num_threads(THREADS)
+    translate = TOOLS[tool](folder)
+    batches = json.loads((Path(folder) / "batches.json").read_text())
+    seconds, answers = {}, {}
+    for width in (1, BEAM):
+        translate(batches[:1], width)  # warm-up
+        start = time.perf_counter()
+        answers[width] = translate(batches, width)
+        seconds[width] = time.perf_counter() - start
+        if [len(answer) for answer in answers[width]] != [length for rows, length in batches for _ in rows]:
+            raise RuntimeError(f"{tool}: answers of other lengths than were asked for cannot be compared")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "answers": answers, "peak": peak}
+
+
+def prepare(folder: Path, sentences: int) -> None:
+    """What all tools read: the batches, a run of regard, and what CTranslate2 makes of it."""
+    from ctranslate2.converters import TransformersConverter
+
+    from regard.tasks.folder import begin, save_weights
+
+    words, model = tokenizer(), translator({})
+    begin(folder, model, words, "")
+    save_weights(folder, model)
+    TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
+    pairs = sorted(zip(*sides(words, "test_2016_flickr", sentences), strict=True), key=lambda pair: len(pair[0]))
+    batches = []
+    for begin_at in range(0, len(pairs), BATCH):
+        sources, references = zip(*pairs[begin_at : begin_at + BATCH], strict=True)
+        length = round(sum(map(len, references)) / len(references))
+        batches.append(([[*row, END] for row in sources], length))
+    (folder / "batches.json").write_text(json.dumps(batches))
+
+
+def main(sentences: int) -> None:
+    import ctranslate2
+    import transformers
+
+    torch.set_num_threads(THREADS)
+    command = " ".join(["python benchmarks/transformer_translation.py", *sys.argv[1:]])
+    print(f"{machine()}, transformers {transformers.__version__}, CTranslate2 {ctranslate2.__version__}, ", end="")
+    print(f"{sentences} sentences, seed 0, `{command}`\n")
+    print("| search | tool | sentences/s | peak MiB | times transformers | times CTranslate2 float32 | same |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder), sentences)
+        results = take_turns(__file__, TOOLS, folder)
+    for search, width in (("greedy", "1"), (f"beam {BEAM}", str(BEAM))):  # JSON's keys are texts
+        fastest = {tool: min(one["seconds"][width] for one in found) for tool, found in results.items()}
+        right = results["transformers"][0]["answers"][width]
+        for tool, seconds in fastest.items():
+            one = results[tool][0]
+            same = sum(map(list.__eq__, one["answers"][width], right)) / len(right)
+            print(
+                f"| {search} | {tool} | {len(right) / seconds:,.1f} | {one['peak']:,.0f} "
+                f"| {fastest['transformers'] / seconds:.2f} | {fastest['CTranslate2 float32'] / seconds:.2f} "
+                f"| {100 * same:.1f} % |"
+            )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        print(json.dumps(measure(*sys.argv[1:])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

@@ -1,0 +1,47 @@
+"""Dropout whose noise is cheap on the CPU, where drawing it one float at a time costs more than using it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+LEVELS = 1 << 16  # a number of 16 bits decides: four of them in one draw
+
+
+def drop(x: Tensor, rate: float, training: bool) -> Tensor:
+    """Each number 0 with probability `rate` (a multiple of 2^-16), the others divided by 1 - rate."""
+    if not training or rate == 0:
+        return x
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return F.dropout(x, rate)
+    return _Drop.apply(x, rate)
+
+
+class Dropout(nn.Module):
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        return drop(x, self.rate, self.training)
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
+        noise = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        level = min(round(rate * LEVELS), LEVELS - 1) - LEVELS // 2  # one more would be no number of 16 bits
+        keep = (noise.view(torch.int16)[: x.numel()] >= level).view(x.shape)
+        ctx.save_for_backward(keep)
+        ctx.scale = 1 / (1 - rate)
+        return (x * keep).mul_(ctx.scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (keep,) = ctx.saved_tensors
+        return (grad * keep).mul_(ctx.scale), None

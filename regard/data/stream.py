@@ -1,0 +1,163 @@
+"""Documents become one long row of ids, and that becomes windows, in an order that (seed, epoch) fixes."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
+
+from regard.data.batch import check_batching
+from regard.data.blocks import FULL
+from regard.data.files import sync_folder
+from regard.data.text import Tokenizer
+
+FILE = "text.ids"  # int32, in the machine's byte order: not for keeping
+WRITE = 1 << 20  # ids that wait in memory for the file
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """A model is fed tokens[:, :-1] and must say tokens[:, 1:], of which the counted ones count."""
+
+    tokens: Tensor  # (B, L + 1)
+    counted: Tensor  # (B, L)
+    since: Tensor | None  # (B, L): place where the document of each fed token begins; None: looks go across
+
+    def to(self, device: torch.device | str) -> TextBatch:
+        since = None if self.since is None else self.since.to(device)
+        return TextBatch(self.tokens.to(device), self.counted.to(device), since)
+
+
+def encode_documents(
+    documents: Iterable[Iterable[str]], tokenizer: Tokenizer, *, folder: Path, budget: int
+) -> np.ndarray:
+    """The ids of all documents, each with the end token behind it: (N,) int32.
+
+    In memory if they take at most `budget` bytes, else in a file in `folder`, which is to hold no other text:
+    what an earlier call left there is removed. A document comes in chunks and is never held whole."""
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1 byte, got {budget}")
+    (folder / FILE).unlink(missing_ok=True)
+    held, parts = array("i"), _encoded(documents, tokenizer)
+    for part in parts:
+        held.extend(part)
+        if held.itemsize * len(held) > budget:
+            return _spill(held, parts, folder)
+    if not held:
+        raise ValueError("there is no document to learn from or to judge by, got none")
+    return np.frombuffer(held, np.int32)
+
+
+def _encoded(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    for document in documents:
+        yield from tokenizer.encode_stream(document)
+        yield [tokenizer.special.end]
+
+
+def _spill(held: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndarray:
+    temporary, written = folder / f".tmp-{FILE}", 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            for part in parts:
+                if len(held) >= WRITE:
+                    file.write(held)
+                    written, held = written + held.itemsize * len(held), array("i")
+                held.extend(part)
+            file.write(held)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / FILE)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            needs = f"the text takes 4 bytes a token there, {written:,} bytes of it were written"
+            raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
+        raise
+    sync_folder(folder)
+    return np.memmap(folder / FILE, np.int32, mode="r")
+
+
+class TextData:
+    """Windows of one long text. A text shorter than one is a single window.
+
+    Windows are length + 1 ids and share one with the next, which the one must say and the other is fed."""
+
+    def __init__(
+        self, ids: np.ndarray, *, length: int, batch_tokens: int, seed: int, end: int, apart: bool = False
+    ) -> None:
+        if length < 1:
+            raise ValueError(f"length must be at least 1, got {length}")
+        if len(ids) < 2:
+            raise ValueError(f"the text must have at least 2 tokens, one to be fed and one to say, got {len(ids)}")
+        check_batching(batch_tokens=batch_tokens, seed=seed)
+        self.ids, self.length = ids, min(length, len(ids) - 1)
+        self.batch_tokens, self.seed, self.end, self.apart = batch_tokens, seed, end, apart
+        self.windows = sliding_window_view(np.asarray(ids), self.length + 1)  # a view: nothing is read yet
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The epoch's batches as places where windows begin, drawn anew each epoch.
+
+        The first begins at an offset that is drawn too, so that windows fall elsewhere each time. What is left
+        over, less than a window before them and behind them, waits for another epoch."""
+        generator = np.random.default_rng([self.seed, epoch])
+        offset = int(generator.integers(min(self.length, len(self.windows))))
+        starts = generator.permutation(np.arange(offset, len(self.windows), self.length))
+        rows = max(1, self.batch_tokens // self.length)
+        return [starts[row : row + rows] for row in range(0, len(starts), rows)]
+
+    def batch(self, starts: np.ndarray) -> TextBatch:
+        tokens = self.windows[starts].astype(np.int64)
+        return _batch(tokens, np.ones((len(starts), self.length), bool), self.end if self.apart else None)
+
+
+def windows(
+    ids: np.ndarray, *, length: int, stride: int, batch_tokens: int, end: int, apart: bool = False
+) -> Iterator[TextBatch]:
+    """The text for evaluation: every id is counted exactly once.
+
+    A document begins after an end token, so one is put in front of the first, and then that has its chance too.
+    Windows feed `length` tokens and begin `stride` apart. Each counts what those before did not: the first all,
+    the others their last `stride`, so before each of these the model sees length - stride tokens and more. The
+    last window is as long as the others and counts what is left."""
+    if length < 1:
+        raise ValueError(f"length must be at least 1, got {length}")
+    if not 1 <= stride <= length:
+        raise ValueError(f"stride must lie in 1 to {length}, the length of a window, got {stride}")
+    if not len(ids):
+        raise ValueError("the text must have at least one token, got none")
+    check_batching(batch_tokens=batch_tokens, seed=0)
+    return _windows(np.asarray(ids), min(length, len(ids)), stride, batch_tokens, end, apart)
+
+
+def _windows(
+    ids: np.ndarray, length: int, stride: int, batch_tokens: int, end: int, apart: bool
+) -> Iterator[TextBatch]:
+    last = len(ids) - length
+    count, rows = 1 - (-last // stride), max(1, batch_tokens // length)
+    for first in range(0, count, rows):
+        numbers = np.arange(first, min(first + rows, count))[:, None]
+        places = np.minimum(numbers * stride, last) + np.arange(length + 1)  # in the text with end in front
+        tokens = np.where(places == 0, end, ids[np.maximum(places - 1, 0)]).astype(np.int64)
+        done = np.where(numbers == 0, 0, (numbers - 1) * stride + length)  # ids that windows before counted
+        yield _batch(tokens, places[:, :-1] >= done, end if apart else None)
+
+
+def _batch(tokens: np.ndarray, counted: np.ndarray, end: int | None) -> TextBatch:
+    """`end` parts documents: as a target it closes one, fed it opens the next. None: they are not kept apart."""
+    since = None
+    if end is not None:
+        places = np.arange(tokens.shape[1] - 1)
+        begins = np.where(tokens[:, :-1] == end, places, 0)
+        since = torch.from_numpy(np.maximum.accumulate(begins, axis=1))  # (B, L)
+    return TextBatch(torch.from_numpy(tokens), torch.from_numpy(counted), since)

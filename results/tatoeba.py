@@ -1,0 +1,40 @@
+"""Tatoeba's pairs (deu-eng.zip: English TAB German) parted into train, valid and test, German to English.
+
+    python results/tatoeba.py deu-eng.zip $REGARD_DATA/tatoeba
+
+By distinct English sentence: several German ones have the same translation, which must not be seen in training.
+Where a German sentence has several translations, the test file has them all as references."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+
+
+def split(english: str) -> str:
+    """One sentence in fifty is for testing, one in fifty for validation; its text alone decides."""
+    return {0: "test", 1: "valid"}.get(zlib.crc32(english.encode()) % 50, "train")
+
+
+def main(archive: str, folder: str) -> None:
+    text = zipfile.ZipFile(archive).read("deu.txt").decode("utf-8")
+    pairs = [line.split("\t")[:2] for line in text.splitlines()]
+    train = {(german, english) for english, german in pairs if split(english) == "train"}
+    learned = {german for german, _ in train}
+    for name in ("train", "valid", "test"):
+        found: dict[str, list[str]] = {}
+        for english, german in pairs:
+            if split(english) == name and (name == "train" or german not in learned):
+                found.setdefault(german, []).append(english)
+        if name == "train":
+            rows = [[german, one] for german, some in found.items() for one in dict.fromkeys(some)]
+        else:
+            rows = [[german, *dict.fromkeys(some)] for german, some in found.items()]
+        Path(folder, f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+        print(f"{name}: {len(rows):,} pairs")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

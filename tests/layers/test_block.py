@@ -1,0 +1,220 @@
+"""The block beside torch's own layers with the same weights, and in pieces: past, documents, beams."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Past
+from regard.layers.block import ACTIVATIONS, NORMS, Block, FeedForward
+
+B, T, S, DIM, HEADS, FF = 3, 6, 5, 12, 3, 20
+LENGTHS = torch.tensor([[S], [2], [4]])
+ATTENTIONS = {"self_attn": "attend", "multihead_attn": "cross"}  # torch's names and ours
+
+
+def build(**changes: Any) -> Block:
+    """Norms and biases too lie off their first 1 and 0."""
+    torch.manual_seed(0)
+    block = Block(DIM, HEADS, FF, **changes).eval()
+    with torch.no_grad():
+        for parameter in block.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return block
+
+
+def copy_into(theirs: nn.Module, ours: Block) -> None:
+    """Our weights under torch's names; every one of theirs is set."""
+    weights = ours.state_dict()
+    norms = ["attend_norm", "cross_norm", "feed_norm"] if ours.cross else ["attend_norm", "feed_norm"]
+    names = {f"norm{number}": name for number, name in enumerate(norms, 1)}
+    names |= {"linear1": "feed.inner", "linear2": "feed.outer"}
+    names |= {f"{attention}.out_proj": f"{name}.out" for attention, name in ATTENTIONS.items()}
+    for label, parameter in theirs.named_parameters():
+        place, _, kind = label.rpartition(".")
+        if kind.startswith("in_proj_"):
+            prefix, kind = ATTENTIONS[place], kind.removeprefix("in_proj_")
+            found = torch.cat([weights[f"{prefix}.{part}.{kind}"] for part in ("query", "key", "value")])
+        else:
+            found = weights[f"{names[place]}.{kind}"]
+        parameter.data.copy_(found)
+
+
+def same(ours: Tensor, theirs: Tensor, *inputs: Tensor) -> None:
+    """In value and in the gradients of the inputs."""
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    upstream = torch.randn_like(ours)
+    for one, other in zip(
+        torch.autograd.grad(ours, inputs, upstream), torch.autograd.grad(theirs, inputs, upstream), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_is_torchs_encoder_layer(norm: str, activation: str, causal: bool, masked: bool) -> None:
+    ours = build(norm=norm, activation=activation, causal=causal)
+    theirs = nn.TransformerEncoderLayer(
+        DIM, HEADS, FF, activation=activation, norm_first=norm == "pre", batch_first=True
+    ).eval()
+    copy_into(theirs, ours)
+    x = torch.randn(B, S, DIM, requires_grad=True)
+    mask = torch.arange(S) < LENGTHS if masked else None
+    future = torch.ones(S, S, dtype=torch.bool).triu(1) if causal else None
+    wanted = theirs(x, future, None if mask is None else ~mask)
+    real = torch.ones(B, S, dtype=torch.bool) if mask is None else mask
+    found, past = ours(x, mask=mask)
+    assert past is None
+    same(found[real], wanted[real], x)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_is_torchs_decoder_layer(norm: str, activation: str, masked: bool) -> None:
+    ours = build(norm=norm, activation=activation, causal=True, cross=True)
+    theirs = nn.TransformerDecoderLayer(
+        DIM, HEADS, FF, activation=activation, norm_first=norm == "pre", batch_first=True
+    ).eval()
+    copy_into(theirs, ours)
+    x, states = torch.randn(B, T, DIM, requires_grad=True), torch.randn(B, S, DIM, requires_grad=True)
+    mask = torch.arange(S) < LENGTHS if masked else None
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    wanted = theirs(x, states, future, memory_key_padding_mask=None if mask is None else ~mask)
+    assert ours.cross is not None
+    same(ours(x, source=ours.cross.remember(states, mask=mask))[0], wanted, x, states)
+
+
+def pieces(block: Block, x: Tensor, cuts: list[int], past: Past | None = None, **options: Any) -> Tensor:
+    """x through the block part by part, each part behind the past."""
+    past, found = past or Past(), []
+    for part in x.split(cuts, 1):
+        out, past = block(part, past=past, **options)
+        found.append(out)
+    assert past is not None
+    assert past.size == x.shape[1]
+    return torch.cat(found, 1)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("cuts", [[1] * T, [3, 1, 2], [T], [1, 5]], ids=str)
+@torch.no_grad()
+def test_piece_by_piece_is_all_at_once(norm: str, cuts: list[int]) -> None:
+    block = build(norm=norm, causal=True, cross=True)
+    x, states = torch.randn(B, T, DIM), torch.randn(B, S, DIM)
+    assert block.cross is not None
+    source = block.cross.remember(states, mask=torch.arange(S) < LENGTHS)
+    whole, _ = block(x, source=source)
+    torch.testing.assert_close(pieces(block, x, cuts, source=source), whole, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_padding_of_the_first_piece_stays_hidden() -> None:
+    """A prompt padded at the left, then single steps without a mask."""
+    block = build(causal=True)
+    x, mask = torch.randn(B, T, DIM), torch.arange(T) >= torch.tensor([[0], [3], [2]])
+    out, past = block(x[:, :4], mask=mask[:, :4], past=Past())
+    found = [out]
+    for step in (4, 5):
+        out, past = block(x[:, step : step + 1], past=past)
+        found.append(out)
+    together = torch.cat(found, 1)
+    for row, first in enumerate([0, 3, 2]):
+        alone, _ = block(x[row : row + 1, first:])
+        torch.testing.assert_close(together[row, first:], alone[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_documents_of_a_row_do_not_see_each_other(training: bool) -> None:
+    """Also where dropout, of which nothing is felt here, takes the way beside the fused kernel."""
+    block = build(causal=True, attention_dropout=1e-9 if training else 0.0).train(training)
+    x = torch.randn(2, 7, DIM)
+    since = torch.tensor([[0, 0, 0, 3, 3, 5, 5], [0, 1, 1, 1, 1, 1, 6]])
+    packed, _ = block(x, since=since)
+    for row, begins in enumerate([[0, 3, 5, 7], [0, 1, 6, 7]]):
+        for first, last in pairwise(begins):
+            alone, _ = block(x[row : row + 1, first:last])
+            torch.testing.assert_close(packed[row, first:last], alone[0], rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(block(x)[0][0, 3:], packed[0, 3:], atol=1e-3), "without it they do"
+
+
+@torch.no_grad()
+def test_beams_ask_one_source_together() -> None:
+    block = build(causal=True, cross=True)
+    width = 4
+    x, states = torch.randn(B * width, 1, DIM), torch.randn(B, S, DIM)
+    mask = torch.arange(S) < LENGTHS
+    assert block.cross is not None
+    shared = block.cross.remember(states, mask=mask)
+    copies = block.cross.remember(states.repeat_interleave(width, 0), mask=mask.repeat_interleave(width, 0))
+    torch.testing.assert_close(block(x, source=shared)[0], block(x, source=copies)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("place", ["dropout", "attention_dropout", "activation_dropout"])
+def test_every_dropout_acts_while_training_only(place: str) -> None:
+    block = build(**{place: 0.5})
+    x = torch.randn(B, T, DIM)
+    assert torch.equal(block(x)[0], build()(x)[0])
+    block.train()
+    torch.manual_seed(1)
+    first, second = block(x)[0], block(x)[0]
+    assert not torch.equal(first, second)
+    torch.manual_seed(1)
+    assert torch.equal(block(x)[0], first)
+
+
+def test_the_feed_forward_layer_minds_its_own_place() -> None:
+    torch.manual_seed(0)
+    feed = FeedForward(DIM, FF, activation="relu", dropout=0.0)
+    x = torch.randn(B, T, DIM)
+    w1, b1, w2, b2 = feed.inner.weight, feed.inner.bias, feed.outer.weight, feed.outer.bias
+    by_hand = torch.stack([w2 @ (w1 @ one + b1).clamp_min(0) + b2 for one in x.view(-1, DIM)]).view_as(x)
+    torch.testing.assert_close(feed(x), by_hand, rtol=1e-5, atol=1e-6)
+
+
+def phi(x: float) -> float:
+    return 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+def tanh_gelu(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+FORMULAS = {
+    "relu": lambda x: max(x, 0.0),
+    "gelu": lambda x: x * phi(x),
+    "gelu_new": tanh_gelu,
+    "gelu_pytorch_tanh": tanh_gelu,
+    "quick_gelu": lambda x: x * sigmoid(1.702 * x),
+    "silu": lambda x: x * sigmoid(x),
+    "swish": lambda x: x * sigmoid(x),
+    "tanh": math.tanh,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_their_formulas(name: str) -> None:
+    points = [-8.0, -1.7, -0.3, 0.0, 0.4, 1.0, 3.3, 9.0]
+    found = ACTIVATIONS[name](torch.tensor(points, dtype=torch.float64))
+    wanted = torch.tensor([FORMULAS[name](x) for x in points], dtype=torch.float64)
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_what_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="dim must be a multiple of heads, got dim 12 and 5 heads"):
+        Block(DIM, 5, FF)
+    with pytest.raises(ValueError, match="unknown activation 'mish'; there are relu, gelu"):
+        build(activation="mish")
+    with pytest.raises(ValueError, match=r"norm must be post .* or pre .*, got 'none'"):
+        build(norm="none")

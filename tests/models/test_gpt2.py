@@ -1,0 +1,122 @@
+"""Radford 2019 against its equations, written out place by place in float64, and the facts of its table 2."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.app import recipe
+from regard.attention import trace
+from regard.models.gpt2 import GPT2, GPT2Config
+from regard.tasks.folder import shapes
+
+WORDS, DIM, HEADS, LAYERS = 9, 6, 2, 2
+TEXT = torch.tensor([0, 5, 3, 7, 4])
+
+
+def build(**changes: Any) -> GPT2:
+    torch.manual_seed(0)
+    sizes = {"dim": DIM, "layers": LAYERS, "heads": HEADS, "longest": 20}
+    return GPT2(GPT2Config(WORDS, **sizes | changes)).eval()
+
+
+def stirred(model: GPT2) -> GPT2:
+    """In float64, with all weights well off their first values."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.double()
+
+
+def by_hand(model: GPT2, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (T, V), and the weights (H, T, T) of the last layer."""
+    known, eps = model.state_dict(), model.config.eps
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return known[f"{name}.weight"] @ x + known[f"{name}.bias"]
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        spread = ((x - x.mean()) ** 2).mean() + eps
+        return (x - x.mean()) / spread.sqrt() * known[f"{name}.weight"] + known[f"{name}.bias"]
+
+    def gelu(x: Tensor) -> Tensor:
+        return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)).tanh())
+
+    row = [known["embed.weight"][t] + known["positions.table.weight"][place] for place, t in enumerate(tokens)]
+    size = DIM // HEADS
+    for layer in range(LAYERS):
+        block, after = f"blocks.{layer}", []
+        weights = torch.zeros(HEADS, len(row), len(row), dtype=torch.float64)
+        normed = [norm(f"{block}.attend_norm", x) for x in row]
+        for place, x in enumerate(row):
+            reads = []
+            for head in range(HEADS):
+                part = slice(head * size, (head + 1) * size)
+                query = linear(f"{block}.attend.query", normed[place])[part]
+                past = normed[: place + 1]
+                scores = [query @ linear(f"{block}.attend.key", y)[part] / math.sqrt(size) for y in past]
+                weight = torch.stack(scores).softmax(0)
+                values = torch.stack([linear(f"{block}.attend.value", y)[part] for y in past])
+                weights[head, place, : place + 1] = weight
+                reads.append(weight @ values)
+            x = x + linear(f"{block}.attend.out", torch.cat(reads))
+            inner = gelu(linear(f"{block}.feed.inner", norm(f"{block}.feed_norm", x)))
+            after.append(x + linear(f"{block}.feed.outer", inner))
+        row = after
+    return torch.stack([known["out.weight"] @ norm("norm", x) for x in row]), weights
+
+
+@pytest.mark.parametrize("changes", [{}, {"tied": False}, {"eps": 0.01}, {"ff": 5}], ids=str)
+@torch.no_grad()
+def test_logits_and_weights_are_those_of_the_paper(changes: dict[str, Any]) -> None:
+    model = stirred(build(**changes))
+    assert model.alignment == f"blocks.{LAYERS - 1}.attend"
+    with trace(model, model.alignment) as seen:
+        logits = model(TEXT[None])[0]
+    wanted, weights = by_hand(model, TEXT)
+    torch.testing.assert_close(logits, wanted, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(seen[model.alignment][0].double(), weights, rtol=1e-5, atol=1e-6)
+
+
+def test_first_weights() -> None:
+    """N(0, 0.02), what writes into the residual path smaller by sqrt(2 N) (section 2.3); biases 0, norms 1."""
+    model = build(dim=128, layers=8, longest=500)
+    for label, parameter in model.named_parameters():
+        if "norm" in label:
+            assert torch.equal(parameter, torch.full_like(parameter, float(label.endswith("weight")))), label
+        elif label.endswith("bias"):
+            assert not parameter.any(), label
+        else:
+            writes = label.endswith(("attend.out.weight", "feed.outer.weight"))
+            wanted = 0.02 / math.sqrt(2 * 8) if writes else 0.02
+            assert abs(parameter.std() / wanted - 1) < 0.1, label
+    assert model.out.weight is model.embed.weight
+
+
+SIZES = {"small": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl": 1_557_611_200}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_those_of_the_released_models(name: str) -> None:
+    table = {"model": {"name": "gpt2", "size": name}, "data": {"train": "some.txt"}, "train": {"steps": 1}}
+    config = GPT2Config(vocabulary=50257, **recipe.build(table).config)
+    assert sum(tensor.numel() for tensor in shapes("gpt2", config).values()) == SIZES[name]
+
+
+def test_a_size_there_is_not_is_refused() -> None:
+    with pytest.raises(recipe.RecipeError, match="must be one of small, medium, large, xl, got 'base'"):
+        recipe.build({"model": {"name": "gpt2", "size": "base"}, "data": {"train": "some.txt"}})
+
+
+def test_what_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="got dim 6 and 4 heads"):
+        build(heads=4)
+    with pytest.raises(ValueError, match="unknown activation 'maxout'"):
+        build(activation="maxout")
+    for eps in (0.0, 1.0, float("nan")):
+        with pytest.raises(ValueError, match=r"eps must lie in \(0, 1\)"):
+            build(eps=eps)
