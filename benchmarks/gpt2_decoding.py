@@ -4,16 +4,15 @@
     python benchmarks/gpt2_decoding.py [TOKENS]          # prints a Markdown table
 
 Random weights, saved as a run by regard; `transformers` opens its folder as it is, CTranslate2 after its own
-converter. 128 tokens after a random prompt of 32, for 1 and for 8 rows, and one token after a prompt of 512: the end
-token is forbidden throughout, by each tool's own setting for the least length. Time runs from tokens to tokens, the
-reading of the prompt included. `same` is the share of rows that are, token for token, those of `transformers`.
+converter. 128 tokens after a random prompt of 32, for 1 and for 8 rows, and one token after a prompt of 512: the
+end token is forbidden throughout, by each tool's own setting for the least length. Time runs from tokens to tokens,
+the reading of the prompt included. `same` is the share of rows that are, token for token, those of `transformers`.
 Each tool runs in processes of its own with 2 threads, in turns; the better of two counts, on a shared machine only
 the ratio."""
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -98,10 +97,10 @@ TOOLS = {
 
 
 def measure(folder: str, tokens: str, tool: str) -> dict:
-    """Seconds and tokens of each work, and the process's peak memory."""
+    """Seconds and answers of each work."""
     torch.set_num_threads(THREADS)
     write = TOOLS[tool](folder)
-    found = {}
+    found: dict[str, Any] = {}
     for work, (rows, before, many) in WORK.items():
         dice = torch.Generator().manual_seed(0)
         prompts = torch.randint(2, VOCABULARY, (rows, before), generator=dice).tolist()
@@ -109,7 +108,7 @@ def measure(folder: str, tokens: str, tool: str) -> dict:
         start = time.perf_counter()
         answers = write(prompts, int(tokens) if many else 1)
         found[work] = {"seconds": time.perf_counter() - start, "answers": answers}
-    return {"work": found, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return found
 
 
 def prepare(folder: Path) -> None:
@@ -121,7 +120,8 @@ def prepare(folder: Path) -> None:
     from regard.tasks.folder import begin, save_weights
 
     torch.manual_seed(0)
-    model = GPT2(GPT2Config(VOCABULARY, **GPT2.SIZES["small"]))
+    size: Any = GPT2.SIZES["small"]
+    model = GPT2(GPT2Config(VOCABULARY, **size))
     words = Tokenizer.train([" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, layout="gpt2")
     begin(folder, model, words, "")
     save_weights(folder, model)
@@ -136,20 +136,19 @@ def main(tokens: int) -> None:
     command = " ".join(["python benchmarks/gpt2_decoding.py", *sys.argv[1:]])
     print(f"{machine()}, transformers {transformers.__version__}, CTranslate2 {ctranslate2.__version__}, ", end="")
     print(f"{tokens} tokens, seed 0, `{command}`\n")
-    print("| work | tool | tokens/s | ms | peak MiB | times transformers | times CTranslate2 float32 | same |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| work | tool | tokens/s | ms | times transformers | times CTranslate2 float32 | same |")
+    print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
         results = take_turns(__file__, TOOLS, folder, str(tokens))
     for work, (rows, before, many) in WORK.items():
-        fastest = {tool: min(one["work"][work]["seconds"] for one in found) for tool, found in results.items()}
-        right = results["transformers"][0]["work"][work]["answers"]
+        fastest = {tool: min(one[work]["seconds"] for one in found) for tool, found in results.items()}
+        right = results["transformers"][0][work]["answers"]
         for tool, seconds in fastest.items():
-            one = results[tool][0]
             count = rows * tokens if many else before  # of a prompt, those it reads
-            same = sum(map(list.__eq__, one["work"][work]["answers"], right)) / rows
+            same = sum(map(list.__eq__, results[tool][0][work]["answers"], right)) / rows
             print(
-                f"| {work} | {tool} | {count / seconds:,.1f} | {1000 * seconds:,.0f} | {one['peak']:,.0f} "
+                f"| {work} | {tool} | {count / seconds:,.1f} | {1000 * seconds:,.0f} "
                 f"| {fastest['transformers'] / seconds:.2f} | {fastest['CTranslate2 float32'] / seconds:.2f} "
                 f"| {100 * same:.0f} % |"
             )

@@ -6,9 +6,9 @@ same batches.
 
 256 wide, feed-forward 1,024, 3 + 3 layers, 4 heads, 8,000 joint tokens, label smoothing 0.1, AdamW, clipping:
 forward, backward and update on about 4,096 target tokens a batch of Multi30k en-de, rows of like length together
-(without $REGARD_DATA: random tokens in sentences of such lengths). Both begin from the same weights. The peer's loss
-is torch's own cross-entropy of its logits, which is faster than the label smoother of its trainer. Two settings:
-dropout 0.1 everywhere, and `transformers`' default, none inside attention and feed-forward layers.
+(without $REGARD_DATA: random tokens in sentences of such lengths). Both begin from the same weights. The peer's
+loss is torch's own cross-entropy of its logits. Two settings: dropout 0.1 everywhere, and `transformers`' default,
+none inside attention and feed-forward layers.
 Each tool runs in processes of its own, in turns; times are medians, on a shared machine only the ratio counts."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 from recurrent import TOKENS, VOCABULARY, Rows, lines, machine, take_turns
 
 THREADS, SMOOTHING = 2, 0.1
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "0.1 everywhere": {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1},
     "0.1 outside attention and feed-forward": {"dropout": 0.1},
 }
@@ -58,14 +58,15 @@ def sides(words: Any, part: str, count: int) -> tuple[Rows, Rows]:
     return english, german
 
 
-def translator(dropout: dict[str, float]) -> Any:
+def translator(dropout: dict[str, Any]) -> Any:
     from regard.models.transformer import Transformer, TransformerConfig
 
     torch.manual_seed(0)
-    return Transformer(TransformerConfig(VOCABULARY, **Transformer.SIZES["small"], **dropout))
+    size: Any = Transformer.SIZES["small"]
+    return Transformer(TransformerConfig(VOCABULARY, **size, **dropout))
 
 
-def ours(folder: str, dropout: dict[str, float]) -> tuple:
+def ours(folder: str, dropout: dict[str, Any]) -> tuple:
     from regard.data.batch import PairBatch
 
     model = translator(dropout)
@@ -77,10 +78,10 @@ def ours(folder: str, dropout: dict[str, float]) -> tuple:
     return model, loss_of
 
 
-def marian(folder: str, dropout: dict[str, float]) -> tuple:
+def marian(folder: str, dropout: dict[str, Any]) -> tuple:
     from transformers import MarianMTModel
 
-    everywhere = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0) | dropout
+    everywhere: Any = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0) | dropout
     model = MarianMTModel.from_pretrained(folder, **everywhere)
 
     def loss_of(batch: Any) -> torch.Tensor:

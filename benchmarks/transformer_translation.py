@@ -5,19 +5,18 @@ CTranslate2 with the same weights, on the same sentences.
     [REGARD_DATA=...] python benchmarks/transformer_translation.py [SENTENCES]     # prints a Markdown table
 
 The model is that of `transformer_training.py`, saved as a run by regard; `transformers` opens its folder as it is,
-CTranslate2 after its own converter. Sentences of Multi30k's test2016, English (without $REGARD_DATA: made-up ones),
-sorted by length, 64 a batch. Random weights would not end a sentence at a sensible place, therefore all answers of a
-batch have as many tokens as its references have in the mean: every tool forbids the end token that long, by its own
-setting for the least length, and the limit cuts off there. What early stopping gains on trained models is not
-measured. CTranslate2 has 2 workers of 1 thread, its best setting, and all batches at once; the others have 2 threads.
-Time runs from lists of tokens to lists of tokens. `same` is the share of answers that are, token for token, those of
-`transformers`: in float32 all should be, but for ties, of which random weights have some; int8 is another model.
+CTranslate2 after its own converter. Sentences of Multi30k's test2016, English (without $REGARD_DATA: made-up
+ones), sorted by length, 64 a batch. Random weights would not end a sentence at a sensible place, therefore all
+answers of a batch have as many tokens as its references have in the mean: every tool forbids the end token that
+long, by its own setting for the least length, and the limit cuts off there. What early stopping gains on trained
+models is not measured. CTranslate2 has 2 workers of 1 thread, its best setting, and all batches at once; the others
+have 2 threads. Time runs from lists of tokens to lists of tokens. `same` is the share of answers that are, token
+for token, those of `transformers`: in float32 all should be, but for ties; int8 is another model.
 Each tool runs in processes of its own, in turns; the better of two counts, on a shared machine only the ratio."""
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -121,7 +120,7 @@ TOOLS = {
 
 
 def measure(folder: str, tool: str) -> dict:
-    """Seconds for all sentences and the answers, by beam width, and the process's peak memory."""
+    """Seconds for all sentences and the answers, by beam width."""
     torch.set_num_threads(THREADS)
     translate = TOOLS[tool](folder)
     batches = json.loads((Path(folder) / "batches.json").read_text())
@@ -133,8 +132,7 @@ def measure(folder: str, tool: str) -> dict:
         seconds[width] = time.perf_counter() - start
         if [len(answer) for answer in answers[width]] != [length for rows, length in batches for _ in rows]:
             raise RuntimeError(f"{tool}: answers of other lengths than were asked for cannot be compared")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": seconds, "answers": answers, "peak": peak}
+    return {"seconds": seconds, "answers": answers}
 
 
 def prepare(folder: Path, sentences: int) -> None:
@@ -164,8 +162,8 @@ def main(sentences: int) -> None:
     command = " ".join(["python benchmarks/transformer_translation.py", *sys.argv[1:]])
     print(f"{machine()}, transformers {transformers.__version__}, CTranslate2 {ctranslate2.__version__}, ", end="")
     print(f"{sentences} sentences, seed 0, `{command}`\n")
-    print("| search | tool | sentences/s | peak MiB | times transformers | times CTranslate2 float32 | same |")
-    print("|---|---|---|---|---|---|---|")
+    print("| search | tool | sentences/s | times transformers | times CTranslate2 float32 | same |")
+    print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), sentences)
         results = take_turns(__file__, TOOLS, folder)
@@ -173,10 +171,9 @@ def main(sentences: int) -> None:
         fastest = {tool: min(one["seconds"][width] for one in found) for tool, found in results.items()}
         right = results["transformers"][0]["answers"][width]
         for tool, seconds in fastest.items():
-            one = results[tool][0]
-            same = sum(map(list.__eq__, one["answers"][width], right)) / len(right)
+            same = sum(map(list.__eq__, results[tool][0]["answers"][width], right)) / len(right)
             print(
-                f"| {search} | {tool} | {len(right) / seconds:,.1f} | {one['peak']:,.0f} "
+                f"| {search} | {tool} | {len(right) / seconds:,.1f} "
                 f"| {fastest['transformers'] / seconds:.2f} | {fastest['CTranslate2 float32'] / seconds:.2f} "
                 f"| {100 * same:.1f} % |"
             )

@@ -55,20 +55,28 @@ Sites = Annotated[
     ),
 ]
 Output = Annotated[Path | None, typer.Option(help="Write the answers to a file.")]
-Best = Annotated[int | None, typer.Option(min=1, help="How many answers to give for each text.")]
+Best = Annotated[int | None, typer.Option(metavar="N", min=1, help="How many answers to give for each text.")]
 LengthPenalty = Annotated[float | None, typer.Option(help="Beam: score / length^penalty; 0 prefers short answers.")]
-MinLength = Annotated[int | None, typer.Option(min=0, help="At least so many tokens.")]
+MinLength = Annotated[int | None, typer.Option(metavar="N", min=0, help="At least so many tokens.")]
 RepetitionPenalty = Annotated[
     float | None, typer.Option(help="Above 1, what came before is less likely to come again.")
 ]
-NoRepeat = Annotated[int | None, typer.Option(min=0, help="No so many tokens in a row come twice; 0: they may.")]
-Temperature = Annotated[float | None, typer.Option(min=0, help="Above 0, answers are drawn at this temperature.")]
-TopK = Annotated[int | None, typer.Option(min=0, help="Draw from the k likeliest tokens only.")]
-TopP = Annotated[float | None, typer.Option(min=0, max=1, help="Draw from the likeliest tokens that sum to p.")]
+NoRepeat = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="No so many tokens in a row come twice; 0: they may.")
+]
+Temperature = Annotated[
+    float | None, typer.Option(metavar="X", min=0, help="Above 0, answers are drawn at this temperature.")
+]
+TopK = Annotated[int | None, typer.Option(metavar="N", min=0, help="Draw from the k likeliest tokens only.")]
+TopP = Annotated[
+    float | None, typer.Option(metavar="X", min=0, max=1, help="Draw from the likeliest tokens that sum to p.")
+]
 Seed = Annotated[int | None, typer.Option(help="The same seed draws the same answers.")]
 Beam = Annotated[
     int | None,
-    typer.Option(min=1, help="How many hypotheses to keep; 1 is greedy. As the run's recipe unless told."),
+    typer.Option(
+        metavar="N", min=1, help="How many hypotheses to keep; 1 is greedy. As the run's recipe unless told."
+    ),
 ]
 
 
@@ -208,7 +216,7 @@ def align(
     site: Annotated[
         str, typer.Option(help="Whose attention, as in decoder.2.cross; the model's own choice unless told.")
     ] = "",
-    head: Annotated[int | None, typer.Option(min=0, help="Which head; without it, the mean of all.")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="Which head; the mean of all unless told.")] = None,
 ) -> None:
     """Align the words of translations by where attention looked: one line of links a pair, as in 0-0 1-2 2-1.
 
@@ -246,11 +254,13 @@ def translate(
     best: Best = None,
     length_penalty: LengthPenalty = None,
     coverage: Annotated[
-        float | None, typer.Option(min=0, help="Beam: prefer answers that looked at every source token.")
+        float | None,
+        typer.Option(metavar="X", min=0, help="Beam: prefer answers that looked at every source token."),
     ] = None,
     min_length: MinLength = None,
     max_length: Annotated[
-        int | None, typer.Option(min=0, help="At most so many, with the end token; 0: twice the source + 20.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="At most so many, with the end token; 0: twice the source + 20."),
     ] = None,
     replace_unknown: Annotated[
         bool | None,
@@ -376,7 +386,7 @@ def generate(
         "min_length": min_length,
         "repetition_penalty": repetition_penalty,
         "no_repeat": no_repeat,
-        "temperature": 0.0 if temperature is None and (beam or 1) > 1 else temperature,
+        "temperature": 0.0 if temperature is None and max(beam or 1, best or 1) > 1 else temperature,
         "top_k": top_k,
         "top_p": top_p,
         "seed": seed,

@@ -83,11 +83,15 @@ def build(table: dict[str, Any]) -> Job:
         shapes(model, section(kind, {"vocabulary": 1, **config}, "model"))
     except ValueError as error:
         raise error if isinstance(error, RecipeError) else RecipeError(f"[model]: {error}") from None
+    writes = MODELS[model].task == "generate"
+    training = section(Training, table.get("train", {}), "train")
+    if writes and training.best_by != "valid_loss":
+        raise RecipeError(f"[train]: best_by must be valid_loss for {model}, got {training.best_by!r}")
     return Job(
         model,
         config,
-        section(Text if MODELS[model].task == "generate" else Data, table.get("data", {}), "data"),
-        section(Training, table.get("train", {}), "train"),
+        section(Text if writes else Data, table.get("data", {}), "data"),
+        training,
         section(Tokens, table.get("tokens", {}), "tokens"),
         section(Decoding, table.get("decode", {}), "decode"),
     )

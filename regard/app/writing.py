@@ -26,7 +26,8 @@ def write_on(
     if drawing:
         model.check_looks()
     decode = change(model.decode)
-    alone = count == 1 and output is None and not as_json and decode.best == 1 and sys.stdout.isatty()
+    alone = bool(prompts) and count == 1 and output is None and not as_json and decode.best == 1
+    alone = alone and sys.stdout.isatty()
     with writer(output) as write, progress(count, "texts") as tick:
         for number, one in enumerate(model.continuations(lines, decode, each=typed(prompts) if alone else None), 1):
             if alone:

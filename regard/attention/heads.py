@@ -56,7 +56,10 @@ class MultiHead(Attend):
             hidden = ~mask[..., None]
             keys, values = keys.masked_fill(hidden, 0), None if values is None else values.masked_fill(hidden, 0)
         values = keys if values is None else values
-        return super().remember(self._split(self.key(keys)), self._split(self.value(values)), mask)
+        keys, values = self._split(self.key(keys)), self._split(self.value(values))
+        if self.causal:  # behind them only there, where a query may have nothing but padding before it
+            return super().remember(keys, values, mask)
+        return replace(super().remember(keys, values), mask=mask)
 
     def forward(self, query: Tensor | Question, memory: Memory) -> Tensor:
         return self._merge(super().forward(query, memory))

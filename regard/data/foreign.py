@@ -38,8 +38,8 @@ def open_foreign(folder: Path, *, vocabulary: int, special: Special) -> Tokenize
             f"{folder} holds no tokenizer; it needs tokenizer.json, or vocab.json and merges.txt, "
             f"or vocab.json, source.spm and target.spm"
         )
-    unknown = getattr(inner.model, "unk_token", None)
-    if special.unknown < 0 and unknown is not None:
+    unknown = getattr(inner.model, "unk_token", None) or UNKNOWN_NAME
+    if special.unknown < 0:
         special = replace(special, unknown=-1 if (i := inner.token_to_id(unknown)) is None else i)
     if special.unknown in (special.pad, special.start, special.end):  # GPT-2 lists <|endoftext|> as this too
         special = replace(special, unknown=-1)

@@ -117,8 +117,10 @@ class Table:
 
     def count(self, key: str, default: int) -> int:
         """A number of at least 1, where 0 has a meaning of its own here; null is the default."""
-        value = default if self.table.get(key, default) is None else self.take(key, default)
         self.left.discard(key)
+        if self.table.get(key) is None:
+            return default
+        value: int = self.take(key, default)
         if value < 1:
             raise Unrepresentable(f"{key} must be at least 1, got {value}")
         return value

@@ -122,7 +122,7 @@ class Transformer(EncoderDecoder):
         if self.positions is not None:
             steps = torch.arange(tokens.shape[1], device=tokens.device)
             places = steps + first if isinstance(first, int) else first[:, None] + steps
-            x = x + self.positions(places, most=tokens.shape[1] - 1 if most is None else most)
+            x = x + self.positions(places, most=tokens.shape[1] - 1 if most is None else most).to(x.dtype)
         return self.dropout(x)
 
     def encode(self, source: Tensor, mask: Tensor) -> tuple[tuple[Memory, ...]]:

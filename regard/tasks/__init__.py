@@ -44,9 +44,9 @@ def load_as(run: str | Path, kind: type[Task]) -> Task:
 def load(run: str | Path) -> Any:
     """The task object of a run: a folder (one of `transformers`, too), else the name of a shipped run."""
     place = find(run)
-    model = folder.read_model(place)
+    decode = folder.read_decoding(place)  # what is small comes first: a fault there is told before weights are read
     tokenizer, source_tokenizer = folder.read_tokenizers(place)
-    decode = folder.read_decoding(place)
+    model = folder.read_model(place)
     model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     if model.task == "generate":
         return LanguageModel(model, tokenizer, decode)

@@ -213,7 +213,7 @@ def shapes(name: str, config: Any) -> dict[str, Tensor]:
 
 def check_layers(config: Any, tensors: int) -> None:
     """Each layer has weights: many layers are not built to find that they have none."""
-    layers = max(value for key, value in dataclasses.asdict(config).items() if key.endswith("layers"))
+    layers = max([value for key, value in dataclasses.asdict(config).items() if key.endswith("layers")], default=0)
     if layers > tensors:
         raise ValueError(f"it asks for {layers:,} layers, and the folder holds {tensors:,} tensors in all")
 
@@ -222,13 +222,11 @@ def read_model(folder: Path) -> nn.Module:
     """The model with its weights, in float32 and ready to answer."""
     name, config, special = _read_config(folder)
     form = FORMS[name] if special else None
+    headers = read_headers(folder)
     try:
         check_sizes(config)
-        headers = read_headers(folder)
         check_layers(config, sum(map(len, headers.values())))
         wanted = shapes(name, config)
-    except RunError:
-        raise
     except ValueError as error:
         raise RunError(f"{folder / 'config.json'}: {error}") from None
     parts = form.parts(config) if form else []

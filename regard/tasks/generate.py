@@ -9,15 +9,16 @@ from itertools import islice
 from typing import Any, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention import trace
 from regard.data.batch import pad
 from regard.data.text import Tokenizer
 from regard.decode.greedy import Each
 from regard.decode.protocol import Hypothesis
+from regard.decode.rules import Stop
 from regard.show import Heads, Map
-from regard.tasks.search import LooksAtNothing, search
+from regard.tasks.search import LooksAtNothing, search, sites_like
 from regard.tasks.settings import Decoding
 
 LENGTH = 200  # tokens, where nobody says how many
@@ -80,10 +81,13 @@ class LanguageModel:
         prompts = iter(prompts)
         while part := list(islice(prompts, batch)):
             read = [self.read(prompt) for prompt in part]
-            stream = partial(Stream, self.tokenizer, decode.stop) if each else None
-            found = self._write(read, decode, stream(each) if stream and each and len(part) == 1 else None)
+            stream = Stream(self.tokenizer, decode.stop, each) if each and len(part) == 1 else None
+            found = self._write(read, decode, stream)
             for prompt, ids, hypotheses in zip(part, read, found, strict=True):
-                yield self._continuation(prompt, ids, hypotheses, decode)
+                one = self._continuation(prompt, ids, hypotheses, decode)
+                if stream:
+                    stream.show(one.text)  # what might have become a stop string, and a beam's text
+                yield one
 
     def read(self, prompt: str) -> list[int]:
         """The prompt's tokens, of an empty one that which begins a text. ValueError where they are too many."""
@@ -97,71 +101,95 @@ class LanguageModel:
         return ids
 
     def _write(self, prompts: list[list[int]], decode: Decoding, each: Each | None) -> list[list[Hypothesis]]:
-        """The model sees `longest` tokens. Where more are asked for, it goes on from the last half of them, again
-        and again; a beam cannot, as its scores would no longer compare."""
+        """At most `longest` tokens are seen at once. Where that may not do, prompts of one length are written
+        together, so that where a window ends does not hang on the others; with stop strings each is alone."""
         longest: Any = self.model.config.longest  # type: ignore[union-attr]
-        wanted = decode.max_length or LENGTH
-        room = longest - max(len(ids) for ids in prompts) + 1
-        if wanted <= room or decode.beam > 1:
-            if wanted > room and decode.max_length:
-                raise ValueError(
-                    f"a beam may write {room} tokens after this prompt, as this model sees {longest} at once, and "
-                    f"{wanted} were asked for; ask for fewer, or leave the beam out"
-                )
-            return self._search(prompts, decode, min(wanted, room), decode.min_length, each)
-        found = [Hypothesis([], 0.0, False) for _ in prompts]
-        live = list(range(len(prompts)))
-        stop = self._stop(decode)
-        for turn in range(wanted):
-            texts = [[*prompts[row], *found[row].tokens] for row in live]
-            texts = [ids if len(ids) <= longest // 2 or not turn else ids[-max(1, longest // 2) :] for ids in texts]
-            done = len(found[live[0]].tokens)
-            limit = min(wanted - done, longest - max(len(ids) for ids in texts) + 1)
-            part = self._search(
-                texts, replace(decode, seed=decode.seed + turn), limit, max(0, decode.min_length - done), each
+        wanted = decode.max_length or max(LENGTH, decode.min_length + 1)
+        room = longest - max(map(len, prompts)) + 1
+        if wanted <= room:
+            return self._search(prompts, prompts, decode, wanted, self._stop(decode), each)
+        if decode.beam > 1 and decode.max_length:
+            raise ValueError(
+                f"a beam may write {room} tokens after this prompt, as this model sees {longest} at once, and "
+                f"{wanted} were asked for; ask for fewer, or leave the beam out"
             )
+        groups: dict[int, list[int]] = {}
+        for row, ids in enumerate(prompts):
+            groups.setdefault(row if decode.stop else len(ids), []).append(row)
+        found: dict[int, list[Hypothesis]] = {}
+        for rows in groups.values():
+            some = [prompts[row] for row in rows]
+            found |= zip(rows, self._write_long(some, decode, wanted, longest, each), strict=True)
+        return [found[row] for row in range(len(prompts))]
+
+    def _write_long(
+        self, prompts: list[list[int]], decode: Decoding, wanted: int, longest: int, each: Each | None
+    ) -> list[list[Hypothesis]]:
+        """Prompts of one length: when the model can see no more it goes on from the last half, again and again. A
+        beam ends there, as its scores would no longer compare."""
+        if decode.beam > 1:
+            return self._search(prompts, prompts, decode, longest - len(prompts[0]) + 1, self._stop(decode), each)
+        found = [Hypothesis([], 0.0, False) for _ in prompts]
+        live, done, turn, stop = list(range(len(prompts))), 0, 0, self._stop(decode)
+        while live:
+            texts = [[*prompts[row], *found[row].tokens] for row in live]
+            seen = [ids[-max(1, longest // 2) :] for ids in texts] if turn else texts
+            limit = min(wanted - done, longest - len(seen[0]) + 1)
+            least = min(max(0, decode.min_length - done), limit)
+            now = replace(decode, seed=(decode.seed + turn) % (1 << 63), min_length=least)
+            part = self._search(seen, texts, now, limit, self._stop(decode, found[live[0]].tokens), each)
             for row, (more,) in zip(live, part, strict=True):
                 tokens = found[row].tokens + more.tokens
                 found[row] = Hypothesis(tokens, found[row].score + more.score, more.finished)
-            live = [
-                row
-                for row in live
-                if not found[row].finished
-                and len(found[row].tokens) < wanted
-                and not (stop and stop(found[row].tokens))
-            ]
-            if not live:
-                break
+            done, turn = done + limit, turn + 1
+            live = [row for row in live if not found[row].finished and len(found[row].tokens) == done < wanted]
+            live = [row for row in live if stop is None or not stop(found[row].tokens)]
         return [[one] for one in found]
 
     def _search(
-        self, prompts: list[list[int]], decode: Decoding, limit: int, least: int, each: Each | None
+        self,
+        seen: list[list[int]],
+        texts: list[list[int]],
+        decode: Decoding,
+        limit: int,
+        stop: Stop | None,
+        each: Each | None,
     ) -> list[list[Hypothesis]]:
+        """Go on from what is seen of the texts; what may not be repeated is looked for in all of them."""
         device = next(self.model.parameters()).device
         special = self.tokenizer.special
-        prompt, mask = (
-            x.flip(1).to(device) for x in pad([ids[::-1] for ids in prompts], special.pad)
-        )  # at the left
+
+        def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+            tokens, mask = pad([ids[::-1] for ids in rows], special.pad)
+            return tokens.flip(1).to(device), mask.flip(1).to(device)  # at the left
+
+        (source, mask), (before, real) = padded(seen), padded(texts)
         return search(
             self.model,
-            prompt[:, :-1],
+            source[:, :-1],
             mask[:, :-1],
-            replace(decode, min_length=min(least, limit)) if not decode.max_length else decode,
+            decode,
             special=special,
-            start=prompt[:, -1],
+            start=source[:, -1],
             limit=limit,
-            prompt=prompt[:, :-1],
-            prompt_mask=mask[:, :-1],
-            stop=self._stop(decode),
+            prompt=before[:, :-1],
+            prompt_mask=real[:, :-1],
+            stop=stop,
             each=each,
         )
 
-    def _stop(self, decode: Decoding) -> Callable[[list[int]], bool] | None:
-        """Has a stop string been written? A token has a byte at least, so the string is in so many of the last."""
+    def _stop(self, decode: Decoding, before: Sequence[int] = ()) -> Stop | None:
+        """Has a stop string been written? A token has a byte at least, so the string is in so many of the last, of
+        which some may have come `before`."""
         if not decode.stop:
             return None
         tail = max(len(one.encode()) for one in decode.stop) + 8
-        return lambda tokens: any(one in self.tokenizer.decode(tokens[-tail:]) for one in decode.stop)
+
+        def written(tokens: list[int]) -> bool:
+            text = self.tokenizer.decode([*before, *tokens][-tail:])
+            return any(one in text for one in decode.stop)
+
+        return written
 
     def _continuation(
         self, prompt: str, ids: list[int], hypotheses: list[Hypothesis], decode: Decoding
@@ -193,11 +221,9 @@ class LanguageModel:
         fed = torch.tensor([ids[:-1]], device=device)
         asked = range(len(ids) - 1 - rows, len(ids) - 1)
         model: Any = self.model
-        with torch.inference_mode(), trace(self.model, *(sites or ("blocks.*.attend",)), rows=asked) as seen:
+        with torch.inference_mode(), trace(self.model, *sites_like(self.model, sites), rows=asked) as seen:
             model.states(fed)
         panels = {site: seen[site][0].float().cpu().numpy() for site in seen.sites}
-        if not panels:
-            raise ValueError(f"there is no attention at {', '.join(sites)}; leave the sites out to see all")
         labels = self.tokenizer.tokens(ids)
         return Heads(panels, labels[len(ids) - rows :], labels[:-1])
 
@@ -209,15 +235,20 @@ class Stream:
         self.tokenizer, self.stops, self.write = tokenizer, stops, write
         self.tokens: list[int] = []
         self.shown = 0
-        self.held = max((len(one) for one in stops), default=0)  # the last characters may begin one
+        self.held = max((len(one) - 1 for one in stops), default=0)  # the last characters may begin one
 
     def __call__(self, new: list[tuple[int, int]]) -> None:
         self.tokens += [token for _, token in new]
         text = self.tokenizer.decode(self.tokens)
-        sure = len(text.rstrip("\ufffd")) - self.held  # half a character is shown when it is whole
-        if sure > self.shown:
-            self.write(text[self.shown : sure])
-            self.shown = sure
+        before = cut(text, self.stops)
+        whole = len(text.rstrip("\ufffd"))  # half a character is shown when it is whole
+        self.show(before if before != text else text[: max(0, whole - self.held)])
+
+    def show(self, text: str) -> None:
+        """What is new of a text that is sure."""
+        if len(text) > self.shown:
+            self.write(text[self.shown :])
+            self.shown = len(text)
 
 
 def cut(text: str, stops: Sequence[str]) -> str:

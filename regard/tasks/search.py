@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.attention import Attend
 from regard.data.text import Special
 from regard.decode.beam import beam
 from regard.decode.greedy import Each, greedy
@@ -16,7 +19,7 @@ from regard.tasks.settings import Decoding
 
 
 class LooksAtNothing(ValueError):
-    """Asked where a model looked that has no attention."""
+    """Asked where a model looked that has no attention, or none of that name."""
 
 
 def search(
@@ -57,14 +60,23 @@ def search(
     return [[one] for one in greedy(model, source, mask, **options, each=each)]
 
 
+def sites_like(model: nn.Module, patterns: Sequence[str]) -> list[str]:
+    """The names of the model's attention that match a pattern, each of which must match some; no pattern: all."""
+    names = [name for name, part in model.named_modules() if isinstance(part, Attend)]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise LooksAtNothing(f"there is no attention named like {pattern!r}; there are {', '.join(names)}")
+    return [name for name in names if not patterns or any(fnmatchcase(name, one) for one in patterns)]
+
+
 def head_weights(weights: Tensor, head: int | None, site: str) -> Tensor:
     """(B, H, Q, K) -> (B, Q, K): one head, or the mean of all; without heads as it is."""
     if weights.dim() == 3:
         if head:
-            raise ValueError(f"{site} has one head, 0, got {head}")
+            raise LooksAtNothing(f"{site} has one head, 0, got {head}")
         return weights
     if head is None:
         return weights.mean(1)
     if not 0 <= head < weights.shape[1]:
-        raise ValueError(f"{site} has heads 0 to {weights.shape[1] - 1}, got {head}")
+        raise LooksAtNothing(f"{site} has heads 0 to {weights.shape[1] - 1}, got {head}")
     return weights[:, head]

@@ -33,7 +33,7 @@ def train(job: Job, out: Path, *, recipe: str, command: str, resume: bool = Fals
     if begun:
         check_recipe(out, recipe)
         tokenizer = Tokenizer.load(out / runs.TOKENIZER)
-        two = (out / runs.SOURCE_TOKENIZER).is_file()
+        two = task is pairs and not job.tokens.joint
         source_tokenizer = Tokenizer.load(out / runs.SOURCE_TOKENIZER) if two else None
     else:
         tokenizer, source_tokenizer = task.build_tokenizers(job)

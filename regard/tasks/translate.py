@@ -18,7 +18,7 @@ from regard.decode.coverage import rerank
 from regard.decode.protocol import Hypothesis
 from regard.metrics.alignment import Links, links_from
 from regard.show import Heads, Map
-from regard.tasks.search import LooksAtNothing, head_weights, search
+from regard.tasks.search import LooksAtNothing, head_weights, search, sites_like
 from regard.tasks.settings import Decoding
 
 AHEAD = 8  # batches of texts read at once, so that texts of like length are answered together
@@ -222,6 +222,10 @@ class Translator:
         self.check_looks()
         model: Any = self.model
         site = self.site or model.alignment
+        if site not in (across := [one for one in sites_like(model, ()) if looks_across(one)]):
+            raise LooksAtNothing(
+                f"no attention from target to source is named {site!r}; there is {', '.join(across)}"
+            )
         seen = self._trace(sources, targets, site)
         centres = seen[site, "centre"].float().cpu() if "centre" in seen.kinds(site) else None
         return head_weights(seen[site], self.head, site).float().cpu(), centres
@@ -240,7 +244,7 @@ class Translator:
         """Every head of the named sites. A row is what asks: a source token in the encoder, elsewhere the token
         that is written next."""
         self.check_looks()
-        seen = self._trace([source], [target], *sites)
+        seen = self._trace([source], [target], *sites_like(self.model, sites))
         special = self.tokenizer.special
         read = self.source_tokenizer.tokens(source)
         written, fed = (self.tokenizer.tokens(x) for x in ([*target, special.end], [special.start, *target]))
@@ -248,11 +252,9 @@ class Translator:
         for site in seen.sites:
             weights = seen[site][0].float().cpu().numpy()
             panels[site] = weights if weights.ndim == 3 else weights[None]
-            own = not site.endswith("cross") and site.startswith("decoder")
-            rows[site] = read if site.startswith("encoder") else written
-            columns[site] = fed if own else read
-        if not panels:
-            raise ValueError(f"there is no attention at {', '.join(sites)}; leave the sites out to see all")
+            encodes = site.startswith("encoder")
+            rows[site] = read if encodes else written
+            columns[site] = read if encodes or looks_across(site) else fed
         return Heads(panels, rows, columns)
 
     def look(self, source: list[int], target: list[int]) -> Map:
@@ -275,6 +277,11 @@ class Translator:
             weights, _ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
             for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
                 yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+
+
+def looks_across(site: str) -> bool:
+    """From target to source, and not at the own side."""
+    return site.endswith("cross") or not site.startswith(("encoder", "decoder"))
 
 
 def check_batch(batch: int | None, model: nn.Module) -> int:

@@ -37,7 +37,7 @@ def test_two_recipes_one_changed_stand_in_one_table(call: Any, recipe: str, vect
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == "| recipe | seed 0 | mean | spread | perplexity | parameters |"
-    assert "\nchrf on the test pairs\n" in done.out
+    assert "\nchrf on the test data\n" in done.out
     for line, named, folder in zip(lines[2:4], (recipe, other), ("tiny-0", "vector-embed=9-0"), strict=True):
         translator = load(f"all/{folder}")
         result = json.loads(Path(f"all/{folder}/result.json").read_text())
@@ -119,11 +119,11 @@ def test_the_table_has_mean_and_spread() -> None:
     )
 
 
-def test_a_table_of_validation_pairs_says_so() -> None:
+def test_a_table_of_validation_data_says_so() -> None:
     rows = [[{"exact_match": 90.0, "perplexity": 1.5, "parameters": 7}]]
     ways = [("tiny.toml", ())]
-    assert "exact_match on the test pairs\n" in _table(ways, rows, "exact_match", tested=True)
-    assert "exact_match on the validation pairs, by which" in _table(ways, rows, "exact_match", tested=False)
+    assert "exact_match on the test data\n" in _table(ways, rows, "exact_match", tested=True)
+    assert "exact_match on the validation data, by which" in _table(ways, rows, "exact_match", tested=False)
 
 
 def test_a_comma_in_braces_parts_nothing() -> None:

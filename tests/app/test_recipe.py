@@ -43,6 +43,9 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
     if name.endswith("-pairs"):
         assert "set either data.made to a generated set" in refused(name)
         job, _ = read(name, ["data.train=pairs.tsv"])
+    elif name.endswith("-text"):
+        assert "set data.train to a file of text" in refused(name)
+        job, _ = read(name, ["data.train=text.txt"])
     else:
         job, _ = read(name)
     assert job.model in MODELS
@@ -57,8 +60,8 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("modle.dropout=0.2", "unknown section: 'modle'; did you mean 'model'?"),
         ("zebra.x=1", "unknown section: 'zebra'; there are data, tokens, model, train, decode"),
         ("model.vocabulary=9", "model.vocabulary follows from the tokenizer; set tokens.size and tokens.joint"),
-        ("model.name=bahdanow", "model.name must be one of seq2seq, bahdanau, luong, got 'bahdanow'"),
-        ("model.name=[]", "model.name must be one of seq2seq, bahdanau, luong, got []"),
+        ("model.name=bahdanow", f"model.name must be one of {', '.join(MODELS)}, got 'bahdanow'"),
+        ("model.name=[]", f"model.name must be one of {', '.join(MODELS)}, got []"),
         ("model.embed=eight", "model.embed must be a whole number, got 'eight'"),
         ("model.embed=8.0", "model.embed must be a whole number, got 8.0"),
         ("model.embed=true", "model.embed must be a whole number, got True"),
@@ -72,7 +75,7 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("model.encoder_layers=1000000000", "[model]: encoder_layers must be at most 1,000"),
         ("data.made=dats", "[data]: unknown generated set 'dats'; there are dates"),
         ("data.made=1979-05-03", "data.made must be a text, got datetime.date(1979, 5, 3)"),
-        ("tokens.kind=letters", "[tokens]: kind must be one of character, word, bpe, got 'letters'"),
+        ("tokens.kind=letters", "[tokens]: kind must be one of character, word, space, bpe, got 'letters'"),
         ("train.steps=0", "[train]: steps must be a whole number of at least 1, got 0"),
         ("train.rate=nan", "[train]: rate must be above 0, got nan"),
         ("train.betas=[0.9]", "[train]: betas must be two numbers, got [0.9]"),
@@ -133,7 +136,7 @@ def test_a_change_may_hold_equals_signs_and_hashes(recipe: str) -> None:
         ("steps = 5\n", "unknown section: 'steps'"),
         ("data = 5\n[model]\nname = 'bahdanau'\n", "data must be a section [data], got 5"),
         ("[[data]]\nmade = 'copy'\n", "data must be a section [data], got [{"),
-        ("", "model.name must be one of seq2seq, bahdanau, luong, got None"),
+        ("", f"model.name must be one of {', '.join(MODELS)}, got None"),
         ("[model]\nname = 'bahdanau'\n[train]\nsteps = 1\n", "[data]: set either data.made"),
         ("[model]\nname = 'bahdanau'\n[data]\nmade = 'copy'\n", "train.steps must be set"),
     ],

@@ -112,7 +112,7 @@ def test_a_past_moves_with_its_row(masked: bool) -> None:
         assert torch.equal(held.keys[:, 1], held.keys[:, 0] + 10)
         if masked:
             assert held.mask.tolist() == [[row % 2 == 0, True] for row in held.keys[:, 0, 0]]
-        assert state.rows[0].size == 2
+        assert state.rows[0].size == state.rows[0].keys.shape[1] == 2, "the room is not moved"
         assert state.rows[1] == Past()
         return held.keys[:, 0, 0].tolist()
 

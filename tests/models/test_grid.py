@@ -260,17 +260,8 @@ LARGER = {
 
 
 @each(
-    *(
-        "deep",
-        "deep lstm",
-        "tied",
-        "dot soft",
-        "location local-p",
-        "additive hard",
-        "not fed",
-        "reverse and remind",
-    ),
-    *("pre", "unequal", "learned positions"),
+    *("deep", "deep lstm", "tied", "dot soft", "location local-p", "additive hard", "not fed"),
+    *("reverse and remind", "pre", "unequal", "learned positions"),
 )
 def test_overfits_one_batch(name: str, variant: str) -> None:
     model, rows = build(name, variant, **LARGER[name]).train(), batch(name)

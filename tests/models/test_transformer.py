@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.app import recipe
 from regard.attention import trace
 from regard.data.batch import PairBatch
+from regard.layers.positions import POSITIONS
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.folder import shapes
 
@@ -197,16 +198,26 @@ def test_learned_positions_end_and_sines_do_not() -> None:
         model(SOURCE[None], long)
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", POSITIONS)
+@torch.no_grad()
+def test_it_runs_in_half_precision(positions: str, norm: str) -> None:
+    logits = build(positions=positions, norm=norm)(SOURCE[None], TARGET[None])
+    half = build(positions=positions, norm=norm).bfloat16()(SOURCE[None], TARGET[None])
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), logits, rtol=0.1, atol=0.1)
+
+
 def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="got dim 6 and 4 heads"):
         build(heads=4)
     with pytest.raises(ValueError, match="got dim 6 and 4 heads"):
         build(decoder_heads=4)
-    with pytest.raises(ValueError, match="positions must be one of sinusoidal, learned, .*, got 'rotary'"):
+    with pytest.raises(ValueError, match=r"positions must be one of sinusoidal, learned, .*, got 'rotary'"):
         build(positions="rotary")
     with pytest.raises(ValueError, match=r"dim must be even .*, got 5"):
         build(dim=5, heads=1)
-    with pytest.raises(ValueError, match="norm must be post .* or pre .*, got 'sandwich'"):
+    with pytest.raises(ValueError, match=r"norm must be post .* or pre .*, got 'sandwich'"):
         build(norm="sandwich")
     with pytest.raises(ValueError, match="unknown activation 'maxout'"):
         build(activation="maxout")
@@ -217,12 +228,8 @@ def test_what_there_is_not_is_refused() -> None:
 
 def sized(name: str, **more: Any) -> TransformerConfig:
     """What a recipe with model.size makes of it, with the paper's 37,000 joint tokens."""
-    table = {
-        "model": {"name": "transformer", "size": name, **more},
-        "data": {"made": "dates"},
-        "train": {"steps": 1},
-    }
-    job = recipe.build(table)
+    model = {"name": "transformer", "size": name, **more}
+    job = recipe.build({"model": model, "data": {"made": "dates"}, "train": {"steps": 1}})
     return TransformerConfig(vocabulary=37000, **job.config)
 
 
@@ -231,15 +238,13 @@ def test_sizes_are_those_of_the_paper(name: str, millions: int) -> None:
     """To within 3 %: of the vocabulary the paper says no more than about 37,000."""
     count = sum(tensor.numel() for tensor in shapes("transformer", sized(name)).values())
     assert abs(count / 1e6 / millions - 1) < 0.03
-    heads = {"base": (512, 6, 8, 2048), "big": (1024, 6, 16, 4096)}
+    wanted = {"base": (512, 6, 8, 2048), "big": (1024, 6, 16, 4096)}
     config = sized(name)
-    assert (config.dim, config.layers, config.heads, config.ff) == heads[name]
+    assert (config.dim, config.layers, config.heads, config.ff) == wanted[name]
 
 
 def test_what_is_said_beside_a_size_wins() -> None:
     config = sized("tiny", layers=2)
     assert (config.dim, config.layers, config.heads, config.ff) == (128, 2, 4, 256)
-    with pytest.raises(
-        recipe.RecipeError, match=r"size of transformer must be one of tiny, small, base, big, got 'xl'"
-    ):
+    with pytest.raises(recipe.RecipeError, match="must be one of tiny, small, base, big, got 'xl'"):
         sized("xl")

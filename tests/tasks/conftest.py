@@ -12,7 +12,8 @@ import pytest
 
 from regard.app.recipe import read
 from regard.learn.loop import Interrupted, Report
-from regard.tasks import Translator, load, training
+from regard.learn.measure import total_loss
+from regard.tasks import Translator, load, pairs, texts, training
 
 RECIPE = """
 [data]
@@ -130,14 +131,13 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """As `train`, but Ctrl-C is pressed while the first validation runs."""
 
     def start(recipe: str, folder: Path, *changes: str) -> None:
-        judge = training.mean_loss
-
-        def press(*args: Any) -> float:
+        def press(*args: Any) -> tuple[float, int]:
             os.kill(os.getpid(), signal.SIGINT)
-            return judge(*args)
+            return total_loss(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(training, "mean_loss", press)
+            patch.setattr(pairs, "total_loss", press)
+            patch.setattr(texts, "total_loss", press)
             with pytest.raises(Interrupted, match=r"Go on with --resume"):
                 _train(recipe, folder, *changes)
 

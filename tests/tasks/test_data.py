@@ -13,7 +13,7 @@ import pytest
 from regard.app.recipe import read
 from regard.data.blocks import BlockData
 from regard.data.pairs import DataError
-from regard.tasks import load, training
+from regard.tasks import load, pairs
 from regard.tasks.settings import Data
 
 
@@ -215,14 +215,14 @@ def test_more_than_fits_in_memory_is_learnt_from_blocks(
     words: str, large: list[str], tmp_path: Path, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gathered: list[Any] = []
-    gather = training.gather
+    gather = pairs.gather
 
     def watch(*args: Any, **options: Any) -> Any:
         gathered.append(gather(*args, **options))
         assert list((tmp_path / "run/blocks").iterdir()), "they lie in the run while it trains"
         return gathered[-1]
 
-    monkeypatch.setattr(training, "gather", watch)
+    monkeypatch.setattr(pairs, "gather", watch)
     assert train(words, tmp_path / "run", *large).step == 4
     [data] = gathered
     assert isinstance(data, BlockData)

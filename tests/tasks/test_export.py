@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ LINES = [
     "naïve café 😀",
 ]
 OTHERS = ["", "the dog sat", "  two  spaces ", "a zebra ?!", "naïve\ttab\nline", "isn't 2 + 2 = 4 ?"]
-SIZES = {"dim": 24, "layers": 2, "heads": 4, "longest": 64}
+SIZES: dict[str, Any] = {"dim": 24, "layers": 2, "heads": 4, "longest": 64}
 GPT2S: dict[str, dict[str, Any]] = {
     "usual": {},
     "untied": {"tied": False, "ff": 31, "activation": "relu", "eps": 1e-3},
@@ -54,9 +53,9 @@ def quiet() -> Iterator[None]:
     transformers.logging.enable_progress_bar()
 
 
-def build(name: str, kind: str, folder: Path, **changes: Any) -> Any:
+def build(which: str, kind: str, folder: Path, **changes: Any) -> Any:
     """A saved run with weights drawn so large that they matter, opened again."""
-    gpt2 = name == "gpt2"
+    gpt2 = which == "gpt2"
     tokens = Tokenizer.train(LINES * 20, kind=kind, size=300, layout="gpt2" if gpt2 else "marian")
     torch.manual_seed(0)
     sizes = {"vocabulary": len(tokens), **SIZES, **({} if gpt2 else {"ff": 32}), **changes}
@@ -64,6 +63,8 @@ def build(name: str, kind: str, folder: Path, **changes: Any) -> Any:
     with torch.no_grad():
         for weight in model.parameters():
             weight += torch.randn_like(weight) * (0.2 if weight.dim() == 1 else 1.2 / weight.shape[-1] ** 0.5)
+        for name, weight in model.named_parameters():  # so that more hangs on the source
+            weight *= 2 if ("cross" in name or "attend" in name) and weight.dim() == 2 else 1
         if not gpt2:  # the start token's
             for table in (model.source_embed, model.target_embed):
                 table.weight[-1] = 0
@@ -105,7 +106,7 @@ def test_transformers_computes_the_same(model: str, name: str, tmp_path: Path) -
     peer.save_pretrained(tmp_path / "again")  # and back
     (tmp_path / "again" / "tokenizer.json").write_bytes((tmp_path / "tokenizer.json").read_bytes())
     again = load(tmp_path / "again")
-    assert replace(again.model.config) == replace(run.model.config) or name == "usual"
+    assert again.model.config == run.model.config
     for ours, theirs in zip(run.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -131,6 +132,7 @@ def test_transformers_reads_the_same_tokens(model: str, kind: str, tmp_path: Pat
 def test_transformers_writes_the_same(model: str, kind: str, beam: int, tmp_path: Path) -> None:
     run = build(model, kind, tmp_path, tied=False, **({"scaled": False} if model == "transformer" else {}))
     peer = peer_of(tmp_path)
+    no_repeat = 1 if model == "transformer" else 0  # else it says one word again and again
     tokens = transformers.AutoTokenizer.from_pretrained(
         tmp_path, padding_side="left" if model == "gpt2" else "right"
     )
@@ -140,13 +142,14 @@ def test_transformers_writes_the_same(model: str, kind: str, beam: int, tmp_path
         attention_mask=found["attention_mask"],
         max_new_tokens=12,
         num_beams=beam,
+        no_repeat_ngram_size=no_repeat,
         forced_eos_token_id=None,
     )
     written = written[:, 1 if model == "transformer" else found["input_ids"].shape[1] :]
     theirs = tokens.batch_decode(written, skip_special_tokens=True)
     ask: Any = run.generate if model == "gpt2" else run.translate
-    assert [one.text for one in ask(LINES, Decoding(beam=beam, max_length=12))] == theirs
-    assert len({*theirs[0]}) > 1 or len({*theirs}) > 1
+    assert [one.text for one in ask(LINES, Decoding(beam=beam, max_length=12, no_repeat=no_repeat))] == theirs
+    assert len({*theirs}) > 1
 
 
 def test_what_the_folder_says_of_generating(tmp_path: Path) -> None:
@@ -200,6 +203,7 @@ PAIRS = [
     (f"{a} {b} {c}".strip(), f"{WORDS[a]} {WORDS.get(b, '')} {WORDS.get(c, '')}".strip())
     for a in WORDS
     for b, c in (("", ""), ("two", ""), ("five", ""), ("six", "one"), ("four", "three"))
+    if a not in (b, c)
 ]
 RECIPE = """
 [data]
@@ -214,7 +218,7 @@ size = 300
 [model]
 name = "transformer"
 dim = 32
-layers = 2
+layers = 1
 heads = 4
 ff = 64
 longest = 64
@@ -223,7 +227,7 @@ activation = "{activation}"
 
 [train]
 steps = 150
-rate = 0.01
+rate = 0.003
 every = 150
 """
 

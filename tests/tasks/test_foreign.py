@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ transformers = pytest.importorskip("transformers")
 ENGLISH = ["the cat sat on the mat", "a dog, and 2 cats: they sat!", "it's the dog's, isn't it?", "naïve café"] * 20
 VOCABULARY = 300
 
+SEEN = {"output_hidden_states": True, "output_attentions": True}
+
 GPT2S: dict[str, dict[str, Any]] = {
     "usual": {},
     "odd sizes": {"n_embd": 21, "n_head": 3, "n_layer": 1, "n_positions": 37, "n_inner": 29},
@@ -37,20 +38,13 @@ GPT2S: dict[str, dict[str, Any]] = {
 MARIANS: dict[str, dict[str, Any]] = {
     "usual": {"scale_embedding": True, "activation_function": "swish"},
     "sides differ": {
-        "d_model": 30,
-        "encoder_layers": 1,
-        "decoder_layers": 3,
-        "encoder_attention_heads": 5,
-        "decoder_attention_heads": 3,
-        "encoder_ffn_dim": 17,
-        "decoder_ffn_dim": 41,
+        **{"d_model": 30, "encoder_layers": 1, "encoder_attention_heads": 5, "encoder_ffn_dim": 17},
+        **{"decoder_layers": 3, "decoder_attention_heads": 3, "decoder_ffn_dim": 41},
     },
     "untied": {"tie_word_embeddings": False, "scale_embedding": True},
     "untied, not scaled": {"tie_word_embeddings": False, "encoder_layers": 3, "activation_function": "relu"},
     "one head of 2": {"d_model": 2, "encoder_attention_heads": 1, "decoder_attention_heads": 2},
-    "gelu_new": {"activation_function": "gelu_new", "max_position_embeddings": 20},
-    "quick_gelu": {"activation_function": "quick_gelu"},
-    "tanh": {"activation_function": "tanh"},
+    **{name: {"activation_function": name} for name in ("gelu_new", "gelu_pytorch_tanh", "quick_gelu", "tanh")},
     "ends elsewhere": {"eos_token_id": 7, "pad_token_id": 5, "decoder_start_token_id": 5},
 }
 
@@ -127,6 +121,12 @@ def rewrite(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor
     return folder
 
 
+def configured(folder: Path, changes: dict[str, Any]) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return folder
+
+
 def close(ours: Tensor, theirs: Tensor) -> None:
     """1e-5 of the largest number there."""
     assert ours.shape == theirs.shape
@@ -164,13 +164,8 @@ def test_gpt2_computes_the_same(name: str, side: str, tmp_path: Path) -> None:
     model = load(saved(peer, tmp_path)).model
     tokens, mask = rows(side)
     with torch.no_grad():
-        theirs = peer(
-            tokens,
-            attention_mask=mask.long(),
-            position_ids=(mask.cumsum(1) - 1).clamp_min(0),
-            output_hidden_states=True,
-            output_attentions=True,
-        )
+        places = (mask.cumsum(1) - 1).clamp_min(0)
+        theirs = peer(tokens, attention_mask=mask.long(), position_ids=places, **SEEN)
     logits, states, seen = watched(
         model, {"blocks": model.blocks}, lambda: model(tokens, None if side == "none" else mask)
     )
@@ -193,13 +188,7 @@ def test_marian_computes_the_same(name: str, side: str, tmp_path: Path) -> None:
     target, _ = rows("none", 5)
     target[:, 0] = peer.config.decoder_start_token_id
     with torch.no_grad():
-        theirs = peer(
-            source,
-            attention_mask=mask.long(),
-            decoder_input_ids=target,
-            output_hidden_states=True,
-            output_attentions=True,
-        )
+        theirs = peer(source, attention_mask=mask.long(), decoder_input_ids=target, **SEEN)
     logits, states, seen = watched(
         model,
         {"encoder": model.encoder, "decoder": model.decoder},
@@ -229,11 +218,8 @@ def test_stepping_computes_the_same(kind: str, tmp_path: Path) -> None:
     with torch.inference_mode():
         if kind == "gpt2":
             whole = torch.cat([mask, torch.ones_like(more, dtype=torch.bool)], 1)
-            theirs = peer(
-                torch.cat([source, more], 1),
-                attention_mask=whole.long(),
-                position_ids=(whole.cumsum(1) - 1).clamp_min(0),
-            ).logits[:, -more.shape[1] :]
+            tokens, places = torch.cat([source, more], 1), (whole.cumsum(1) - 1).clamp_min(0)
+            theirs = peer(tokens, attention_mask=whole.long(), position_ids=places).logits[:, source.shape[1] :]
         else:
             theirs = peer(source, attention_mask=mask.long(), decoder_input_ids=more).logits
         state = model.start(source, mask)
@@ -301,9 +287,6 @@ def test_the_same_is_written(kind: str, decode: Decoding, tmp_path: Path) -> Non
     ours = [text for one in answers for text in (one.text, *(other for other, _ in one.others))]
     assert ours == [" ".join(f"w{i}" for i in row) for row in theirs]
     assert asked(texts[1], decode).text == answers[1].text
-
-
-# The files in which weights come
 
 
 def same_answers(folder: Path, peer: Any) -> None:
@@ -394,9 +377,6 @@ def test_a_bare_model(tmp_path: Path) -> None:
         same_answers(tmp_path / name, peer)
 
 
-# The files in which tokens come
-
-
 def test_vocab_and_merges(tmp_path: Path) -> None:
     peer = gpt2()
     folder = saved(peer, tmp_path)
@@ -434,22 +414,18 @@ def test_sentencepiece(tmp_path: Path) -> None:
         assert run.translate(text, WAYS[1]).text == run.tokenizer.decode(written)
 
 
-# What a folder says of how to write
-
-
 def test_defaults_of_generating_are_taken(tmp_path: Path) -> None:
     peer = marian()
     peer.generation_config.update(num_beams=4, length_penalty=0.7, max_length=512, no_repeat_ngram_size=2)
     assert load(saved(peer, tmp_path)).decode == Decoding(beam=4, length_penalty=0.7, no_repeat=2)
     (tmp_path / "generation_config.json").unlink()
     assert load(tmp_path).decode == Decoding()
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"num_beams": 6, "max_length": 512}))
+    configured(tmp_path, {"num_beams": 6, "max_length": 512})
     assert load(tmp_path).decode == Decoding(beam=6), "where old folders have it"
     writer = gpt2()
     writer.generation_config.update(do_sample=True, temperature=0.7, top_p=0.9, max_new_tokens=50)
     drawn = load(saved(writer, tmp_path / "writer")).decode
-    assert drawn == replace(Decoding(), temperature=0.7, top_k=50, top_p=0.9)
+    assert drawn == Decoding(temperature=0.7, top_k=50, top_p=0.9)
 
 
 def test_configurations_as_they_lie_about_are_understood(tmp_path: Path) -> None:
@@ -458,10 +434,7 @@ def test_configurations_as_they_lie_about_are_understood(tmp_path: Path) -> None
     known = {"n_ctx": 64, "summary_type": "cls_index", "summary_use_proj": True, "summary_activation": None}
     known |= {"task_specific_params": {"text-generation": {"do_sample": True}}, "_num_labels": 1, "id2label": {}}
     known |= {"output_past": True, "gradient_checkpointing": False, "torch_dtype": "float32"}
-    folder = saved(peer, tmp_path / "gpt2")
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | known))
-    same_answers(folder, peer)
+    same_answers(configured(saved(peer, tmp_path / "gpt2"), known), peer)
     peer = marian()
     pad = VOCABULARY - 1
     known = {"add_bias_logits": False, "add_final_layer_norm": False, "bad_words_ids": [[pad]], "bos_token_id": 0}
@@ -469,9 +442,7 @@ def test_configurations_as_they_lie_about_are_understood(tmp_path: Path) -> None
     known |= {"extra_pos_embeddings": pad + 1, "force_bos_token_to_be_generated": False, "_num_labels": 3}
     known |= {"normalize_before": False, "normalize_embedding": False, "num_hidden_layers": 2, "num_beams": 1}
     known |= {"static_position_embeddings": True, "decoder_vocab_size": VOCABULARY, "label2id": {"LABEL_0": 0}}
-    folder = saved(peer, tmp_path / "marian")
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | known))
+    folder = configured(saved(peer, tmp_path / "marian"), known)
     known_generation = {"bad_words_ids": [[pad]], "bos_token_id": 0, "renormalize_logits": True, "max_length": 512}
     known_generation |= {"decoder_start_token_id": pad, "eos_token_id": 0, "forced_eos_token_id": 0, "num_beams": 4}
     (folder / "generation_config.json").write_text(json.dumps(known_generation))

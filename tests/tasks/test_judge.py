@@ -14,7 +14,7 @@ from regard.app.recipe import read
 from regard.data.made import copy
 from regard.data.text import END, START
 from regard.metrics.bleu import bleu
-from regard.tasks import Decoding, load, training
+from regard.tasks import Decoding, load, pairs
 from regard.tasks.judge import MEASURES, compare, judge
 
 SOURCES = ["one two three four", "five six", "seven", "eight one two three four five", "two two Xyzzy two"]
@@ -128,8 +128,8 @@ def test_the_weights_kept_are_the_best_by_what_the_recipe_says(
         judged.append(len(answers))
         return next(bleus), ""
 
-    monkeypatch.setattr(training, "bleu", score)
-    monkeypatch.setattr(training, "exact_match", lambda *_: next(exact))
+    monkeypatch.setattr(pairs, "bleu", score)
+    monkeypatch.setattr(pairs, "exact_match", lambda *_: next(exact))
     changes = [f"train.best_by={best_by}", "train.steps=6", "train.every=2", "data.judged=7"]
     report = train(words, tmp_path, *changes)
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
@@ -138,8 +138,8 @@ def test_the_weights_kept_are_the_best_by_what_the_recipe_says(
     assert report.best_step == step
     assert judged == [7, 7, 7]
     translator = load(tmp_path)
-    held = training.pair_data(read(words)[0].data.pairs("valid"), translator, 512)
-    assert training.mean_loss(translator.model, held) == pytest.approx(losses[step], abs=1e-5)
+    held = pairs.pair_data(read(words)[0].data.pairs("valid"), translator, 512)
+    assert pairs.mean_loss(translator.model, held) == pytest.approx(losses[step], abs=1e-5)
 
 
 def test_the_best_by_bleu_is_what_the_run_answers(lexicon: Any, words: str) -> None:

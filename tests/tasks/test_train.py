@@ -15,7 +15,7 @@ import torch
 from regard.app.recipe import read
 from regard.data.text import Tokenizer
 from regard.learn.loop import Report
-from regard.tasks import RunError, load, training
+from regard.tasks import RunError, load, pairs, training
 
 
 def train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
@@ -69,14 +69,17 @@ def test_the_card_names_data_metric_command_and_licence(run: Any) -> None:
 def test_the_card_is_the_same_however_its_numbers_are_ordered(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
     resumed = replace(run.report, best=dict(sorted(run.report.best.items())))
-    cards = [training.card(job, one, run.translator.model, "regard train", 200) for one in (run.report, resumed)]
-    assert cards[0] == cards[1]
+    first, second = (
+        training.card(job, one, run.translator.model, "regard train", "200 training pairs")
+        for one in (run.report, resumed)
+    )
+    assert first == second
 
 
 def test_the_weights_kept_are_the_best_ones(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
-    held = training.pair_data(job.data.pairs("valid"), run.translator, 512)
-    assert training.mean_loss(run.translator.model, held) == pytest.approx(run.report.best["valid_loss"], abs=1e-6)
+    held = pairs.pair_data(job.data.pairs("valid"), run.translator, 512)
+    assert pairs.mean_loss(run.translator.model, held) == pytest.approx(run.report.best["valid_loss"], abs=1e-6)
 
 
 def test_loaded_twice_it_answers_the_same(run: Any) -> None:
