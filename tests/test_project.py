@@ -171,7 +171,7 @@ def test_a_run_is_shipped_and_small():
         files = [path for path in (SHIPPED / name).rglob("*") if path.is_file()]
         wanted = {"config.json", "model.safetensors", "tokenizer.json", "recipe.toml", "log.jsonl", "README.md"}
         assert wanted <= {path.name for path in files}
-        assert sum(path.stat().st_size for path in files) < 2_000_000
+        assert sum(path.stat().st_size for path in files) < 8_000_000
 
 
 def test_an_installed_copy_has_its_recipes_and_shipped_runs(installed):
@@ -180,7 +180,8 @@ def test_an_installed_copy_has_its_recipes_and_shipped_runs(installed):
 import json, regard
 from regard.app.recipe import recipes
 from regard.tasks import load, shipped
-texts = [load(name).translate("3 May 1979").text for name in shipped()]
+runs = [load(name) for name in shipped()]
+texts = [getattr(run, run.model.task)("3 May 1979").text for run in runs]
 print(json.dumps([regard.__file__, list(recipes()), shipped(), texts]))
 """
     where, there, runs, texts = json.loads(python(script, path=target, cwd=empty))

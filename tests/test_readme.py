@@ -61,6 +61,10 @@ def folder(tmp_path, monkeypatch):
     for name, side in (("train.en.gz", 0), ("train.de.gz", 1)):
         lines = "".join(f"{pair[side]}\n" for pair in MADE["dates"]("train", 100))
         (tmp_path / name).write_bytes(gzip.compress(lines.encode()))
+    for name, split in (("book.txt", "train"), ("other.txt", "test")):
+        (tmp_path / name).write_text(
+            "".join(f"{source} is {target}.\n" for source, target in MADE["dates"](split, 200))
+        )
     (tmp_path / "words.tsv").write_text("May\tMai\n")
     (tmp_path / "dates.txt").write_text("3 May 1979\n4 June 1980\n")
     for block in blocks(README, "toml"):
@@ -84,7 +88,7 @@ def run(line: str, monkeypatch, capsys) -> str:
         except SystemExit as stop:
             pytest.fail(f"{line}\nexit {stop.code}: {capsys.readouterr().err}")
     for option, value in pairwise(words):
-        if option in ("--out", "--output", "--alignments", "--show") and value != "-":
+        if option in ("--out", "--output", "--alignments", "--show", "--to") and value != "-":
             assert Path(value).exists(), f"{line} did not write {value}"
     return capsys.readouterr().out
 
@@ -111,7 +115,7 @@ def test_the_python_of_the_readme_runs(block, tmp_path, monkeypatch):
 
 def test_the_table_tells_which_systems_are_there():
     rows = re.findall(r"^\| `(\w+)` \| .+ \| (there|coming) \|$", README, re.MULTILINE)
-    assert len(rows) == len(dict(rows)) == 16
+    assert len(rows) == len(dict(rows)) == 17
     assert {name for name, status in rows if status == "there"} == set(MODELS)
 
 

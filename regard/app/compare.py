@@ -136,14 +136,13 @@ def _table(ways: list[Way], results: list[list[dict[str, Any]]], metric: str, *,
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{platform.machine()} CPU"
     head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", "perplexity", "parameters"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    digits = 4 if metric in TEXT_MEASURES else 1  # the others go up to 100
     for (recipe, changes), row in zip(ways, results, strict=True):
         values = [one[metric] for one in row]
         cells = [
             *([recipe.replace(",", " ")] if several else []),
             *(one.partition("=")[2] for one in changes),
-            *(f"{value:.1f}" for value in values),
-            f"{statistics.mean(values):.1f}",
-            f"{max(values) - min(values):.1f}",
+            *(f"{value:.{digits}f}" for value in (*values, statistics.mean(values), max(values) - min(values))),
             f"{statistics.mean(one['perplexity'] for one in row):.4f}",
             f"{row[0]['parameters']:,}",
         ]

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from regard.layers.products import plain_products
 from regard.layers.state import State
 
 
@@ -66,7 +67,7 @@ def at_rest(model: Generator) -> Iterator[None]:
     for part in parts:
         part.training = False
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), plain_products(model):
             yield
     finally:
         for part in parts:

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from regard.data.files import sync_folder
 from regard.layers.loss import Loss
+from regard.layers.products import plain_products
 from regard.learn import checkpoint
 from regard.learn.checkpoint import Standing
 from regard.learn.log import Log
@@ -96,7 +97,8 @@ def fit(
         return _report(standing, settings)
     watch = Watch(log, progress, settings, folder)
     places = _walk(data, standing.epoch, standing.index)
-    with _showing(progress, standing, settings), _full_disk_explained(folder), Interrupt() as interrupt:
+    products = plain_products(model) if settings.precision == "float32" else nullcontext()
+    with products, _showing(progress, standing, settings), _full_disk_explained(folder), Interrupt() as interrupt:
         while not _over(standing, settings):
             standing.step += 1
             standing.validated = standing.step % settings.every == 0 or standing.step == settings.steps

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.layers.products import plain_products
+
 
 @torch.no_grad()
 def total_loss(model: nn.Module, batches: Iterable[Any]) -> tuple[float, int]:
@@ -15,7 +17,8 @@ def total_loss(model: nn.Module, batches: Iterable[Any]) -> tuple[float, int]:
     device = next(model.parameters()).device
     speak: Any = model.loss
     total, tokens = 0.0, 0
-    for batch in batches:
-        loss = speak(batch.to(device))
-        total, tokens = total + float(loss.total), tokens + int(loss.tokens)
+    with plain_products(model):
+        for batch in batches:
+            loss = speak(batch.to(device))
+            total, tokens = total + float(loss.total), tokens + int(loss.tokens)
     return total, tokens

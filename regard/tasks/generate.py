@@ -197,15 +197,11 @@ class LanguageModel:
         texts = [cut(self.tokenizer.decode(one.tokens), decode.stop) for one in hypotheses]
         best, *others = hypotheses
         rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
-        look = partial(self.look, ids, best.tokens) if best.tokens and self._looks() else None
+        look = partial(self.look, ids, best.tokens) if best.tokens else None
         return Continuation(prompt, texts[0], best.score, best.finished, rest, look)
 
-    def _looks(self) -> str:
-        model: Any = self.model
-        return model.alignment
-
     def check_looks(self) -> None:
-        if not self._looks():
+        if not self.model.alignment:
             raise LooksAtNothing(
                 f"{type(self.model).__name__} keeps the whole text in one state and looks at nothing: it has no "
                 "attention to show"
@@ -241,8 +237,8 @@ class Stream:
         self.tokens += [token for _, token in new]
         text = self.tokenizer.decode(self.tokens)
         before = cut(text, self.stops)
-        whole = len(text.rstrip("\ufffd"))  # half a character is shown when it is whole
-        self.show(before if before != text else text[: max(0, whole - self.held)])
+        whole = text[:-3] + text[-3:].rstrip("\ufffd")  # half a character is shown when it is whole
+        self.show(before if before != text else whole[: max(0, len(whole) - self.held)])
 
     def show(self, text: str) -> None:
         """What is new of a text that is sure."""
