@@ -20,6 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,18 @@ TOOLS = {"regard": ours, "transformers": marian}
 
 def measure(folder: str, setting: str, tool: str) -> dict[str, float]:
     """Target tokens a second (real ones, the end token included), the first loss, and the process's peak memory."""
-    from regard.data.batch import PairData
-    from regard.data.text import Special
+    from regard.layers.products import plain_products
 
     torch.set_num_threads(THREADS)
     model, loss_of = TOOLS[tool](folder, SETTINGS[setting])
-    model.train()
+    with plain_products(model) if tool == "regard" else nullcontext():  # as `regard train` does
+        return run(folder, model.train(), loss_of)
+
+
+def run(folder: str, model: Any, loss_of: Any) -> dict[str, float]:
+    from regard.data.batch import PairData
+    from regard.data.text import Special
+
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4)
     special = Special(VOCABULARY - 1, VOCABULARY - 1, 0, 1)
     speeds, first = [], 0.0

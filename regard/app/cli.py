@@ -129,6 +129,10 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as in model.dropout=0.2."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/RECIPE unless told.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="RUN", help="Begin with this run's weights, sizes and vocabulary."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")
     ] = False,
@@ -141,14 +145,19 @@ def train(
 
         regard train luong-pairs --set 'data.train=train.{en,de}.gz' --set data.valid='valid.{en,de}'
 
+    A run, or a folder of `transformers`, learns on from where it stands:
+
+        regard train gpt2-text --from shakespeare --set data.train=sonnets.txt --set train.rate=1e-4
+
     Ctrl-C saves; the same command with --resume goes on, bit for bit."""
     from regard.app.recipe import read
-    from regard.tasks import training
+    from regard.tasks import find, training
 
-    job, text = read(recipe, changes or [])
+    begin = find(start) if start else None
+    job, text = read(recipe, changes or [], begin)
     folder = out or Path("runs") / Path(recipe).stem
     command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
-    report = training.train(job, folder, recipe=text, command=command, resume=resume)
+    report = training.train(job, folder, recipe=text, command=command, resume=resume, start=begin)
     best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
     say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
     print(folder)

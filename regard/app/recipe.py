@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.learn.optimise import Training
 from regard.models import MODELS
-from regard.tasks.folder import shapes
+from regard.tasks.folder import read_config, shapes
 from regard.tasks.settings import Data, Decoding, Job, Text, Tokens
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -30,12 +30,26 @@ def recipes() -> dict[str, str]:
     }
 
 
-def read(name: str, changes: Iterable[str] = ()) -> tuple[Job, str]:
-    """The job of a recipe, by file or shipped name, with `key=value` changes; and the text of just that job."""
+def read(name: str, changes: Iterable[str] = (), start: Path | None = None) -> tuple[Job, str]:
+    """The job of a recipe, by file or shipped name, with `key=value` changes; and the text of just that job.
+
+    start: a run to begin with, whose model it then is, but for its dropout."""
     table = _table(name)
     for change in changes:
         _change(table, change)
+    if start:
+        _take_model(table, start)
     return build(table), dump(table)
+
+
+def _take_model(table: dict[str, Any], start: Path) -> None:
+    kind, config = read_config(start)
+    asked = table.get("model", {})
+    if asked.get("name") != kind:
+        raise RecipeError(f"the recipe trains {asked.get('name')!r} and {start} is a {kind}; they must be the same")
+    own = {key: value for key, value in dataclasses.asdict(config).items() if not key.endswith("vocabulary")}
+    dropout = {key: value for key, value in asked.items() if key.endswith("dropout")}
+    table["model"] = {"name": kind, **own, **dropout}
 
 
 def _table(name: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from regard.data.files import write_file
 from regard.data.text import Tokenizer
-from regard.learn.checkpoint import checkpoints
+from regard.learn.checkpoint import checkpoints, fill, named_tensors
 from regard.learn.loop import Report, fit
 from regard.models import MODELS
 from regard.show import loss_curve
@@ -24,20 +24,25 @@ from regard.tasks.settings import Job
 TASKS: dict[str, Any] = {"translate": pairs, "generate": texts}
 
 
-def train(job: Job, out: Path, *, recipe: str, command: str, resume: bool = False) -> Report:
-    """Train and leave a run in `out`: the best weights, the log, the curve, a card."""
+def train(
+    job: Job, out: Path, *, recipe: str, command: str, resume: bool = False, start: Path | None = None
+) -> Report:
+    """Train and leave a run in `out`: the best weights, the log, the curve, a card.
+
+    start: a run whose weights and vocabulary to begin with, in place of new ones."""
     begun = bool(checkpoints(out))  # without one, what lies there is begun anew
     if begun and not resume:
         raise runs.RunError(f"{out} already holds a training: use --resume to go on, or another --out")
     task = TASKS[MODELS[job.model].task]
     if begun:
         check_recipe(out, recipe)
-        tokenizer = Tokenizer.load(out / runs.TOKENIZER)
-        two = task is pairs and not job.tokens.joint
-        source_tokenizer = Tokenizer.load(out / runs.SOURCE_TOKENIZER) if two else None
+    if known := out if begun else start:
+        tokenizer, source_tokenizer = read_tokenizers(known)
     else:
         tokenizer, source_tokenizer = task.build_tokenizers(job)
     model = build_model(job, tokenizer, source_tokenizer)
+    if start and not begun:
+        fill(model, named_tensors(runs.read_model(start)), source=start)
     try:
         data, validate, amount = task.prepare(job, model, tokenizer, source_tokenizer, out)
         if begun:
@@ -71,6 +76,13 @@ def build_model(job: Job, tokenizer: Tokenizer, source_tokenizer: Tokenizer | No
     if source_tokenizer is not None:
         sizes["source_vocabulary"] = len(source_tokenizer)
     return kind(kind.Config(**sizes, **job.config))
+
+
+def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer | None]:
+    found = runs.read_tokenizers(folder)
+    if not isinstance(found[0], Tokenizer):
+        raise runs.RunError(f"{folder} reads text by SentencePiece, which can be run here but not trained with")
+    return found
 
 
 def check_recipe(folder: Path, recipe: str) -> None:
