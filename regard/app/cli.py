@@ -39,7 +39,8 @@ DataSet = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Pairs: TSV, CSV, JSONL, or two files as in 'test.{en,de}'; without it, a generated set's test pairs.",
+        help="Pairs: TSV, CSV, JSONL, or two files as in 'test.{en,de}'; of language models any text. Without it, "
+        "a generated set's test pairs, or the recipe's own text.",
     ),
 ]
 ColumnNames = Annotated[
@@ -467,6 +468,8 @@ def compare(
 def change(decode: Decoding, asked: dict[str, Any]) -> Decoding:
     """The run's way to find answers, changed where the command line asks for something (not None)."""
     told = {name: value for name, value in asked.items() if value is not None}
+    if told.get("temperature") and told.get("beam", 1) > 1:
+        raise typer.BadParameter("--temperature draws an answer and --beam searches for the likeliest; give one")
     beam = max(told.get("beam", decode.beam), told.get("best", decode.best))
     try:
         return replace(decode, **{**told, "beam": beam})

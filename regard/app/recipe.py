@@ -16,6 +16,7 @@ from regard.tasks.folder import read_config, shapes
 from regard.tasks.settings import Data, Decoding, Job, Text, Tokens
 
 RECIPES = Path(__file__).parent.parent / "recipes"
+SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
 
 class RecipeError(ValueError):
@@ -33,20 +34,30 @@ def recipes() -> dict[str, str]:
 def read(name: str, changes: Iterable[str] = (), start: Path | None = None) -> tuple[Job, str]:
     """The job of a recipe, by file or shipped name, with `key=value` changes; and the text of just that job.
 
-    start: a run to begin with, whose model it then is, but for its dropout."""
+    start: a run to begin with, whose model and tokens it then has, but for the dropout."""
     table = _table(name)
+    # A size first: it takes the place of the recipe's numbers, and not of those that are asked for beside it.
+    changes = sorted(changes, key=lambda change: not change.startswith("model.size="))
     for change in changes:
         _change(table, change)
     if start:
-        _take_model(table, start)
+        _take_model(table, start, changes)
     return build(table), dump(table)
 
 
-def _take_model(table: dict[str, Any], start: Path) -> None:
+def _take_model(table: dict[str, Any], start: Path, changes: list[str]) -> None:
     kind, config = read_config(start)
     asked = table.get("model", {})
     if asked.get("name") != kind:
         raise RecipeError(f"the recipe trains {asked.get('name')!r} and {start} is a {kind}; they must be the same")
+    for change in changes:
+        name, _, key = change.partition("=")[0].strip().partition(".")
+        if name == "tokens" or (name == "model" and key != "name" and not key.endswith("dropout")):
+            raise RecipeError(
+                f"--set {change} cannot be: with --from the model and its tokens are those of {start}, and of the "
+                "model only dropout may change"
+            )
+    table.pop("tokens", None)
     own = {key: value for key, value in dataclasses.asdict(config).items() if not key.endswith("vocabulary")}
     dropout = {key: value for key, value in asked.items() if key.endswith("dropout")}
     table["model"] = {"name": kind, **own, **dropout}
@@ -76,6 +87,9 @@ def _change(table: dict[str, Any], change: str) -> None:
         parsed = value.strip()  # a bare word is a string
     if not isinstance(table.setdefault(section, {}), dict):
         raise RecipeError(f"{section} is no section of a recipe")
+    if (section, name) == ("model", "size"):
+        for number in SHAPE:
+            table[section].pop(number, None)
     table[section][name] = parsed
 
 

@@ -284,7 +284,9 @@ def read_tokenizer(raw: bytes, path: str | Path) -> tokenizers.Tokenizer:
         raise DataError(f"{path} is not JSON ({error}); it must be a tokenizer.json saved whole") from None
     try:
         return tokenizers.Tokenizer.from_str(raw.decode("utf-8"))
-    except Exception as error:  # `tokenizers` raises no narrower class
+    except BaseException as error:  # `tokenizers` raises no narrower class, and its panics are no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
         raise DataError(f"{path} is JSON but describes no tokenizer: {error}") from None
 
 

@@ -29,10 +29,11 @@ class Sinusoidal(nn.Module):
     def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
         """`most`: no position lies beyond, where the caller knows; to ask the positions is to wait for a card."""
         most = int(positions.max()) if most is None and positions.numel() else most or 0
-        if most >= len(self.table) or self.table.device != positions.device:
-            size = max(most + 1, 2 * len(self.table), 64)
-            self.table = sinusoids(torch.arange(size, device=positions.device), self.dim)
-        return self.table[positions]
+        table = self.table  # another thread may put a shorter one there meanwhile
+        if most >= len(table) or table.device != positions.device:
+            size = max(most + 1, 2 * len(table), 64)
+            table = self.table = sinusoids(torch.arange(size, device=positions.device), self.dim)
+        return table[positions]
 
 
 class Learned(nn.Module):

@@ -109,7 +109,7 @@ class Table:
         self.left.discard(key)
         value = self.table.get(key, default)
         wanted = kind or type(default)
-        if wanted is float and type(value) is int:
+        if wanted is float and type(value) is int and abs(value) < 1 << 53:
             value = float(value)
         if type(value) is not wanted:
             raise Unrepresentable(f"{key} must be of type {wanted.__name__}, got {value!r:.80}")

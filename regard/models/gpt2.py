@@ -218,10 +218,12 @@ def _read_config(table: Table) -> tuple[GPT2Config, Special]:
         embed_dropout=table.take("embd_pdrop", 0.1),
         attention_dropout=table.take("attn_pdrop", 0.1),
     )
-    end = table.token("eos_token_id", 50256)
+    end, start = table.token("eos_token_id", 50256), table.table.get("bos_token_id")
+    if type(start) is not int or not 0 <= start < config.vocabulary:
+        start = end  # nobody could have begun with it
     if table.table.get("bad_words_ids") not in (None, []):
         table.left.add("bad_words_ids")
-    return config, Special(end, end, end, -1)
+    return config, Special(end, start, end, -1)
 
 
 def _write_config(config: GPT2Config, special: Special) -> dict[str, Any]:

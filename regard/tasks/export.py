@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from regard.data.text import Tokenizer
 from regard.learn.checkpoint import named_tensors
 from regard.models import FORMS
 from regard.tasks import find, folder, load
@@ -25,6 +26,8 @@ def export(run: str | Path, to: Path, dtype: str = "float32") -> None:
     if to.exists():
         raise RunError(f"{to} is there already; name a folder that is not")
     task = load(run)
+    if not isinstance(task.tokenizer, Tokenizer):
+        raise RunError(f"{run} reads text by SentencePiece, whose files are not written here; copy its folder")
     name, form = folder.form_of(task.model)
     if form is None:
         why = FORMS[name].lacks(task.model.config) if name in FORMS else f"transformers has no model like {name}"

@@ -99,18 +99,19 @@ def beside(tokenizer: Tokenizer, model: Any, decode: Decoding) -> dict[str, dict
     special = tokenizer.special
     names = {"eos_token": special.end, "pad_token": special.pad, "unk_token": special.unknown}
     generation: dict[str, Any] = {"eos_token_id": special.end, "pad_token_id": special.pad, "use_cache": True}
+    generation |= {"do_sample": decode.temperature > 0}
+    if decode.temperature:
+        generation |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
+    else:
+        generation |= {"num_beams": decode.beam, "length_penalty": decode.length_penalty}
+    generation |= {"repetition_penalty": decode.repetition_penalty, "no_repeat_ngram_size": decode.no_repeat}
     if model.task == "generate":
         names["bos_token"] = generation["bos_token_id"] = special.start
-        generation |= {"do_sample": decode.temperature > 0}
-        if decode.temperature:
-            generation |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
     else:
         generation |= {
             "decoder_start_token_id": special.start,
             "forced_eos_token_id": special.end,
             "bad_words_ids": [[special.pad]],
-            "num_beams": decode.beam,
-            "length_penalty": decode.length_penalty,
             "max_length": model.config.longest,
         }
     tokens = {key: tokenizer.inner.id_to_token(number) for key, number in names.items() if number >= 0}
@@ -295,7 +296,9 @@ def _foreign_decoding(folder: Path) -> Decoding:
         asked = {ours: table.get(ours, default) for ours, default in drawn.items()}
         asked |= {ours: table[key] for key, ours in GENERATION.items() if table.get(key) is not None}
         return Decoding(**{key: value for key, value in asked.items() if value is not None})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except RunError:  # of config.json, which it names
+        raise
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise RunError(f"{path}: {error!s:.300}") from None
 
 

@@ -81,7 +81,8 @@ class LanguageModel:
         prompts = iter(prompts)
         while part := list(islice(prompts, batch)):
             read = [self.read(prompt) for prompt in part]
-            stream = Stream(self.tokenizer, decode.stop, each) if each and len(part) == 1 else None
+            speak = partial(self._text, part[0], read[0])
+            stream = Stream(speak, decode.stop, each) if each and len(part) == 1 else None
             found = self._write(read, decode, stream)
             for prompt, ids, hypotheses in zip(part, read, found, strict=True):
                 one = self._continuation(prompt, ids, hypotheses, decode)
@@ -169,7 +170,7 @@ class LanguageModel:
             source[:, :-1],
             mask[:, :-1],
             decode,
-            special=special,
+            special=replace(special, start=special.end),  # what begins a text is not forbidden
             start=source[:, -1],
             limit=limit,
             prompt=before[:, :-1],
@@ -194,11 +195,18 @@ class LanguageModel:
     def _continuation(
         self, prompt: str, ids: list[int], hypotheses: list[Hypothesis], decode: Decoding
     ) -> Continuation:
-        texts = [cut(self.tokenizer.decode(one.tokens), decode.stop) for one in hypotheses]
+        texts = [cut(self._text(prompt, ids, one.tokens), decode.stop) for one in hypotheses]
         best, *others = hypotheses
         rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
         look = partial(self.look, ids, best.tokens) if best.tokens else None
         return Continuation(prompt, texts[0], best.score, best.finished, rest, look)
+
+    def _text(self, prompt: str, ids: list[int], tokens: list[int]) -> str:
+        """What the tokens add to the prompt: between two words a space, too, unless the prompt ends with one."""
+        alone, mute = self.tokenizer.decode(tokens), self.tokenizer.silent | {self.tokenizer.special.unknown}
+        last = [i for i in ids if i not in mute][-1:]
+        before, both = self.tokenizer.decode(last), self.tokenizer.decode([*last, *tokens])
+        return alone if prompt[-1:].isspace() or not both.startswith(before) else both[len(before) :]
 
     def check_looks(self) -> None:
         if not self.model.alignment:
@@ -227,15 +235,15 @@ class LanguageModel:
 class Stream:
     """Tokens as they come, turned into text as soon as that is sure, and none of a stop string."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...], write: Callable[[str], None]):
-        self.tokenizer, self.stops, self.write = tokenizer, stops, write
+    def __init__(self, speak: Callable[[list[int]], str], stops: tuple[str, ...], write: Callable[[str], None]):
+        self.speak, self.stops, self.write = speak, stops, write
         self.tokens: list[int] = []
         self.shown = 0
         self.held = max((len(one) - 1 for one in stops), default=0)  # the last characters may begin one
 
     def __call__(self, new: list[tuple[int, int]]) -> None:
         self.tokens += [token for _, token in new]
-        text = self.tokenizer.decode(self.tokens)
+        text = self.speak(self.tokens)
         before = cut(text, self.stops)
         whole = text[:-3] + text[-3:].rstrip("\ufffd")  # half a character is shown when it is whole
         self.show(before if before != text else whole[: max(0, len(whole) - self.held)])

@@ -83,19 +83,18 @@ def judge_text(
 ) -> dict[str, Any]:
     """How well the model foresees the files: by the names in MEASURES, with what was counted, and how."""
     length, stride = spans(text, model.model)
-    words = characters = 0
+    count = words = characters = 0
 
     def tell(chunks: Iterable[str]) -> Iterable[str]:
-        nonlocal words, characters
+        """Counted as they pass: a pipe can be read once."""
+        nonlocal count, words, characters
+        last, count = "", count + 1
         for chunk in chunks:
-            characters += len(chunk)
+            words += count_words([last, chunk]) - count_words([last])
+            characters, last = characters + len(chunk), chunk[-1:] or last
             yield chunk
 
     ids = encode_documents((tell(one) for one in text.read(files)), model.tokenizer, folder=folder, budget=1 << 33)
-    count = 0
-    for document in text.read(files):
-        words += count_words(document)
-        count += 1
     if text.documents == "line":  # its end stands for the line break
         words, characters = words + count, characters + count
 

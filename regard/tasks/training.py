@@ -20,6 +20,7 @@ from regard.show import loss_curve
 from regard.tasks import folder as runs
 from regard.tasks import pairs, texts
 from regard.tasks.settings import Job
+from regard.tasks.weights import INDEX, WEIGHTS
 
 TASKS: dict[str, Any] = {"translate": pairs, "generate": texts}
 
@@ -33,6 +34,8 @@ def train(
     begun = bool(checkpoints(out))  # without one, what lies there is begun anew
     if begun and not resume:
         raise runs.RunError(f"{out} already holds a training: use --resume to go on, or another --out")
+    if not (out / "training").exists() and any((out / name).exists() for name in (WEIGHTS, INDEX)):
+        raise runs.RunError(f"{out} holds a model already, whose weights would be lost; take another --out")
     task = TASKS[MODELS[job.model].task]
     if begun:
         check_recipe(out, recipe)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -189,6 +191,7 @@ def test_where_it_looked_is_drawn(call: Any, gpt2: str) -> None:
         ("--input nothing.txt", "nothing.txt"),
         ("x --max-tokens 0", "--max-tokens"),
         ("x --temperature 1 --best 2", "a draw gives one answer"),
+        ("x --temperature 1 --beam 2", "--temperature draws an answer and --beam searches"),
         ("x --repetition-penalty 0", "repetition_penalty must be above 0"),
         ("x --max-tokens 5 --min-length 5", "min_length must be below max_length = 5"),
         ("x --top-p 0", "top_p must lie in (0, 1]"),
@@ -263,6 +266,28 @@ def test_a_smaller_stride_gives_more_context(call: Any, gpt2: str) -> None:
     assert (whole["stride"], close["stride"]) == (32, 4)
     assert whole["tokens"] == close["tokens"] == 301
     assert whole["loss"] != close["loss"]
+
+
+def test_a_text_may_come_through_a_pipe(call: Any, gpt2: str) -> None:
+    Path("test.txt").write_text(LINES)
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_text(LINES), daemon=True)
+    writer.start()
+    found = json.loads(call("evaluate", gpt2, "--data", "pipe", "--json").out)
+    assert found == json.loads(call("evaluate", gpt2, "--data", "test.txt", "--json").out)
+
+
+def test_a_training_begins_with_another_run_and_writes_over_none(call: Any, gpt2: str, folder: Path) -> None:
+    few = ("--set", "train.steps=1", "--set", "train.every=1", "--set", "train.rate=1e-9")
+    assert call("train", folder / "gpt2.toml", "--from", gpt2, *few, "--out", "more").code == 0
+    before, after = (load_file(Path(run, "model.safetensors")) for run in (gpt2, "more"))
+    assert all(torch.allclose(after[name], x, atol=1e-6) for name, x in before.items())
+    assert call("export", gpt2, "--to", "apart").code == 0
+    held = Path("apart/model.safetensors").read_bytes()
+    done = call("train", folder / "gpt2.toml", "--from", "apart", *few, "--out", "apart")
+    assert done.code == 2
+    assert "apart holds a model already, whose weights would be lost; take another --out" in done.err
+    assert Path("apart/model.safetensors").read_bytes() == held
 
 
 def test_language_models_stand_side_by_side(call: Any, gpt2: str, folder: Path) -> None:

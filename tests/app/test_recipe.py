@@ -9,6 +9,7 @@ import pytest
 
 from regard.app.recipe import RecipeError, dump, read, recipes
 from regard.models import MODELS
+from regard.tasks import find
 from regard.tasks.settings import Data, Decoding, Tokens
 
 
@@ -163,3 +164,29 @@ def test_a_recipe_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
 def test_dump_writes_what_toml_reads() -> None:
     table = {"a": {"text": 'q"\\\n\x01é', "number": 1e-5, "whole": 3, "yes": True, "many": [1, 2.5]}, "b": {}}
     assert tomllib.loads(dump(table)) == table
+
+
+def test_a_size_takes_the_place_of_the_recipes_numbers() -> None:
+    own = ["data.train=text.txt"]
+    job, text = read("gpt2-text", [*own, "model.layers=2", "model.size=medium"])
+    assert {key: job.config.get(key) for key in ("dim", "layers", "heads")} == {
+        "dim": 1024,
+        "layers": 2,
+        "heads": 16,
+    }
+    assert "ff" not in read("shakespeare-gpt2", ["model.size=small"])[0].config
+    assert tomllib.loads(text)["model"]["longest"] == 256, "what no size decides stays"
+    assert read("transformer-pairs", [*own, "model.size=base"])[0].config["dim"] == 512
+
+
+def test_a_run_to_begin_with_brings_its_model_and_tokens() -> None:
+    start = find("shakespeare")
+    own = ["data.train=text.txt", "model.dropout=0.4"]
+    job, text = read("gpt2-text", own, start)
+    assert (job.config["dim"], job.config["layers"], job.config["dropout"]) == (192, 5, 0.4)
+    assert "tokens" not in tomllib.loads(text), "the recipe's own would be a lie"
+    for change in ("model.layers=2", "model.size=small", "tokens.size=300"):
+        with pytest.raises(RecipeError, match=f"--set {change} cannot be: with --from"):
+            read("gpt2-text", [*own, change], start)
+    with pytest.raises(RecipeError, match=r"trains 'gpt2' and .* is a bahdanau"):
+        read("gpt2-text", own, find("dates"))

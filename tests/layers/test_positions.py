@@ -111,3 +111,11 @@ def test_positions_are_built_by_name():
     assert kinds == [Sinusoidal, Learned, Fraction, Number, type(None)]
     with pytest.raises(ValueError, match="unknown positions 'rotary'; there are sinusoidal, learned, fraction"):
         build_positions("rotary", 4, longest=3)
+
+
+def test_a_table_that_another_thread_makes_shorter_is_not_read():
+    class Disturbed(Sinusoidal):
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value[:3] if name == "table" and len(value) else value)
+
+    assert torch.equal(Disturbed(8)(torch.arange(200)), Sinusoidal(8)(torch.arange(200)))

@@ -145,11 +145,11 @@ def test_transformers_writes_the_same(model: str, kind: str, beam: int, tmp_path
         no_repeat_ngram_size=no_repeat,
         forced_eos_token_id=None,
     )
-    written = written[:, 1 if model == "transformer" else found["input_ids"].shape[1] :]
-    theirs = tokens.batch_decode(written, skip_special_tokens=True)
+    theirs = tokens.batch_decode(written, skip_special_tokens=True)  # of gpt2 with the prompt
     ask: Any = run.generate if model == "gpt2" else run.translate
-    assert [one.text for one in ask(LINES, Decoding(beam=beam, max_length=12, no_repeat=no_repeat))] == theirs
-    assert len({*theirs}) > 1
+    ours = ask(LINES, Decoding(beam=beam, max_length=12, no_repeat=no_repeat))
+    assert [one.prompt + one.text if model == "gpt2" else one.text for one in ours] == theirs
+    assert len({one.text for one in ours}) > 1
 
 
 def test_what_the_folder_says_of_generating(tmp_path: Path) -> None:
@@ -166,6 +166,22 @@ def test_what_the_folder_says_of_generating(tmp_path: Path) -> None:
     assert load(tmp_path / "writer").decode == decode
     generation = peer_of(tmp_path / "writer").generation_config
     assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (True, 0.8, 7, 0.9)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "transformer"])
+@pytest.mark.parametrize(
+    "decode",
+    [
+        Decoding(beam=3, length_penalty=0.5, repetition_penalty=1.3, no_repeat=2),
+        Decoding(temperature=0.7, top_p=0.9, repetition_penalty=1.3),
+    ],
+)
+def test_no_way_of_generating_is_lost(model: str, decode: Decoding, tmp_path: Path) -> None:
+    run = build(model, "character", tmp_path)
+    begin(tmp_path, run.model, run.tokenizer, "", decode=decode)
+    assert load(tmp_path).decode == decode
+    generation = peer_of(tmp_path).generation_config
+    assert (generation.repetition_penalty, generation.no_repeat_ngram_size) == (1.3, decode.no_repeat)
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])

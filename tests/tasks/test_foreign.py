@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention import trace
 from regard.tasks import Decoding, RunError, load
+from regard.tasks.export import export
 
 transformers = pytest.importorskip("transformers")
 
@@ -285,7 +286,7 @@ def test_the_same_is_written(kind: str, decode: Decoding, tmp_path: Path) -> Non
         texts, theirs = texts[:-1], theirs[: -decode.best]  # the empty text is its own translation
     answers = asked(texts, decode)
     ours = [text for one in answers for text in (one.text, *(other for other, _ in one.others))]
-    assert ours == [" ".join(f"w{i}" for i in row) for row in theirs]
+    assert [text.split() for text in ours] == [[f"w{i}" for i in row] for row in theirs]
     assert asked(texts[1], decode).text == answers[1].text
 
 
@@ -412,6 +413,24 @@ def test_sentencepiece(tmp_path: Path) -> None:
         tokens = torch.tensor([source])
         (written,) = theirs_written(peer, tokens, torch.ones_like(tokens), WAYS[1])
         assert run.translate(text, WAYS[1]).text == run.tokenizer.decode(written)
+    with pytest.raises(RunError, match="reads text by SentencePiece"):
+        export(tmp_path, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+def test_a_text_may_begin_with_another_token_than_it_ends_with(tmp_path: Path) -> None:
+    peer = gpt2(bos_token_id=5)
+    run = load(saved(peer, tmp_path))
+    assert run.read("") == [5]
+    written = peer.generate(torch.tensor([[5]]), max_new_tokens=8, do_sample=False)[0, 1:].tolist()
+    assert run.generate("", Decoding(max_length=8)).text == run.tokenizer.decode(written)
+    with torch.no_grad():
+        peer.transformer.ln_f.bias += 1.6 * peer.lm_head.weight[5]  # it becomes likely, and is not forbidden
+    run = load(saved(peer, tmp_path / "again"))
+    [[found]] = run._write([run.read("the cat")], Decoding(max_length=8), None)
+    prompt = torch.tensor([run.read("the cat")])
+    assert found.tokens == peer.generate(prompt, max_new_tokens=8, do_sample=False)[0, prompt.shape[1] :].tolist()
+    assert 5 in found.tokens
 
 
 def test_defaults_of_generating_are_taken(tmp_path: Path) -> None:

@@ -383,3 +383,23 @@ def test_rnnlm_looks_at_nothing(rnnlm: LanguageModel) -> None:
 def check_nothing(ask: Callable[[], Any]) -> None:
     with pytest.raises(LooksAtNothing, match="RNNLM keeps the whole text in one state and looks at nothing"):
         ask()
+
+
+@pytest.mark.parametrize("kind", ["word", "space"])
+def test_a_word_is_spaced_from_the_prompt(kind: str) -> None:
+    model = build("gpt2", kind, dim=16, layers=2, heads=2)
+    spaced = {}
+    for prompt in ("How now, spirit!", "und wander", "und never_seen", "und ", ""):
+        one, pieces = streamed(model, prompt, GREEDY)
+        assert "".join(pieces) == one.text
+        tokens = written(model, prompt, GREEDY)
+        known = [token for token in tokens if token != model.tokenizer.special.unknown]
+        alone = model.tokenizer.decode(known)
+        assert one.text in (alone, " " + alone)
+        spaced[prompt] = one.text != alone
+        if "never" not in prompt and prompt != "und ":
+            both = model.tokenizer.decode([*model.tokenizer.encode(prompt), *known])
+            assert prompt + one.text == both
+    assert not spaced["und "]
+    assert not spaced[""]
+    assert spaced["und wander"] or model.generate("und wander", GREEDY).text[0] in "!?, "

@@ -131,6 +131,12 @@ def add_words(**ids: int) -> Damage:
 
 
 WTE = "transformer.wte.weight"
+
+
+def add_normalizer(step: dict[str, str]) -> Damage:
+    return table("tokenizer.json", normalizer=step)
+
+
 HOSTILE: dict[str, tuple[Damage, str]] = {
     "index above": (
         index("../a.safetensors"),
@@ -238,6 +244,10 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "tokens beyond": (add_words(zz=12), "'zz' has the id 12, but the model's vocabulary ends at 11"),
     "tokens far beyond": (add_words(zz=10**9), "tokenizer and model do not belong together"),
     "no tokens": (lambda x: (x / "tokenizer.json").unlink(), "holds no tokenizer; it needs tokenizer.json"),
+    "tokens that panic": (
+        add_normalizer({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        "tokenizer.json is JSON but describes no tokenizer",
+    ),
     "tokens deep": (text("tokenizer.json", "[" * 100_000), "tokenizer.json"),
     "generation deep": (text("generation_config.json", "[" * 100_000), "generation_config.json"),
     "generation a list": (text("generation_config.json", "[]"), "generation_config.json"),
@@ -245,6 +255,8 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a million beams": (generation(num_beams=10**6), "beam must be a whole number from 1 to 999, got 1000000"),
 }
 GPT2_FORMS: dict[str, tuple[Damage, str]] = {
+    "a share beyond all numbers": (config(resid_pdrop=10**400), r"/config.json: resid_pdrop must be of type float"),
+    "a penalty beyond all numbers": (generation(length_penalty=10**400), "generation_config.json: int too large"),
     "another scale by layer": (
         config(scale_attn_by_inverse_layer_idx=True),
         "scale_attn_by_inverse_layer_idx = True",
