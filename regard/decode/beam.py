@@ -27,7 +27,6 @@ def beam(
     length_penalty: float = 1.0,
     best: int = 1,
     never: tuple[int, ...] = (),
-    close: bool = False,
     repetition_penalty: float = 1.0,
     no_repeat: int = 0,
     prompt: Tensor | None = None,
@@ -43,7 +42,7 @@ def beam(
     the W best that do not end go on. A sentence is done when W answers are no worse than its likeliest live beam
     would be if it ended here: a guess that is exact for alpha <= 0 only. What the limit cuts off competes with what
     has ended. Width 1 is greedy. The other options are those of greedy, but the repetition penalty works on
-    log-probabilities, and the scores are what it makes of them; an end that `close` wrote costs nothing."""
+    log-probabilities, and the scores are what it makes of them."""
     if width < 1:
         raise ValueError(f"width must be 1 or more, got {width}")
     if not 1 <= best <= width:
@@ -58,7 +57,6 @@ def beam(
         limit=limit,
         least=least,
         never=never,
-        close=close,
         repetition_penalty=repetition_penalty,
         no_repeat=no_repeat,
         prompt=prompt,

@@ -24,7 +24,6 @@ def greedy(
     limit: int | Tensor,
     least: int | Tensor = 0,
     never: tuple[int, ...] = (),
-    close: bool = False,
     repetition_penalty: float = 1.0,
     no_repeat: int = 0,
     prompt: Tensor | None = None,
@@ -36,7 +35,6 @@ def greedy(
 
     The end token is not written before `least` others; where both cannot hold, the limit does. A limit, a least
     and a start per sentence (B,) keep an answer free of the batch it came in. Tokens in `never` are not written.
-    With `close` the last token within the limit is the end token, whatever the model thinks, as Marian has it.
 
     `repetition_penalty` (1: none) divides the logits above 0 of tokens that came before and multiplies those
     below; `no_repeat` n > 0 lets no n tokens in a row come twice. Both count the start token and the `prompt`
@@ -52,7 +50,6 @@ def greedy(
         limit=limit,
         least=least,
         never=never,
-        close=close,
         repetition_penalty=repetition_penalty,
         no_repeat=no_repeat,
         prompt=prompt,

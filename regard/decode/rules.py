@@ -24,7 +24,6 @@ class Rules:
     before: Tensor  # (B, P) the prompt and the start token; -1 is padding
     end: int
     never: tuple[int, ...]
-    close: bool  # the end token comes last within the limit
     penalty: float
     no_repeat: int
     stop: Stop | None
@@ -46,13 +45,8 @@ class Rules:
                 forbid_repeats(scores, history, self.no_repeat)
         for token in self.never:
             scores[:, token] = -torch.inf
-        of_sentences = scores.unflatten(0, (len(self.limits), -1))  # (B, W, V)
         early = self.leasts > written.shape[1]
-        of_sentences[..., self.end].masked_fill_(early[:, None], -torch.inf)
-        if self.close:
-            last = self.limits == written.shape[1] + 1
-            of_sentences.masked_fill_(last[:, None, None], -torch.inf)
-            of_sentences[..., self.end].masked_fill_(last[:, None], 0)
+        scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
 
     def check_tokens(self, words: int) -> None:
         for name, token in (("end", self.end), *(("never", token) for token in self.never)):
@@ -78,7 +72,6 @@ def read_rules(
     limit: int | Tensor,
     least: int | Tensor,
     never: tuple[int, ...],
-    close: bool,
     repetition_penalty: float,
     no_repeat: int,
     prompt: Tensor | None,
@@ -105,7 +98,6 @@ def read_rules(
         before=torch.cat([read_prompt(prompt, prompt_mask, source), first[:, None]], 1),
         end=end,
         never=tuple(never),
-        close=close,
         penalty=repetition_penalty,
         no_repeat=no_repeat,
         stop=stop,

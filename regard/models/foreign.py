@@ -65,7 +65,7 @@ def read_parts(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[str
 
 
 # Settings of transformers that say nothing of what a model computes: how it is stored, trained, called, or decoded
-# by default (`tasks.folder` reads what of the last it can).
+# by default (`tasks.folder` reads what of the last it can; forced_eos_token_id acts at the limit alone).
 HARMLESS = frozenset(
     """model_type architectures torch_dtype dtype transformers_version _name_or_path name_or_path use_cache
     task_specific_params return_dict output_attentions output_hidden_states output_scores return_dict_in_generate

@@ -20,6 +20,7 @@ from regard.models import MODELS
 from regard.tasks.generate import LanguageModel
 from regard.tasks.settings import Job, Text
 
+WINDOW = 1024  # tokens, where neither recipe nor model says less
 MEASURES = ("loss", "perplexity", "word_perplexity", "bits_per_character")
 
 
@@ -61,7 +62,7 @@ def prepare(
 
 def spans(text: Text, model: Any) -> tuple[int, int]:
     """How long windows are and how far apart, checked against what the model takes."""
-    length = text.length or model.config.longest
+    length = text.length or min(model.config.longest, WINDOW)
     if length > model.config.longest:
         raise ValueError(
             f"data.length is {length} and the model takes {model.config.longest} tokens; "

@@ -106,6 +106,8 @@ class Translator:
         decode = decode or self.decode
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
+        if decode.stop:
+            raise ValueError("stop strings are for language models; a translation ends by itself, or by max_length")
         if decode.coverage or decode.replace_unknown:
             self.check_looks()
         texts = iter(texts)

@@ -150,7 +150,6 @@ def test_sampling_the_likeliest_is_greedy_under_all_rules(model: Bahdanau, asked
         "limit": LIMIT,
         "repetition_penalty": 1.4,
         "no_repeat": 2,
-        "close": True,
     }
     assert draw(model, *asked, top_k=1, temperature=0.5, **rules) == write(model, *asked, **rules)
 
@@ -209,19 +208,6 @@ def test_a_start_for_each_sentence(model: Bahdanau, asked: tuple[Tensor, Tensor]
         one = slice(row, row + 1)
         alone = decode(model, source[one], mask[one], start=row, limit=int(limits[row]), **options)
         assert [whole(some) for some in flat(alone)] == [whole(some) for some in flat(found[one])]
-
-
-@ALL
-def test_close_writes_the_end_last(model: Bahdanau, asked: tuple[Tensor, Tensor], decode: Any) -> None:
-    limits = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8])
-    free = decode(model, *asked, start=START, limit=limits)
-    assert not all(one.finished for one in flat(free))
-    for most, some in zip(
-        limits, decode(model, *asked, start=START, limit=limits, least=4, close=True), strict=True
-    ):
-        for one in flat([some]):
-            assert one.finished
-            assert min(4, most - 1) <= len(one.tokens) < most
 
 
 @ALL

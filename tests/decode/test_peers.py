@@ -122,7 +122,6 @@ CONTROLS = [
         {"no_repeat": 3, "repetition_penalty": 1.2, "least": 5},
         {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2, "min_new_tokens": 5},
     ),
-    ({"close": True}, {"forced_eos_token_id": END}),
 ]
 
 
