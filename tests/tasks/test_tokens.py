@@ -47,6 +47,7 @@ def test_with_one_vocabulary_there_is_one_file(words: str, tmp_path: Path, train
     train(words, tmp_path, "train.steps=1")
     assert (tmp_path / "source_tokenizer.json").is_file()
     shutil.rmtree(tmp_path / "training")
+    (tmp_path / "model.safetensors").unlink()
     train(words, tmp_path, "train.steps=1", "tokens.joint=true", "tokens.size=20")
     assert not (tmp_path / "source_tokenizer.json").exists()
     loaded = load(tmp_path)
