@@ -21,7 +21,7 @@ class Form:
     """A model's form in `transformers`."""
 
     kind: str  # model_type
-    architecture: str
+    architectures: tuple[str, ...]  # the whole model, and the bare one without its head
     read_config: Callable[[Table], tuple[Any, Special]]  # raises Unrepresentable
     write_config: Callable[[Any, Special], dict[str, Any]]
     parts: Callable[[Any], list[Part]]

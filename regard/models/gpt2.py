@@ -248,7 +248,7 @@ def _write_config(config: GPT2Config, special: Special) -> dict[str, Any]:
 
 GPT2_FORM = Form(
     "gpt2",
-    "GPT2LMHeadModel",
+    ("GPT2LMHeadModel", "GPT2Model"),
     _read_config,
     _write_config,
     _parts,

@@ -324,7 +324,7 @@ def _write_config(config: TransformerConfig, special: Special) -> dict[str, Any]
 
 MARIAN = Form(
     "marian",
-    "MarianMTModel",
+    ("MarianMTModel", "MarianModel"),
     _read_config,
     _write_config,
     _parts,

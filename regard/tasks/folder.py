@@ -73,7 +73,7 @@ def begin(
     config: dict[str, Any] = {"model_type": TYPE + name, **dataclasses.asdict(model.config)}  # type: ignore[call-overload]
     files: dict[str, dict[str, Any]] = {}
     if form:
-        config = {"model_type": form.kind, "architectures": [form.architecture], "dtype": dtype}
+        config = {"model_type": form.kind, "architectures": [form.architectures[0]], "dtype": dtype}
         config |= form.write_config(model.config, tokenizer.special)
         files = beside(tokenizer, model, decode or Decoding())
     if recipe:
@@ -159,8 +159,8 @@ def _read_config(folder: Path) -> tuple[str, Any, Special | None]:
 
 def _foreign_config(path: Path, table: dict[str, Any], form: Form) -> tuple[Any, Special]:
     asked = table.get("architectures")
-    if asked not in (None, [form.architecture], [form.architecture.replace("LMHead", "").replace("MT", "")]):
-        raise RunError(f"{path}: architectures = {asked!r:.80} is another head than {form.architecture}")
+    if asked is not None and asked not in [[one] for one in form.architectures]:
+        raise RunError(f"{path}: architectures = {asked!r:.80} is another head than {form.architectures[0]}")
     try:
         settings = Table(table)
         config, special = form.read_config(settings)
@@ -190,7 +190,8 @@ def _own_config(path: Path, table: dict[str, Any], name: str) -> Any:
 
 
 class Unfilled(TorchFunctionMode):
-    """First weights are not drawn: on tensors without memory that is no use, and torch would load its compiler."""
+    """First weights are not drawn: others come in their place, or there is no memory to put them in, for
+    which torch would load its compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__ in ("uniform_", "normal_"):

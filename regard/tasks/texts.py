@@ -95,7 +95,9 @@ def judge_text(
             characters, last = characters + len(chunk), chunk[-1:] or last
             yield chunk
 
-    ids = encode_documents((tell(one) for one in text.read(files)), model.tokenizer, folder=folder, budget=1 << 33)
+    ids = encode_documents(
+        (tell(one) for one in text.read(files)), model.tokenizer, folder=folder, budget=text.memory << 20
+    )
     if text.documents == "line":  # its end stands for the line break
         words, characters = words + count, characters + count
 
