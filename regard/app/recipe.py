@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.learn.optimise import Training
-from regard.models import MODELS
+from regard.models import MODELS, blank, task_of
 from regard.tasks.folder import read_config, shapes
-from regard.tasks.settings import Data, Decoding, Job, Text, Tokens
+from regard.tasks.settings import Decoding, Job, Tokens
+from regard.tasks.training import TASKS
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
@@ -50,17 +51,23 @@ def _take_model(table: dict[str, Any], start: Path, changes: list[str]) -> None:
     asked = table.get("model", {})
     if asked.get("name") != kind:
         raise RecipeError(f"the recipe trains {asked.get('name')!r} and {start} is a {kind}; they must be the same")
+    learns, free = (getattr(MODELS[kind], name, ()) for name in ("LEARNS", "FREE"))
+    told = {"name", *learns, *(key for key in asked if key.endswith("dropout"))}
     for change in changes:
         name, _, key = change.partition("=")[0].strip().partition(".")
-        if name == "tokens" or (name == "model" and key != "name" and not key.endswith("dropout")):
+        if name == "model" and key in free:
+            told.add(key)
+        elif name == "tokens" or (name == "model" and key not in told):
+            may = " and ".join(["dropout", *learns, *free])
             raise RecipeError(
                 f"--set {change} cannot be: with --from the model and its tokens are those of {start}, and of the "
-                "model only dropout may change"
+                f"model only {may} may change"
             )
     table.pop("tokens", None)
-    own = {key: value for key, value in dataclasses.asdict(config).items() if not key.endswith("vocabulary")}
-    dropout = {key: value for key, value in asked.items() if key.endswith("dropout")}
-    table["model"] = {"name": kind, **own, **dropout}
+    known = ("vocabulary", "source_vocabulary", "labels")
+    own = {key: value for key, value in dataclasses.asdict(config).items() if key not in known}
+    changed = {key: value for key, value in asked.items() if key in told}
+    table["model"] = {**own, **changed, "name": kind}
 
 
 def _table(name: str) -> dict[str, Any]:
@@ -107,18 +114,25 @@ def build(table: dict[str, Any]) -> Job:
     for key in ("vocabulary", "source_vocabulary"):
         if key in config:
             raise RecipeError(f"model.{key} follows from the tokenizer; set tokens.size and tokens.joint instead")
+    if "labels" in config:
+        raise RecipeError("model.labels follow from the data, whose classes they name")
     try:  # checked now, built once the vocabulary is known
-        shapes(model, section(kind, {"vocabulary": 1, **config}, "model"))
+        example = section(kind, {**blank(model), **config}, "model")
+        shapes(model, example)
     except ValueError as error:
         raise error if isinstance(error, RecipeError) else RecipeError(f"[model]: {error}") from None
-    writes = MODELS[model].task == "generate"
+    name = task_of(model, example)
+    if name not in TASKS:
+        raise RecipeError(f"[model]: a {model} made to {name} has nothing to learn by; set model.head")
+    task = TASKS[name]
     training = section(Training, table.get("train", {}), "train")
-    if writes and training.best_by != "valid_loss":
-        raise RecipeError(f"[train]: best_by must be valid_loss for {model}, got {training.best_by!r}")
+    if training.best_by not in task.BEST_BY:
+        allowed = " or ".join(task.BEST_BY)
+        raise RecipeError(f"[train]: best_by must be {allowed} for {model}, got {training.best_by!r}")
     return Job(
         model,
         config,
-        section(Text if writes else Data, table.get("data", {}), "data"),
+        section(task.Settings, table.get("data", {}), "data"),
         training,
         section(Tokens, table.get("tokens", {}), "tokens"),
         section(Decoding, table.get("decode", {}), "decode"),

@@ -8,6 +8,7 @@ read = attend(query, memory)                     # as often as you like
 from regard.attention.attend import Attend, Look
 from regard.attention.heads import MultiHead
 from regard.attention.memory import Memory, Past
+from regard.attention.packing import Packing
 from regard.attention.score import (
     SCORES,
     Additive,
@@ -38,6 +39,7 @@ __all__ = [
     "Look",
     "Memory",
     "MultiHead",
+    "Packing",
     "Past",
     "Question",
     "ScaledDot",

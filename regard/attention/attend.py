@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.attention import memory as memories
 from regard.attention.kernels.dropout import drop
 from regard.attention.memory import Memory
+from regard.attention.packing import Packing
 from regard.attention.score import Question, Score, gather
 from regard.attention.trace import Trace, record, watching
 from regard.attention.weigh import Hard, Places, Weigh
@@ -144,18 +145,55 @@ class Attend(nn.Module):
 
     def look(self, query: Tensor | Question, memory: Memory) -> Look:
         """The same read, exact, with weights, scores and the place chosen."""
-        return self._look(self._ask(query), memory)
+        question = self._ask(query)
+        if question.packing is not None:
+            raise ValueError("look shows a padded batch: give it the unpacked query and a memory with a mask")
+        return self._look(question, memory)
 
     def _ask(self, query: Tensor | Question) -> Question:
         return query if isinstance(query, Question) else Question(query)
 
+    def _may_fuse(self, query: Tensor) -> bool:
+        dropping = self.training and self.dropout > 0 and not query.is_cuda  # no kernel does so on the CPU
+        return self.score.inner and self.weigh.fused and not dropping
+
     def _read(self, question: Question, memory: Memory) -> Tensor:
-        dropping = self.training and self.dropout > 0 and not question.query.is_cuda  # no kernel does so on the CPU
-        if dropping or not (self.score.inner and self.weigh.fused):
+        if question.packing is not None:
+            return self._read_packed(question, question.packing, memory)
+        if not self._may_fuse(question.query):
             return self._look(question, memory).read
         for seen in watching(self):
             self._show(seen, question, memory)
         return self._fused(question, memory)
+
+    def _read_packed(self, question: Question, packing: Packing, memory: Memory) -> Tensor:
+        """Every group of rows by itself: (1, .., N, V)."""
+        self._check_packed(question, packing, memory)
+        for seen in watching(self):
+            self._show(seen, question, memory)
+        if not packing.groups:
+            return memory.values  # none: nobody asks
+        reads = []
+        sides = (packing.split(x) for x in (question.query, memory.keys, memory.values))
+        for group, query, keys, values in zip(packing.groups, *sides, strict=True):
+            part, own = Question(query), Memory(keys, values, group.mask)
+            reads.append(self._fused(part, own) if self._may_fuse(query) else self._exact(part, own).read)
+        return packing.join(reads)
+
+    def _check_packed(self, question: Question, packing: Packing, memory: Memory) -> None:
+        if not self.weigh.fused:
+            raise ValueError(
+                f"packed rows are read by soft attention, not by {type(self.weigh).__name__}; unpack them"
+            )
+        for name in ("position", "beta", "since", "newest"):
+            if getattr(question, name) is not getattr(Question, name):
+                raise ValueError(f"a packed question has no {name}, each row counts from 0 on; unpack it")
+        if memory.mask is not None:
+            raise ValueError("a packed memory has no mask: what it would hide was left out when packing")
+        shape = (1, packing.size)
+        for name, x in (("query", question.query), ("memory", memory.keys)):
+            if (len(x), x.shape[-2]) != shape:
+                raise ValueError(f"this packing holds {shape} tokens, got a {name} of {(len(x), x.shape[-2])}")
 
     def _look(self, question: Question, memory: Memory) -> Look:
         look = self._exact(question, memory)
@@ -246,10 +284,15 @@ class Attend(nn.Module):
 
     @torch.no_grad()
     def _show(self, seen: Trace, question: Question, memory: Memory) -> None:
-        """Weights for a trace, beside the fused read: of the wanted heads and queries only."""
-        kept = seen.take(self, question.query.shape[-2])
+        """Weights for a trace, beside the fused read: of the wanted heads and queries only. Packed rows are shown
+        as the padded batch they come from; padding asks nothing there."""
+        packing = question.packing
+        kept = seen.take(self, question.query.shape[-2] if packing is None else packing.mask.shape[1])
         if not kept:
             return
+        if packing is not None:
+            padded, keys = (packing.unpack(x.movedim(-2, 1)).movedim(1, -2) for x in (question.query, memory.keys))
+            question, memory = Question(padded), Memory(keys, keys, packing.mask)
         rows = torch.tensor(kept, device=question.query.device)
         query = question.query.index_select(-2, rows)
         position = self._positions(question, memory).index_select(-1, rows)
@@ -259,4 +302,8 @@ class Attend(nn.Module):
             memory = replace(memory, keys=memory.keys[:, seen.heads], values=memory.values[:, seen.heads])
         part = Question(query, position, beta, since)
         scores = self.score.compare(self.score.query(part), memory.keys)
-        seen.keep(self, "weights", self.weigh(scores, self.allowed(part, memory), None).weights)
+        weights = self.weigh(scores, self.allowed(part, memory), None).weights
+        if packing is not None:
+            real = packing.mask.index_select(-1, rows)
+            weights = weights.masked_fill(~real.view(len(real), *[1] * (weights.dim() - 3), -1, 1), 0)
+        seen.keep(self, "weights", weights)

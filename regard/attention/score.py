@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
+from regard.attention.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Question:
     beta: Tensor | None = None  # (B, .., Q): sharpness of each query, for the cosine score
     since: Tensor | None = None  # (B, Q): causal attention sees no place before this one (a document's first)
     newest: bool = False  # the queries are the last places of the memory, as while decoding
+    packing: Packing | None = None  # query and memory are rows end to end: each looks at its own
 
     def positions(self) -> Tensor:
         if self.position is not None:

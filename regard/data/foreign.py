@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from regard.data.pairs import DataError, read_bytes
 from regard.data.sentencepiece import SentencePieceTokenizer, read_model
 from regard.data.text import UNKNOWN_NAME, Special, Tokenizer, read_tokenizer
+from regard.data.wordpiece import NAMES, word_pieces
 
 LARGEST = 64 << 20  # bytes of a file; the largest in use have some 20 MB
+BERT_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+# What tokenizer_config.json calls the ways in which letters are changed, and what `tokenizers` does.
+LETTERS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
 
 
 def open_foreign(folder: Path, *, vocabulary: int, special: Special) -> Tokenizer | SentencePieceTokenizer:
@@ -23,12 +32,10 @@ def open_foreign(folder: Path, *, vocabulary: int, special: Special) -> Tokenize
     `special` names no unknown token, the files do. In user text special tokens are text."""
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     for name, number in vars(special).items():
-        if not (-1 if name == "unknown" else 0) <= number < vocabulary:
+        if not (-1 if name in ("unknown", "mask") else 0) <= number < vocabulary:
             raise DataError(f"{folder}: the id of {name} must lie in 0 to {vocabulary - 1}, got {number}")
     if "tokenizer.json" in found:
-        path = folder / "tokenizer.json"
-        inner = read_tokenizer(_read(path), path)
-        _check_ids(inner.get_vocab(), vocabulary, path)
+        inner = _read_whole(folder / "tokenizer.json", vocabulary)
     elif {"vocab.json", "merges.txt"} <= found:
         inner = _byte_pairs(_read_ids(folder / "vocab.json", vocabulary), folder / "merges.txt")
     elif {"vocab.json", "source.spm", "target.spm"} <= found:
@@ -44,6 +51,82 @@ def open_foreign(folder: Path, *, vocabulary: int, special: Special) -> Tokenize
     if special.unknown in (special.pad, special.start, special.end):  # GPT-2 lists <|endoftext|> as this too
         special = replace(special, unknown=-1)
     return Tokenizer(inner, special, size=vocabulary)
+
+
+def open_bert(folder: Path, *, vocabulary: int, pad: int) -> Tokenizer:
+    """tokenizer.json, else vocab.txt. Beside them tokenizer_config.json, else special_tokens_map.json, names the
+    special tokens, and the former says how letters are changed, also where tokenizer.json says otherwise.
+
+    `mask` is -1 where the vocabulary has none. In user text special tokens are text."""
+    if not 0 <= pad < vocabulary:
+        raise DataError(f"{folder}: the id of pad must lie in 0 to {vocabulary - 1}, got {pad}")
+    settings = _read_settings(folder / "tokenizer_config.json")
+    named = _read_settings(folder / "special_tokens_map.json") | settings
+    names = tuple(_name(named, key, usual, folder) for key, usual in zip(BERT_NAMES, NAMES, strict=True))
+    _, unknown, start, end, mask = names
+    inner = None
+    if (path := folder / "tokenizer.json").exists():
+        inner = _read_whole(path, vocabulary)
+        ids, unknown = inner.get_vocab(), getattr(inner.model, "unk_token", None) or ""
+    elif (path := folder / "vocab.txt").exists():
+        ids = _read_pieces(path, vocabulary)
+    else:
+        raise DataError(f"{folder} holds no tokenizer of BERT's; it needs tokenizer.json or vocab.txt")
+    for name in (start, end, unknown):
+        if name and name not in ids:
+            raise DataError(f"{path} has no token {name[:40]!r}; if it goes by another name, say so in {folder}")
+    if inner is None:
+        _check_class(settings, folder)
+        inner = word_pieces(ids, lowercase=True, names=names)
+    if isinstance(inner.normalizer, normalizers.BertNormalizer):
+        _change_letters(inner.normalizer, settings, folder)
+    special = Special(pad, ids[start], ids[end], ids.get(unknown, -1), ids.get(mask, -1))
+    return Tokenizer(inner, special, size=vocabulary)
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """Those of tokenizer_config.json or the like; none where there is no such file."""
+    return _read_table(path) if path.exists() else {}
+
+
+def _name(named: dict[str, Any], key: str, usual: str, folder: Path) -> str:
+    """A special token's name: a text, or an object that has it as "content"."""
+    found = named.get(key)
+    name = found.get("content") if isinstance(found, dict) else usual if found is None else found
+    if not isinstance(name, str) or not name:
+        raise DataError(f"{folder}: {key} must be the name of a token, got {found!r:.40}")
+    return name
+
+
+def _check_class(settings: dict[str, Any], folder: Path) -> None:
+    """Others have a vocab.txt too, and part words in ways of their own."""
+    found = settings.get("tokenizer_class")
+    if found not in (None, "BertTokenizer", "BertTokenizerFast"):
+        raise DataError(
+            f"{folder}: vocab.txt is of a {found!r:.40}, but without tokenizer.json only that of a BertTokenizer "
+            f"can be read; save the tokenizer anew with a tokenizer.json"
+        )
+
+
+def _change_letters(normal: normalizers.BertNormalizer, settings: dict[str, Any], folder: Path) -> None:
+    for key, name in LETTERS.items():
+        if key not in settings:
+            continue
+        value = settings[key]
+        if type(value) is not bool and not (value is None and name == "strip_accents"):
+            raise DataError(f"{folder}: {key} in tokenizer_config.json must be true or false, got {value!r:.40}")
+        setattr(normal, name, value)
+
+
+def _read_pieces(path: Path, vocabulary: int) -> dict[str, int]:
+    """vocab.txt: the piece of the n-th line, counted from 0, has the id n."""
+    try:
+        lines = _read(path).decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 (byte {error.start + 1})") from None
+    ids = {piece: place for place, line in enumerate(lines) if (piece := line.removesuffix("\r"))}
+    _check_ids(ids, vocabulary, path)
+    return ids
 
 
 def _open_marian(folder: Path, found: set[str], vocabulary: int, special: Special) -> SentencePieceTokenizer:
@@ -88,13 +171,26 @@ def _read(path: Path) -> bytes:
     return read_bytes(path)
 
 
-def _read_ids(path: Path, vocabulary: int) -> dict[str, int]:
+def _read_whole(path: Path, vocabulary: int) -> tokenizers.Tokenizer:
+    inner = read_tokenizer(_read(path), path)
+    _check_ids(inner.get_vocab(), vocabulary, path)
+    return inner
+
+
+def _read_table(path: Path) -> dict[str, Any]:
     raw = _read(path)
     try:
-        ids = json.loads(raw)
+        table = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}") from None
-    if not isinstance(ids, dict) or not ids:
+    if not isinstance(table, dict):
+        raise DataError(f"{path} must be a JSON object, but holds a {type(table).__name__}")
+    return table
+
+
+def _read_ids(path: Path, vocabulary: int) -> dict[str, int]:
+    ids = _read_table(path)
+    if not ids:
         raise DataError(f"{path} must be a JSON object of pieces and their ids")
     named: dict[int, str] = {}
     for piece, i in ids.items():

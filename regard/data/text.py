@@ -12,18 +12,21 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from regard.data.byte_level import bytes_of
 from regard.data.files import write_file
 from regard.data.pairs import DataError, read_bytes
+from regard.data.wordpiece import NAMES, SIZE, train_word_pieces
 
 
 @dataclass(frozen=True)
 class Special:
-    """Ids that stand for no text. `unknown` is -1 where every text can be spelt."""
+    """Ids that stand for no text. `unknown` is -1 where every text can be spelt, `mask` where none is hidden."""
 
     pad: int
     start: int
     end: int
     unknown: int
+    mask: int = -1
 
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
@@ -41,6 +44,8 @@ class Layout:
     pad: str = "<pad>"
     start: str = "<s>"
     end: str = "</s>"
+    unknown: str = UNKNOWN_NAME
+    mask: str = ""
 
     def ids(self, inner: tokenizers.Tokenizer) -> Special | None:
         """None if the vocabulary is not laid out so."""
@@ -49,16 +54,17 @@ class Layout:
         found |= {name: size - place for place, name in enumerate(reversed(self.last), 1)}
         if any(inner.id_to_token(place) != name for name, place in found.items()):
             return None
-        return Special(found[self.pad], found[self.start], found[self.end], found.get(UNKNOWN_NAME, -1))
+        return Special(*(found.get(name, -1) for name in (self.pad, self.start, self.end, self.unknown, self.mask)))
 
 
 TEXT_END = "<|endoftext|>"
 MARIAN = Layout(("</s>", UNKNOWN_NAME), ("<pad>",), start="<pad>")
 GPT2 = Layout((TEXT_END, UNKNOWN_NAME), pad=TEXT_END, start=TEXT_END, end=TEXT_END)
 GPT2_BYTES = Layout((TEXT_END,), pad=TEXT_END, start=TEXT_END, end=TEXT_END)  # bytes leave nothing unknown
-LAYOUTS = {"regard": Layout(SPECIAL), "marian": MARIAN, "gpt2": GPT2}
+BERT = Layout(NAMES, pad="[PAD]", start="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
+LAYOUTS = {"regard": Layout(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT}
 
-KINDS = ("character", "word", "space", "bpe")
+KINDS = ("character", "word", "space", "bpe", "wordpiece")
 NORMAL_FORMS: dict[str, list[normalizers.Normalizer]] = {
     "": [],
     "nfc": [normalizers.NFC()],
@@ -74,6 +80,7 @@ SPLITTERS = {
     ),
     "space": pre_tokenizers.Split(Regex(r"\s+"), "removed"),
     "bpe": pre_tokenizers.ByteLevel(add_prefix_space=False),
+    "wordpiece": pre_tokenizers.BertPreTokenizer(),
 }
 # The text up to the last place where it may be cut. What comes behind begins in ASCII, which no normal form
 # joins to what came before. Words ask on both sides of a space whether it stands between two of them.
@@ -82,7 +89,9 @@ CUTS = {
     "word": re.compile(r"[\s\S]*(?=[\n.,;:!?])"),
     "space": re.compile(r"[\s\S]*(?<=\S)(?=[ \t\n\r])"),
     "bpe": re.compile(r"[\s\S]*(?<=\S)(?=[ \t\n\r])"),
+    "wordpiece": re.compile(r"[\s\S]*(?=[ \t\n\r])"),
 }
+HARMLESS = {"space": {"Replace"}, "wordpiece": {"BertNormalizer"}}  # normalisers, beside those that all may have
 PART = 1 << 16  # characters that are encoded at a time
 ALPHABET = 256  # byte-level BPE knows every byte from the start
 BPE_SIZE = 8000
@@ -90,7 +99,7 @@ NO_LIMIT = 10**9
 
 
 class Tokenizer:
-    """Characters, words, what white space parts, or byte-level BPE, trained by `tokenizers`.
+    """Characters, words, what white space parts, byte-level BPE or WordPiece, trained by `tokenizers`.
 
     The special tokens stand in the vocabulary but are not registered as added tokens, which `tokenizers`
     would look for in the text: "<s>" typed by a user is three characters, never the token. No piece that
@@ -107,7 +116,7 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         registered = {i for i, token in inner.get_added_tokens_decoder().items() if token.special}
-        self.silent = (registered - {special.unknown}) | {special.pad, special.start, special.end}
+        self.silent = (registered - {special.unknown}) | {special.pad, special.start, special.end, special.mask}
         self.byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
         self.join = inner.decoder.decode if inner.decoder is not None else " ".join
 
@@ -124,34 +133,29 @@ class Tokenizer:
     ) -> Tokenizer:
         """`size` counts all ids, the special ones too; the most frequent pieces are kept.
 
-        Without it characters and words are all kept, and BPE stops at 8,000. `normalise` is "", "nfc" or "nfkc";
-        it comes before lower-casing. The texts are read once, one after the other."""
+        Without it characters and words are all kept, BPE stops at 8,000, WordPiece at 30,000. `normalise` is "",
+        "nfc" or "nfkc" before lower-casing; WordPiece has BERT's normal form. The texts are read once, in order."""
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
         if layout not in LAYOUTS:
             raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
         laid = GPT2_BYTES if (layout, kind) == ("gpt2", "bpe") else LAYOUTS[layout]
-        names = (*laid.first, *laid.last)
-        least = len(names) + (ALPHABET if kind == "bpe" else 1)
+        least = len(laid.first) + len(laid.last) + (ALPHABET if kind == "bpe" else 1)
         if size is not None and size < least:
             raise ValueError(f"size must be at least {least} for {kind} tokens, got {size}")
         if isinstance(texts, str):
             raise ValueError("texts must be many texts, got a single one; put it in a list")
         if normalise not in NORMAL_FORMS:
             raise ValueError(f'normalise must be "", "nfc" or "nfkc", got {normalise!r}')
-        steps = NORMAL_FORMS[normalise] + ([normalizers.Lowercase()] if lowercase else [])
-        if kind == "space":
-            steps = [*steps, _unknown_special(names)]
-        limit = size or (BPE_SIZE if kind == "bpe" else NO_LIMIT)
-        inner, trainer = _bpe(limit, names) if kind == "bpe" else _whole(kind, limit, names)
-        if steps:
-            inner.normalizer = normalizers.Sequence(steps)
-        if layout == "marian":  # for those who encode with special tokens, as we never do
-            inner.post_processor = processors.TemplateProcessing(
-                single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 0)]
-            )
-        inner.train_from_iterator(_some(texts), trainer)
-        inner = _lay_out(inner, laid, limit)
+        if (kind == "wordpiece") != (layout == "bert"):
+            raise ValueError(f"wordpiece tokens and the layout bert go together, got {kind!r} and {layout!r}")
+        if kind == "wordpiece" and normalise:
+            raise ValueError(f'wordpiece has a normal form of its own; normalise must be "", got {normalise!r}')
+        if kind == "wordpiece":
+            inner = train_word_pieces(_some(texts), size=size or SIZE, lowercase=lowercase)
+        else:
+            steps = NORMAL_FORMS[normalise] + ([normalizers.Lowercase()] if lowercase else [])
+            inner = _train(_some(texts), kind, size, steps, laid)
         special = laid.ids(inner)
         assert special is not None
         return cls(inner, special)
@@ -165,7 +169,7 @@ class Tokenizer:
         found = [inner.id_to_token(i) for i in range(len(SPECIAL))]
         raise DataError(
             f"{path}: ids 0 to 3 must be {', '.join(SPECIAL)}, or the first be </s>, <unk> and the last <pad>, "
-            f"or the first be {TEXT_END}; but the first are {found}"
+            f"or the first be {TEXT_END}, or {', '.join(NAMES)}; but the first are {found}"
         )
 
     def save(self, path: str | Path) -> None:
@@ -242,9 +246,14 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         r"""A readable label for each id. Bytes that are no whole character are written like \xf0\x9f."""
         pieces = self._pieces(ids)
-        return (
-            [_bytes(piece).decode("utf-8", "backslashreplace") for piece in pieces] if self.byte_level else pieces
-        )
+        if self.byte_level:
+            return [bytes_of(piece).decode("utf-8", "backslashreplace") for piece in pieces]
+        return pieces
+
+    def begins(self, ids: Iterable[int]) -> list[bool]:
+        """Whether each id begins a word. WordPiece alone says which go on with one: "##ing"."""
+        prefix = getattr(self.inner.model, "continuing_subword_prefix", None)
+        return [not (prefix and piece.startswith(prefix)) for piece in self._pieces(ids)]
 
     def _spoken(self, ids: list[int], pieces: list[str], unknown: Sequence[str]) -> list[bytes]:
         """What each piece adds to the text, in bytes, since one of BPE may hold half a character."""
@@ -259,7 +268,7 @@ class Tokenizer:
                 continue
             word = checked(next(left)) if i == self.special.unknown else None
             if self.byte_level:
-                spoken.append(_bytes(piece) if word is None else word.encode())
+                spoken.append(bytes_of(piece) if word is None else word.encode())
                 continue
             # Whether there is a space hangs on the two pieces beside it alone. Any letter stands for a word.
             after = piece if word is None else "x"
@@ -288,6 +297,24 @@ def read_tokenizer(raw: bytes, path: str | Path) -> tokenizers.Tokenizer:
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
         raise DataError(f"{path} is JSON but describes no tokenizer: {error}") from None
+
+
+def _train(
+    texts: Iterable[str], kind: str, size: int | None, steps: list[normalizers.Normalizer], layout: Layout
+) -> tokenizers.Tokenizer:
+    names = (*layout.first, *layout.last)
+    if kind == "space":
+        steps = [*steps, _unknown_special(names)]
+    limit = size or (BPE_SIZE if kind == "bpe" else NO_LIMIT)
+    inner, trainer = _bpe(limit, names) if kind == "bpe" else _whole(kind, limit, names)
+    if steps:
+        inner.normalizer = normalizers.Sequence(steps)
+    if layout is MARIAN:  # for those who encode with special tokens, as we never do
+        inner.post_processor = processors.TemplateProcessing(
+            single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 0)]
+        )
+    inner.train_from_iterator(texts, trainer)
+    return _lay_out(inner, layout, limit)
 
 
 def _bpe(size: int, names: Sequence[str]) -> tuple[tokenizers.Tokenizer, trainers.BpeTrainer]:
@@ -348,7 +375,7 @@ def _cut(inner: tokenizers.Tokenizer) -> re.Pattern[str] | None:
     normal, splitter = (described[name] or {} for name in ("normalizer", "pre_tokenizer"))
     steps = {step["type"] for step in normal.get("normalizers", [normal] if normal else [])}
     for kind, known in SPLITTERS.items():
-        harmless = {"NFC", "NFKC", "Lowercase"} | ({"Replace"} if kind == "space" else set())
+        harmless = {"NFC", "NFKC", "Lowercase"} | HARMLESS.get(kind, set())
         # Offsets, trimmed or not, have no say in the ids.
         if splitter | {"trim_offsets": 0} == json.loads(known.__getstate__()) | {"trim_offsets": 0}:
             return CUTS[kind] if steps <= harmless else None
@@ -420,20 +447,3 @@ def places(spoken: list[bytes]) -> list[int]:
         found.append(words[begin] if part else -1)
         begin += len(part)
     return found
-
-
-def _byte_of() -> dict[str, int]:
-    """Byte-level BPE writes each byte as one visible character: itself, or one from U+0100 on."""
-    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = sorted(set(range(256)) - set(visible))
-    return {chr(byte): byte for byte in visible} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}
-
-
-BYTE_OF = _byte_of()
-
-
-def _bytes(piece: str) -> bytes:
-    """Tokens that others have added are written as they are."""
-    if not BYTE_OF.keys() >= set(piece):
-        return piece.encode()
-    return bytes(BYTE_OF[character] for character in piece)

@@ -5,17 +5,18 @@ source) are three uses of it. `norm` is "post" as in Vaswani 2017 or "pre" as in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Memory, MultiHead, Past, Question
+from regard.attention import Memory, MultiHead, Packing, Past, Question
 from regard.attention.kernels.dropout import Dropout
 
 NORMS = ("post", "pre")
+WORTH = 0.05  # with less padding than that, leaving it out costs more than it saves
 
 
 def quick_gelu(x: Tensor) -> Tensor:
@@ -72,10 +73,13 @@ class Block(nn.Module):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        path_dropout: float = 0.0,
         eps: float = 1e-5,
     ):
         super().__init__()
         check_block(dim=dim, heads=heads, activation=activation, norm=norm)
+        if not 0 <= path_dropout < 1:
+            raise ValueError(f"path_dropout must lie in [0, 1), got {path_dropout}")
         self.pre = norm == "pre"
         self.attend = MultiHead(dim, heads, causal=causal, dropout=attention_dropout)
         self.attend_norm = nn.LayerNorm(dim, eps)
@@ -84,6 +88,7 @@ class Block(nn.Module):
         self.feed = FeedForward(dim, ff, activation=activation, dropout=activation_dropout)
         self.feed_norm = nn.LayerNorm(dim, eps)
         self.dropout = Dropout(dropout)
+        self.path_dropout = path_dropout
 
     def forward(
         self,
@@ -93,11 +98,15 @@ class Block(nn.Module):
         since: Tensor | None = None,
         past: Past | None = None,
         source: Memory | None = None,
+        packing: Packing | None = None,
     ) -> tuple[Tensor, Past | None]:
         """x (N, T, dim) -> the same shape, and the past with x behind it.
 
         mask (N, T): which of x may be looked at. since (N, T): where each one's document begins. With a past, x
-        comes after it. source (B): what `cross` looks at; the N / B beams of a sentence ask it together."""
+        comes after it. source (B): what `cross` looks at; the N / B beams of a sentence ask it together.
+        packing: x (1, tokens, dim) holds the rows of a batch end to end, without their padding."""
+        if packing is not None and self.cross is not None:
+            raise ValueError("packed rows cannot look at a source; unpack them for a block with cross=True")
         grown = past
 
         def look(x: Tensor) -> Tensor:
@@ -106,20 +115,53 @@ class Block(nn.Module):
             if past is not None:
                 grown = past.append(memory)
                 memory = grown.memory
-            return self.attend(Question(x, since=since, newest=past is not None), memory)
+            question = Question(x, since=since, newest=past is not None, packing=packing)
+            return self.attend(question, memory)
 
-        x = self._add(x, self.attend_norm, look)
+        x = self._add(x, self.attend_norm, look, packing)
         if self.cross is not None:
             assert source is not None
-            x = self._add(x, self.cross_norm, partial(self._cross, source=source))
-        return self._add(x, self.feed_norm, self.feed), grown
+            x = self._add(x, self.cross_norm, partial(self._cross, source=source), packing)
+        return self._add(x, self.feed_norm, self.feed, packing), grown
 
     def _cross(self, x: Tensor, source: Memory) -> Tensor:
         assert self.cross is not None
         return self.cross(x.reshape(len(source.keys), -1, x.shape[-1]), source).view_as(x)
 
-    def _add(self, x: Tensor, norm: nn.LayerNorm | None, part: Callable[[Tensor], Tensor]) -> Tensor:
+    def _add(
+        self, x: Tensor, norm: nn.LayerNorm | None, part: Callable[[Tensor], Tensor], packing: Packing | None
+    ) -> Tensor:
         assert norm is not None
         if self.pre:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+            return x + self._kept(self.dropout(part(norm(x))), packing)
+        return norm(x + self._kept(self.dropout(part(x)), packing))
+
+    def _kept(self, x: Tensor, packing: Packing | None) -> Tensor:
+        """Stochastic depth (Huang 2016): a part of the block is left out for a whole row with probability p, and
+        counts 1 / (1 - p) where it is kept."""
+        if not self.training or self.path_dropout == 0:
+            return x
+        rows = len(x) if packing is None else len(packing.mask)
+        keep = torch.rand(rows, device=x.device) >= self.path_dropout
+        scale = keep.to(x.dtype) / (1 - self.path_dropout)
+        scale = scale[:, None] if packing is None else scale[packing.rows][None]  # (B, 1) or (1, N)
+        return x * scale[..., None]
+
+
+def through(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None = None) -> Tensor:
+    """x (B, T, dim) through every block. Where a share of the batch is padding, that is left out (`Packing`) and
+    comes out as 0; else it goes along unseen. Its states mean nothing either way."""
+    packing = None
+    if mask is not None and not torch.compiler.is_compiling():  # a compiled graph wants one shape for all batches
+        packing = Packing(mask)
+        padding = 1 - packing.size / max(1, mask.numel())
+        if padding < WORTH:
+            packing, mask = None, mask if padding else None
+    if packing is None:
+        for block in blocks:
+            x, _ = block(x, mask=mask)
+        return x
+    x = packing.pack(x)
+    for block in blocks:
+        x, _ = block(x, packing=packing)
+    return packing.unpack(x)

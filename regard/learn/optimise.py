@@ -13,7 +13,7 @@ CHOICES = {
     "schedule": ("constant", "cosine", "inverse_root", "plateau"),
     "precision": ("float32", "bfloat16", "float16"),
     "device": ("auto", "cpu", "cuda"),
-    "best_by": ("valid_loss", "bleu", "exact_match"),
+    "best_by": ("valid_loss", "bleu", "exact_match", "accuracy"),
 }
 AT_LEAST = {  # whole numbers
     "steps": 1,

@@ -32,8 +32,8 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
 class Progress:
     """A bar on a terminal; anywhere else only the lines given to `say`."""
 
-    def __init__(self, file: TextIO | None = None) -> None:
-        self.file = file or sys.stderr
+    def __init__(self, file: TextIO | None = None, *, unit: str = "tokens") -> None:
+        self.file, self.unit = file or sys.stderr, unit
         self.bar: Bar | None = None
         self.task = TaskID(0)
         self.first = self.step = self.steps = 0
@@ -50,7 +50,7 @@ class Progress:
             self.task = self.bar.add_task("starting", total=steps, completed=step)
 
     def advance(self, step: int, loss: float, speed: float) -> None:
-        """`loss` is per target token, `speed` in target tokens a second."""
+        """`loss` is per unit, a target token unless told, `speed` in units a second."""
         self.step, self.loss, self.speed = step, loss, speed
         if self.bar:
             self.bar.update(self.task, completed=step, description=self.line())
@@ -60,7 +60,7 @@ class Progress:
         left = (time.monotonic() - self.started) / max(1, done) * (self.steps - self.step)
         minutes, seconds = divmod(round(left), 60)
         clock = f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
-        return f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {self.speed:,.0f} tokens/s  {clock} left"
+        return f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {self.speed:,.0f} {self.unit}/s  {clock} left"
 
     def say(self, text: str) -> None:
         if self.bar:

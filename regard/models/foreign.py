@@ -11,6 +11,8 @@ from torch import Tensor
 
 from regard.data.text import Special
 
+MOST_LABELS = 1 << 20
+
 
 class Unrepresentable(ValueError):
     """A foreign configuration asks for something that the model here does not do, or the other way round."""
@@ -21,15 +23,20 @@ class Form:
     """A model's form in `transformers`."""
 
     kind: str  # model_type
-    architectures: tuple[str, ...]  # the whole model, and the bare one without its head
-    read_config: Callable[[Table], tuple[Any, Special]]  # raises Unrepresentable
-    write_config: Callable[[Any, Special], dict[str, Any]]
+    architectures: tuple[str, ...]  # those that are read; the first is written, unless `architecture` says which
+    read_config: Callable[[Table], tuple[Any, Special | None]]  # raises Unrepresentable; None: it reads no text
+    write_config: Callable[[Any, Any], dict[str, Any]]  # of the configuration and the special tokens
     parts: Callable[[Any], list[Part]]
     lacks: Callable[[Any], str]  # why a model of ours has no such form; "": it has
     prefix: str  # which files of the bare model leave out
     computed: str  # a pattern of names whose tensors say nothing that is not known: masks, sinusoids
     copies: Callable[[Any], dict[str, str]]  # names that may repeat, or stand for, another; for "": are not used
     may_lack: frozenset[str] = frozenset()  # names whose weights are 0 where a file has none
+    architecture: Callable[[Any], str] | None = None  # by which name a model of this configuration goes there
+    # The configuration as the files have it, by the names of their tensors (with or without the prefix): which
+    # heads are really there.
+    holds: Callable[[Any, frozenset[str]], Any] | None = None
+    rename: Callable[[str], str] = str  # names as older files spell them -> as they are spelt now
 
 
 @dataclass(frozen=True)
@@ -158,3 +165,27 @@ def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor],
         return x
 
     return change
+
+
+def read_labels(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """The classes' names: id2label, else so many as num_labels says; transformers' default are two."""
+    found = table.get("id2label")
+    if found is None:
+        count = table.get("num_labels", 2)
+        if type(count) is not int or not 1 <= count <= MOST_LABELS:
+            raise Unrepresentable(f"num_labels must be a whole number from 1 to {MOST_LABELS:,}, got {count!r:.80}")
+        return tuple(f"LABEL_{number}" for number in range(count))
+    if not isinstance(found, dict) or not 1 <= len(found) <= MOST_LABELS:
+        raise Unrepresentable(f"id2label must name 1 to {MOST_LABELS:,} classes, got {found!r:.80}")
+    names = [found.get(str(number)) for number in range(len(found))]
+    if not all(isinstance(name, str) for name in names):
+        raise Unrepresentable(f"id2label must name the classes 0 to {len(found) - 1}, got {found!r:.80}")
+    return tuple(str(name) for name in names)
+
+
+def write_labels(labels: Iterable[str]) -> dict[str, Any]:
+    named = dict(enumerate(labels))
+    return {
+        "id2label": {str(number): name for number, name in named.items()},
+        "label2id": {name: number for number, name in named.items()},
+    }

@@ -5,9 +5,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from regard.models import task_of
 from regard.tasks import folder
 from regard.tasks.folder import find, shipped
 from regard.tasks.generate import Continuation, LanguageModel
+from regard.tasks.read import Filled, Reader, Sorted
+from regard.tasks.recognise import Recognised, Recogniser
 from regard.tasks.settings import Decoding
 from regard.tasks.translate import Answer, Translator
 from regard.tasks.weights import RunError
@@ -16,8 +19,13 @@ __all__ = [
     "Answer",
     "Continuation",
     "Decoding",
+    "Filled",
     "LanguageModel",
+    "Reader",
+    "Recognised",
+    "Recogniser",
     "RunError",
+    "Sorted",
     "Translator",
     "find",
     "load",
@@ -26,8 +34,13 @@ __all__ = [
 ]
 
 
-Task = TypeVar("Task", Translator, LanguageModel)
-COMMANDS = {Translator: "translate", LanguageModel: "generate"}
+Task = TypeVar("Task", Translator, LanguageModel, Reader, Recogniser)
+COMMANDS = {
+    Translator: "translate",
+    LanguageModel: "generate",
+    Reader: "fill, embed or classify",
+    Recogniser: "recognise",
+}
 
 
 def load_as(run: str | Path, kind: type[Task]) -> Task:
@@ -44,10 +57,16 @@ def load_as(run: str | Path, kind: type[Task]) -> Task:
 def load(run: str | Path) -> Any:
     """The task object of a run: a folder (one of `transformers`, too), else the name of a shipped run."""
     place = find(run)
-    decode = folder.read_decoding(place)  # what is small comes first: a fault there is told before weights are read
-    tokenizer, source_tokenizer = folder.read_tokenizers(place)
-    model = folder.read_model(place)
-    model = model.to("cuda" if torch.cuda.is_available() else "cpu")
-    if model.task == "generate":
-        return LanguageModel(model, tokenizer, decode)
-    return Translator(model, tokenizer, decode, source_tokenizer=source_tokenizer)
+    task = task_of(*folder.read_config(place))
+    writes = task in ("translate", "generate")
+    # What is small comes first: a fault there is told before weights are read.
+    decode = folder.read_decoding(place) if writes else Decoding()
+    known = folder.read_known(place)
+    model: Any = folder.read_model(place).to("cuda" if torch.cuda.is_available() else "cpu")
+    if task == "translate":
+        return Translator(model, known.tokenizer, decode, source_tokenizer=known.source_tokenizer)
+    if task == "generate":
+        return LanguageModel(model, known.tokenizer, decode)
+    if known.pixels:
+        return Recogniser(model, known.pixels)
+    return Reader(model, known.tokenizer)

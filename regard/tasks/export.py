@@ -26,7 +26,8 @@ def export(run: str | Path, to: Path, dtype: str = "float32") -> None:
     if to.exists():
         raise RunError(f"{to} is there already; name a folder that is not")
     task = load(run)
-    if not isinstance(task.tokenizer, Tokenizer):
+    known = folder.read_known(find(run))
+    if known.tokenizer is not None and not isinstance(known.tokenizer, Tokenizer):
         raise RunError(f"{run} reads text by SentencePiece, whose files are not written here; copy its folder")
     name, form = folder.form_of(task.model)
     if form is None:
@@ -35,7 +36,7 @@ def export(run: str | Path, to: Path, dtype: str = "float32") -> None:
     draft = to.with_name(f".tmp-{to.name}")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        folder.begin(draft, task.model, task.tokenizer, "", None, task.decode, dtype=dtype)
+        folder.begin(draft, task.model, known, "", getattr(task, "decode", None), dtype=dtype)
         folder.save_weights(draft, task.model, DTYPES[dtype])
         if (find(run) / CARD).is_file():
             shutil.copyfile(find(run) / CARD, draft / CARD)

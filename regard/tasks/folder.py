@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.data.files import write_file
-from regard.data.foreign import open_foreign
+from regard.data.foreign import open_bert, open_foreign
 from regard.data.pairs import DataError
 from regard.data.text import Special, Tokenizer
 from regard.learn.checkpoint import fill, named_tensors, write_tensors
-from regard.models import FORMS, MODELS
+from regard.models import FORMS, MODELS, blank, task_of
 from regard.models.foreign import Form, Table, read_parts, used, write_parts
+from regard.tasks.beside import read_pixels, small_files
+from regard.tasks.known import Known
 from regard.tasks.settings import Decoding
-from regard.tasks.weights import WEIGHTS, RunError, read_headers, read_weights
+from regard.tasks.weights import WEIGHTS, RunError, has_weights, read_headers, read_weights
 
 SHIPPED = Path(__file__).parent.parent / "shipped"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
@@ -59,10 +62,9 @@ def find(run: str | Path) -> Path:
 
 def begin(
     folder: Path,
-    model: nn.Module,
-    tokenizer: Tokenizer,
+    model: Any,
+    known: Known,
     recipe: str,
-    source_tokenizer: Tokenizer | None = None,
     decode: Decoding | None = None,
     *,
     dtype: str = "float32",
@@ -70,19 +72,22 @@ def begin(
     """All of a run but its weights, which will be of that dtype."""
     folder.mkdir(parents=True, exist_ok=True)
     name, form = form_of(model)
-    config: dict[str, Any] = {"model_type": TYPE + name, **dataclasses.asdict(model.config)}  # type: ignore[call-overload]
+    config: dict[str, Any] = {"model_type": TYPE + name, **dataclasses.asdict(model.config)}
     files: dict[str, dict[str, Any]] = {}
     if form:
-        config = {"model_type": form.kind, "architectures": [form.architectures[0]], "dtype": dtype}
-        config |= form.write_config(model.config, tokenizer.special)
-        files = beside(tokenizer, model, decode or Decoding())
+        called = form.architecture(model.config) if form.architecture else form.architectures[0]
+        config = {"model_type": form.kind, "architectures": [called], "dtype": dtype}
+        config |= form.write_config(model.config, known.tokenizer and known.tokenizer.special)
+    if form or known.pixels:
+        files = small_files(known, model, task_of(name, model.config), decode or Decoding())
     if recipe:
         write_file(folder / "recipe.toml", recipe.encode())
-    tokenizer.save(folder / TOKENIZER)
-    if source_tokenizer is None:
+    if known.tokenizer is not None:
+        known.tokenizer.save(folder / TOKENIZER)
+    if known.source_tokenizer is None:
         (folder / SOURCE_TOKENIZER).unlink(missing_ok=True)  # of a training that was given up
     else:
-        source_tokenizer.save(folder / SOURCE_TOKENIZER)
+        known.source_tokenizer.save(folder / SOURCE_TOKENIZER)
     for file, table in {**files, "config.json": config}.items():
         write_file(folder / file, (json.dumps(table, indent=2) + "\n").encode())
 
@@ -92,34 +97,6 @@ def form_of(model: Any) -> tuple[str, Form | None]:
     name = next(name for name, kind in MODELS.items() if kind is type(model))
     form = FORMS.get(name)
     return name, None if form is None or form.lacks(model.config) else form
-
-
-def beside(tokenizer: Tokenizer, model: Any, decode: Decoding) -> dict[str, dict[str, Any]]:
-    """The small files that `transformers` wants to find beside config.json."""
-    special = tokenizer.special
-    names = {"eos_token": special.end, "pad_token": special.pad, "unk_token": special.unknown}
-    generation: dict[str, Any] = {"eos_token_id": special.end, "pad_token_id": special.pad, "use_cache": True}
-    generation |= {"do_sample": decode.temperature > 0}
-    if decode.temperature:
-        generation |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
-    else:
-        generation |= {"num_beams": decode.beam, "length_penalty": decode.length_penalty}
-    generation |= {"repetition_penalty": decode.repetition_penalty, "no_repeat_ngram_size": decode.no_repeat}
-    if model.task == "generate":
-        names["bos_token"] = generation["bos_token_id"] = special.start
-    else:
-        generation |= {
-            "decoder_start_token_id": special.start,
-            "forced_eos_token_id": special.end,
-            "bad_words_ids": [[special.pad]],
-            "max_length": model.config.longest,
-        }
-    tokens = {key: tokenizer.inner.id_to_token(number) for key, number in names.items() if number >= 0}
-    fast = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-    return {
-        "tokenizer_config.json": {**fast, "model_max_length": model.config.longest, **tokens},
-        "generation_config.json": generation,
-    }
 
 
 def save_weights(folder: Path, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
@@ -133,12 +110,21 @@ def save_weights(folder: Path, model: nn.Module, dtype: torch.dtype = torch.floa
 
 def read_config(folder: Path) -> tuple[str, Any]:
     """The model's name and its configuration, every field checked."""
-    name, config, _ = _read_config(folder)
-    return name, config
+    found = _read_config(folder)
+    return found.name, found.config
 
 
-def _read_config(folder: Path) -> tuple[str, Any, Special | None]:
-    """The same, and of a foreign form its special tokens."""
+@dataclass(frozen=True)
+class Found:
+    """What config.json says."""
+
+    name: str
+    config: Any
+    form: Form | None = None  # a foreign one
+    special: Special | None = None  # its special tokens, as far as they stand there
+
+
+def _read_config(folder: Path) -> Found:
     path = folder / "config.json"
     if path.stat().st_size > LARGEST_CONFIG:
         raise RunError(f"{path} has {path.stat().st_size:,} bytes; no configuration is that large")
@@ -149,25 +135,30 @@ def _read_config(folder: Path) -> tuple[str, Any, Special | None]:
         raise RunError(f"{path} is not the configuration of a run: {error!r:.200}") from None
     for name, form in FORMS.items():
         if form.kind == kind:
-            return (name, *_foreign_config(path, table, form))
+            config, special = _foreign_config(path, table, form)
+            return Found(name, config, form, special)
     name = kind.removeprefix(TYPE)
     if name not in MODELS or name == kind:
         known = ", ".join([*(form.kind for form in FORMS.values()), *(TYPE + name for name in MODELS)])
         raise RunError(f"{path} asks for {kind!r:.80}; this version opens {known}")
-    return name, _own_config(path, table, name), None
+    return Found(name, _own_config(path, table, name))
 
 
-def _foreign_config(path: Path, table: dict[str, Any], form: Form) -> tuple[Any, Special]:
+def _foreign_config(path: Path, table: dict[str, Any], form: Form) -> tuple[Any, Special | None]:
     asked = table.get("architectures")
     if asked is not None and asked not in [[one] for one in form.architectures]:
-        raise RunError(f"{path}: architectures = {asked!r:.80} is another head than {form.architectures[0]}")
+        known = ", ".join(form.architectures)
+        raise RunError(f"{path}: architectures = {asked!r:.80} is another head than {known}")
     try:
         settings = Table(table)
         config, special = form.read_config(settings)
         settings.done()
     except ValueError as error:
         raise RunError(f"{path}: {error}") from None
-    for key, number in vars(special).items():
+    if form.holds and has_weights(path.parent):
+        names = (name for header in read_headers(path.parent).values() for name in header)
+        config = form.holds(config, frozenset(map(form.rename, names)))
+    for key, number in vars(special).items() if special else ():
         if number >= config.vocabulary:
             raise RunError(
                 f"{path}: the {key} token is {number:,}, and vocab_size ends at {config.vocabulary - 1:,}"
@@ -176,12 +167,14 @@ def _foreign_config(path: Path, table: dict[str, Any], form: Form) -> tuple[Any,
 
 
 def _own_config(path: Path, table: dict[str, Any], name: str) -> Any:
-    example = MODELS[name].Config(vocabulary=1)
+    example = MODELS[name].Config(**blank(name))
     fields = {field.name: type(getattr(example, field.name)) for field in dataclasses.fields(example)}
     if odd := sorted(set(table) ^ set(fields)):
         raise RunError(f"{path}: missing or unknown: {', '.join(odd):.200}; {name} has {', '.join(fields)}")
     for key, value in table.items():
-        if type(value) is not fields[key] and not (fields[key] is float and type(value) is int):
+        if fields[key] is tuple and type(value) is list and all(type(one) is str for one in value):
+            table[key] = tuple(value)  # the names of classes
+        elif type(value) is not fields[key] and not (fields[key] is float and type(value) is int):
             raise RunError(f"{path}: {key} must be of type {fields[key].__name__}, got {value!r:.80}")
     try:
         return MODELS[name].Config(**table)
@@ -194,7 +187,7 @@ class Unfilled(TorchFunctionMode):
     which torch would load its compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ in ("uniform_", "normal_"):
+        if func.__name__ in ("uniform_", "normal_", "truncated_normal_"):
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
 
@@ -222,8 +215,8 @@ def check_layers(config: Any, tensors: int) -> None:
 
 def read_model(folder: Path) -> nn.Module:
     """The model with its weights, in float32 and ready to answer."""
-    name, config, special = _read_config(folder)
-    form = FORMS[name] if special else None
+    found = _read_config(folder)
+    name, config, form = found.name, found.config, found.form
     headers = read_headers(folder)
     try:
         check_sizes(config)
@@ -242,18 +235,26 @@ def read_model(folder: Path) -> nn.Module:
     return model.eval()
 
 
-def read_tokenizers(folder: Path) -> tuple[Any, Tokenizer | None]:
-    """The target's tokenizer and the source's, None where one serves both."""
-    _, config, special = _read_config(folder)
+def read_known(folder: Path) -> Known:
+    """What the folder holds beside settings and weights."""
+    found = _read_config(folder)
+    config, special = found.config, found.special
+    labels = getattr(config, "labels", ())
+    if task_of(found.name, config) == "recognise":
+        return Known(labels=labels, pixels=read_pixels(folder, config))
     if special:
         try:
-            return open_foreign(folder, vocabulary=config.vocabulary, special=special), None
+            if MODELS[found.name].layout == "bert":
+                tokenizer: Any = open_bert(folder, vocabulary=config.vocabulary, pad=special.pad)
+            else:
+                tokenizer = open_foreign(folder, vocabulary=config.vocabulary, special=special)
         except (DataError, RecursionError) as error:
             raise RunError(str(error)) from None
+        return Known(tokenizer, labels=labels)
     tokenizer = _read_tokenizer(folder / TOKENIZER, config.vocabulary)
     if not getattr(config, "source_vocabulary", 0):
-        return tokenizer, None
-    return tokenizer, _read_tokenizer(folder / SOURCE_TOKENIZER, config.source_vocabulary)
+        return Known(tokenizer)
+    return Known(tokenizer, _read_tokenizer(folder / SOURCE_TOKENIZER, config.source_vocabulary))
 
 
 def _read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
@@ -305,7 +306,8 @@ def _foreign_decoding(folder: Path) -> Decoding:
 
 def _check_generation(folder: Path, table: Table) -> None:
     """Refuse what would have other tokens written than are written here."""
-    name, _, special = _read_config(folder)
+    found = _read_config(folder)
+    name, special = found.name, found.special
     if special is None:
         return
     table.must("eos_token_id", special.end, [special.end], None)

@@ -21,25 +21,31 @@ from regard.learn.progress import counted
 from regard.metrics.bleu import bleu
 from regard.metrics.exact import exact_match
 from regard.models import MODELS
-from regard.tasks.settings import Example, Job, Pair
+from regard.tasks.known import Known
+from regard.tasks.settings import Data, Example, Job, Pair
 from regard.tasks.translate import Translator
 
+Settings = Data
+BEST_BY = ("valid_loss", "bleu", "exact_match")
+UNIT = "tokens"
 PART = 1000  # pairs encoded at once
 
 
 def prepare(
-    job: Job, model: nn.Module, tokenizer: Tokenizer, source_tokenizer: Tokenizer | None, out: Path
+    job: Job, model: nn.Module, known: Known, out: Path
 ) -> tuple[PairData | BlockData, Callable[[], dict[str, float]], str]:
     """The training data, how to validate, and how much there is to learn from, in words."""
-    translator = Translator(model, tokenizer, source_tokenizer=source_tokenizer)
+    translator = Translator(model, known.tokenizer, source_tokenizer=known.source_tokenizer)
     few = build_examples(job, translator)
     data, held = build_data(job, translator, few, out)
     few = few[: job.data.judged]
     return data, lambda: validate(translator, held, few), f"{len(data):,} training pairs"
 
 
-def build_tokenizers(job: Job) -> tuple[Tokenizer, Tokenizer | None]:
-    """The target's and the source's, trained on the training pairs; None: one serves both."""
+def survey(job: Job, start: Known | None) -> Known:
+    """The target's tokenizer and the source's, trained on the training pairs; no second one: one serves both."""
+    if start:
+        return start
     tokens = job.tokens
     # Two vocabularies have one place for each special token only where that does not hang on their size.
     layout = MODELS[job.model].layout if tokens.joint else "regard"
@@ -48,12 +54,12 @@ def build_tokenizers(job: Job) -> tuple[Tokenizer, Tokenizer | None]:
         return tokens.learn(texts, layout)
 
     if tokens.joint:
-        return learn(chain.from_iterable(counted(job.data.pairs("train"), "pairs read for the vocabulary"))), None
+        return Known(learn(chain.from_iterable(counted(job.data.pairs("train"), "pairs read for the vocabulary"))))
     target, source = (
         learn(pair[side] for pair in counted(job.data.pairs("train"), f"pairs read for the {name} vocabulary"))
         for side, name in ((1, "target"), (0, "source"))
     )
-    return target, source
+    return Known(target, source)
 
 
 def build_examples(job: Job, translator: Translator) -> list[Example]:

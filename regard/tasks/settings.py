@@ -15,6 +15,7 @@ from regard.data.made import MADE
 from regard.data.pairs import Columns, DataError, read_pairs, read_rows
 from regard.data.text import KINDS, NORMAL_FORMS, Tokenizer
 from regard.learn.optimise import Training
+from regard.models import MODELS, blank, task_of
 
 Pair = tuple[str, str]
 Example = tuple[str, tuple[str, ...]]  # a source and its references
@@ -164,7 +165,7 @@ def _smallest(found: dict[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Tokens:
-    kind: str = "bpe"  # character, word, space (words are what spaces part) or bpe
+    kind: str = "bpe"  # character, word, space (words are what spaces part), bpe or wordpiece (of bert)
     size: int = 8000  # at most so many
     joint: bool = True  # one vocabulary for both sides; false: one for each, of this size
     lowercase: bool = False
@@ -252,7 +253,11 @@ class Job:
 
     model: str
     config: dict[str, Any]
-    data: Any  # Data of a translator, Text of a language model
+    data: Any  # the settings of the task's data
     train: Training
     tokens: Tokens = Tokens()
     decode: Decoding = Decoding()
+
+    @property
+    def task(self) -> str:
+        return task_of(self.model, MODELS[self.model].Config(**blank(self.model), **self.config))

@@ -12,30 +12,36 @@ from torch import nn
 
 from regard.data.pairs import DataError
 from regard.data.stream import TextBatch, TextData, encode_documents, windows
-from regard.data.text import Tokenizer
 from regard.learn.measure import total_loss
 from regard.learn.progress import counted
 from regard.metrics.perplexity import Perplexity, count_words
 from regard.models import MODELS
 from regard.tasks.generate import LanguageModel
+from regard.tasks.known import Known
 from regard.tasks.settings import Job, Text
 
+Settings = Text
+BEST_BY = ("valid_loss",)
+UNIT = "tokens"
 WINDOW = 1024  # tokens, where neither recipe nor model says less
 MEASURES = ("loss", "perplexity", "word_perplexity", "bits_per_character")
 
 
-def build_tokenizers(job: Job) -> tuple[Tokenizer, None]:
+def survey(job: Job, start: Known | None) -> Known:
     """One, trained on the training files. A part held out of them is found only once there are tokens, so that the
     vocabulary knows it too, as nanoGPT's does."""
+    if start:
+        return start
     documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
-    return job.tokens.learn(chain.from_iterable(documents), MODELS[job.model].layout), None
+    return Known(job.tokens.learn(chain.from_iterable(documents), MODELS[job.model].layout))
 
 
 def prepare(
-    job: Job, model: nn.Module, tokenizer: Tokenizer, source_tokenizer: None, out: Path
+    job: Job, model: nn.Module, known: Known, out: Path
 ) -> tuple[TextData, Callable[[], dict[str, float]], str]:
     """The training data, how to validate, and how much there is to learn from, in words."""
     text: Text = job.data
+    tokenizer = known.tokenizer
     length, stride = spans(text, model)
 
     def encoded(files: Iterable[str], folder: str) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,24 @@ from regard.data.files import write_file
 from regard.data.text import Tokenizer
 from regard.learn.checkpoint import checkpoints, fill, named_tensors
 from regard.learn.loop import Report, fit
+from regard.learn.progress import Progress
 from regard.models import MODELS
 from regard.show import loss_curve
 from regard.tasks import folder as runs
-from regard.tasks import pairs, texts
+from regard.tasks import labelled, masked, pairs, pictures, texts
+from regard.tasks.known import Known
 from regard.tasks.settings import Job
-from regard.tasks.weights import INDEX, WEIGHTS
+from regard.tasks.weights import has_weights
 
-TASKS: dict[str, Any] = {"translate": pairs, "generate": texts}
+# Each has `Settings` (a recipe's [data]), BEST_BY, UNIT (what the loss is a mean over), `survey(job, start)` and
+# `prepare(job, model, known, out)`.
+TASKS: dict[str, Any] = {
+    "translate": pairs,
+    "generate": texts,
+    "fill": masked,
+    "classify": labelled,
+    "recognise": pictures,
+}
 
 
 def train(
@@ -34,24 +45,23 @@ def train(
     begun = bool(checkpoints(out))  # without one, what lies there is begun anew
     if begun and not resume:
         raise runs.RunError(f"{out} already holds a training: use --resume to go on, or another --out")
-    if not (out / "training").exists() and any((out / name).exists() for name in (WEIGHTS, INDEX)):
+    if not (out / "training").exists() and has_weights(out):
         raise runs.RunError(f"{out} holds a model already, whose weights would be lost; take another --out")
-    task = TASKS[MODELS[job.model].task]
+    task = TASKS[job.task]
     if begun:
         check_recipe(out, recipe)
-    if known := out if begun else start:
-        tokenizer, source_tokenizer = read_tokenizers(known)
+        known = read_known(out)
     else:
-        tokenizer, source_tokenizer = task.build_tokenizers(job)
-    model = build_model(job, tokenizer, source_tokenizer)
+        known = task.survey(job, read_known(start) if start else None)
+    model = build_model(job, known)
     if start and not begun:
-        fill(model, named_tensors(runs.read_model(start)), source=start)
+        take_over(model, start)
     try:
-        data, validate, amount = task.prepare(job, model, tokenizer, source_tokenizer, out)
+        data, validate, amount = task.prepare(job, model, known, out)
         if begun:
             write_file(out / "recipe.toml", recipe.encode())
         else:
-            runs.begin(out, model, tokenizer, recipe, source_tokenizer, job.decode)
+            runs.begin(out, model, known, recipe, job.decode)
         settings = job.train
         report = fit(
             model,
@@ -62,6 +72,7 @@ def train(
             keep_best=lambda model, metrics: runs.save_weights(out, model),
             better=(settings.best_by, "min" if settings.best_by == "valid_loss" else "max"),
             resume=resume,
+            progress=Progress(unit=task.UNIT),
         )
     finally:
         shutil.rmtree(out / "blocks", ignore_errors=True)  # made anew where the training goes on
@@ -71,21 +82,28 @@ def train(
     return report
 
 
-def build_model(job: Job, tokenizer: Tokenizer, source_tokenizer: Tokenizer | None = None) -> nn.Module:
+def build_model(job: Job, known: Known) -> nn.Module:
     """A new model, its first weights fixed by the seed."""
     torch.manual_seed(job.train.seed)
     kind = MODELS[job.model]
-    sizes = {"vocabulary": len(tokenizer)}
-    if source_tokenizer is not None:
-        sizes["source_vocabulary"] = len(source_tokenizer)
-    return kind(kind.Config(**sizes, **job.config))
+    return kind(kind.Config(**known.settings(), **job.config))
 
 
-def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer | None]:
-    found = runs.read_tokenizers(folder)
-    if not isinstance(found[0], Tokenizer):
+def take_over(model: Any, start: Path) -> None:
+    """Begin with a run's weights. A model that may have another head (`adopt`) tells what is new."""
+    found = runs.read_model(start)
+    if not hasattr(model, "adopt"):
+        fill(model, named_tensors(found), source=start)
+    elif new := model.adopt(found):
+        shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
+        print(f"Not in {start}, and so learned from the start: {shown}", file=sys.stderr)
+
+
+def read_known(folder: Path) -> Known:
+    known = runs.read_known(folder)
+    if known.tokenizer is not None and not isinstance(known.tokenizer, Tokenizer):
         raise runs.RunError(f"{folder} reads text by SentencePiece, which can be run here but not trained with")
-    return found
+    return known
 
 
 def check_recipe(folder: Path, recipe: str) -> None:
@@ -127,5 +145,5 @@ def card(job: Job, report: Report, model: Any, command: str, amount: str) -> str
 | on the validation data | {best} |
 | command | `{command}` |
 
-Use it: `regard {model.task} DIR "..."{show}`, where DIR is this folder.
+Use it: `regard {job.task} DIR {"FILE" if job.task == "recognise" else '"..."'}{show}`, where DIR is this folder.
 """

@@ -33,6 +33,10 @@ class RunError(ValueError):
     """A run folder that is missing, half there or not what it claims to be."""
 
 
+def has_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (WEIGHTS, INDEX))
+
+
 def read_headers(folder: Path) -> dict[Path, Header]:
     """What the files of a folder say they hold."""
     return {path: _header(path) for path in _files(folder)}
@@ -77,7 +81,7 @@ def _places(
     repeated = []
     for path, tensors in headers.items():
         for name, (shape, kind) in tensors.items():
-            known = name if form is None else _full(name, wanted, copies, form)
+            known = name if form is None else _full(form.rename(name), wanted, copies, form)
             original = copies.get(known, known)
             if not original or (form and re.fullmatch(form.computed, known)):
                 continue

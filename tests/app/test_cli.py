@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from regard.app import cli
+from regard.app import cli, cli_write
 from regard.app.recipe import recipes
 from regard.data.made import reverse
 from regard.models import MODELS
@@ -188,13 +188,13 @@ def test_a_line_too_long_is_named_before_any_work(call: Any, lively: str) -> Non
 
 
 def test_no_output_is_left_after_ctrl_c(call: Any, lively: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = cli.as_line
+    line = cli_write.as_line
 
     def press(*args: Any) -> str:
         signal.raise_signal(signal.SIGINT)
         return line(*args)
 
-    monkeypatch.setattr(cli, "as_line", press)
+    monkeypatch.setattr(cli_write, "as_line", press)
     done = call("translate", lively, *TEXTS, "--output", "out.txt")
     assert done == (1, "", "stopped\n")
     assert not list(Path().iterdir())

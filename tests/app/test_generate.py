@@ -302,13 +302,14 @@ def test_language_models_stand_side_by_side(call: Any, gpt2: str, folder: Path) 
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
-        ("{gpt2} {run}", "translators and language models cannot be judged by one text", 2),
-        ("{gpt2} --beam 3", "--show, --beam and --columns are for translators", 2),
-        ("{gpt2} --show a.svg", "--show, --beam and --columns are for translators", 2),
+        ("{gpt2} {run}", "runs that are for different things cannot be judged by the same data", 2),
+        ("{gpt2} --beam 3", "--show and --beam are for translators", 2),
+        ("{gpt2} --show a.svg", "--show and --beam are for translators", 2),
+        ("{gpt2} --columns 1,2", "--columns are for pairs and labelled data", 2),
         ("{run} --stride 3", "--stride is for language models", 2),
         ("{gpt2} --stride 33", "stride must be at most the length of a window, 32, got 33", 1),
         ("{gpt2} --data nothing.txt", "nothing.txt", 2),
-        ("{rnnlm}", "was trained without a test or validation file; name a text to judge it by: --data FILE", 2),
+        ("{rnnlm}", "was trained without a test or validation file; name data to judge by: --data FILE", 2),
     ],
 )
 def test_what_cannot_be_judged(
@@ -334,7 +335,10 @@ def test_language_models_are_compared_by_what_they_foresee(call: Any, folder: Pa
             (recipe, "--metric", "bleu"),
             "--metric must be one of loss, perplexity, word_perplexity, bits_per_character",
         ),
-        ((recipe, folder / "transformer.toml", "--metric", "loss"), "language models cannot be compared"),
+        (
+            (recipe, folder / "transformer.toml", "--metric", "loss"),
+            "what is made to generate, translate cannot be compared",
+        ),
         ((folder / "rnnlm.toml", "--metric", "loss"), "set data.test or data.valid to a file of text"),
     ):
         done = call("compare", *words)
@@ -457,5 +461,5 @@ def test_models_lists_every_system_with_its_recipes(call: Any, monkeypatch: pyte
 
 
 def read_model(name: str) -> str:
-    file = {"pairs": ["data.train=x.tsv"], "text": ["data.train=x.txt"]}.get(name.rpartition("-")[2], [])
-    return read(name, file)[0].model
+    own = name.endswith(("-pairs", "-text", "-labelled", "-pictures"))
+    return read(name, ["data.train=x"] if own else [])[0].model

@@ -47,6 +47,12 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
     elif name.endswith("-text"):
         assert "set data.train to a file of text" in refused(name)
         job, _ = read(name, ["data.train=text.txt"])
+    elif name.endswith("-labelled"):
+        assert "set data.train to a file of labelled texts" in refused(name)
+        job, _ = read(name, ["data.train=texts.tsv"])
+    elif name.endswith("-pictures"):
+        assert "or data.train to pictures" in refused(name)
+        job, _ = read(name, ["data.train=folder"])
     else:
         job, _ = read(name)
     assert job.model in MODELS
@@ -76,7 +82,10 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("model.encoder_layers=1000000000", "[model]: encoder_layers must be at most 1,000"),
         ("data.made=dats", "[data]: unknown generated set 'dats'; there are dates"),
         ("data.made=1979-05-03", "data.made must be a text, got datetime.date(1979, 5, 3)"),
-        ("tokens.kind=letters", "[tokens]: kind must be one of character, word, space, bpe, got 'letters'"),
+        (
+            "tokens.kind=letters",
+            "[tokens]: kind must be one of character, word, space, bpe, wordpiece, got 'letters'",
+        ),
         ("train.steps=0", "[train]: steps must be a whole number of at least 1, got 0"),
         ("train.rate=nan", "[train]: rate must be above 0, got nan"),
         ("train.betas=[0.9]", "[train]: betas must be two numbers, got [0.9]"),

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from regard.app import cli
+from regard.app import cli_write
 from regard.tasks import Decoding, load
 
 TEXTS = ["a b c", "q w e r t y", "z y"]
@@ -338,7 +338,7 @@ def test_nothing_is_left_after_a_failure_in_the_middle(call: Any, lively: str) -
 
 
 def test_no_alignments_are_left_after_ctrl_c(call: Any, lively: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    line, pressed = cli.as_line, []
+    line, pressed = cli_write.as_line, []
 
     def press(*args: Any) -> str:
         pressed.append(args)
@@ -346,7 +346,7 @@ def test_no_alignments_are_left_after_ctrl_c(call: Any, lively: str, monkeypatch
             signal.raise_signal(signal.SIGINT)
         return line(*args)
 
-    monkeypatch.setattr(cli, "as_line", press)
+    monkeypatch.setattr(cli_write, "as_line", press)
     done = call("translate", lively, *TEXTS, "--output", "out.txt", "--alignments", "links.txt")
     assert done == (1, "", "stopped\n")
     assert len(pressed) == 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regard.data import foreign
 from regard.data.foreign import open_foreign
 from regard.data.pairs import DataError
-from regard.data.text import LAYOUTS, Special, Tokenizer
+from regard.data.text import Special, Tokenizer
 
 ENGLISH = [
     "The cat sat on the mat.",
@@ -154,7 +154,7 @@ def test_a_foreign_tokenizer_of_words(tmp_path):
     assert ours.decode(ours.encode("a b a"), ["b"]) == "a b a"
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["regard", "marian", "gpt2"])
 @pytest.mark.parametrize("kind", ["character", "word", "space", "bpe"])
 def test_transformers_reads_what_we_write(kind, layout, tmp_path):
     transformers = pytest.importorskip("transformers")

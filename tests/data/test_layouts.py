@@ -10,10 +10,11 @@ from regard.data import text as text_module
 from regard.data.text import KINDS, LAYOUTS, REGARD, SPECIAL, Special, Tokenizer
 
 TEXTS = ["The cat sat on the mat.", "The cat, the dog: they sat.", "<s> is no token </s> here <pad> nor <unk>"] * 20
-LAID_OUT = [(kind, layout) for kind in KINDS for layout in LAYOUTS]
+ANY = [layout for layout in LAYOUTS if layout != "bert"]
+LAID_OUT = [(kind, layout) for kind in KINDS if kind != "wordpiece" for layout in ANY]
 
 
-@pytest.mark.parametrize(("kind", "layout"), LAID_OUT)
+@pytest.mark.parametrize(("kind", "layout"), [*LAID_OUT, ("wordpiece", "bert")])
 def test_each_layout_has_its_special_tokens_where_they_belong(kind, layout, tmp_path):
     tokenizer = Tokenizer.train(TEXTS, kind=kind, layout=layout)
     last = len(tokenizer) - 1
@@ -21,8 +22,14 @@ def test_each_layout_has_its_special_tokens_where_they_belong(kind, layout, tmp_
         "regard": {0: "<pad>", 1: "<s>", 2: "</s>", 3: "<unk>"},
         "marian": {0: "</s>", 1: "<unk>", last: "<pad>"},
         "gpt2": {0: "<|endoftext|>"} | ({} if kind == "bpe" else {1: "<unk>"}),
+        "bert": {0: "[PAD]", 1: "[UNK]", 2: "[CLS]", 3: "[SEP]", 4: "[MASK]"},
     }[layout]
-    wanted = {"regard": REGARD, "marian": Special(last, last, 0, 1), "gpt2": Special(0, 0, 0, 1)}[layout]
+    wanted = {
+        "regard": REGARD,
+        "marian": Special(last, last, 0, 1),
+        "gpt2": Special(0, 0, 0, 1),
+        "bert": Special(0, 2, 3, 1, 4),
+    }[layout]
     if (kind, layout) == ("bpe", "gpt2"):
         wanted = Special(0, 0, 0, -1)
     assert tokenizer.special == wanted
@@ -39,7 +46,7 @@ def test_each_layout_has_its_special_tokens_where_they_belong(kind, layout, tmp_
 
 @pytest.mark.parametrize("kind", ["character", "word", "bpe"])
 def test_layouts_differ_in_numbers_alone(kind):
-    regard, marian, gpt2 = (Tokenizer.train(TEXTS, kind=kind, layout=layout) for layout in LAYOUTS)
+    regard, marian, gpt2 = (Tokenizer.train(TEXTS, kind=kind, layout=layout) for layout in ANY)
     text = "The cat, the <s> sat </s> <|endoftext|> on ßx"
     labels = [one.tokens(one.encode(text)) for one in (regard, marian, gpt2)]
     assert labels[0] == labels[1] == labels[2]
@@ -89,14 +96,17 @@ STREAMED = {
         layout="gpt2",
     )
     for kind in KINDS
+    if kind != "wordpiece"
     for form in ("", "nfc", "nfkc")
 }
+STREAMED["wordpiece", ""] = Tokenizer.train(TEXTS, kind="wordpiece", layout="bert")
+STREAMED["wordpiece", "lowercase"] = Tokenizer.train(TEXTS, kind="wordpiece", layout="bert", lowercase=True)
 CUTTABLE = "a  é e\u0301.a   2s'sé =\u0338\n\n \t각\u11a8 \xa8ﷺ, <s> <unk>\u3000\x1c a_s\r\n.. "
+CUTTABLE += "日\u0301 日本\x7f [CLS]\n\u0301"
 CHUNKS = st.lists(st.text(st.sampled_from(CUTTABLE)) | st.text(st.characters(codec="utf-8")))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", ["", "nfc", "nfkc"])
+@pytest.mark.parametrize(("kind", "form"), STREAMED)
 @settings(deadline=None, max_examples=100)
 @given(chunks=CHUNKS, part=st.integers(1, 12))
 @example(chunks=list(CUTTABLE), part=1)  # cut wherever it may be
@@ -109,8 +119,7 @@ def test_a_stream_has_the_ids_of_the_whole(kind, form, chunks, part):
     assert list(chain(*parts)) == tokenizer.encode("".join(chunks))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", ["", "nfkc"])
+@pytest.mark.parametrize(("kind", "form"), STREAMED)
 def test_a_stream_is_not_held(kind, form, monkeypatch):
     monkeypatch.setattr(text_module, "PART", 100)
     line, read = "The cat sat, on the mat .\n", 0

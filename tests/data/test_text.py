@@ -8,7 +8,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import text as text_module
+from regard.data import byte_level
 from regard.data.pairs import DataError
 from regard.data.text import REGARD, SPECIAL, Special, Tokenizer
 
@@ -124,8 +124,8 @@ def test_bpe_labels_show_real_characters_and_broken_ones_as_bytes():
 
 
 def test_byte_table_is_that_of_the_library():
-    assert set(text_module.BYTE_OF) == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    assert sorted(text_module.BYTE_OF.values()) == list(range(256))
+    assert set(byte_level.BYTE_OF) == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    assert sorted(byte_level.BYTE_OF.values()) == list(range(256))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -408,11 +408,15 @@ def test_load_refuses_what_is_no_tokenizer(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (["a"], {"kind": "letters"}, "character, word, space, bpe, got 'letters'"),
+        (["a"], {"kind": "letters"}, "character, word, space, bpe, wordpiece, got 'letters'"),
         (["a"], {"kind": "bpe", "size": 100}, "at least 260 for bpe tokens, got 100"),
         (["a"], {"kind": "word", "size": 4}, "at least 5"),
         (["a"], {"kind": "bpe", "size": 256, "layout": "gpt2"}, "at least 257 for bpe tokens, got 256"),
-        (["a"], {"kind": "word", "layout": "bert"}, "layout must be one of regard, marian, gpt2, got 'bert'"),
+        (["a"], {"kind": "word", "layout": "elmo"}, "layout must be one of regard, marian, gpt2, bert, got 'elmo'"),
+        (["a"], {"kind": "word", "layout": "bert"}, "wordpiece tokens and the layout bert go together, got 'word'"),
+        (["a"], {"kind": "wordpiece"}, "go together, got 'wordpiece' and 'regard'"),
+        (["a"], {"kind": "wordpiece", "layout": "bert", "size": 5}, "at least 6 for wordpiece tokens, got 5"),
+        (["a"], {"kind": "wordpiece", "layout": "bert", "normalise": "nfc"}, "a normal form of its own"),
         (["", ""], {"kind": "word"}, "no text"),
         ([], {"kind": "bpe"}, "no text"),
         ("a text", {"kind": "word"}, "put it in a list"),

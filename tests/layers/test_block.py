@@ -1,17 +1,17 @@
-"""The block beside torch's own layers with the same weights, and in pieces: past, documents, beams."""
+"""The block beside torch's own layers with the same weights, and in pieces: past, documents, beams, packed rows."""
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Past
-from regard.layers.block import ACTIVATIONS, NORMS, Block, FeedForward
+from regard.attention import Packing, Past
+from regard.layers.block import ACTIVATIONS, NORMS, Block, FeedForward, through
 
 B, T, S, DIM, HEADS, FF = 3, 6, 5, 12, 3, 20
 LENGTHS = torch.tensor([[S], [2], [4]])
@@ -170,6 +170,147 @@ def test_every_dropout_acts_while_training_only(place: str) -> None:
     assert torch.equal(block(x)[0], first)
 
 
+def lengths_of(*lengths: int) -> Tensor:
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+PADDED = {
+    "right": lengths_of(4, 9, 1, 6),
+    "left": lengths_of(4, 9, 1, 6).flip(1),
+    "holes": lengths_of(9, 9, 9) & (torch.arange(27).view(3, 9) % 4 > 0),
+    "an empty row": lengths_of(9, 0, 4),
+    "one row": lengths_of(9, 4)[1:],
+}
+
+
+def stack(mask: Tensor, **changes: Any) -> tuple[nn.ModuleList, Tensor]:
+    """Two unlike blocks, and a batch with NaN wherever it is padding."""
+    blocks = nn.ModuleList([build(**changes), Block(DIM, HEADS, FF, **changes).eval()])
+    return blocks, torch.randn(*mask.shape, DIM).masked_fill(~mask[..., None], torch.nan).requires_grad_()
+
+
+def one_by_one(blocks: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:
+    """Every row through the blocks alone, without its padding."""
+    found = torch.zeros(*mask.shape, DIM)
+    for row, real in enumerate(mask):
+        alone = x[row : row + 1, real]
+        if real.any():
+            for block in blocks:
+                alone, _ = block(alone)
+            found = found.index_put((torch.tensor(row), real.nonzero()[:, 0]), alone[0])
+    return found
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", PADDED)
+def test_through_is_every_row_alone(name: str, causal: bool, norm: str) -> None:
+    mask = PADDED[name]
+    blocks, x = stack(mask, norm=norm, causal=causal)
+    found, wanted = through(blocks, x, mask), one_by_one(blocks, x, mask)
+    assert not found[~mask].any()
+    same(found, wanted, x, *blocks.parameters())
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_layers_see_real_tokens_only(name: str) -> None:
+    """The work is that of the real tokens: what every linear layer and norm is given."""
+    mask = PADDED[name]
+    blocks, x = stack(mask)
+    seen = []
+    for part in blocks.modules():
+        if isinstance(part, (nn.Linear, nn.LayerNorm)):
+            part.register_forward_hook(lambda _, given, __: seen.append(given[0].shape[:-1].numel()))
+    through(blocks, x, mask)
+    assert seen == [int(mask.sum())] * 16  # six linear layers and two norms in each block
+
+
+@pytest.mark.parametrize(("name", "masked"), [("none", False), ("all real", False), ("little", True)])
+def test_where_packing_does_not_pay_the_batch_stays_as_it_is(name: str, masked: bool) -> None:
+    """Less than a twentieth of padding goes along under the mask; without any there is no mask either."""
+    mask = torch.ones(5, 8, dtype=torch.bool)
+    mask[1, -1] = name != "little"
+    blocks, _ = stack(mask)
+    x, given = torch.randn(5, 8, DIM), []
+    blocks[0].register_forward_pre_hook(lambda _, args, options: given.append(options), with_kwargs=True)
+    found = through(blocks, x, None if name == "none" else mask)
+    assert [options["mask"] is not None for options in given] == [masked]
+    wanted = one_by_one(blocks, x, mask)
+    torch.testing.assert_close(found[mask], wanted[mask], rtol=1e-5, atol=1e-5)
+
+
+def test_a_compiled_graph_keeps_its_shape() -> None:
+    """What compiles knows no packing: no break in the graph, and the same states."""
+    mask = PADDED["right"]
+    blocks, _ = stack(mask)
+    x = torch.randn(*mask.shape, DIM)
+    compiled = torch.compile(lambda x, mask: through(blocks, x, mask), backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, mask)[mask], through(blocks, x, mask)[mask], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("place", ["dropout", "attention_dropout", "activation_dropout"])
+def test_dropout_acts_on_packed_rows_too(place: str) -> None:
+    mask = PADDED["right"]
+    blocks, x = stack(mask, **{place: 0.5})
+    blocks.train()
+    torch.manual_seed(1)
+    first, second = through(blocks, x, mask), through(blocks, x, mask)
+    assert first.isfinite().all()
+    assert not torch.equal(first, second)
+    torch.manual_seed(1)
+    assert torch.equal(through(blocks, x, mask), first)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("norm", NORMS)
+def test_stochastic_depth_leaves_parts_out_row_by_row(norm: str, packed: bool) -> None:
+    """Each row comes out as one of the four blocks that lack a part or not; those kept count 1 / (1 - p) more."""
+    rate, count, rounds = 0.25, 60, 20
+    mask = lengths_of(*[2] * (count - 1), 6) if packed else lengths_of(*[3] * count)
+    block = build(norm=norm, path_dropout=rate)
+    x = torch.randn(*mask.shape, DIM)
+
+    def add(x: Tensor, norm: nn.LayerNorm, part: Any, kept: bool) -> Tensor:
+        factor = kept / (1 - rate)
+        return x + factor * part(norm(x)) if block.pre else norm(x + factor * part(x))
+
+    def look(x: Tensor) -> Tensor:
+        return block.attend(x, block.attend.remember(x, mask=mask))
+
+    ways = list(product((False, True), repeat=2))
+    with torch.no_grad():
+        middle = {one: add(x, block.attend_norm, look, one) for one in (False, True)}
+        wanted = torch.stack([add(middle[one], block.feed_norm, block.feed, other) for one, other in ways])
+        block.train()
+        torch.manual_seed(0)
+        found = torch.stack([through([block], x, mask) for _ in range(rounds)])
+    far = (found[:, None] - wanted).abs().amax(-1).masked_fill(~mask, 0).amax(-1)  # (rounds, ways, rows)
+    is_one = far < 1e-4
+    assert (is_one.sum(1) == 1).all()
+    for (one, other), times in zip(ways, is_one.sum((0, 2)).tolist(), strict=True):
+        chance = (1 - rate if one else rate) * (1 - rate if other else rate)
+        assert abs(times / (rounds * count) - chance) < 5 * (chance * (1 - chance) / (rounds * count)) ** 0.5
+
+
+def test_stochastic_depth_is_for_training() -> None:
+    x = torch.randn(B, T, DIM)
+    assert torch.equal(build(path_dropout=0.5)(x)[0], build()(x)[0])
+
+
+def test_packed_rows_alone_are_what_a_packing_takes() -> None:
+    mask = PADDED["right"]
+    packing = Packing(mask)
+    x = packing.pack(torch.randn(*mask.shape, DIM))
+    with pytest.raises(ValueError, match="packed rows cannot look at a source; unpack them"):
+        build(cross=True)(x, packing=packing)
+    with pytest.raises(ValueError, match="a packed memory has no mask"):
+        build()(x, packing=packing, mask=torch.ones(x.shape[:2], dtype=torch.bool))
+    with pytest.raises(ValueError, match="a packed question has no since"):
+        build(causal=True)(x, packing=packing, since=torch.zeros(x.shape[:2], dtype=torch.long))
+    with pytest.raises(ValueError, match="a packed question has no newest"):
+        build(causal=True)(x, packing=packing, past=Past())
+
+
 def test_the_feed_forward_layer_minds_its_own_place() -> None:
     torch.manual_seed(0)
     feed = FeedForward(DIM, FF, activation="relu", dropout=0.0)
@@ -218,3 +359,5 @@ def test_what_there_is_not_is_refused() -> None:
         build(activation="mish")
     with pytest.raises(ValueError, match=r"norm must be post .* or pre .*, got 'none'"):
         build(norm="none")
+    with pytest.raises(ValueError, match=r"path_dropout must lie in \[0, 1\), got 1.0"):
+        build(path_dropout=1.0)

@@ -15,6 +15,7 @@ from regard.data.stream import TextBatch
 from regard.data.text import Tokenizer
 from regard.models import MODELS
 from regard.tasks import folder
+from regard.tasks.known import Known
 
 WORDS, LONGEST = 11, 12
 GPT2 = {"dim": 8, "layers": 2, "heads": 2, "longest": LONGEST}
@@ -223,7 +224,7 @@ def test_saved_and_loaded_it_gives_the_same_logits(name: str, variant: str, tmp_
     model = build(name, variant)
     tokenizer = Tokenizer.train(["abcdefghi"], kind="character", layout=model.layout)
     assert len(tokenizer) == WORDS
-    folder.begin(tmp_path, model, tokenizer, "")
+    folder.begin(tmp_path, model, Known(tokenizer), "")
     folder.save_weights(tmp_path, model)
     loaded: Any = tasks.load(tmp_path).model
     assert loaded.config == model.config

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from regard.app.recipe import read
-from regard.learn.loop import Interrupted, Report
-from regard.learn.measure import total_loss
-from regard.tasks import Translator, load, pairs, texts, training
+from regard.learn.loop import Interrupted, Judge, Report
+from regard.tasks import Translator, load, training
 
 RECIPE = """
 [data]
@@ -131,13 +130,14 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """As `train`, but Ctrl-C is pressed while the first validation runs."""
 
     def start(recipe: str, folder: Path, *changes: str) -> None:
-        def press(*args: Any) -> tuple[float, int]:
+        measure = Judge.measure
+
+        def press(*args: Any) -> dict[str, float]:
             os.kill(os.getpid(), signal.SIGINT)
-            return total_loss(*args)
+            return measure(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(pairs, "total_loss", press)
-            patch.setattr(texts, "total_loss", press)
+            patch.setattr(Judge, "measure", press)
             with pytest.raises(Interrupted, match=r"Go on with --resume"):
                 _train(recipe, folder, *changes)
 

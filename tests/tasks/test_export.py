@@ -18,6 +18,7 @@ from regard.models.gpt2 import GPT2, GPT2Config
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks import Decoding, load, training
 from regard.tasks.folder import begin, form_of, read_config, save_weights
+from regard.tasks.known import Known
 
 transformers = pytest.importorskip("transformers")
 
@@ -68,7 +69,7 @@ def build(which: str, kind: str, folder: Path, **changes: Any) -> Any:
         if not gpt2:  # the start token's
             for table in (model.source_embed, model.target_embed):
                 table.weight[-1] = 0
-    begin(folder, model, tokens, "")
+    begin(folder, model, Known(tokens), "")
     save_weights(folder, model)
     return load(folder)
 
@@ -155,14 +156,14 @@ def test_transformers_writes_the_same(model: str, kind: str, beam: int, tmp_path
 def test_what_the_folder_says_of_generating(tmp_path: Path) -> None:
     """Both sides take the same from the small files."""
     run = build("transformer", "character", tmp_path)
-    begin(tmp_path, run.model, run.tokenizer, "", decode=Decoding(beam=5, length_penalty=0.6))
+    begin(tmp_path, run.model, Known(run.tokenizer), "", decode=Decoding(beam=5, length_penalty=0.6))
     assert load(tmp_path).decode == Decoding(beam=5, length_penalty=0.6)
     generation = peer_of(tmp_path).generation_config
     assert (generation.num_beams, generation.length_penalty) == (5, 0.6)
     assert generation.bad_words_ids == [[len(run.tokenizer) - 1]]
     run = build("gpt2", "character", tmp_path / "writer")
     decode = Decoding(temperature=0.8, top_k=7, top_p=0.9)
-    begin(tmp_path / "writer", run.model, run.tokenizer, "", decode=decode)
+    begin(tmp_path / "writer", run.model, Known(run.tokenizer), "", decode=decode)
     assert load(tmp_path / "writer").decode == decode
     generation = peer_of(tmp_path / "writer").generation_config
     assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (True, 0.8, 7, 0.9)
@@ -178,7 +179,7 @@ def test_what_the_folder_says_of_generating(tmp_path: Path) -> None:
 )
 def test_no_way_of_generating_is_lost(model: str, decode: Decoding, tmp_path: Path) -> None:
     run = build(model, "character", tmp_path)
-    begin(tmp_path, run.model, run.tokenizer, "", decode=decode)
+    begin(tmp_path, run.model, Known(run.tokenizer), "", decode=decode)
     assert load(tmp_path).decode == decode
     generation = peer_of(tmp_path).generation_config
     assert (generation.repetition_penalty, generation.no_repeat_ngram_size) == (1.3, decode.no_repeat)
@@ -204,7 +205,7 @@ def test_what_has_no_such_form_is_our_own(changes: dict[str, Any], tmp_path: Pat
     model = Transformer(TransformerConfig(vocabulary=len(tokens), **SIZES, ff=32, **changes)).eval()
     assert form_of(model) == ("transformer", None)
     source = Tokenizer.train(LINES, kind="character", size=25) if "source_vocabulary" in changes else None
-    begin(tmp_path, model, tokens, "", source)
+    begin(tmp_path, model, Known(tokens, source), "")
     save_weights(tmp_path, model)
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "regard-transformer"
     assert read_config(tmp_path) == ("transformer", model.config)

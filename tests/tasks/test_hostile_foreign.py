@@ -24,6 +24,7 @@ from regard.models.gpt2 import GPT2, GPT2Config
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks import RunError, load, weights
 from regard.tasks.folder import begin, save_weights
+from regard.tasks.known import Known
 
 Damage = Callable[[Path], object]
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -38,7 +39,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         tokens = Tokenizer.train(["abcdefghij"], kind="character", layout=name)
         size = len(tokens)
         model = GPT2(GPT2Config(size, **sizes)) if name == "gpt2" else Transformer(TransformerConfig(size, **sizes))
-        begin(folder / name, model, tokens, "")
+        begin(folder / name, model, Known(tokens), "")
         save_weights(folder / name, model)
         load(folder / name)
     return {name: folder / name for name in ("gpt2", "marian")}
@@ -279,7 +280,7 @@ GPT2_FORMS: dict[str, tuple[Damage, str]] = {
     "pruned": (config(pruned_heads={"0": [1]}), "pruned_heads = {'0'.* has no counterpart"),
     "a prefix": (config(prefix="say: "), "prefix = 'say: ' has no counterpart"),
     "other sizes twice": (config(n_ctx=8), "n_ctx = 8 has no counterpart here, only 16"),
-    "bert": (config(model_type="bert"), "asks for 'bert'; this version opens marian, gpt2, regard-"),
+    "llama": (config(model_type="llama"), "asks for 'llama'; this version opens marian, gpt2, bert, vit, regard-"),
     "gpt_neo": (config(model_type="gpt_neo"), "asks for 'gpt_neo'"),
     "nameless": (config(model_type=...), "is not the configuration of a run"),
     "words never said": (generation(suppress_tokens=[5]), r"generation_config.json: suppress_tokens = \[5\]"),

@@ -151,5 +151,7 @@ def test_the_best_by_bleu_is_what_the_run_answers(lexicon: Any, words: str) -> N
 
 
 def test_an_unknown_measure_is_refused(words: str) -> None:
-    with pytest.raises(ValueError, match="best_by must be one of valid_loss, bleu, exact_match, got 'chrf'"):
+    with pytest.raises(
+        ValueError, match="best_by must be one of valid_loss, bleu, exact_match, accuracy, got 'chrf'"
+    ):
         read(words, ["train.best_by=chrf"])

@@ -164,7 +164,7 @@ def test_lower_case_reaches_training_pairs(words: str, tmp_path: Path, train: An
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"kind": "letters"}, "kind must be one of character, word, space, bpe, got 'letters'"),
+        ({"kind": "letters"}, "kind must be one of character, word, space, bpe, wordpiece, got 'letters'"),
         ({"normalise": "NFKC"}, "normalise must be empty, nfc or nfkc, got 'NFKC'"),
     ],
 )

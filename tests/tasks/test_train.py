@@ -16,6 +16,7 @@ from regard.app.recipe import read
 from regard.data.text import Tokenizer
 from regard.learn.loop import Report
 from regard.tasks import RunError, load, pairs, training
+from regard.tasks.known import Known
 
 
 def train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
@@ -164,8 +165,8 @@ def test_sources_longer_than_the_model_takes_are_refused_before_training(recipe:
 
 def test_the_first_weights_follow_from_the_seed(run: Any, recipe: str) -> None:
     job, _ = read(recipe)
-    first, same = (training.build_model(job, run.translator.tokenizer) for _ in range(2))
-    other = training.build_model(replace(job, train=replace(job.train, seed=1)), run.translator.tokenizer)
+    first, same = (training.build_model(job, Known(run.translator.tokenizer)) for _ in range(2))
+    other = training.build_model(replace(job, train=replace(job.train, seed=1)), Known(run.translator.tokenizer))
     weights, again, others = (
         torch.cat([p.flatten() for p in model.parameters()]) for model in (first, same, other)
     )

@@ -1,0 +1,193 @@
+"""Reading with BERT-base on the CPU, beside `transformers` and CTranslate2 with the same weights.
+
+    pip install -c constraints.txt 'regard[bench]'
+    python benchmarks/bert_encoding.py [REPEATS]          # prints a Markdown table
+
+Random weights, saved as a run by regard; `transformers` opens its folder as it is, CTranslate2 after its own
+converter. 32 rows of random tokens in two segments: all 128 long, and of lengths drawn evenly from 24 to 128. Time
+runs from tokens padded to the longest row (CTranslate2: lists of tokens, of which it leaves out padding as well) to
+the states of the last layer. regard reads without oneDNN, as `regard embed` does; the second row is with it, which
+on other machines than ARM is the same. CTranslate2 has {WORKERS}. `off` is the largest difference from the states
+of `transformers` at real tokens, as a share of the largest of those.
+Each tool runs in processes of its own, in turns; the median of the calls counts, and the better of two such; on a
+shared machine only the ratio."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from recurrent import Rows, machine, take_turns
+
+THREADS, VOCABULARY, ROWS, LONGEST = 2, 30522, 32, 128
+PAD, FIRST = 0, 5  # the first tokens are special
+Read = Callable[[Rows, Rows], np.ndarray]  # tokens and segments -> states (B, T, dim)
+LENGTHS = {
+    "full: 128": [LONGEST] * ROWS,
+    "real: 24-128": np.random.default_rng(0).integers(24, LONGEST + 1, ROWS).tolist(),
+}
+
+
+def tokenizer() -> Any:
+    """As many made-up words as BERT has pieces."""
+    from regard.data.text import BERT, Tokenizer
+    from regard.data.wordpiece import NAMES, word_pieces
+
+    names = [*NAMES, *(f"word{number}" for number in range(FIRST, VOCABULARY))]
+    inner = word_pieces({name: number for number, name in enumerate(names)}, lowercase=True)
+    special = BERT.ids(inner)
+    assert special is not None
+    return Tokenizer(inner, special)
+
+
+def texts(lengths: list[int], seed: int = 0) -> tuple[Rows, Rows]:
+    """Random tokens, and the segment of each: the second begins in the middle."""
+    dice = np.random.default_rng(seed)
+    tokens = [dice.integers(FIRST, VOCABULARY, length).tolist() for length in lengths]
+    return tokens, [[0] * (length // 2) + [1] * (length - length // 2) for length in lengths]
+
+
+def ours(folder: str, *, plain: bool) -> Read:
+    from regard.data.batch import pad
+    from regard.layers.products import plain_products
+    from regard.tasks.folder import read_model
+
+    model: Any = read_model(Path(folder))
+
+    def read(rows: Rows, segments: Rows) -> np.ndarray:
+        tokens, mask = pad(rows, PAD)
+        with torch.inference_mode(), plain_products(model) if plain else nullcontext():
+            return model.states(tokens, pad(segments, 0)[0], mask).numpy()
+
+    return read
+
+
+def transformers_own(folder: str) -> Read:
+    from transformers import BertModel
+
+    from regard.data.batch import pad
+
+    model = BertModel.from_pretrained(folder).eval()
+
+    def read(rows: Rows, segments: Rows) -> np.ndarray:
+        tokens, mask = pad(rows, PAD)
+        with torch.inference_mode():
+            found = model(input_ids=tokens, attention_mask=mask.long(), token_type_ids=pad(segments, 0)[0])
+        return found.last_hidden_state.numpy()
+
+    return read
+
+
+def ctranslate(folder: str, kind: str, workers: int) -> Read:
+    """With several workers each reads rows of its own, the longest first dealt out in turns."""
+    import ctranslate2
+
+    model = ctranslate2.Encoder(
+        f"{folder}/ctranslate2", compute_type=kind, inter_threads=workers, intra_threads=THREADS // workers
+    )
+
+    def part(rows: Rows, segments: Rows) -> np.ndarray:
+        return np.array(model.forward_batch(rows, token_type_ids=segments).last_hidden_state)
+
+    def read(rows: Rows, segments: Rows) -> np.ndarray:
+        if workers == 1:
+            return part(rows, segments)
+        order = sorted(range(len(rows)), key=lambda row: -len(rows[row]))
+        shares = [order[worker::workers] for worker in range(workers)]
+        with ThreadPoolExecutor(workers) as pool:
+            parts = list(
+                pool.map(lambda share: part([rows[i] for i in share], [segments[i] for i in share]), shares)
+            )
+        states = np.zeros((len(rows), len(rows[order[0]]), parts[0].shape[-1]), np.float32)
+        for share, found in zip(shares, parts, strict=True):
+            states[share, : found.shape[1]] = found
+        return states
+
+    return read
+
+
+TOOLS: dict[str, Callable[[str], Read]] = {
+    "regard": lambda folder: ours(folder, plain=True),
+    "regard with oneDNN": lambda folder: ours(folder, plain=False),
+    "transformers": transformers_own,
+    "CTranslate2 float32": lambda folder: ctranslate(folder, "float32", 1),
+    "CTranslate2 float32, 2 workers": lambda folder: ctranslate(folder, "float32", 2),
+    "CTranslate2 int8": lambda folder: ctranslate(folder, "int8", 1),
+}
+
+
+def measure(folder: str, repeats: str, tool: str) -> dict[str, float]:
+    """Seconds of each work; the states are left in the folder."""
+    torch.set_num_threads(THREADS)
+    read = TOOLS[tool](folder)
+    seconds = {}
+    for work, lengths in LENGTHS.items():
+        rows, segments = texts(lengths)
+        read(rows[:4], segments[:4])  # warm-up
+        times = []
+        for _ in range(int(repeats)):
+            start = time.perf_counter()
+            states = read(rows, segments)
+            times.append(time.perf_counter() - start)
+        seconds[work] = statistics.median(times)
+        np.save(Path(folder) / f"{tool} {work}.npy", np.concatenate([s[: len(r)] for s, r in zip(states, rows)]))
+    return seconds
+
+
+def prepare(folder: Path) -> None:
+    """What all tools read: a run of regard, and what CTranslate2 makes of it."""
+    from ctranslate2.converters import TransformersConverter
+
+    from regard.models.bert import Bert, BertConfig
+    from regard.tasks.folder import begin, save_weights
+    from regard.tasks.known import Known
+
+    torch.manual_seed(0)
+    model = Bert(BertConfig(VOCABULARY, head="none"))
+    begin(folder, model, Known(tokenizer()), "")
+    save_weights(folder, model)
+    TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
+
+
+def main(repeats: int) -> None:
+    import ctranslate2
+    import transformers
+
+    torch.set_num_threads(THREADS)
+    command = " ".join(["python benchmarks/bert_encoding.py", *sys.argv[1:]])
+    print(f"{machine()}, transformers {transformers.__version__}, CTranslate2 {ctranslate2.__version__}, ", end="")
+    print(f"seed 0, `{command}`\n")
+    print("| lengths | tool | sequences/s | ms | times transformers | times CTranslate2 float32 | off |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        results = take_turns(__file__, TOOLS, name, str(repeats))
+        for work in LENGTHS:
+            fastest = {tool: min(one[work] for one in found) for tool, found in results.items()}
+            right = np.load(folder / f"transformers {work}.npy", allow_pickle=False)
+            for tool, seconds in fastest.items():
+                found = np.load(folder / f"{tool} {work}.npy", allow_pickle=False)
+                off = abs(found - right).max() / abs(right).max()
+                print(
+                    f"| {work} | {tool} | {ROWS / seconds:,.2f} | {1000 * seconds:,.0f} "
+                    f"| {fastest['transformers'] / seconds:.2f} | {fastest['CTranslate2 float32'] / seconds:.2f} "
+                    f"| {off:.0e} |"
+                )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        print(json.dumps(measure(*sys.argv[1:])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)

@@ -1,0 +1,137 @@
+"""Fine-tuning an encoder of MiniLM's size on the CPU, beside `transformers`' BertForSequenceClassification with the
+same weights, on the same batches.
+
+    pip install -c constraints.txt 'regard[bench]'
+    python benchmarks/encoder_training.py [BATCHES]       # prints a Markdown table
+
+384 wide, feed-forward 1,536, 6 layers, 12 heads, 30,522 tokens, two classes, dropout 0.1 in attention and elsewhere
+as in BERT: forward, backward and AdamW on batches of 32 rows, random tokens of lengths drawn evenly from 24 to 128,
+padded to the longest. Random weights, saved as a run by regard; `transformers` opens its folder as it is. regard
+multiplies without oneDNN on ARM, as `regard train` does. The first loss is that of the first batch without dropout.
+Each tool runs in processes of its own, in turns; times are medians, on a shared machine only the ratio counts."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from bert_encoding import LONGEST, PAD, ROWS, THREADS, VOCABULARY, texts, tokenizer
+from recurrent import machine, take_turns
+from torch import Tensor
+
+Tool = tuple[Any, Callable[[Any], Tensor]]  # model, its loss
+
+
+def batches(count: int) -> Iterator[Any]:
+    from regard.data.batch import pad
+    from regard.data.labelled import LabelledBatch
+
+    for seed in range(count):
+        dice = np.random.default_rng(seed)
+        rows, segments = texts(dice.integers(24, LONGEST + 1, ROWS).tolist(), seed)
+        tokens, mask = pad(rows, PAD)
+        yield LabelledBatch(tokens, pad(segments, 0)[0], mask, torch.from_numpy(dice.integers(2, size=ROWS)))
+
+
+def ours(folder: str) -> Tool:
+    from regard.tasks.folder import read_model
+
+    model: Any = read_model(Path(folder))
+
+    def loss_of(batch: Any) -> Tensor:
+        loss = model.loss(batch)
+        return loss.total / loss.tokens
+
+    return model, loss_of
+
+
+def transformers_own(folder: str) -> Tool:
+    from transformers import BertForSequenceClassification
+
+    model = BertForSequenceClassification.from_pretrained(folder)
+
+    def loss_of(batch: Any) -> Tensor:
+        return model(
+            input_ids=batch.tokens,
+            attention_mask=batch.mask.long(),
+            token_type_ids=batch.segments,
+            labels=batch.labels,
+        ).loss
+
+    return model, loss_of
+
+
+TOOLS = {"regard": ours, "transformers": transformers_own}
+
+
+def measure(folder: str, count: str, tool: str) -> dict[str, float]:
+    """Real tokens a second, the first loss, and the process's peak memory."""
+    from regard.layers.products import plain_products
+
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    model, loss_of = TOOLS[tool](folder)
+    optimiser = torch.optim.AdamW(model.parameters(), 2e-5)
+    speeds = []
+    with plain_products(model) if tool == "regard" else nullcontext():
+        first, *rest = batches(int(count) + 1)
+        with torch.inference_mode():
+            begin = loss_of(first).item()  # both are opened without dropout
+        model.train()
+        for batch in (first, *rest):
+            start = time.perf_counter()
+            loss_of(batch).backward()
+            optimiser.step()
+            optimiser.zero_grad()
+            speeds.append(int(batch.mask.sum()) / (time.perf_counter() - start))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"speed": statistics.median(speeds[1:]), "peak": peak, "loss": begin}  # the first was the warm-up
+
+
+def prepare(folder: Path) -> None:
+    from regard.models.bert import Bert, BertConfig
+    from regard.tasks.folder import begin, save_weights
+    from regard.tasks.known import Known
+
+    torch.manual_seed(0)
+    model = Bert(BertConfig(VOCABULARY, dim=384, layers=6, heads=12, head="classify", labels=("no", "yes")))
+    begin(folder, model, Known(tokenizer(), labels=model.config.labels), "")
+    save_weights(folder, model)
+
+
+def main(count: int) -> None:
+    import transformers
+
+    torch.set_num_threads(THREADS)
+    command = " ".join(["python benchmarks/encoder_training.py", *sys.argv[1:]])
+    real = statistics.mean(batch.mask.float().mean().item() for batch in batches(count + 1))
+    print(f"{machine()}, transformers {transformers.__version__}, {count} batches, ", end="")
+    print(f"{100 * real:.0f} % of their places real, seed 0, `{command}`\n")
+    print("| tool | first loss | real tokens/s | peak MiB | times transformers |")
+    print("|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        results = take_turns(__file__, TOOLS, folder, str(count))
+    fastest = {tool: max(found, key=lambda one: one["speed"]) for tool, found in results.items()}
+    for tool, best in fastest.items():
+        print(
+            f"| {tool} | {best['loss']:.5f} | {best['speed']:,.0f} | {best['peak']:,.0f} "
+            f"| {best['speed'] / fastest['transformers']['speed']:.2f} |"
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        print(json.dumps(measure(*sys.argv[1:])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

@@ -1,0 +1,139 @@
+"""ViT-B/16 on the CPU, beside `transformers` with the same weights: seeing pictures and learning from them.
+
+    pip install -c constraints.txt 'regard[bench]'
+    python benchmarks/vit.py [REPEATS]                    # prints a Markdown table
+
+Random weights for 1,000 classes, saved as a run by regard; `transformers` opens its folder as it is. 8 random
+pictures of 224 x 224: their logits, and a training step (forward, backward, AdamW). regard multiplies without oneDNN
+on ARM, as `regard recognise` and `regard train` do. `off` is the largest difference of a logit from those of
+`transformers`, as a share of the largest; `loss` is that of the last step.
+Each tool runs in processes of its own, in turns; the median of the calls counts, and the better of two such; on a
+shared machine only the ratio."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from recurrent import machine, take_turns
+from torch import Tensor
+
+THREADS, PICTURES, SIZE, CLASSES = 2, 8, 224, 1000
+Tool = tuple[Any, Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]  # model, its logits, its loss
+
+
+def ours(folder: str) -> Tool:
+    from regard.data.images import ImageBatch
+    from regard.tasks.folder import read_model
+
+    model: Any = read_model(Path(folder))
+
+    def loss_of(images: Tensor, labels: Tensor) -> Tensor:
+        loss = model.loss(ImageBatch(images, torch.nn.functional.one_hot(labels, CLASSES).float()))
+        return loss.total / loss.tokens
+
+    return model, model, loss_of
+
+
+def transformers_own(folder: str) -> Tool:
+    from transformers import ViTForImageClassification
+
+    model = ViTForImageClassification.from_pretrained(folder)
+    return (
+        model,
+        lambda images: model(pixel_values=images).logits,
+        lambda images, labels: model(pixel_values=images, labels=labels).loss,
+    )
+
+
+TOOLS = {"regard": ours, "transformers": transformers_own}
+
+
+def median_of(repeats: int, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
+    """Seconds, and what the last call gave."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        found = call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), found
+
+
+def measure(folder: str, repeats: str, tool: str) -> dict[str, Any]:
+    from regard.layers.products import plain_products
+
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    images, labels = torch.randn(PICTURES, 3, SIZE, SIZE), torch.randint(CLASSES, (PICTURES,))
+    model, logits_of, loss_of = TOOLS[tool](folder)
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-5)
+
+    def step() -> Tensor:
+        loss = loss_of(images, labels)
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        return loss.detach()
+
+    with plain_products(model) if tool == "regard" else nullcontext():
+        with torch.inference_mode():
+            model.eval()
+            logits_of(images[:1])  # warm-up
+            run, logits = median_of(int(repeats), lambda: logits_of(images))
+        model.train()
+        step()  # warm-up: the optimiser's memory is taken
+        train, loss = median_of(int(repeats), step)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"run": run, "train": train, "peak": peak, "loss": loss.item(), "logits": logits.tolist()}
+
+
+def prepare(folder: Path) -> None:
+    from regard.models.vit import ViT, ViTConfig
+    from regard.tasks.folder import begin, save_weights
+    from regard.tasks.known import Known, Pixels
+
+    torch.manual_seed(0)
+    model = ViT(ViTConfig(labels=tuple(f"class {number}" for number in range(CLASSES))))
+    assert model.head is not None
+    torch.nn.init.normal_(model.head.weight, std=0.02)  # it begins at 0, and logits of 0 compare nothing
+    begin(folder, model, Known(labels=model.config.labels, pixels=Pixels()), "")
+    save_weights(folder, model)
+
+
+def main(repeats: int) -> None:
+    import transformers
+
+    torch.set_num_threads(THREADS)
+    command = " ".join(["python benchmarks/vit.py", *sys.argv[1:]])
+    print(f"{machine()}, transformers {transformers.__version__}, {PICTURES} pictures, seed 0, `{command}`\n")
+    print("| work | tool | pictures/s | ms | times transformers | off | loss | peak MiB |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        results = take_turns(__file__, TOOLS, folder, str(repeats))
+    right = torch.tensor(results["transformers"][0]["logits"])
+    for work in ("run", "train"):
+        fastest = {tool: min(found, key=lambda one: one[work]) for tool, found in results.items()}
+        for tool, best in fastest.items():
+            off = (torch.tensor(best["logits"]) - right).abs().max() / right.abs().max()
+            ends = f"| {off:.0e} | | |" if work == "run" else f"| | {best['loss']:.4f} | {best['peak']:,.0f} |"
+            print(
+                f"| {work} | {tool} | {PICTURES / best[work]:,.2f} | {1000 * best[work]:,.0f} "
+                f"| {fastest['transformers'][work] / best[work]:.2f} {ends}"
+            )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        print(json.dumps(measure(*sys.argv[1:])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

@@ -1,0 +1,95 @@
+"""WordPiece, the tokens of BERT: words in pieces, of which all but a word's first begin with ##."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PREFIX = "##"
+SIZE = 30_000
+CHARACTERS = 1000  # of a text's characters so many have a piece at the most, the most frequent
+# Stands before a word while pieces are learned. BERT's normaliser leaves no such character in a text.
+FIRST = "\x01"
+
+
+def word_pieces(
+    ids: dict[str, int],
+    *,
+    lowercase: bool,
+    strip_accents: bool | None = None,
+    chinese: bool = True,
+    names: tuple[str, ...] = NAMES,
+) -> tokenizers.Tokenizer:
+    """BERT's tokenizer of this vocabulary. Accents go where letters are made small, unless `strip_accents` says.
+
+    `names` are those of the special tokens, in the order of NAMES."""
+    _, unknown, start, end, _ = names
+    inner = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown))
+    inner.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    silent = Regex(rf"\A ?(?:{'|'.join(map(re.escape, names))})\z")
+    inner.decoder = decoders.Sequence(
+        [decoders.WordPiece(PREFIX), decoders.Replace(silent, ""), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    inner.post_processor = (
+        processors.TemplateProcessing(  # for those who encode with special tokens, as we never do
+            single=[start, "$A", end],
+            pair=[start, "$A", end, "$B:1", f"{end}:1"],
+            special_tokens=[(name, ids[name]) for name in (start, end)],
+        )
+    )
+    return inner
+
+
+def train_word_pieces(texts: Iterable[str], *, size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    """NAMES, then the most frequent characters, then pieces by byte-pair merges: at most `size`.
+
+    `tokenizers` can train WordPiece too, but numbers the pieces "##x" in an order that differs from run to run, and
+    merges that are equally frequent go by these numbers. So plain BPE learns words behind a mark: what begins with
+    the mark begins a word."""
+    counts: Counter[str] = Counter()
+
+    def counted() -> Iterator[str]:
+        for text in texts:
+            counts.update(text)
+            yield text
+
+    whole = word_pieces({name: place for place, name in enumerate(NAMES)}, lowercase=lowercase)
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.normalizer = whole.normalizer
+    mark = pre_tokenizers.Metaspace(replacement=FIRST, prepend_scheme="always", split=False)
+    inner.pre_tokenizer = pre_tokenizers.Sequence([whole.pre_tokenizer, mark])
+    # Besides what is kept it learns characters alone, and once more those that begin a word.
+    trainer = trainers.BpeTrainer(vocab_size=size + 2 * CHARACTERS, min_frequency=2, show_progress=False)
+    inner.train_from_iterator(counted(), trainer)
+    learned = inner.get_vocab()
+    merged = (
+        piece.removeprefix(FIRST) if piece.startswith(FIRST) else PREFIX + piece
+        for piece in sorted(learned, key=learned.__getitem__)
+        if len(piece) > 1
+    )
+    order = list(dict.fromkeys([*NAMES, *_alphabet(counts, whole), *merged]))[:size]
+    return word_pieces({piece: place for place, piece in enumerate(order)}, lowercase=lowercase)
+
+
+def _alphabet(counts: Counter[str], whole: tokenizers.Tokenizer) -> Iterator[str]:
+    """Each character as a word's first piece, and as a later one where it can be that, the most frequent first."""
+
+    def words(text: str) -> list[str]:
+        return [word for word, _ in whole.pre_tokenizer.pre_tokenize_str(whole.normalizer.normalize_str(text))]
+
+    normal: Counter[str] = Counter()
+    for character, count in counts.items():
+        for one in "".join(words(character)):
+            normal[one] += count
+    for character in sorted(normal, key=lambda one: (-normal[one], one))[:CHARACTERS]:
+        yield character
+        if len(words("a" + character)) == 1:  # Chinese characters and punctuation stand alone
+            yield PREFIX + character

@@ -1,0 +1,121 @@
+"""How often a classifier is right: in all, and class by class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Z = 1.959963984540054  # of a normal variable, 95 % lie within so many deviations
+
+
+def accuracy(answers: Sequence[object], truths: Sequence[object]) -> float:
+    """The share of answers that are right, in percent."""
+    _check(answers, truths)
+    return 100 * sum(bool(answer == truth) for answer, truth in zip(answers, truths, strict=True)) / len(truths)
+
+
+def interval(right: int, count: int) -> tuple[float, float]:
+    """Where the accuracy lies at 95 %, in percent, `right` of `count` being right   (Wilson 1927).
+
+    Stays within [0, 100] and says something of 0 or all right, too."""
+    if not 0 <= right <= count or count < 1:
+        raise ValueError(f"right must lie in 0 to count, and count be at least 1, got {right} of {count}")
+    share, spread = right / count, Z**2 / count
+    middle = share + spread / 2
+    reach = Z * math.sqrt(share * (1 - share) / count + spread / (4 * count))
+    low, high = (middle - reach) / (1 + spread), (middle + reach) / (1 + spread)
+    # At the ends the formula gives exactly 0 and 1, but for the last digit.
+    return 100 * low if right else 0.0, 100 * high if right < count else 100.0
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """One class, in percent: how often its answers are right (precision), how much of it is found (recall),
+    and 2PR / (P + R). 0 where there is nothing to divide by. `count` is how often it is true, `answered` how
+    often it was the answer."""
+
+    label: str
+    count: int
+    answered: int
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What was answered for what: confusion (C, C), a row for each true label, a column for each answer."""
+
+    labels: tuple[str, ...]
+    confusion: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def right(self) -> int:
+        return int(self.confusion.trace())
+
+    @property
+    def accuracy(self) -> float:
+        """In percent."""
+        return 100 * self.right / self.count
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the accuracy lies at 95 %."""
+        return interval(self.right, self.count)
+
+    @property
+    def classes(self) -> tuple[ClassScores, ...]:
+        """The scores of each label, also of those that never occur."""
+        rows = zip(
+            self.labels,
+            self.confusion.diagonal().tolist(),
+            self.confusion.sum(1).tolist(),
+            self.confusion.sum(0).tolist(),
+            strict=True,
+        )
+        return tuple(
+            ClassScores(
+                label,
+                count,
+                answered,
+                precision=100 * right / answered if answered else 0.0,
+                recall=100 * right / count if count else 0.0,
+                f1=200 * right / (count + answered) if count + answered else 0.0,
+            )
+            for label, right, count, answered in rows
+        )
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of the classes, each counting alike, without labels neither true nor answered."""
+        scores = [one.f1 for one in self.classes if one.count or one.answered]
+        return sum(scores) / len(scores)
+
+
+def report(answers: Sequence[str], truths: Sequence[str], labels: Sequence[str] | None = None) -> Report:
+    """`labels` gives the classes and their order; without it they are all that occur, sorted."""
+    _check(answers, truths)
+    labels = sorted({*answers, *truths}) if labels is None else labels
+    place = {label: at for at, label in enumerate(labels)}
+    if len(place) < len(labels):
+        twice = next(label for at, label in enumerate(labels) if place[label] != at)
+        raise ValueError(f"labels must differ, got {twice!r} twice")
+    unknown = next((label for label in (*truths, *answers) if label not in place), None)
+    if unknown is not None:
+        raise ValueError(f"{unknown!r} is not one of the labels {', '.join(map(repr, list(labels)[:10]))}")
+    confusion = np.zeros((len(place), len(place)), dtype=np.int64)
+    for answer, truth in zip(answers, truths, strict=True):
+        confusion[place[truth], place[answer]] += 1
+    return Report(tuple(place), confusion)
+
+
+def _check(answers: Sequence[object], truths: Sequence[object]) -> None:
+    if len(answers) != len(truths) or len(truths) == 0:
+        raise ValueError(f"each answer needs its truth, got {len(answers)} answers and {len(truths)} truths")

@@ -1,0 +1,127 @@
+"""Pictures that are recognised, and what was looked at in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention import trace
+from regard.data.images import SUFFIXES, normalise, open_picture, resize
+from regard.data.pairs import DataError
+from regard.layers.products import plain_products
+from regard.show import Overlay, patch_map, rollout
+from regard.tasks.known import Pixels
+from regard.tasks.search import sites_like
+
+BATCH = 32
+Picture = str | Path | np.ndarray  # a file, or (H, W, 3) bytes
+
+
+@dataclass(frozen=True)
+class Recognised:
+    name: str
+    label: str
+    probabilities: dict[str, float]  # of the likeliest classes, the likeliest first
+    _look: Callable[[Sequence[str]], Overlay] = field(repr=False, compare=False)
+
+    def overlay(self, *sites: str) -> Overlay:
+        """The picture under its attention: rolled out through all layers (Abnar & Zuidema 2020) and as the last
+        layer has it, or every head of the named sites ("blocks.0.*")."""
+        return self._look(sites)
+
+
+class Recogniser:
+    """A trained classifier of pictures, as `regard.load(run)` gives it."""
+
+    def __init__(self, model: Any, pixels: Pixels):
+        self.model, self.pixels = model.eval(), pixels
+
+    def recognise(self, picture: Picture | list[Picture], top: int = 5) -> Any:
+        """What is in a picture, or in each of a list."""
+        if isinstance(picture, list):
+            return list(self.answers(picture, top))
+        return next(self.answers([picture], top))
+
+    def answers(self, pictures: Iterable[Picture], top: int = 5) -> Iterator[Recognised]:
+        """In the order of the pictures."""
+        self.check_classes()
+        if top < 1:
+            raise ValueError(f"top must be at least 1, got {top}")
+        labels, left = self.model.config.labels, iter(pictures)
+        while part := list(islice(left, BATCH)):
+            seen = [one if isinstance(one, np.ndarray) else open_picture(one) for one in part]
+            with torch.inference_mode(), plain_products(self.model):
+                shares = self.model(self.read(seen)).float().softmax(-1)
+                best = shares.topk(min(top, len(labels)))
+            for name, picture, likely, places in zip(
+                part, seen, best.values.tolist(), best.indices.tolist(), strict=True
+            ):
+                found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
+                called = "picture" if isinstance(name, np.ndarray) else str(name)
+                yield Recognised(called, labels[places[0]], found, partial(self._overlay, picture, called, found))
+
+    def check_classes(self) -> None:
+        if not self.model.config.labels:
+            raise ValueError(
+                "this model has no head and knows no classes; teach it some: "
+                "`regard train vit-pictures --from RUN --set data.train=FOLDER`"
+            )
+
+    def read(self, pictures: Sequence[np.ndarray]) -> Tensor:
+        """(H, W, 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
+        config = self.model.config
+        sized = np.stack([resize(one, config.image, config.width or config.image) for one in pictures])
+        if config.channels == 1:
+            sized = (sized @ np.array([0.299, 0.587, 0.114])).round().astype(np.uint8)[..., None]
+        images = normalise(sized, self.pixels.mean, self.pixels.std)
+        return images.to(next(self.model.parameters()).device)
+
+    def maps(self, picture: np.ndarray, sites: Sequence[str] = ()) -> dict[str, np.ndarray]:
+        """How much the answer looked at each patch (rows, columns): by rollout and in the last layer, or by every
+        head of the named sites."""
+        names = sites_like(self.model, sites)
+        images, pool = self.read([picture]), self.model.config.pool
+        grid = self.model.grid(images)
+        with torch.inference_mode(), plain_products(self.model), trace(self.model, *names) as seen:
+            self.model.tokens(images)
+        weights = {site: seen[site][0].float().cpu().numpy() for site in names}  # (H, T, T)
+        if sites:
+            return {
+                f"{site}, head {number}": patch_map(head, grid, pool=pool)
+                for site, heads in weights.items()
+                for number, head in enumerate(heads)
+            }
+        last = names[-1]
+        rolled = rollout([weights[site] for site in names])
+        return {
+            "rollout": patch_map(rolled, grid, pool=pool),
+            last: patch_map(weights[last].mean(0), grid, pool=pool),
+        }
+
+    def _overlay(self, picture: np.ndarray, name: str, found: dict[str, float], sites: Sequence[str]) -> Overlay:
+        told = ", ".join(f"{label} {share:.1%}" for label, share in list(found.items())[:3])
+        return Overlay(picture, self.maps(picture, sites), title=Path(name).name, caption=told)
+
+
+def picture_files(paths: Iterable[Path]) -> list[Path]:
+    """Files as they are named, and of folders the pictures in them."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            if not path.exists():
+                raise FileNotFoundError(f"there is no picture {path}")
+            found.append(path)
+            continue
+        inside = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES)
+        if not inside:
+            raise DataError(f"{path} holds no pictures ({', '.join(sorted(SUFFIXES))})")
+        found += inside
+    return found

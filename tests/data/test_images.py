@@ -1,0 +1,579 @@
+import io
+import json
+import os
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data import images
+from regard.data.augment import Augment
+from regard.data.images import ImageBatch, ImageData, Pictures, normalise, open_images, open_picture, resize
+from regard.data.pairs import DataError
+
+HALF = (0.5, 0.5, 0.5)
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def pixels(count: int = 6, height: int = 8, width: int = 10, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(count).integers(0, 256, (count, height, width, channels), np.uint8)
+
+
+def encoded(picture: np.ndarray, kind: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, kind)
+    return file.getvalue()
+
+
+def made(count: int = 20, height: int = 8, width: int = 8) -> Pictures:
+    return Pictures(
+        np.arange(count) % 3, ("a", "b", "c"), name="picture {}".format, pixels=pixels(count, height, width)
+    )
+
+
+def data(pictures: Pictures, **changed) -> ImageData:
+    return ImageData(pictures, **({"image": (8, 8), "mean": HALF, "std": HALF, "batch": 6, "seed": 1} | changed))
+
+
+def every(pictures: Pictures) -> np.ndarray:
+    return np.stack([pictures.read(number) for number in range(len(pictures))])
+
+
+# A folder of classes
+
+
+def folder_of(path, names: dict[str, list[np.ndarray]], suffix: str = ".png"):
+    for name, pictures in names.items():
+        (path / name).mkdir(parents=True)
+        for number, picture in enumerate(pictures):
+            Image.fromarray(picture).save(path / name / f"{number}{suffix}")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".png", ".bmp", ".webp", ".PNG"])
+def test_a_folder(tmp_path, suffix):
+    known = pixels(4)
+    folder_of(tmp_path, {"dog": list(known[2:]), "cat": list(known[:2]), ".git": [known[0]]}, suffix)
+    (tmp_path / "cat" / ".hidden.png").write_bytes(b"nothing")
+    (tmp_path / "cat" / "notes.txt").write_text("no picture")
+    (tmp_path / "readme.txt").write_text("no class")
+    found = open_images(tmp_path)
+    assert found.classes == ("cat", "dog")
+    assert found.labels.tolist() == [0, 0, 1, 1]
+    assert found.labels.dtype == np.int64
+    assert found.name(2) == str(tmp_path / "dog" / f"0{suffix}")
+    assert every(found).shape == known.shape
+    if suffix != ".webp":  # with loss
+        assert np.array_equal(every(found), known)
+
+
+def test_pictures_of_several_sizes(tmp_path):
+    known = [pixels(1, 8, 8)[0], pixels(1, 8, 8)[0], pixels(1, 5, 9)[0]]
+    folder_of(tmp_path, {"a": known[:2], "b": known[2:]})
+    found = open_images(tmp_path)
+    assert all(np.array_equal(found.read(number), picture) for number, picture in enumerate(known))
+
+
+def test_it_is_sought_under_regard_data_too(tmp_path, monkeypatch):
+    folder_of(tmp_path / "pets", {"a": list(pixels(2)), "b": list(pixels(2))})
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    assert len(open_images("pets")) == 4
+    with pytest.raises(DataError, match="there is no file plants"):
+        open_images("plants")
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        ({}, "has no folders in it"),
+        ({"a": 2}, "has the class 'a' alone"),
+        ({"a": 2, "b": 0}, "b holds no picture .*add some, or remove it"),
+    ],
+)
+def test_folders_that_are_refused(tmp_path, classes, message):
+    folder_of(tmp_path, {name: list(pixels(count)) for name, count in classes.items()})
+    with pytest.raises(DataError, match=message):
+        open_images(tmp_path)
+
+
+def test_a_damaged_picture_is_named(tmp_path):
+    folder_of(tmp_path, {"a": list(pixels(2)), "b": list(pixels(2))})
+    broken = tmp_path / "b" / "1.png"
+    broken.write_bytes(broken.read_bytes()[:-60])
+    with pytest.raises(DataError, match=r"b/1\.png cannot be decoded"):
+        open_images(tmp_path).read(3)
+    broken.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")  # Pillow knows it, we do not let it
+    with pytest.raises(DataError, match=r"b/1\.png cannot be decoded"):
+        open_images(tmp_path).read(3)
+    with pytest.raises(DataError, match="does not exist"):
+        open_picture(tmp_path / "none.png")
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b")
+    with pytest.raises(DataError, match=r"must be a folder .* or end in \.npz or \.parquet"):
+        open_images(tmp_path / "a.csv")
+
+
+# Every kind of picture
+
+
+def saved(tmp_path, image: Image.Image, suffix: str = ".png", **options):
+    image.save(tmp_path / f"picture{suffix}", **options)
+    return open_picture(tmp_path / f"picture{suffix}")
+
+
+def test_transparency_shows_white(tmp_path):
+    picture = np.zeros((1, 3, 4), np.uint8)
+    picture[0, :, 3] = [0, 128, 255]
+    assert saved(tmp_path, Image.fromarray(picture))[0].tolist() == [[255] * 3, [127] * 3, [0] * 3]
+    grey = Image.fromarray(picture).convert("LA")
+    assert saved(tmp_path, grey)[0].tolist() == [[255] * 3, [127] * 3, [0] * 3]
+
+
+def test_a_palette_with_a_transparent_colour(tmp_path):
+    image = Image.fromarray(np.array([[0, 1]], np.uint8))
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    assert saved(tmp_path, image, transparency=0)[0].tolist() == [[255, 255, 255], [40, 50, 60]]
+    assert saved(tmp_path, image)[0].tolist() == [[10, 20, 30], [40, 50, 60]]
+
+
+@pytest.mark.parametrize(
+    ("shades", "mode"), [(np.array([[0, 200]], np.uint8), "L"), (np.array([[0, 200 << 8]], np.uint16), "I;16")]
+)
+def test_grey_of_8_and_16_bits(tmp_path, shades, mode):
+    image = Image.fromarray(shades)
+    assert image.mode == mode
+    assert saved(tmp_path, image)[0].tolist() == [[0] * 3, [200] * 3]
+
+
+def test_one_bit_and_cmyk(tmp_path):
+    assert saved(tmp_path, Image.fromarray(np.array([[False, True]])))[0].tolist() == [[0] * 3, [255] * 3]
+    assert saved(tmp_path, Image.new("CMYK", (4, 4), (0, 0, 0, 255)), ".jpg").max() < 8
+
+
+def test_the_first_of_several_frames(tmp_path):
+    frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
+    picture = saved(tmp_path, frames[0], ".gif", save_all=True, append_images=frames[1:])
+    assert picture[0, 0].tolist() == [255, 0, 0]
+
+
+def test_the_camera_was_held_upright(tmp_path):
+    picture = pixels(1)[0]
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be shown turned by a quarter, clockwise
+    turned = saved(tmp_path, Image.fromarray(picture), exif=exif)
+    assert np.array_equal(turned, np.rot90(picture, -1))
+
+
+# .npz
+
+
+@pytest.mark.parametrize(("image", "label"), [("images", "labels"), ("x", "y"), ("data", "targets"), ("a", "b")])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_arrays(tmp_path, image, label, compressed):
+    known, path = pixels(6), tmp_path / "set.npz"
+    save = np.savez_compressed if compressed else np.savez
+    save(path, **{image: known, label: np.array([2, 0, 1, 2, 0, 1], np.uint8)})
+    found = open_images(path) if image != "a" else open_images(path, image="a", label="b")
+    assert np.array_equal(every(found), known)
+    assert found.labels.tolist() == [2, 0, 1, 2, 0, 1]
+    assert found.classes == ("0", "1", "2")
+    assert found.name(4) == f"{path}, picture 4"
+
+
+@pytest.mark.parametrize("shape", [(4, 8, 10), (4, 8, 10, 1)])
+def test_grey_arrays(tmp_path, shape):
+    known = pixels(4, channels=1).reshape(shape)
+    np.savez(tmp_path / "set.npz", images=known, labels=np.arange(4), classes=np.array(list("wxyz")))
+    found = open_images(tmp_path / "set.npz")
+    assert found.classes == ("w", "x", "y", "z")
+    assert found.read(1).shape == (8, 10, 3)
+    assert all(np.array_equal(found.read(1)[..., colour], known[1].reshape(8, 10)) for colour in range(3))
+    assert data(found).batch((0, np.arange(4))).images.shape == (4, 3, 8, 8)
+
+
+def test_labels_by_name(tmp_path):
+    np.savez(tmp_path / "a.npz", images=pixels(3), labels=np.array(["dog", "cat", "dog"]))
+    found = open_images(tmp_path / "a.npz")
+    assert (found.classes, found.labels.tolist()) == (("cat", "dog"), [1, 0, 1])
+    classes = np.array(["dog", "eel", "cat"])
+    np.savez(tmp_path / "b.npz", images=pixels(3), labels=np.array(["dog", "cat", "dog"]), classes=classes)
+    found = open_images(tmp_path / "b.npz")
+    assert (found.classes, found.labels.tolist()) == (("dog", "eel", "cat"), [0, 2, 0])
+
+
+LABELS = np.arange(6)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"images": pixels(6)}, "no array 'labels'; the file has 'images'"),
+        ({"images": pixels(6).astype(np.float32), "labels": LABELS}, "must be .* uint8, got .* float32"),
+        ({"images": pixels(6).transpose(0, 3, 1, 2), "labels": LABELS}, r"must be .* got \(6, 3, 8, 10\) uint8"),
+        ({"images": pixels(6, channels=2), "labels": LABELS}, r"got \(6, 8, 10, 2\)"),
+        ({"images": pixels(6), "labels": LABELS[:5]}, "6 pictures and 5 labels"),
+        ({"images": pixels(6), "labels": LABELS / 2}, "labels must be a row of whole numbers or of text"),
+        ({"images": pixels(6), "labels": LABELS - 1}, "0 to 1048575, got -1 at picture 0"),
+        ({"images": pixels(6), "labels": LABELS, "classes": np.array(list("abc"))}, "0 to 2, got 3 at picture 3"),
+        ({"images": pixels(6), "labels": LABELS, "classes": np.array(list("abcdea"))}, "a name of its own"),
+        ({"images": pixels(6), "labels": LABELS, "classes": np.arange(6)}, "'classes' must be a row of text"),
+        ({"images": pixels(2), "labels": np.array(list("az")), "classes": np.array(list("ab"))}, "'z' is none"),
+        ({"images": pixels(6), "labels": LABELS * 0}, "has the class '0' alone"),
+        ({"images": pixels(6)[:0], "labels": LABELS[:0]}, "holds no pictures"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "-".join(value),
+)
+def test_arrays_that_are_refused(tmp_path, arrays, message):
+    np.savez(tmp_path / "set.npz", **arrays)
+    with pytest.raises(DataError, match=message):
+        open_images(tmp_path / "set.npz")
+
+
+def test_objects_are_refused_before_they_are_read(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "trapped"),)
+
+    path = tmp_path / "set.npz"
+    np.savez(path, images=pixels(2), labels=np.arange(2), classes=np.array([Trap(), "b"], object))
+    with pytest.raises(DataError, match=r"'classes' holds Python objects.*could run code"):
+        open_images(path)
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_declared_sizes_are_looked_at_first(tmp_path):
+    """A few bytes that declare 2 ** 50 of them."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (1 << 20, 1 << 15, 1 << 15)}
+    )
+    with zipfile.ZipFile(tmp_path / "set.npz", "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+        archive.writestr("labels.npy", b"")
+    with pytest.raises(DataError, match="'images' declares 1,125,899,906,842,624 bytes; at most"):
+        open_images(tmp_path / "set.npz")
+
+
+def test_damaged_archives(tmp_path):
+    path = tmp_path / "set.npz"
+    np.savez_compressed(path, images=pixels(6), labels=LABELS)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200])
+    with pytest.raises(DataError, match="damaged, cut short"):
+        open_images(path)
+    path.write_bytes(whole[:300] + bytes(20) + whole[320:])
+    with pytest.raises(DataError, match="damaged"):
+        open_images(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", b"no array")
+        archive.writestr("labels.npy", b"no array")
+    with pytest.raises(DataError, match="'images' is damaged or no array"):
+        open_images(path)
+
+
+# JPEG pictures that share a header
+
+
+def packed_of(pictures: np.ndarray) -> tuple[dict[str, np.ndarray], list[bytes]]:
+    files = [encoded(picture, "JPEG") for picture in pictures]
+    length = files[0].index(b"\xff\xda")  # where the scan begins
+    scans = [file[length:-2] for file in files]
+    arrays = {
+        "header": np.frombuffer(files[0][:length], np.uint8),
+        "scans": np.frombuffer(b"".join(scans), np.uint8),
+        "offsets": np.cumsum([0, *map(len, scans)]).astype(np.int32),
+        "labels": np.arange(len(files), dtype=np.uint8),
+        "classes": np.array([f"class {number}" for number in range(len(files))]),
+    }
+    return arrays, files
+
+
+def test_packed_jpeg(tmp_path):
+    arrays, files = packed_of(pixels(4))
+    np.savez(tmp_path / "set.npz", **arrays)
+    found = open_images(tmp_path / "set.npz")
+    assert found.classes == ("class 0", "class 1", "class 2", "class 3")
+    for number, file in enumerate(files):
+        assert np.array_equal(found.read(number), np.asarray(Image.open(io.BytesIO(file))))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("offsets", np.array([0, 5, 3, 9]), "'offsets' must rise from 0 to"),
+        ("offsets", np.array([], np.int32), "'offsets' must rise"),
+        ("offsets", np.array([0.0, 1.0]), "'offsets' must rise"),
+        ("labels", np.arange(3), "3 labels need one offset more, got 5"),
+        ("header", np.zeros(9, np.int64), "'header' must be a row of uint8"),
+        ("header", np.zeros(9, np.uint8), "picture 0 cannot be decoded"),
+    ],
+    ids=["falling", "empty", "fractions", "too few labels", "wide header", "no header"],
+)
+def test_packed_jpeg_that_is_refused(tmp_path, name, value, message):
+    arrays, _ = packed_of(pixels(4))
+    np.savez(tmp_path / "set.npz", **(arrays | {name: value}))
+    with pytest.raises(DataError, match=message):
+        every(open_images(tmp_path / "set.npz"))
+
+
+@pytest.mark.skipif("REGARD_DATA" not in os.environ, reason="set REGARD_DATA to the folder with cifar10_jpeg")
+def test_cifar():
+    found = open_images("cifar10_jpeg/train.npz")
+    assert len(found) == 50000
+    assert found.classes[:4] == ("airplane", "automobile", "bird", "cat")
+    assert found.labels[:12].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
+    assert np.bincount(found.labels).tolist() == [5000] * 10
+    with np.load(
+        os.path.join(os.environ["REGARD_DATA"], "cifar10_jpeg", "train.npz"), allow_pickle=False
+    ) as arrays:
+        scan = arrays["scans"][: arrays["offsets"][1]].tobytes()
+        file = io.BytesIO(arrays["header"].tobytes() + scan + b"\xff\xd9")
+    assert np.array_equal(found.read(0), np.asarray(Image.open(file)))
+    assert found.read(49999).shape == (32, 32, 3)
+
+
+# .parquet
+
+
+def parquet_of(path, columns: dict, names: list[str] | None = None):
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install 'regard[parquet]'")
+    from pyarrow import parquet
+
+    table = pyarrow.table(columns)
+    if names is not None:
+        info = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps(info)})
+    parquet.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize("struct", [False, True])
+@pytest.mark.parametrize("image", ["image", "img", "photo"])
+def test_a_table(tmp_path, struct, image):
+    known = pixels(4)
+    files = [encoded(picture) for picture in known]
+    column = [{"bytes": file, "path": "/etc/passwd"} for file in files] if struct else files
+    path = parquet_of(tmp_path / "set.parquet", {image: column, "label": [1, 0, 1, 0]}, ["cat", "dog"])
+    found = open_images(path, image="photo" if image == "photo" else "")
+    assert found.classes == ("cat", "dog")
+    assert found.labels.tolist() == [1, 0, 1, 0]
+    assert np.array_equal(every(found), known)
+
+
+def test_a_table_without_names(tmp_path):
+    files = [encoded(picture) for picture in pixels(3)]
+    path = parquet_of(tmp_path / "a.parquet", {"image": files, "label": [2, 0, 0]})
+    assert open_images(path).classes == ("0", "1", "2")
+    path = parquet_of(tmp_path / "b.parquet", {"image": files, "label": ["eel", "dog", "eel"]})
+    found = open_images(path)
+    assert (found.classes, found.labels.tolist()) == (("dog", "eel"), [1, 0, 1])
+    assert np.array_equal(found.read(2), pixels(3)[2])
+
+
+PNG = encoded(pixels(1)[0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"image": [PNG], "kind": [1]}, "no column 'label'; the file has 'image', 'kind'"),
+        (
+            {"image": ["a.png", "b.png"], "label": [0, 1]},
+            r"'image' must hold bytes, or \{bytes, path\}, got string",
+        ),
+        ({"image": [{"path": "a.png"}] * 2, "label": [0, 1]}, "'image' must hold bytes"),
+        (
+            {"image": [{"bytes": PNG, "path": ""}, {"bytes": None, "path": "a.png"}], "label": [0, 1]},
+            "1: has no bytes",
+        ),
+        ({"image": [PNG, None], "label": [0, 1]}, "picture 1: has no bytes"),
+        ({"image": [PNG, b"abc"], "label": [0, 1]}, "picture 1 cannot be decoded"),
+        ({"image": [PNG, PNG], "label": [0, None]}, "picture 1: has no label"),
+        ({"image": [PNG, PNG], "label": [0.5, 1.0]}, "labels must be a row of whole numbers or of text"),
+        ({"image": [PNG][:0], "label": [0][:0]}, "must hold bytes|holds no pictures"),
+    ],
+    ids=["column", "text", "path", "no bytes", "null", "damaged", "no label", "fractions", "empty"],
+)
+def test_tables_that_are_refused(tmp_path, columns, message):
+    path = parquet_of(tmp_path / "set.parquet", columns)
+    with pytest.raises(DataError, match=message):
+        every(open_images(path))
+
+
+def test_no_table(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow", reason="pip install 'regard[parquet]'")
+    path = tmp_path / "set.parquet"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match="damaged or no parquet file"):
+        open_images(path)
+    parquet_of(path, {"image": [PNG, PNG], "label": [0, 1]})
+    monkeypatch.setattr(images, "LARGEST", 10)
+    with pytest.raises(DataError, match=r"declares .* bytes; at most 10 are read"):
+        open_images(path)
+
+
+def test_a_table_needs_the_extra(tmp_path, monkeypatch):
+    (tmp_path / "set.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"pip install 'regard\[parquet\]'"):
+        open_images(tmp_path / "set.parquet")
+
+
+# Labels
+
+
+def test_relabelled():
+    found = made(6).relabelled(["c", "x", "a", "b"])
+    assert found.classes == ("c", "x", "a", "b")
+    assert found.labels.tolist() == [2, 3, 0, 2, 3, 0]
+    assert np.array_equal(found.read(1), made(6).read(1))
+    with pytest.raises(DataError, match="there are pictures of 'c', but the classes are 'a', 'b'"):
+        made(6).relabelled(["a", "b"])
+    assert made(2).relabelled(["a", "b"]).labels.tolist() == [0, 1]  # there is no picture of c
+
+
+def test_pictures_come_in_one_way():
+    with pytest.raises(ValueError, match="give one of them"):
+        Pictures(np.zeros(1), ("a",), name=str)
+
+
+# Batches
+
+
+@pytest.mark.parametrize("size", [(37, 53), (224, 224), (300, 100), (16, 16)])
+@pytest.mark.parametrize("to", [(224, 224), (16, 24)])
+def test_prepared_as_transformers_does(size, to):
+    transformers = pytest.importorskip("transformers")
+    processor = transformers.ViTImageProcessorPil(
+        size={"height": to[0], "width": to[1]}, image_mean=MEAN, image_std=STD
+    )
+    picture = pixels(1, *size)[0]
+    raw = processor(picture, do_rescale=False, do_normalize=False, return_tensors="np")["pixel_values"][0]
+    found = resize(picture, *to)
+    assert found.dtype == np.uint8
+    assert np.array_equal(found, raw.transpose(1, 2, 0))
+    expected = processor(Image.fromarray(picture), return_tensors="pt")["pixel_values"]
+    assert torch.allclose(normalise(found[None], MEAN, STD), expected, rtol=0, atol=1e-6)
+
+
+def test_normalise_leaves_what_it_was_given():
+    given = torch.rand(2, 1, 1, 3) * 255
+    before = given.clone()
+    found = normalise(given, MEAN, STD)
+    assert torch.equal(given, before)
+    assert found.shape == (2, 3, 1, 1)
+    assert found.is_contiguous()
+    assert torch.allclose(found[1, 2, 0, 0], (given[1, 0, 0, 2] / 255 - 0.406) / 0.225)
+
+
+def test_resize_within_a_box():
+    picture = pixels(1, 20, 30)[0]
+    assert np.array_equal(resize(picture, 6, 8, (5, 4, 13, 10)), picture[4:10, 5:13])
+    assert resize(picture, 20, 30) is picture
+
+
+def test_an_epoch_has_every_picture_once_in_an_order_of_its_own():
+    whole = data(made())
+    first, again, other = whole.order(0), whole.order(0), whole.order(1)
+    rows = [np.concatenate([rows for _, rows in order]).tolist() for order in (first, again, other)]
+    assert rows[0] == rows[1] != rows[2]
+    assert sorted(rows[0]) == sorted(rows[2]) == list(range(20))
+    assert [len(rows) for _, rows in first] == [6, 6, 6, 2]
+    assert data(made(), seed=2).order(0)[0][1].tolist() != first[0][1].tolist()
+
+
+def test_some_of_the_pictures():
+    some = data(made(), rows=[3, 5, 19])
+    assert len(some) == 3
+    ((_, rows),) = some.order(4)
+    assert sorted(rows.tolist()) == [3, 5, 19]
+
+
+def test_a_batch():
+    pictures = made()
+    batch = data(pictures).batch((0, np.array([7, 2])))
+    assert torch.equal(batch.targets, torch.tensor([[0.0, 1, 0], [0, 0, 1]]))
+    expected = normalise(pictures.pixels[[7, 2]], HALF, HALF)
+    assert torch.equal(batch.images, expected)
+    moved = batch.to("meta")
+    assert isinstance(moved, ImageBatch)
+    assert moved.images.device.type == moved.targets.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    "augment", [Augment(operations=1, mixup=0.2), Augment(scale=0.3)], ids=["operations", "scale"]
+)
+def test_what_is_drawn_follows_from_seed_and_item(augment):
+    one, two, other = (data(made(), augment=augment, seed=seed) for seed in (1, 1, 2))
+    item, later = one.order(0)[1], (1, one.order(0)[1][1])
+    first = one.batch(item)
+    one.batch(later)
+    for batch, same in ((one.batch(item), True), (two.batch(item), True), (one.batch(later), False)):
+        assert torch.equal(batch.images, first.images) == same
+    assert not torch.equal(other.batch(item).images, first.images)
+
+
+@pytest.mark.parametrize("room", [0, 1, 2])
+@pytest.mark.parametrize("scale", [0.0, 0.3])
+def test_pictures_of_any_size_are_resized_and_kept(room, scale):
+    known = list(pixels(5, 9, 9))
+    reads = []
+
+    def decode(number):
+        reads.append(number)
+        return known[number]
+
+    some = data(
+        Pictures(np.arange(5) % 2, ("a", "b"), name=str, decode=decode),
+        budget=room * (9 * 9 * 3 if scale else 8 * 8 * 3) + 20,
+        augment=Augment(scale=scale, crop=0, flip=False),
+    )
+    rows = np.array([3, 1])
+    whole = normalise(np.stack([resize(known[row], 8, 8) for row in rows]), HALF, HALF)
+    for _ in range(2):
+        assert torch.equal(some.batch((0, rows)).images, whole) == (not scale)
+    assert sorted(set(reads)) == [1, 3]
+    assert len(reads) == 2 + (2 - room)  # again only where there was no room
+
+
+def test_many_pictures_keep_their_places():
+    known = pixels(70, 9, 9)
+    pictures = Pictures(np.arange(70) % 2, ("a", "b"), name=str, decode=lambda number: known[number])
+    rows = np.random.default_rng(0).permutation(70)
+    some = data(pictures)
+    some.batch((0, rows[:30]))
+    expected = normalise(np.stack([resize(known[row], 8, 8) for row in rows]), HALF, HALF)
+    assert torch.equal(some.batch((0, rows)).images, expected)
+
+
+def test_a_random_resized_crop_is_a_part_of_the_picture():
+    ramp = np.arange(64, dtype=np.uint8)[None, :, None].repeat(64, 0).repeat(3, 2)  # each column its own number
+    pictures = Pictures(np.arange(50) % 2, ("a", "b"), name=str, pixels=np.stack([ramp] * 50))
+    some = data(pictures, image=(16, 16), augment=Augment(scale=0.1, flip=False), mean=(0, 0, 0), std=(1, 1, 1))
+    found = some.batch((0, np.arange(50))).images[:, 0] * 255  # (B, 16, 16)
+    assert torch.equal(found, found[:, :1].expand_as(found))
+    widths = (found[:, 0, -1] - found[:, 0, 0]) * 16 / 15
+    assert 15 < float(widths.min()) < 30
+    assert float(widths.max()) > 50
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rows": []}, "at least one picture"),
+        ({"batch": 0}, "batch must be at least 1, got 0"),
+        ({"image": (0, 8)}, "height and width must be at least 1, got 0 and 8"),
+        ({"std": (1, 1, 0)}, "std above 0"),
+        ({"mean": (0.5,)}, "must be 3 numbers"),
+        ({"seed": -1}, "seed must not be negative"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "-".join(value),
+)
+def test_what_cannot_be_is_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        data(made(), **changed)

@@ -1,0 +1,382 @@
+"""Dosovitskiy 2021 against its equations, written out patch by patch in float64, and the facts of its table 1."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import trace
+from regard.data.images import ImageBatch
+from regard.models.vit import ViT, ViTConfig, regrid
+
+DIM, HEADS, LAYERS, PATCH, CHANNELS = 6, 2, 2, 3, 2
+ROWS, COLUMNS = 2, 3
+LABELS = ("cat", "dog", "fox", "owl")
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "mean": {"pool": "mean"},
+    "no bias": {"bias": False},
+    "another feed": {"ff": 5, "activation": "tanh", "eps": 0.01},
+    "one layer": {"layers": 1, "heads": 1},
+}
+each = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def build(variant: str = "plain", **changes: Any) -> ViT:
+    """All weights well off their first values: the head begins at 0 and would say nothing."""
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"dim": DIM, "layers": LAYERS, "heads": HEADS, "patch": PATCH, "channels": CHANNELS}
+    sizes |= {"labels": LABELS, "image": ROWS * PATCH, "width": COLUMNS * PATCH}
+    model = ViT(ViTConfig(**sizes | VARIANTS[variant] | changes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def pictures(count: int = 3, rows: int = ROWS, columns: int = COLUMNS) -> Tensor:
+    dice = torch.Generator().manual_seed(1)
+    return torch.randn(count, CHANNELS, rows * PATCH, columns * PATCH, generator=dice)
+
+
+def shares(count: int = 3) -> Tensor:
+    """The first is of one class, the others are mixed."""
+    dice = torch.Generator().manual_seed(2)
+    mixed = torch.rand(count, len(LABELS), generator=dice).softmax(1)
+    mixed[0] = torch.eye(len(LABELS))[2]
+    return mixed
+
+
+def by_hand(model: ViT, image: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (classes,) of one picture, and the weights (H, T, T) of the last layer."""
+    known, config = model.state_dict(), model.config
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return known[f"{name}.weight"] @ x + known.get(f"{name}.bias", 0)
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        spread = ((x - x.mean()) ** 2).mean() + config.eps
+        return (x - x.mean()) / spread.sqrt() * known[f"{name}.weight"] + known[f"{name}.bias"]
+
+    def act(x: Tensor) -> Tensor:
+        return x.tanh() if config.activation == "tanh" else 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+    states = []
+    for row in range(ROWS):
+        for column in range(COLUMNS):
+            part = image[:, row * PATCH : (row + 1) * PATCH, column * PATCH : (column + 1) * PATCH]
+            seen = (known["patches.weight"] * part).sum((1, 2, 3)) + known["patches.bias"]
+            states.append(seen + known["positions"][row * COLUMNS + column])
+    if config.pool == "class":
+        states.insert(0, known["class_token"] + known["class_position"])
+    size = DIM // config.heads
+    for layer in range(config.layers):
+        block, after = f"blocks.{layer}", []
+        weights = torch.zeros(config.heads, len(states), len(states), dtype=torch.float64)
+        normed = [norm(f"{block}.attend_norm", x) for x in states]
+        for place, x in enumerate(states):
+            reads = []
+            for head in range(config.heads):
+                cut = slice(head * size, (head + 1) * size)
+                query = linear(f"{block}.attend.query", normed[place])[cut]
+                scores = [query @ linear(f"{block}.attend.key", y)[cut] / math.sqrt(size) for y in normed]
+                weights[head, place] = torch.stack(scores).softmax(0)
+                values = torch.stack([linear(f"{block}.attend.value", y)[cut] for y in normed])
+                reads.append(weights[head, place] @ values)
+            x = x + linear(f"{block}.attend.out", torch.cat(reads))
+            inner = act(linear(f"{block}.feed.inner", norm(f"{block}.feed_norm", x)))
+            after.append(x + linear(f"{block}.feed.outer", inner))
+        states = after
+    last = [norm("norm", x) for x in states]
+    return linear("head", last[0] if config.pool == "class" else torch.stack(last).mean(0)), weights
+
+
+@each
+@torch.no_grad()
+def test_logits_and_weights_are_those_of_the_paper(variant: str) -> None:
+    model = build(variant).double()
+    images = pictures().double()
+    assert model.alignment == f"blocks.{model.config.layers - 1}.attend"
+    with trace(model, model.alignment) as seen:
+        logits = model(images)
+    for number, image in enumerate(images):
+        wanted, weights = by_hand(model, image)
+        torch.testing.assert_close(logits[number], wanted, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(seen[model.alignment][number].double(), weights, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_patches_are_a_convolution() -> None:
+    patches = build().patches
+    images = pictures(rows=4, columns=1)
+    wanted = F.conv2d(images, patches.weight, patches.bias, stride=PATCH).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(patches(images), wanted)
+
+
+@each
+@torch.no_grad()
+def test_a_batch_is_what_each_picture_is_alone(variant: str) -> None:
+    model, images = build(variant), pictures()
+    alone = torch.cat([model(image[None]) for image in images])
+    torch.testing.assert_close(model(images), alone, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("pool", ["class", "mean"])
+@torch.no_grad()
+def test_states_have_one_place_a_patch(pool: str) -> None:
+    model, extra = build(pool=pool), int(pool == "class")
+    for rows, columns in ((ROWS, COLUMNS), (3, 3), (1, 5)):
+        images = pictures(rows=rows, columns=columns)
+        assert model.grid(images) == (rows, columns)
+        assert model.tokens(images).shape == (3, extra + rows * columns, DIM)
+        assert model(images).shape == (3, len(LABELS))
+
+
+@pytest.mark.parametrize("pool", ["class", "mean"])
+@torch.no_grad()
+def test_every_block_shows_where_it_looks(pool: str) -> None:
+    model, images = build(pool=pool), pictures(rows=3, columns=4)
+    places = 12 + int(pool == "class")
+    with trace(model, "blocks.*") as seen:
+        logits = model(images)
+    assert torch.equal(logits, model(images))
+    assert seen.sites == [f"blocks.{layer}.attend" for layer in range(LAYERS)]
+    for site in seen.sites:
+        assert seen[site].shape == (3, HEADS, places, places)
+        torch.testing.assert_close(seen[site].sum(-1), torch.ones(3, HEADS, places))
+
+
+def cubic(old: int, new: int) -> Tensor:
+    """How much each old place counts in each new one (new, old): Keys 1981 with a = -0.75, edges repeated."""
+    a, table = -0.75, torch.zeros(new, old, dtype=torch.float64)
+    for place in range(new):
+        centre = (place + 0.5) * old / new - 0.5
+        for other in range(math.floor(centre) - 1, math.floor(centre) + 3):
+            x = abs(centre - other)
+            near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
+            table[place, min(max(other, 0), old - 1)] += near if x <= 1 else far
+    return table
+
+
+@pytest.mark.parametrize("new", [(8, 10), (3, 9), (2, 1), (5, 4)], ids=str)
+def test_positions_of_another_grid_by_hand(new: tuple[int, int]) -> None:
+    old = (4, 5)
+    learned = torch.randn(20, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    assert regrid(learned, old, old) is learned
+    wanted = torch.einsum("ur,vc,rcd->uvd", cubic(4, new[0]), cubic(5, new[1]), learned.view(4, 5, 3))
+    torch.testing.assert_close(regrid(learned, old, new), wanted.flatten(0, 1))
+
+
+@each
+def test_every_parameter_learns(variant: str) -> None:
+    model = build(variant).train()
+    model.loss(ImageBatch(pictures(), shares()), smoothing=0.1).total.backward()
+    for name, parameter in model.named_parameters():
+        if name.endswith("attend.key.bias"):
+            continue  # added to every score of a query alike, it changes no weight
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().amax() > 1e-7, name
+
+
+def test_positions_learn_at_another_size() -> None:
+    model = build().train()
+    model.loss(ImageBatch(pictures(rows=4, columns=4), shares())).total.backward()
+    assert model.positions.grad is not None
+    assert model.positions.grad.abs().amin() > 0
+
+
+@pytest.mark.parametrize("pool", ["class", "mean"])
+def test_overfits_a_batch(pool: str) -> None:
+    torch.manual_seed(0)
+    model = ViT(ViTConfig(LABELS, 12, patch=4, channels=1, dim=16, layers=2, heads=2, pool=pool))
+    images, batch = torch.randn(8, 1, 12, 12), torch.eye(4).repeat(2, 1)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss = model.loss(ImageBatch(images, batch))
+        (loss.total / loss.tokens).backward()
+        optimiser.step()
+        if loss.total < 0.05 * loss.tokens:
+            break
+    assert loss.total < 0.05 * loss.tokens
+    assert model.eval()(images).argmax(1).equal(batch.argmax(1))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@torch.no_grad()
+def test_loss_by_hand(smoothing: float) -> None:
+    model = build()
+    images, targets = pictures(), shares()
+    loss = model.loss(ImageBatch(images, targets), smoothing=smoothing)
+    total = 0.0
+    for row, logits in enumerate(model(images).double()):
+        level = math.log(sum(math.exp(x) for x in logits.tolist()))
+        known = [x - level for x in logits.tolist()]
+        wanted = [(1 - smoothing) * t + smoothing / 4 for t in targets[row].tolist()]
+        total -= sum(t * x for t, x in zip(wanted, known, strict=True))
+        assert float(loss.likelihood[row]) == pytest.approx(known[int(targets[row].argmax())], rel=1e-5)
+    assert float(loss.total) == pytest.approx(total, rel=1e-5)
+    assert (loss.tokens.dtype, int(loss.tokens)) == (torch.int64, 3)
+
+
+def test_the_likelihood_carries_no_gradient() -> None:
+    loss = build().train().loss(ImageBatch(pictures(), shares()))
+    assert loss.total.requires_grad
+    assert not loss.likelihood.requires_grad
+
+
+def test_depth_is_stochastic_while_training_only() -> None:
+    """The rate rises evenly from 0 at the first layer to path_dropout at the last."""
+    model, images = build(layers=5, path_dropout=0.8), pictures()
+    rates: Any = [block.path_dropout for block in model.blocks]
+    assert rates == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8])
+    assert model(images).equal(model(images))
+    assert model(images).equal(build(layers=5)(images))
+    model.train()
+    assert not model(images).equal(model(images))
+    assert build(layers=1, path_dropout=0.8).blocks[0].path_dropout == 0
+
+
+@pytest.mark.parametrize("key", ["dropout", "attention_dropout"])
+def test_dropout_is_off_when_answering(key: str) -> None:
+    some: dict[str, Any] = {key: 0.5}
+    model, images = build(**some), pictures()
+    assert model(images).equal(build()(images))
+    model.train()
+    assert not model(images).equal(model(images))
+
+
+def test_first_weights() -> None:
+    """N(0, 0.02) cut at two deviations, which leaves 0.88 of the deviation; biases and head 0, norms 1."""
+    model = ViT(ViTConfig(LABELS, image=48, patch=4, dim=64, layers=2, heads=2))
+    for label, parameter in model.named_parameters():
+        if "norm" in label:
+            assert torch.equal(parameter, torch.full_like(parameter, float(label.endswith("weight")))), label
+        elif label.endswith("bias") or label.startswith("head"):
+            assert not parameter.any(), label
+        else:
+            assert parameter.abs().max() <= 0.04, label
+            if parameter.numel() > 1000:
+                assert abs(parameter.std() / (0.02 * 0.8796) - 1) < 0.05, label
+
+
+# With 1000 classes at 224 x 224; table 1 of the paper says 86M, 307M and 632M, and Touvron 2021 5M and 22M.
+SIZES = {
+    "tiny": 5_717_416,
+    "small": 22_050_664,
+    "base": 86_567_656,
+    "large": 304_326_632,
+    "huge": 632_045_800,
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_are_those_of_the_papers(name: str) -> None:
+    assert list(SIZES) == list(ViT.SIZES)
+    sizes: dict[str, Any] = ViT.SIZES[name]
+    with torch.device("meta"):
+        model = ViT(ViTConfig(tuple(map(str, range(1000))), **sizes))
+    assert sum(parameter.numel() for parameter in model.parameters()) == SIZES[name]
+
+
+def test_pictures_that_do_not_fit_are_refused() -> None:
+    model = build()
+    with pytest.raises(ValueError, match=r"images of 6 x 10 are not made of patches of 3 x 3; resize them"):
+        model(torch.zeros(1, CHANNELS, 6, 10))
+    with pytest.raises(ValueError, match=r"images of 0 x 3 are not made"):
+        model(torch.zeros(1, CHANNELS, 0, 3))
+    for wrong in (torch.zeros(1, 3, 6, 9), torch.zeros(CHANNELS, 6, 9)):
+        with pytest.raises(ValueError, match=r"images must be \(B, 2, H, W\)"):
+            model(wrong)
+    with pytest.raises(ValueError, match=r"got torch.uint8 of shape \(1, 2, 6, 9\)"):
+        model(torch.zeros(1, CHANNELS, 6, 9, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"image": 10}, "image must be a multiple of patch, got 10 and 3"),
+        ({"width": 10}, "width must be a multiple of patch, got 10 and 3"),
+        ({"heads": 4}, "got dim 6 and 4 heads"),
+        ({"activation": "maxout"}, "unknown activation 'maxout'"),
+        ({"eps": 0.0}, r"eps must lie in \(0, 1\)"),
+        ({"pool": "max"}, "pool must be class .* or mean .*, got 'max'"),
+        ({"pooler": True}, "a pooler is for a bare model"),
+        ({"pooler": True, "labels": (), "pool": "mean"}, "a pooler is for a bare model"),
+        ({"labels": "cat"}, "labels must be a tuple of the classes' names, got 'cat'"),
+        ({"path_dropout": 1.0}, r"path_dropout must lie in \[0, 1\)"),
+        ({"channels": 0}, "channels must be at least 1"),
+    ],
+    ids=str,
+)
+def test_what_there_is_not_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        build(**changes)
+
+
+@torch.no_grad()
+def test_a_bare_model_gives_states_alone() -> None:
+    bare, images = build(labels=()), pictures()
+    states = bare.tokens(images)
+    assert states.shape == (3, 1 + ROWS * COLUMNS, DIM)
+    with pytest.raises(ValueError, match="this model has no head"):
+        bare(images)
+    with pytest.raises(ValueError, match="this model has no pooler"):
+        bare.pooled(states)
+    pooled = build(labels=(), pooler=True)
+    states = pooled.tokens(images)
+    wanted = torch.tanh(states[:, 0] @ pooled.pooler.weight.T + pooled.pooler.bias)  # type: ignore[union-attr]
+    torch.testing.assert_close(pooled.pooled(states), wanted)
+
+
+@torch.no_grad()
+def test_adopts_all_of_its_like() -> None:
+    one, other = build(), build()
+    for parameter in other.parameters():
+        parameter.add_(1)
+    assert one.adopt(other) == []
+    assert one(pictures()).equal(other(pictures()))
+
+
+@torch.no_grad()
+def test_adopts_positions_of_another_grid() -> None:
+    """As if the smaller model had been shown the larger picture."""
+    small, large = build(), build(image=4 * PATCH, width=5 * PATCH)
+    for parameter in small.parameters():
+        parameter.mul_(1.5)
+    assert large.adopt(small) == []
+    images = pictures(rows=4, columns=5)
+    torch.testing.assert_close(large(images), small(images))
+
+
+@torch.no_grad()
+def test_a_head_for_other_classes_stays_new() -> None:
+    """Of as many as before, or more; a pooler has no place in it."""
+    bare = build(labels=(), pooler=True)
+    for labels in (("oak", "elm", "fir", "yew"), LABELS[:2]):
+        other = build(labels=labels)
+        head = other.head.weight.clone()  # type: ignore[union-attr]
+        for source in (build(), bare):
+            assert other.adopt(source) == ["head.weight", "head.bias"]
+            assert other.head.weight.equal(head)  # type: ignore[union-attr]
+            assert other.tokens(pictures()).equal(source.tokens(pictures()))
+
+
+def test_what_has_another_shape_stays_new() -> None:
+    wider, narrow = build(dim=8, layers=1), build()
+    new = wider.adopt(narrow)
+    assert set(new) == set(wider.state_dict()) - {"head.bias"}
+    mean = build(pool="mean")
+    assert mean.adopt(narrow) == []
+    assert mean.positions.equal(narrow.positions)
+    assert narrow.adopt(mean) == ["class_token", "class_position"]
+
+
+def test_another_model_has_nothing_to_take_over() -> None:
+    with pytest.raises(ValueError, match="vit takes over the weights of another vit, got Linear"):
+        build().adopt(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
