@@ -32,6 +32,7 @@ def beam(
     prompt: Tensor | None = None,
     prompt_mask: Tensor | None = None,
     stop: Stop | None = None,
+    renormalise: bool = False,
 ) -> list[list[Hypothesis]]:
     """The `best` hypotheses found for each sentence (fewer where fewer exist), by score / length^alpha.
 
@@ -42,7 +43,8 @@ def beam(
     the W best that do not end go on. A sentence is done when W answers are no worse than its likeliest live beam
     would be if it ended here: a guess that is exact for alpha <= 0 only. What the limit cuts off competes with what
     has ended. Width 1 is greedy. The other options are those of greedy, but the repetition penalty works on
-    log-probabilities, and the scores are what it makes of them."""
+    log-probabilities, and the scores are what it makes of them. `renormalise`: what the rules forbid is dealt out
+    among the tokens that are left, so that they sum to 1 again."""
     if width < 1:
         raise ValueError(f"width must be 1 or more, got {width}")
     if not 1 <= best <= width:
@@ -67,12 +69,12 @@ def beam(
         return [[one] for one in follow(model, source, mask, rules, lambda scores: scores.max(-1).indices, None)]
     alpha = float(length_penalty)
     with at_rest(model):
-        found = search(model, source, mask, rules, width, alpha)
+        found = search(model, source, mask, rules, width, alpha, renormalise)
     return [sorted(some, key=lambda one: one.normalised(alpha), reverse=True)[:best] for some in found]
 
 
 def search(
-    model: Generator, source: Tensor, mask: Tensor, rules: Rules, width: int, alpha: float
+    model: Generator, source: Tensor, mask: Tensor, rules: Rules, width: int, alpha: float, renormalise: bool
 ) -> list[list[Hypothesis]]:
     """All that ended within the beam, sentence by sentence. A score of -inf marks a dead beam: its row is
     computed, but nothing comes of it."""
@@ -92,6 +94,8 @@ def search(
             state = state.spread(width)
         steps = at_least_single(logits).log_softmax(-1)
         rules.apply(steps, written[: len(steps)])
+        if renormalise:
+            steps = steps.log_softmax(-1)
         grown, rows, tokens = extend(scores, steps, width)  # (B, 2 W) each
         impossible(grown.isnan() | (torch.maximum(grown, top[:, :1]) == -torch.inf).all(1, keepdim=True))
         longer = torch.cat([written[rows], tokens[..., None]], 2)  # (B, 2 W, length)

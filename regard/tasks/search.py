@@ -56,6 +56,7 @@ def search(
     if decode.beam > 1:
         best = decode.beam if decode.coverage else decode.best  # the coverage penalty needs some to choose from
         options |= {"width": decode.beam, "best": best, "length_penalty": decode.length_penalty}
+        options["renormalise"] = decode.renormalise
         return beam(model, source, mask, **options)
     return [[one] for one in greedy(model, source, mask, **options, each=each)]
 

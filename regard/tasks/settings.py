@@ -201,6 +201,7 @@ class Decoding:
     replace_unknown: bool = False  # write the source word most looked at in place of an unknown one
     repetition_penalty: float = 1.0  # above 1, tokens that came before are less likely (Keskar 2019)
     no_repeat: int = 0  # so many tokens in a row are not written twice; 0: they may be
+    renormalise: bool = False  # beam: what may not be written is dealt out among the rest
     stop: tuple[str, ...] = ()  # generating ends before any of these
     temperature: float = 0.0
     top_k: int = 0
@@ -235,6 +236,8 @@ class Decoding:
             raise ValueError("coverage chooses among the answers of a beam; set beam above 1")
         if not 0 < self.repetition_penalty < math.inf:
             raise ValueError(f"repetition_penalty must be above 0 (1 is none), got {self.repetition_penalty}")
+        if type(self.renormalise) is not bool:
+            raise ValueError(f"renormalise must be true or false, got {self.renormalise!r}")
         stops = [self.stop] if isinstance(self.stop, str) else self.stop
         if not isinstance(stops, list | tuple) or not all(isinstance(one, str) and one for one in stops):
             raise ValueError(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")

@@ -234,6 +234,7 @@ WAYS = [
     Decoding(max_length=14, beam=4),
     Decoding(max_length=14, beam=3, length_penalty=0.4, best=3),
     Decoding(max_length=14, beam=4, no_repeat=2, repetition_penalty=1.3),
+    Decoding(max_length=14, beam=4, no_repeat=1, best=2, renormalise=True),
 ]
 TEXTS = ["the cat", "a dog, and 2 cats", "isn't it?", "café", "the mat: they sat on it"]
 
@@ -249,6 +250,7 @@ def theirs_written(peer: Any, tokens: Tensor, mask: Tensor, decode: Decoding) ->
         length_penalty=decode.length_penalty,
         no_repeat_ngram_size=decode.no_repeat,
         repetition_penalty=decode.repetition_penalty,
+        renormalize_logits=decode.renormalise,
         pad_token_id=peer.config.pad_token_id if peer.config.is_encoder_decoder else 0,
     )
     found = found[:, 1 if peer.config.is_encoder_decoder else tokens.shape[1] :].tolist()
@@ -437,6 +439,8 @@ def test_defaults_of_generating_are_taken(tmp_path: Path) -> None:
     peer = marian()
     peer.generation_config.update(num_beams=4, length_penalty=0.7, max_length=512, no_repeat_ngram_size=2)
     assert load(saved(peer, tmp_path)).decode == Decoding(beam=4, length_penalty=0.7, no_repeat=2)
+    peer.generation_config.renormalize_logits = True
+    assert load(saved(peer, tmp_path)).decode.renormalise
     (tmp_path / "generation_config.json").unlink()
     assert load(tmp_path).decode == Decoding()
     configured(tmp_path, {"num_beams": 6, "max_length": 512})
