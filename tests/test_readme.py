@@ -4,6 +4,7 @@ import gzip
 import importlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from typer.main import get_command
 
 from regard.app import cli
 from regard.app.recipe import read
 from regard.data.batch import PairData
 from regard.data.made import MADE
+from regard.data.shapes import shapes
 from regard.models import MODELS
 
 ROOT = Path(__file__).parent.parent
@@ -42,7 +45,8 @@ def steps() -> list[tuple[str, str]]:
 
 def short(words: list[str]) -> list[str]:
     """The same command with less to do; of an option given twice the last one counts."""
-    changes = [word for change in SHORT for word in ("--set", change)]
+    less = [SHORT[0], SHORT[1], "data.batch=8"] if "vit-pictures" in words else SHORT
+    changes = [word for change in less for word in ("--set", change)]
     if "--resume" in words:  # something must be left to do
         changes += ["--set", "train.steps=3"]
     more = {"train": changes, "compare": [*changes, "--seeds", "1"]}
@@ -65,6 +69,17 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text(
             "".join(f"{source} is {target}.\n" for source, target in MADE["dates"](split, 200))
         )
+    for name, split in (("reviews.tsv", "train"), ("more.tsv", "test")):
+        dated = (
+            f"{source}\t{'old' if target < '2000' else 'new'}\n" for source, target in MADE["dates"](split, 100)
+        )
+        (tmp_path / name).write_text("".join(dated))
+    drawn = shapes("train", 60)
+    for number in range(len(drawn)):
+        path = tmp_path / "pictures" / drawn.classes[drawn.labels[number]] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(drawn.read(number)).save(path)
+    shutil.copy(path, tmp_path / "picture.png")
     (tmp_path / "words.tsv").write_text("May\tMai\n")
     (tmp_path / "dates.txt").write_text("3 May 1979\n4 June 1980\n")
     for block in blocks(README, "toml"):

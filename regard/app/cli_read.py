@@ -155,7 +155,7 @@ def parts(line: str, second: str | None) -> Any:
 
 def _sorted(one: Any, as_json: bool) -> str:
     if not as_json:
-        return f"{one.label}\t{one.probabilities[one.label]:.4f}"
+        return f"{' '.join(one.label.split())}\t{one.probabilities[one.label]:.4f}"
     first, second = (one.source, None) if isinstance(one.source, str) else one.source
     texts = {"text": first} | ({} if second is None else {"second": second})
     return json.dumps({**texts, "label": one.label, "probabilities": one.probabilities}, ensure_ascii=False)

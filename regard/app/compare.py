@@ -52,6 +52,7 @@ def compare(
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in tasks]
     if len(set(folders)) < len(folders):
         raise RecipeError("two of the trainings would share a folder; give each recipe and value once")
+    _check_start(out, begin)
     results: dict[tuple[Way, int], dict[str, Any]] = {}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = {}
@@ -84,8 +85,21 @@ def _check_metric(metric: str, asked: list[Job]) -> None:
     measures = MEASURES[asked[0].task]
     if metric not in measures:
         raise RecipeError(f"--metric must be one of {', '.join(measures)}, got {metric!r}")
+    if metric == "next_accuracy" and any(job.config.get("head", "pretrain") != "pretrain" for job in asked):
+        raise RecipeError("next_accuracy is for model.head=pretrain, which learns what follows what")
     if tasks & {"generate", "fill"} and not all(job.data.test or job.data.valid for job in asked):
         raise RecipeError("set data.test or data.valid to a file of text to compare by")
+
+
+def _check_start(out: Path, start: Path | None) -> None:
+    """A recipe does not say what a training was begun with, so that the folder does."""
+    path, now = out / "from.txt", str(start or "")
+    then = path.read_text(encoding="utf-8") if path.is_file() else now
+    if then != now and any(out.glob("*/recipe.toml")):
+        was, comes = (f"--from {one}" if one else "no --from" for one in (then, now))
+        raise RecipeError(f"{out} holds trainings begun with {was}, now it is {comes}; take another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_file(path, now.encode())
 
 
 def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
@@ -123,7 +137,8 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path |
     if jobs > 1:
         torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
-    command = shlex.join(["regard", "train", recipe, *(word for one in changes for word in ("--set", one))])
+    words = ["regard", "train", recipe, *(["--from", str(start)] if start else [])]
+    command = shlex.join([*words, *(word for one in changes for word in ("--set", one))])
     with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
         train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)), start=start)
     task = load(folder)

@@ -87,7 +87,8 @@ def label_columns(columns: str | None, task: str) -> dict[str, str]:
     shapes = {"classify": (("text", "label"), ("text", "second", "label")), "recognise": (("image", "label"),)}
     for shape in shapes.get(task, ()):
         if len(shape) == len(names):
-            return dict(zip(shape, names, strict=True))
+            alone = {"second": ""} if task == "classify" else {}  # whatever the recipe reads beside it
+            return alone | dict(zip(shape, names, strict=True))
     wanted = " or ".join(",".join(shape).upper() for shape in shapes.get(task, ()))
     raise typer.BadParameter(
         f"--columns must be {wanted} here, got {columns!r}"

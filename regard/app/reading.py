@@ -36,7 +36,9 @@ def evaluate_others(
         raise RunError(f"{', '.join(runs)} has no head that answers, so there is nothing to judge it by")
     rows = []
     for run in runs:
-        settings = read_settings(run, task, data, {key: value for key, value in changes.items() if value})
+        settings = read_settings(
+            run, task, data, {key: value for key, value in changes.items() if value is not None}
+        )
         with progress(None, f"batches by {run}") as tick, tempfile.TemporaryDirectory() as folder:
             rows.append({"run": run, **score(task, load(run), settings, folder=Path(folder), tick=tick)})
     print(json.dumps(rows[0] if len(rows) == 1 else rows) if as_json else as_text(rows))
@@ -60,8 +62,9 @@ def read_settings(run: str, task: str, data: str | None, changes: dict[str, Any]
 
 def as_text(rows: list[dict[str, Any]]) -> str:
     """A column for each run; below it, of a single one, the scores of its classes."""
-    keys = [key for key in rows[0] if (key != "run" or len(rows) > 1) and key not in ("classes", "confusion")]
-    table = _aligned([[key, *(_number(row[key]) for row in rows)] for key in keys])
+    found = dict.fromkeys(key for row in rows for key in row)  # not every head has all measures
+    keys = [key for key in found if (key != "run" or len(rows) > 1) and key not in ("classes", "confusion")]
+    table = _aligned([[key, *(_number(row.get(key, "")) for row in rows)] for key in keys])
     classes = rows[0].get("classes", [])
     if len(rows) > 1 or not 0 < len(classes) <= SHOWN:
         return table

@@ -48,13 +48,7 @@ def _masked(run: Any, settings: masked.Settings, tick: Tick) -> dict[str, Any]:
 
 def _labelled(run: Any, settings: labelled.Settings, tick: Tick) -> dict[str, Any]:
     known = Known(run.tokenizer, labels=run.model.config.labels)
-    data = labelled.build_data(
-        settings.rows("test"),
-        known,
-        longest=min(settings.longest, run.model.config.longest),
-        batch_tokens=settings.batch_tokens,
-        seed=0,
-    )
+    data = labelled.build_data(settings, settings.rows("test"), run.model, known, seed=0)
     found = _classes(*labelled.judge_labelled(run.model, data, tick=tick), known.labels)
     return {**found, "cut": data.cut}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -31,6 +32,7 @@ TEXTS = {
 }
 LABELS = ("label", "class", "sentiment", "category")
 SHORTEST = 5  # [CLS] A [SEP] B [SEP]
+SOME = 20  # so many classes may have one text each
 
 Row = tuple[str, str, str]  # text, second text or "", label
 Names = tuple[str, str, str]  # of their columns, in the same order
@@ -71,7 +73,7 @@ def _read(path: Path, named: Names) -> Iterator[Row]:
         for what, field in zip(("text", "label"), (row[0], row[2]), strict=True):
             if not field.strip():
                 raise DataError(f"{where}: the {what} is empty; fill it in or remove the line")
-        yield row[0], row[1], row[2].strip()
+        yield row[0], row[1], " ".join(row[2].split())  # a label stands in lines and tables
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
@@ -189,11 +191,16 @@ def _chosen(named: Names, header: Sequence[str], where: str) -> Names:
 
 def classes(labels: Iterable[str]) -> tuple[str, ...]:
     """The different labels, by number where all are whole numbers, else by the alphabet: the order of a head."""
-    found = set(labels)
+    found = Counter(labels)
     if len(found) < 2:
         raise DataError(
             f"there must be two classes or more to learn to tell apart, got {few(sorted(found))}; "
             f"is the label in another column?"
+        )
+    if len(found) > SOME and found.total() < 2 * len(found):
+        raise DataError(
+            f"{found.total():,} texts have {len(found):,} different labels, as {few(sorted(found))}, so that most "
+            "stand there once; is the label in another column?"
         )
     if all(re.fullmatch(r"[+-]?[0-9]{1,18}", label) for label in found):
         return tuple(sorted(found, key=lambda label: (int(label), label)))

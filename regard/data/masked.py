@@ -133,11 +133,11 @@ class MaskedData:
         self.length, self.batch_tokens, self.seed, self.pairs = length, batch_tokens, seed, pairs
         self.special, self.whole_words, self.chosen = tokenizer.special, whole_words, chosen
         self.sentences, self.begins = Rows(), array("q", [0])  # document i is sentences begins[i] to begins[i + 1]
+        self.ordinary = ordinary_ids(tokenizer)
+        self.is_ordinary = np.isin(np.arange(len(tokenizer)), self.ordinary)
         for document in documents:
             self._append(document)
         self._check()
-        self.ordinary = ordinary_ids(tokenizer)
-        self.is_ordinary = np.isin(np.arange(len(tokenizer)), self.ordinary)
         self.begins_word = np.array(tokenizer.begins(range(len(tokenizer))))
 
     def _append(self, document: Ids) -> None:
@@ -159,6 +159,8 @@ class MaskedData:
                 f"a sentence from elsewhere is needed, but there is one document, of {len(self.sentences)} "
                 f"sentences; give two documents, or one of four sentences or more"
             )
+        if not self.is_ordinary[np.asarray(self.sentences.ids)].any():
+            raise ValueError("the vocabulary knows no word of the text; is it of another language than the model?")
 
     @property
     def tokens(self) -> int:

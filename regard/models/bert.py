@@ -12,6 +12,7 @@ answers in a text and for a label of each word. A run is a folder of `transforme
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -70,6 +71,8 @@ class BertConfig:
             raise ValueError(f"labels are the classes of head = 'classify', and head is {self.head!r}")
         if len(self.labels) == 1:
             raise ValueError(f"labels must name two classes or more, got {self.labels[0]!r:.80} alone")
+        if twice := [label for label, count in Counter(self.labels).items() if count > 1]:
+            raise ValueError(f"labels must differ, got {twice[0]!r:.80} twice")
         if self.head in ("pretrain", "classify") and not self.pooler:
             raise ValueError(f"head {self.head!r} reads the pooled state, so that pooler must be true")
 
@@ -208,7 +211,7 @@ class Bert(nn.Module):
         if batch.follows is not None:  # a mean over rows beside a mean over words: the paper adds the two
             apart = F.cross_entropy(self.next_logits(states).float(), batch.follows, label_smoothing=smoothing)
             total = total + apart * len(known)
-        return Loss(total, likelihood, chosen.sum())
+        return Loss(total, likelihood, chosen.sum().clamp(min=1))  # where every word is unknown, none is chosen
 
     def _class_loss(self, states: Tensor, labels: Tensor, smoothing: float) -> Loss:
         logits = self.class_logits(states).float()

@@ -12,6 +12,7 @@ A run is a folder of `transformers`."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ from regard.layers.loss import Loss
 from regard.models.foreign import Form, Part, Table, Unrepresentable, read_labels, same, write_labels
 
 POOLS = ("class", "mean")
+MOST = 1 << 24  # patches in a picture, or numbers in a patch: beyond any model, and torch can count their weights
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class ViTConfig:
     activation: str = "gelu"
     eps: float = 1e-12  # of the norms
     pool: str = "class"  # what the head reads: class (the class token's state) or mean (of all patches' states)
-    pooler: bool = False  # a bare model may have one more layer on the class token
+    pooler: bool = False  # a bare model may have one more layer on the class token; others have none
     bias: bool = True  # of queries, keys and values
     dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -60,14 +62,17 @@ class ViTConfig:
         for key in ("image", "width"):
             if getattr(self, key) % self.patch:
                 raise ValueError(f"{key} must be a multiple of patch, got {getattr(self, key)} and {self.patch}")
+        if math.prod(self.grid) > MOST or self.channels * self.patch**2 > MOST:
+            raise ValueError(
+                f"a picture has at most {MOST:,} patches and a patch as many numbers, got image {self.image}, "
+                f"width {self.width}, patch {self.patch} and channels {self.channels}"
+            )
         if not 0 < self.eps < 1:
             raise ValueError(f"eps must lie in (0, 1), got {self.eps}")
         if self.pool not in POOLS:
             raise ValueError(f"pool must be class (read the class token) or mean (of patches), got {self.pool!r}")
-        if self.pooler and (self.labels or self.pool != "class"):
-            raise ValueError(
-                "a pooler is for a bare model with a class token: it needs labels = () and pool = class"
-            )
+        if self.labels or self.pool != "class":  # as when a bare model's settings are taken over with a head
+            object.__setattr__(self, "pooler", False)
 
     @property
     def classes(self) -> int:

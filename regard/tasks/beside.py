@@ -13,6 +13,7 @@ from regard.tasks.weights import RunError
 
 PIXELS = "preprocessor_config.json"
 LARGEST = 1 << 20
+LEAST = 1e-6  # deviation of a channel: what is divided by less may no longer be finite
 BILINEAR = 2  # Pillow's number for it
 # What a reader of pictures may ask for beside mean and std, and the values that are followed here.
 FIXED: dict[str, tuple[Any, ...]] = {
@@ -38,14 +39,16 @@ def small_files(known: Known, model: Any, task: str, decode: Decoding) -> dict[s
 
 def tokenizer_file(tokenizer: Tokenizer, longest: int, task: str) -> dict[str, Any]:
     special = tokenizer.special
+    fast: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     names = {"eos_token": special.end, "pad_token": special.pad, "unk_token": special.unknown}
     if task == "generate":
         names["bos_token"] = special.start
     elif task != "translate":
         names = {"cls_token": special.start, "sep_token": special.end, "mask_token": special.mask, **names}
         del names["eos_token"]
+        # Unless it is told, it gives no segments, and the second text of a pair is read as the first.
+        fast["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     tokens = {key: tokenizer.inner.id_to_token(number) for key, number in names.items() if number >= 0}
-    fast = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     return {**fast, "model_max_length": longest, **tokens}
 
 
@@ -58,6 +61,7 @@ def generation_file(tokenizer: Tokenizer, longest: int, task: str, decode: Decod
     else:
         table |= {"num_beams": decode.beam, "length_penalty": decode.length_penalty}
     table |= {"repetition_penalty": decode.repetition_penalty, "no_repeat_ngram_size": decode.no_repeat}
+    table |= {"renormalize_logits": decode.renormalise}
     if task == "generate":
         return table | {"bos_token_id": special.start}
     return table | {
@@ -99,8 +103,8 @@ def read_pixels(folder: Path, config: Any) -> Pixels:
         mean, std = (_numbers(table.get(key), key, config.channels) for key in ("image_mean", "image_std"))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path}: {error!s:.300}") from None
-    if std is not None and not all(value > 0 for value in std):
-        raise RunError(f"{path}: image_std must be above 0, got {list(std)}")
+    if std is not None and not all(value >= LEAST for value in std):
+        raise RunError(f"{path}: image_std must be at least {LEAST}, got {list(std)}")
     return Pixels(mean or default.mean, std or default.std)
 
 

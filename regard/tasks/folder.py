@@ -37,8 +37,9 @@ GENERATION = {  # settings of transformers' generate, and ours
     "length_penalty": "length_penalty",
     "repetition_penalty": "repetition_penalty",
     "no_repeat_ngram_size": "no_repeat",
+    "renormalize_logits": "renormalise",
 }
-# How long an answer may be is asked with each; the padding's share, which may be dealt out, is next to nothing.
+# How long an answer may be is asked with each.
 LENGTHS = frozenset({"max_new_tokens", "max_time", "renormalize_logits", "_from_model_config"})
 MOST_LAYERS, MOST = 1000, 1 << 24  # beyond any model; so that a config cannot ask for a day's worth of layers
 

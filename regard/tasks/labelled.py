@@ -76,9 +76,11 @@ def survey(job: Job, start: Known | None) -> Known:
     rows = job.data.rows("train")
     if not rows:
         raise DataError(f"{job.data.name} has too few texts to hold some out for validation; set data.valid")
-    labels = classes(label for *_, label in rows)
+    # Those held out count too: the only text of a rare class may be among them.
+    labels = classes(label for *_, label in job.data.read(job.data.train))
     if start:
-        return replace(start, labels=labels)
+        same = set(start.labels) == set(labels)  # then in the order of the head that is there
+        return start if same else replace(start, labels=labels)
     texts = chain.from_iterable((text, second) if second else (text,) for text, second, _ in rows)
     return Known(job.tokens.learn(texts, MODELS[job.model].layout), labels=labels)
 
@@ -91,12 +93,12 @@ def prepare(
     held = settings.rows("valid")
     if not held:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
-    longest = min(settings.longest, model.config.longest)
     data, fixed = (
-        build_data(rows, known, longest=longest, batch_tokens=settings.batch_tokens, seed=seed)
+        build_data(settings, rows, model, known, seed=seed)
         for rows, seed in ((settings.rows("train"), job.train.seed), (held, 0))
     )
     if data.cut:
+        longest = min(settings.longest, model.config.longest)
         print(f"{data.cut:,} of {len(data):,} texts were cut to {longest} tokens (data.longest)", file=sys.stderr)
 
     def validate() -> dict[str, float]:
@@ -105,9 +107,13 @@ def prepare(
     return data, validate, f"{len(data):,} labelled texts, {len(known.labels)} classes"
 
 
-def build_data(rows: Sequence[Row], known: Known, *, longest: int, batch_tokens: int, seed: int) -> LabelledData:
+def build_data(settings: Settings, rows: Sequence[Row], model: Any, known: Known, *, seed: int) -> LabelledData:
     numbers = {label: number for number, label in enumerate(known.labels)}
-    for text, _, label in rows:
+    for text, second, label in rows:
+        if second and model.config.segments < 2:
+            raise DataError(
+                f"{text[:40]!r} has a second text, and this model takes single ones (model.segments = 1)"
+            )
         if label not in numbers:
             raise DataError(
                 f"{text[:40]!r} is labelled {label[:40]!r}, which is no class of this model; "
@@ -119,8 +125,8 @@ def build_data(rows: Sequence[Row], known: Known, *, longest: int, batch_tokens:
             for (first, second), (*_, label) in zip(encode(rows, known.tokenizer), rows, strict=True)
         ),
         tokenizer=known.tokenizer,
-        longest=longest,
-        batch_tokens=batch_tokens,
+        longest=min(settings.longest, model.config.longest),
+        batch_tokens=settings.batch_tokens,
         seed=seed,
     )
 

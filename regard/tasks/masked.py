@@ -90,7 +90,11 @@ def prepare(
         if not documents:
             raise DataError(f"{settings.name} is one document, of which none can be held out; set data.valid")
     data = build_data(settings, documents, model, known.tokenizer, seed=job.train.seed)
-    fixed = build_data(settings, held, model, known.tokenizer, seed=0)
+    try:
+        fixed = build_data(settings, held, model, known.tokenizer, seed=0)
+    except ValueError as error:
+        what = settings.valid or f"what is held out of {settings.name}"
+        raise DataError(f"nothing can be validated by {what}: {error}; or set data.valid to other text") from None
 
     def validate() -> dict[str, float]:
         found = judge_masked(model, fixed)
@@ -104,13 +108,16 @@ def encoded(settings: Settings, files: Iterable[str], tokenizer: Tokenizer) -> A
 
 
 def build_data(settings: Settings, documents: Any, model: Any, tokenizer: Tokenizer, *, seed: int) -> MaskedData:
+    pairs = model.config.head == "pretrain"
+    if pairs and model.config.segments < 2:
+        raise ValueError("next sentences need two segments and the model has one; set model.head=masked")
     return MaskedData(
         documents,
         tokenizer=tokenizer,
-        length=settings.length,
+        length=min(settings.length, model.config.longest),
         batch_tokens=settings.batch_tokens,
         seed=seed,
-        pairs=model.config.head == "pretrain",
+        pairs=pairs,
         whole_words=settings.whole_words,
         chosen=settings.chosen,
     )

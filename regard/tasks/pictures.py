@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from regard.learn.optimise import choose_device
 from regard.tasks.classes import class_logits, validation
 from regard.tasks.known import Known, Pixels
 from regard.tasks.settings import Job
+from regard.tasks.weights import RunError
 
 BEST_BY = ("valid_loss", "accuracy")
 UNIT = "pictures"
@@ -40,8 +42,8 @@ class Settings:
     label: str = ""  # and that of their classes
     held_out: float = 0.1
     batch: int = 128  # pictures
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of the channels red, green and blue, and their deviations
-    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    mean: tuple[float, ...] = ()  # of red, green and blue, and their deviations; without them those of the run
+    std: tuple[float, ...] = ()  # that it begins with, else 0.5
     crop: int = 4  # pixels of border from which a picture of the right size is cut anew
     scale: float = 0.0  # above 0: cut a part of at least this share of the area, and resize it
     flip: bool = True  # left and right, one time in two
@@ -66,8 +68,10 @@ class Settings:
         for name in ("mean", "std"):
             value = getattr(self, name)
             numbers = isinstance(value, list | tuple) and all(type(one) in (int, float) for one in value)
-            if not numbers or len(value) != 3 or (name == "std" and min(value) <= 0):
+            if not numbers or len(value) not in (0, 3) or not all(map(math.isfinite, value)):
                 raise ValueError(f"{name} must be three numbers, of red, green and blue, got {value!r}")
+            if name == "std" and not all(one > 0 for one in value):
+                raise ValueError(f"std must be above 0, got {value!r}")
             object.__setattr__(self, name, tuple(map(float, value)))
         self.augment  # noqa: B018 - checked now
 
@@ -98,20 +102,16 @@ class Settings:
 
 
 def survey(job: Job, start: Known | None) -> Known:
-    """The names of the classes."""
+    """The names of the classes, and how pictures become numbers."""
     settings: Settings = job.data
-    labels = settings.pictures("train")[0].classes
-    pixels = Pixels(settings.mean, settings.std)
-    return replace(start, labels=labels, pixels=pixels) if start else Known(labels=labels, pixels=pixels)
+    before = (start and start.pixels) or Pixels()
+    pixels = Pixels(settings.mean or before.mean, settings.std or before.std)
+    return Known(labels=settings.pictures("train")[0].classes, pixels=pixels)
 
 
 def prepare(job: Job, model: Any, known: Known, out: Path) -> tuple[ImageData, Callable[[], dict[str, float]], str]:
     """The training data, how to validate, and how much there is to learn from, in words."""
     settings: Settings = job.data
-    if model.config.channels != 3:
-        raise ValueError(
-            f"pictures are read in red, green and blue: set model.channels=3, got {model.config.channels}"
-        )
     device = choose_device(job.train)
     data = build_data(settings, "train", model, known, seed=job.train.seed, augment=settings.augment, device=device)
     held = build_data(settings, "valid", model, known, device=device)
@@ -133,6 +133,12 @@ def build_data(
     device: torch.device | str = "cpu",
 ) -> ImageData:
     """Classes are those of the model by name. Pictures are varied where the model is, so that it need not wait."""
+    if model.config.channels != 3:
+        raise RunError(
+            f"pictures are read in red, green and blue: model.channels must be 3, got {model.config.channels}"
+        )
+    if not known.labels:
+        raise RunError("this model has no head and knows no classes, so there is nothing to judge it by")
     pictures, rows = settings.pictures(split)
     assert known.pixels is not None
     return ImageData(

@@ -19,6 +19,7 @@ from regard.data.text import Tokenizer
 from regard.layers.products import plain_products
 from regard.show import Heads, Map
 from regard.tasks.search import sites_like
+from regard.tasks.weights import RunError
 
 PART = 1024  # texts sorted by length at once, so that a batch has rows of like length
 BATCH = 8192  # tokens read at once
@@ -63,10 +64,6 @@ class Sorted(Looked):
     _look: Look | None = field(default=None, repr=False, compare=False)
 
 
-class HasNoHead(ValueError):
-    """Asked for what the model was not trained to do."""
-
-
 class Reader:
     """A trained encoder, as `regard.load(run)` gives it. What it can do beside `embed` hangs on its head."""
 
@@ -102,12 +99,12 @@ class Reader:
 
     def check_fill(self) -> None:
         if self.model.config.task != "fill":
-            raise HasNoHead(
+            raise RunError(
                 f"this model has no head that foretells hidden words (its head is {self.model.config.head!r}), so "
                 "it cannot fill blanks; train one with `regard train bert-text`"
             )
         if self.blank is None:
-            raise HasNoHead("this model's vocabulary has no token that hides another, so it cannot fill blanks")
+            raise RunError("this model's vocabulary has no token that hides another, so it cannot fill blanks")
 
     def read_blanks(self, text: str) -> Row:
         """The tokens of a text with blanks. ValueError where there is none, or too much text."""
@@ -123,8 +120,8 @@ class Reader:
     def _filled(self, text: str, row: Row, found: list[tuple[list[int], list[float]]]) -> Filled:
         blanks = tuple(tuple(zip(self.tokenizer.tokens(ids), shares, strict=True)) for ids, shares in found)
         whole = text
-        for (best, _), *_ in blanks:
-            whole = self.put(whole, best)
+        for number in reversed(range(len(blanks))):  # from the end: the likeliest may be [MASK] itself
+            whole = self.put(whole, blanks[number][0][0], number)
         places = [place for place, one in enumerate(row[0]) if one == self.tokenizer.special.mask]
         return Filled(text, whole, blanks, partial(self._heads, row, places))
 
@@ -185,7 +182,7 @@ class Reader:
 
     def check_classify(self) -> None:
         if self.model.config.task != "classify":
-            raise HasNoHead(
+            raise RunError(
                 f"this model has no classes to choose from (its head is {self.model.config.head!r}); teach it "
                 "some: `regard train bert-labelled --from RUN --set data.train=FILE`"
             )
@@ -193,12 +190,17 @@ class Reader:
     # ---- what they share
 
     def read(self, text: Texts) -> Row:
-        """The tokens of a text or a pair, cut to what the model takes."""
-        first, second = (text, None) if isinstance(text, str) else text
-        return self._row(self.tokenizer.encode(first), None if second is None else self.tokenizer.encode(second))
+        """The tokens of a text or a pair, cut to what the model takes. A second text that is empty is none, as in
+        training."""
+        first, second = (text, "") if isinstance(text, str) else text
+        if second and self.model.config.segments < 2:
+            raise ValueError(
+                f"this model was made for single texts (segments = 1), got a pair, {first[:40]!r} first"
+            )
+        return self._row(self.tokenizer.encode(first), self.tokenizer.encode(second) if second else None)
 
     def too_long(self, text: Texts) -> bool:
-        parts = [text] if isinstance(text, str) else text
+        parts = [text] if isinstance(text, str) else [text[0], *filter(None, text[1:])]
         return sum(len(self.tokenizer.encode(part)) + 1 for part in parts) + 1 > self.model.config.longest
 
     def look(self, text: Texts, *sites: str) -> Heads:

@@ -20,6 +20,7 @@ from regard.layers.products import plain_products
 from regard.show import Overlay, patch_map, rollout
 from regard.tasks.known import Pixels
 from regard.tasks.search import sites_like
+from regard.tasks.weights import RunError
 
 BATCH = 32
 Picture = str | Path | np.ndarray  # a file, or (H, W, 3) bytes
@@ -55,22 +56,28 @@ class Recogniser:
         self.check_classes()
         if top < 1:
             raise ValueError(f"top must be at least 1, got {top}")
-        labels, left = self.model.config.labels, iter(pictures)
+        names, left = list(dict.fromkeys(self.model.config.labels)), iter(pictures)
         while part := list(islice(left, BATCH)):
-            seen = [one if isinstance(one, np.ndarray) else open_picture(one) for one in part]
-            with torch.inference_mode(), plain_products(self.model):
-                shares = self.model(self.read(seen)).float().softmax(-1)
-                best = shares.topk(min(top, len(labels)))
-            for name, picture, likely, places in zip(
-                part, seen, best.values.tolist(), best.indices.tolist(), strict=True
-            ):
-                found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
-                called = "picture" if isinstance(name, np.ndarray) else str(name)
-                yield Recognised(called, labels[places[0]], found, partial(self._overlay, picture, called, found))
+            shares = self._shares(part, names)
+            best = shares.topk(min(top, len(names)))
+            for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
+                found = {names[place]: share for place, share in zip(places, likely, strict=True)}
+                called = "picture" if isinstance(one, np.ndarray) else str(one)
+                yield Recognised(called, names[places[0]], found, partial(self._overlay, one, called, found))
+
+    def _shares(self, pictures: Sequence[Picture], names: Sequence[str]) -> Tensor:
+        """The probability of each name (B, names): two classes may share one, as the cranes of ImageNet do. Each
+        picture is resized as it is opened, so that not all of them are held whole."""
+        images = torch.cat([self.read([pixels_of(one)]) for one in pictures])
+        with torch.inference_mode(), plain_products(self.model):
+            shares = self.model(images).float().softmax(-1).cpu()
+        places = {name: place for place, name in enumerate(names)}
+        to = torch.tensor([places[label] for label in self.model.config.labels])
+        return torch.zeros(len(shares), len(names)).index_add(1, to, shares)
 
     def check_classes(self) -> None:
         if not self.model.config.labels:
-            raise ValueError(
+            raise RunError(
                 "this model has no head and knows no classes; teach it some: "
                 "`regard train vit-pictures --from RUN --set data.train=FOLDER`"
             )
@@ -78,6 +85,8 @@ class Recogniser:
     def read(self, pictures: Sequence[np.ndarray]) -> Tensor:
         """(H, W, 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
         config = self.model.config
+        if config.channels not in (1, 3):
+            raise RunError(f"pictures are grey or have red, green and blue; this model takes {config.channels}")
         sized = np.stack([resize(one, config.image, config.width or config.image) for one in pictures])
         if config.channels == 1:
             sized = (sized @ np.array([0.299, 0.587, 0.114])).round().astype(np.uint8)[..., None]
@@ -106,9 +115,23 @@ class Recogniser:
             last: patch_map(weights[last].mean(0), grid, pool=pool),
         }
 
-    def _overlay(self, picture: np.ndarray, name: str, found: dict[str, float], sites: Sequence[str]) -> Overlay:
+    def _overlay(self, picture: Picture, name: str, found: dict[str, float], sites: Sequence[str]) -> Overlay:
         told = ", ".join(f"{label} {share:.1%}" for label, share in list(found.items())[:3])
-        return Overlay(picture, self.maps(picture, sites), title=Path(name).name, caption=told)
+        pixels = pixels_of(picture)
+        return Overlay(pixels, self.maps(pixels, sites), title=Path(name).name, caption=told)
+
+
+def pixels_of(picture: Picture) -> np.ndarray:
+    """(H, W, 3) bytes."""
+    if isinstance(picture, str | Path):
+        return open_picture(picture)
+    if not isinstance(picture, np.ndarray):
+        came = type(picture).__name__
+    elif picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3 and picture.size:
+        return picture
+    else:
+        came = f"{picture.dtype} {picture.shape}"
+    raise ValueError(f"a picture must be a file's name, or bytes (height, width, 3); got {came}")
 
 
 def picture_files(paths: Iterable[Path]) -> list[Path]:
@@ -120,8 +143,13 @@ def picture_files(paths: Iterable[Path]) -> list[Path]:
                 raise FileNotFoundError(f"there is no picture {path}")
             found.append(path)
             continue
-        inside = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES)
+        inside = sorted(one for one in path.rglob("*") if _is_picture(one.relative_to(path)) and one.is_file())
         if not inside:
             raise DataError(f"{path} holds no pictures ({', '.join(sorted(SUFFIXES))})")
         found += inside
     return found
+
+
+def _is_picture(path: Path) -> bool:
+    """By its name. Hidden files are a system's own, as the ._a.png that macOS puts beside a.png."""
+    return path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)

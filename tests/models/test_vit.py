@@ -306,8 +306,11 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
         ({"activation": "maxout"}, "unknown activation 'maxout'"),
         ({"eps": 0.0}, r"eps must lie in \(0, 1\)"),
         ({"pool": "max"}, "pool must be class .* or mean .*, got 'max'"),
-        ({"pooler": True}, "a pooler is for a bare model"),
-        ({"pooler": True, "labels": (), "pool": "mean"}, "a pooler is for a bare model"),
+        ({"image": 3 * 5000, "width": 3 * 5000}, "a picture has at most 16,777,216 patches .* got image 15000"),
+        (
+            {"image": 9000, "width": 0, "patch": 9000},
+            "at most 16,777,216 patches and a patch as many numbers, .* patch 9000",
+        ),
         ({"labels": "cat"}, "labels must be a tuple of the classes' names, got 'cat'"),
         ({"path_dropout": 1.0}, r"path_dropout must lie in \[0, 1\)"),
         ({"channels": 0}, "channels must be at least 1"),
@@ -352,6 +355,12 @@ def test_adopts_positions_of_another_grid() -> None:
     assert large.adopt(small) == []
     images = pictures(rows=4, columns=5)
     torch.testing.assert_close(large(images), small(images))
+
+
+def test_a_pooler_is_for_a_bare_model_with_a_class_token() -> None:
+    assert build(labels=(), pooler=True).pooler is not None
+    for model in (build(pooler=True), build(labels=(), pool="mean", pooler=True)):
+        assert (model.pooler, model.config.pooler) == (None, False)
 
 
 @torch.no_grad()

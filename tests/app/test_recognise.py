@@ -1,0 +1,309 @@
+"""`regard recognise`, and how `evaluate`, `compare` and `train` treat pictures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.shapes import CLASSES, shapes
+from regard.models.vit import ViT, ViTConfig
+from regard.tasks import load
+from regard.tasks.folder import begin, save_weights
+from regard.tasks.known import Known, Pixels
+
+RECIPE = """
+[data]
+made = "shapes"
+train_count = 60
+valid_count = 12
+test_count = 18
+batch = 20
+
+[model]
+name = "vit"
+image = 16
+patch = 8
+dim = 16
+layers = 2
+heads = 2
+
+[train]
+steps = 2
+every = 2
+"""
+PICTURES: Any = shapes("valid", 18, size=24)
+
+
+def saved(folder: Path, **changes: Any) -> str:
+    """A run with drawn weights, whose answers differ from picture to picture."""
+    torch.manual_seed(1)
+    sizes: dict[str, Any] = {"image": 16, "patch": 8, "dim": 16, "layers": 2, "heads": 2, "labels": CLASSES}
+    model: Any = ViT(ViTConfig(**{**sizes, **changes}))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += torch.randn_like(weight) / (weight[0].numel() ** 0.5 if weight.dim() > 1 else 4)
+    pixels = Pixels((0.5,) * model.config.channels, (0.5,) * model.config.channels)
+    begin(folder, model, Known(labels=model.config.labels, pixels=pixels), "")
+    save_weights(folder, model)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def seer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a run. Tests only read it, and the next."""
+    return saved(tmp_path_factory.mktemp("seer") / "run")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("bare") / "run", labels=())
+
+
+@pytest.fixture(autouse=True)
+def pictures(call: Any) -> None:
+    """Three pictures where the command is called, one of them in a folder."""
+    Path("more").mkdir()
+    for number, path in enumerate(("a.png", "b c.png", "more/d.jpg")):
+        Image.fromarray(PICTURES.pixels[number]).save(path)
+
+
+def told(run: str, path: str, top: int = 1) -> str:
+    found = load(run).recognise(path, top).probabilities
+    return "".join(f"{path}\t{label}\t{share:.4f}\n" for label, share in found.items())
+
+
+# ---- answers
+
+
+def test_a_line_for_each_picture(call: Any, seer: str) -> None:
+    done = call("recognise", seer, "a.png", "b c.png", "more")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == told(seer, "a.png") + told(seer, "b c.png") + told(seer, "more/d.jpg")
+
+
+def test_the_likeliest_few(call: Any, seer: str) -> None:
+    done = call("recognise", seer, "b c.png", "--top", "3")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == told(seer, "b c.png", 3)
+    assert done.out.count("\n") == 3
+    assert call("recognise", seer, "a.png", "--top", "99").out.count("\n") == 6
+
+
+def test_json_has_the_probabilities(call: Any, seer: str) -> None:
+    done = call("recognise", seer, "a.png", "more", "--top", "2", "--json")
+    assert (done.code, done.err) == (0, "")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    for row, path in zip(rows, ("a.png", "more/d.jpg"), strict=True):
+        answer = load(seer).recognise(path, 2)
+        assert list(row) == ["file", "label", "probabilities"]
+        assert (row["file"], row["label"]) == (path, answer.label)
+        assert row["probabilities"] == pytest.approx(answer.probabilities, abs=1e-6)
+        assert list(row["probabilities"]) == list(answer.probabilities)
+
+
+def test_to_a_file(call: Any, seer: str) -> None:
+    done = call("recognise", seer, "a.png", "--output", "answers.tsv")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert Path("answers.tsv").read_text() == told(seer, "a.png")
+
+
+def test_nothing_is_left_of_a_file_that_broke_off(call: Any, seer: str) -> None:
+    Path("broken.png").write_bytes(b"no")
+    done = call("recognise", seer, "a.png", "broken.png", "--output", "answers.tsv")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: broken.png cannot be decoded as PNG, JPEG")
+    assert not Path("answers.tsv").exists()
+
+
+# ---- pictures of pictures
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "html"])
+def test_an_overlay_is_drawn(call: Any, seer: str, suffix: str) -> None:
+    done = call("recognise", seer, "a.png", "--show", f"look.{suffix}")
+    assert (done.code, done.err) == (0, f"wrote look.{suffix}\n")
+    assert done.out == told(seer, "a.png")
+    content = Path(f"look.{suffix}").read_bytes()
+    if suffix == "png":
+        with Image.open(f"look.{suffix}") as drawn:
+            assert drawn.size[0] > drawn.size[1] > 200
+        return
+    label = load(seer).recognise("a.png").label
+    for word in ("a.png", "rollout", "blocks.1.attend", "24 × 24", label):
+        assert word in content.decode(), word
+    assert b"http" not in content.replace(b"http://www.w3.org", b"")  # nothing is fetched
+
+
+def test_several_are_numbered(call: Any, seer: str) -> None:
+    done = call("recognise", seer, "a.png", "more", "--show", "look.svg")
+    assert (done.code, done.err) == (0, "wrote look-1.svg\nwrote look-2.svg\n")
+    assert "a.png" in Path("look-1.svg").read_text()
+    assert "d.jpg" in Path("look-2.svg").read_text()
+    assert not Path("look.svg").exists()
+
+
+def test_heads_of_the_sites_that_are_named(call: Any, seer: str) -> None:
+    done = call("recognise", seer, "a.png", "--show", "heads.svg", "--sites", "blocks.0.*")
+    assert done.code == 0
+    drawn = Path("heads.svg").read_text()
+    assert "blocks.0.attend, head 1" in drawn
+    assert "rollout" not in drawn
+    assert "blocks.1" not in drawn
+
+
+def test_in_the_terminal(call: Any, seer: str) -> None:
+    done = call("recognise", seer, "a.png", "--show", "-")
+    assert (done.code, done.err) == (0, "")
+    first, title, *rest = done.out.splitlines()
+    assert (first + "\n", title) == (told(seer, "a.png"), "a.png")
+    assert any(line.split() == ["rollout", "blocks.1.attend"] for line in rest)
+    assert any(shade in done.out for shade in "░▒▓█")
+    assert "\x1b" not in done.out
+
+
+# ---- asked wrongly
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["RUN"], "Missing argument 'PICTURE...'"),
+        (["RUN", "none.png"], "error: there is no picture none.png"),
+        (["RUN", "a.png", "--top", "0"], "Invalid value for '--top'"),
+        (["RUN", "a.png", "--show", "look.pdf"], "end the name in .png or .svg or .html"),
+        (["RUN", "a.png", "--show", "none/look.png"], "there is no folder none to draw"),
+        (["RUN", "a.png", "--sites", "*"], "say where to with --show FILE"),
+        (["RUN", "a.png", "--show", "-", "--json"], "let --show name a file"),
+        (["RUN", "a.png", "--show", "x.png", "--sites", "decoder.*"], "error: there is no attention named like"),
+        (["RUN", "a.png", "--output", "more"], "error: more is a folder"),
+        (["nosuch", "a.png"], "error: there is no run 'nosuch'"),
+        (["dates", "a.png"], "is a Bahdanau, which is for `regard translate` and not for `regard recognise`"),
+        (["RUN", "empty"], "error: empty holds no pictures"),
+        (["RUN", "notes.txt"], "error: notes.txt cannot be decoded as PNG, JPEG"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_what_was_asked_wrongly(call: Any, seer: str, words: list[str], said: str) -> None:
+    Path("empty").mkdir()
+    Path("notes.txt").write_text("no picture")
+    done = call("recognise", *(seer if word == "RUN" else word for word in words))
+    assert done.code == 2
+    assert said in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+    assert not list(Path().glob("x*.png"))
+
+
+def test_a_bare_model_is_told_from_a_recogniser(call: Any, bare: str) -> None:
+    for words in (["recognise", bare, "a.png"], ["evaluate", bare, "--data", "a.npz"]):
+        np.savez("a.npz", images=PICTURES.pixels, labels=PICTURES.labels)
+        done = call(*words)
+        assert (done.code, done.out) == (2, "")
+        assert "has no head and knows no classes" in done.err
+        assert done.err.count("\n") == 1
+
+
+# ---- judged
+
+
+def judged(run: str) -> tuple[float, list[str]]:
+    """By hand: accuracy in percent, and the answers."""
+    answers = [one.label for one in load(run).recognise(list(PICTURES.pixels))]
+    truths = [CLASSES[label] for label in PICTURES.labels]
+    return 100 * sum(a == b for a, b in zip(answers, truths, strict=True)) / len(truths), answers
+
+
+@pytest.mark.parametrize("form", ["folder", "npz", "columns"])
+def test_pictures_to_judge_by_in_a_folder_or_a_file(call: Any, seer: str, form: str) -> None:
+    words = ["--data", "set.npz"]
+    if form == "folder":
+        words = ["--data", "set"]
+        for number, label in enumerate(PICTURES.labels):
+            Path("set", CLASSES[label]).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(PICTURES.pixels[number]).save(f"set/{CLASSES[label]}/{number}.png")
+    elif form == "npz":
+        others = tuple(reversed(CLASSES))
+        labels = [others.index(CLASSES[label]) for label in PICTURES.labels]
+        np.savez("set.npz", images=PICTURES.pixels, labels=labels, classes=others)
+    else:
+        np.savez("set.npz", what=PICTURES.pixels, which=[CLASSES[label] for label in PICTURES.labels])
+        words += ["--columns", "what,which"]
+    done = call("evaluate", seer, *words, "--json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    accuracy, answers = judged(seer)
+    assert found["run"] == seer
+    assert found["count"] == 18
+    assert found["accuracy"] == pytest.approx(accuracy)
+    assert found["accuracy_low"] <= accuracy <= found["accuracy_high"]
+    assert [one["label"] for one in found["classes"]] == list(CLASSES)
+    assert [one["answered"] for one in found["classes"]] == [answers.count(label) for label in CLASSES]
+    assert np.sum(found["confusion"]) == 18
+
+
+def test_a_table_of_scores_and_classes(call: Any, seer: str) -> None:
+    np.savez("set.npz", images=PICTURES.pixels, labels=PICTURES.labels, classes=CLASSES)
+    done = call("evaluate", seer, "--data", "set.npz")
+    assert (done.code, done.err) == (0, "")
+    scores, classes = done.out.split("\n\n")
+    assert f"accuracy       {judged(seer)[0]:.4f}" in scores
+    assert [line.split()[0] for line in classes.splitlines()] == ["label", *CLASSES]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "does not say what it was trained on; name data to judge it by: --data FILE"),
+        (["--data", "none"], "none"),
+        (["--data", "more"], "has no folders in it; it needs one for each class"),
+        (["--data", "set.npz"], "there are pictures of 'moon', but the classes are 'circle'"),
+        (["--data", "set.npz", "--columns", "a,b"], "no array 'a'; the file has"),
+        (["--data", "set.npz", "--columns", "a"], "--columns must be IMAGE,LABEL here, got 'a'"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_what_cannot_be_judged_by(call: Any, seer: str, words: list[str], said: str) -> None:
+    np.savez("set.npz", images=PICTURES.pixels[:2], labels=["moon", "star"])
+    done = call("evaluate", seer, *words)
+    assert (done.code, done.out) == (2, "")
+    assert said in " ".join(done.err.split())
+
+
+# ---- trained
+
+
+def test_trained_judged_and_asked(call: Any) -> None:
+    Path("tiny.toml").write_text(RECIPE)
+    done = call("train", "tiny.toml", "--out", "run")
+    assert done.code == 0
+    found = json.loads(call("evaluate", "run", "--json").out)
+    assert found["count"] == 18  # the test part of the generated set
+    assert call("recognise", "run", "a.png").out == told("run", "a.png")
+    done = call("train", "tiny.toml", "--from", "run", "--set", "model.image=32", "--out", "larger")
+    assert done.code == 0
+    assert load("larger").model.config.grid == (4, 4)
+    assert call("export", "larger", "--to", "hub").code == 0
+    assert call("recognise", "hub", "a.png").out == call("recognise", "larger", "a.png").out
+
+
+def test_two_ways_side_by_side(call: Any) -> None:
+    Path("tiny.toml").write_text(RECIPE)
+    few = ["--seeds", "1", "--metric", "accuracy", "--out", "all"]
+    done = call("compare", "tiny.toml", "--vary", "model.pool=class,mean", *few)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "| model.pool | seed 0 | mean | spread | loss | parameters |"
+    assert "\naccuracy on the test data\n" in done.out
+    for line, pool in zip(lines[2:4], ("class", "mean"), strict=True):
+        result = json.loads(Path(f"all/{pool}-0/result.json").read_text())
+        assert load(f"all/{pool}-0").model.config.pool == pool
+        assert line.startswith(f"| {pool} | {result['accuracy']:.1f} |")
+        assert f"| {result['loss']:.4f} |" in line
+    done = call("compare", "tiny.toml", "--metric", "bleu", "--out", "none")
+    assert (done.code, done.out) == (2, "")
+    assert "--metric must be one of accuracy, loss, macro_f1, got 'bleu'" in done.err
