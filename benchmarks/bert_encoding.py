@@ -5,10 +5,10 @@
 
 Random weights, saved as a run by regard; `transformers` opens its folder as it is, CTranslate2 after its own
 converter. 32 rows of random tokens in two segments: all 128 long, and of lengths drawn evenly from 24 to 128. Time
-runs from tokens padded to the longest row (CTranslate2: lists of tokens, of which it leaves out padding as well) to
-the states of the last layer. regard reads without oneDNN, as `regard embed` does; the second row is with it, which
-on other machines than ARM is the same. CTranslate2 has {WORKERS}. `off` is the largest difference from the states
-of `transformers` at real tokens, as a share of the largest of those.
+runs from lists of tokens to the states of the last layer. regard reads without oneDNN on ARM, as `regard embed`
+does; with it there is a row of its own. CTranslate2 leaves out padding too; it has 1 worker of 2 threads, and in a
+row of its own 2 workers of 1 thread, each with half of the rows. int8 is another model. `off` is the largest
+difference from the states of `transformers` at real tokens, as a share of the largest of those.
 Each tool runs in processes of its own, in turns; the median of the calls counts, and the better of two such; on a
 shared machine only the ratio."""
 
@@ -89,7 +89,7 @@ def transformers_own(folder: str) -> Read:
 
 
 def ctranslate(folder: str, kind: str, workers: int) -> Read:
-    """With several workers each reads rows of its own, the longest first dealt out in turns."""
+    """With several workers each reads rows of its own: dealt out in turns, the longest first."""
     import ctranslate2
 
     model = ctranslate2.Encoder(
@@ -140,7 +140,8 @@ def measure(folder: str, repeats: str, tool: str) -> dict[str, float]:
             states = read(rows, segments)
             times.append(time.perf_counter() - start)
         seconds[work] = statistics.median(times)
-        np.save(Path(folder) / f"{tool} {work}.npy", np.concatenate([s[: len(r)] for s, r in zip(states, rows)]))
+        real = [found[: len(row)] for found, row in zip(states, rows, strict=True)]
+        np.save(Path(folder) / f"{tool} {work}.npy", np.concatenate(real))
     return seconds
 
 

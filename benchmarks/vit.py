@@ -4,9 +4,9 @@
     python benchmarks/vit.py [REPEATS]                    # prints a Markdown table
 
 Random weights for 1,000 classes, saved as a run by regard; `transformers` opens its folder as it is. 8 random
-pictures of 224 x 224: their logits, and a training step (forward, backward, AdamW). regard multiplies without oneDNN
-on ARM, as `regard recognise` and `regard train` do. `off` is the largest difference of a logit from those of
-`transformers`, as a share of the largest; `loss` is that of the last step.
+pictures of 224 x 224: their logits (run), and a training step of forward, backward and AdamW (train). regard
+multiplies without oneDNN on ARM, as `regard recognise` and `regard train` do. `off` is the largest difference of a
+logit from those of `transformers`, as a share of the largest of these; `loss` is that of the last step.
 Each tool runs in processes of its own, in turns; the median of the calls counts, and the better of two such; on a
 shared machine only the ratio."""
 

@@ -177,7 +177,8 @@ class Told:
 
     def say(self) -> None:
         if self.cut:
-            say(f"{self.cut:,} texts were cut to the {self.reader.model.config.longest} tokens this model takes")
+            texts = "text was" if self.cut == 1 else "texts were"
+            say(f"{self.cut:,} {texts} cut to the {self.reader.model.config.longest} tokens this model takes")
 
 
 def recognise(

@@ -168,7 +168,8 @@ def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor],
 
 
 def read_labels(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """The classes' names: id2label, else so many as num_labels says; transformers' default are two."""
+    """The classes' names: id2label, else so many as num_labels says; transformers' default are two. Where two share
+    a name, as ImageNet's cranes do, the later one has its number behind it."""
     found = table.get("id2label")
     if found is None:
         count = table.get("num_labels", 2)
@@ -180,7 +181,8 @@ def read_labels(table: Mapping[str, Any]) -> tuple[str, ...]:
     names = [found.get(str(number)) for number in range(len(found))]
     if not all(isinstance(name, str) for name in names):
         raise Unrepresentable(f"id2label must name the classes 0 to {len(found) - 1}, got {found!r:.80}")
-    return tuple(str(name) for name in names)
+    first = {name: number for number, name in reversed(list(enumerate(names)))}
+    return tuple(f"{name}" if first[name] == number else f"{name} ({number})" for number, name in enumerate(names))
 
 
 def write_labels(labels: Iterable[str]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def test_vectors_are_the_same_in_every_form(call: Any, filler: str, name: str, o
     Path("in.txt").write_text("\r\n".join([*texts, ""]))
     done = call("embed", filler, "--input", "in.txt", "--output", name, *options)
     assert done.code == 0
-    assert done.err == f"1 texts were cut to the {LONGEST} tokens this model takes\n"
+    assert done.err == f"1 text was cut to the {LONGEST} tokens this model takes\n"
     named, found = as_arrays(name)
     assert named in (None, texts)
     assert found.dtype == np.float32
@@ -268,7 +268,7 @@ def test_classify_tells_the_class_and_how_sure(call: Any, sorter: str) -> None:
     texts = ["the cat", "", " ", "zebra ☃", "cat " * 50]
     done = call("classify", sorter, *texts)
     assert done.code == 0
-    assert done.err == f"1 texts were cut to the {LONGEST} tokens this model takes\n"
+    assert done.err == f"1 text was cut to the {LONGEST} tokens this model takes\n"
     for line, found in zip(done.out.splitlines(), load(sorter).classify(texts), strict=True):
         label, share = line.split("\t")
         assert label == found.label
@@ -293,7 +293,7 @@ def test_pairs_by_an_option_or_a_tab(call: Any, sorter: str) -> None:
 def test_a_pair_too_long_is_cut_as_in_python(call: Any, sorter: str) -> None:
     pair = ("cat " * 30, "dog " * 4)
     done = call("classify", sorter, pair[0], "--second", pair[1], "--json")
-    assert "1 texts were cut" in done.err
+    assert "1 text was cut" in done.err
     assert json.loads(done.out)["probabilities"] == pytest.approx(
         load(sorter).classify(pair).probabilities, abs=1e-6
     )

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.attention import trace
-from regard.models.foreign import Table, Unrepresentable, read_parts, write_parts
+from regard.models.foreign import Table, Unrepresentable, read_labels, read_parts, write_parts
 from regard.models.vit import VIT_FORM, ViT, ViTConfig
 
 transformers = pytest.importorskip("transformers")
@@ -257,3 +257,9 @@ def test_patches_must_divide_the_picture() -> None:
 def test_mean_pooling_has_no_such_form() -> None:
     assert VIT_FORM.lacks(ViTConfig()) == ""
     assert "reads a class token" in VIT_FORM.lacks(ViTConfig(pool="mean"))
+
+
+def test_classes_of_one_name_are_told_apart() -> None:
+    """ImageNet has two cranes."""
+    names = {"0": "crane", "1": "ox", "2": "crane", "3": "crane"}
+    assert read_labels({"id2label": names}) == ("crane", "ox", "crane (2)", "crane (3)")
