@@ -197,7 +197,7 @@ def recognise(
 ) -> None:
     """Tell what is in pictures, and where the model looked: attention rolled out through all layers, or its heads.
 
-        regard recognise shapes picture.png --top 3 --show overlay.png
+        regard recognise runs/pictures picture.png --top 3 --show overlay.png
 
     A line for each: file TAB label TAB probability."""
     from regard.tasks import Recogniser, load_as

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from regard.data.batch import Rows
 from regard.data.documents import READERS, Document, read_documents
 from regard.data.masked import MaskedBatch, MaskedData, encode_sentences
 from regard.data.pairs import DataError
@@ -30,11 +31,11 @@ class Settings:
     """Where the text comes from (`data.documents` tells the forms of files), and how it is hidden."""
 
     train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
-    valid: str = ""  # without one, the last documents of train are held out
+    valid: str = ""  # without one, the end of train is held out
     test: str = ""  # without one, the validation text is taken
     documents: str = "blank"  # what is one document: the file, a line, or what blank lines part
     column: str = "text"  # of CSV and JSONL, where each row is a document
-    held_out: float = 0.05  # the share of train's documents, from their end, to validate by
+    held_out: float = 0.05  # the share of train's documents, or of the only one's sentences, from their end
     length: int = 128  # tokens in a row, the special ones included
     chosen: float = 0.15  # the share of tokens to be foretold
     whole_words: bool = False  # hide all pieces of a word together
@@ -85,10 +86,7 @@ def prepare(
     if settings.valid:
         held = encoded(settings, [settings.valid], known.tokenizer)
     else:
-        border = len(documents) - max(1, int(len(documents) * settings.held_out))
-        documents, held = documents[:border], documents[border:]
-        if not documents:
-            raise DataError(f"{settings.name} is one document, of which none can be held out; set data.valid")
+        documents, held = hold_out(documents, settings.held_out)
     data = build_data(settings, documents, model, known.tokenizer, seed=job.train.seed)
     try:
         fixed = build_data(settings, held, model, known.tokenizer, seed=0)
@@ -101,6 +99,18 @@ def prepare(
         return {"valid_loss": found["loss"], **{key: found[key] for key in MEASURES[2:] if key in found}}
 
     return data, validate, f"{len(documents):,} documents, {data.tokens:,} tokens"
+
+
+def hold_out(documents: list[Rows], share: float) -> tuple[list[Rows], list[Rows]]:
+    """All but the last documents, and those; of a single one, all but its last sentences, and those."""
+    if len(documents) != 1:
+        border = len(documents) - max(1, int(len(documents) * share))
+        return documents[:border], documents[border:]
+    (only,) = documents
+    border = len(only) - max(1, int(len(only) * share))
+    parts = (range(border), range(border, len(only)))
+    first, last = (Rows(only[row] for row in part) for part in parts)
+    return [first], [last]
 
 
 def encoded(settings: Settings, files: Iterable[str], tokenizer: Tokenizer) -> Any:

@@ -56,24 +56,16 @@ class Recogniser:
         self.check_classes()
         if top < 1:
             raise ValueError(f"top must be at least 1, got {top}")
-        names, left = list(dict.fromkeys(self.model.config.labels)), iter(pictures)
+        labels, left = self.model.config.labels, iter(pictures)
         while part := list(islice(left, BATCH)):
-            shares = self._shares(part, names)
-            best = shares.topk(min(top, len(names)))
+            # Each is resized as it is opened, so that not all of them are held whole.
+            images = torch.cat([self.read([pixels_of(one)]) for one in part])
+            with torch.inference_mode(), plain_products(self.model):
+                best = self.model(images).float().softmax(-1).topk(min(top, len(labels)))
             for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
-                found = {names[place]: share for place, share in zip(places, likely, strict=True)}
+                found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
                 called = "picture" if isinstance(one, np.ndarray) else str(one)
-                yield Recognised(called, names[places[0]], found, partial(self._overlay, one, called, found))
-
-    def _shares(self, pictures: Sequence[Picture], names: Sequence[str]) -> Tensor:
-        """The probability of each name (B, names): two classes may share one, as the cranes of ImageNet do. Each
-        picture is resized as it is opened, so that not all of them are held whole."""
-        images = torch.cat([self.read([pixels_of(one)]) for one in pictures])
-        with torch.inference_mode(), plain_products(self.model):
-            shares = self.model(images).float().softmax(-1).cpu()
-        places = {name: place for place, name in enumerate(names)}
-        to = torch.tensor([places[label] for label in self.model.config.labels])
-        return torch.zeros(len(shares), len(names)).index_add(1, to, shares)
+                yield Recognised(called, labels[places[0]], found, partial(self._overlay, one, called, found))
 
     def check_classes(self) -> None:
         if not self.model.config.labels:

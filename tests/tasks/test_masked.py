@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 from regard.app.recipe import RecipeError, read
+from regard.data.batch import Rows
 from regard.data.pairs import DataError
 from regard.learn.loop import Report
 from regard.tasks import Reader, load, masked, training
-from regard.tasks.masked import Settings
+from regard.tasks.masked import Settings, hold_out
 
 # Each animal has a food and a place of its own, so that a hidden word follows from the others.
 ANIMALS = {
@@ -218,9 +219,13 @@ def test_the_last_documents_are_held_out(recipe: str, tmp_path: Path) -> None:
     assert "30 documents" in (tmp_path / "run" / "README.md").read_text()
 
 
-def test_one_document_alone_needs_a_validation_file(recipe: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"text.txt is one document, of which none can be held out; set data.valid"):
-        go(recipe, tmp_path / "run", 'data.valid=""', "data.documents=file")
+def test_of_one_document_the_last_sentences_are_held_out(recipe: str, tmp_path: Path) -> None:
+    go(recipe, tmp_path / "run", 'data.valid=""', "data.documents=file", "data.held_out=0.25")
+    assert "1 documents" in (tmp_path / "run" / "README.md").read_text()
+    sentences = Rows([number] for number in range(8))
+    (first,), (last,) = hold_out([sentences], 0.25)
+    assert [list(first[row]) for row in range(len(first))] == [[0], [1], [2], [3], [4], [5]]
+    assert [list(last[row]) for row in range(len(last))] == [[6], [7]]
 
 
 def test_too_little_held_out_is_named(recipe: str, tmp_path: Path) -> None:

@@ -120,16 +120,6 @@ def test_what_is_no_picture_is_refused(eyes: Recogniser, wrong: Any, came: str) 
             eyes.recognise(asked)
 
 
-def test_two_classes_of_one_name_count_together() -> None:
-    """As the bird and the machine that ImageNet calls crane."""
-    apart, together = model(), model(labels=("crane", "dog", "crane", "eel"))
-    wanted = Recogniser(apart, PIXELS).recognise(picture()).probabilities
-    found = Recogniser(together, PIXELS).recognise(picture())
-    assert sorted(found.probabilities) == ["crane", "dog", "eel"]
-    assert found.probabilities["crane"] == pytest.approx(wanted["cat"] + wanted["owl"], abs=1e-6)
-    assert found.label == max(found.probabilities, key=lambda label: found.probabilities[label])
-
-
 def test_grey_models_and_those_of_other_channels() -> None:
     grey = Recogniser(model(channels=1), Pixels((0.5,), (0.25,)))
     one = picture(12, 16)
