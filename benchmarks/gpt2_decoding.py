@@ -123,7 +123,7 @@ def prepare(folder: Path) -> None:
     size: Any = GPT2.SIZES["small"]
     model = GPT2(GPT2Config(VOCABULARY, **size))
     words = Tokenizer.train([" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, layout="gpt2")
-    begin(folder, model, words, "")
+    begin(folder, model, Known(words), "")
     save_weights(folder, model)
     TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
 

@@ -147,7 +147,7 @@ def prepare(folder: Path, batches: int) -> None:
     rows = [([sources[i] for i in part], [targets[i] for i in part]) for part in order]
     (folder / "batches.json").write_text(json.dumps(rows))
     model = translator({})
-    begin(folder, model, words, "")
+    begin(folder, model, Known(words), "")
     save_weights(folder, model)
 
 

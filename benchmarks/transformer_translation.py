@@ -142,7 +142,7 @@ def prepare(folder: Path, sentences: int) -> None:
     from regard.tasks.folder import begin, save_weights
 
     words, model = tokenizer(), translator({})
-    begin(folder, model, words, "")
+    begin(folder, model, Known(words), "")
     save_weights(folder, model)
     TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
     pairs = sorted(zip(*sides(words, "test_2016_flickr", sentences), strict=True), key=lambda pair: len(pair[0]))

@@ -3,12 +3,12 @@
     x = [class; W patch_1 .. W patch_P] + P[place];  x -> x + look(norm(x)) -> x + feed(norm(x))  N times
     p = softmax(W_head norm(x)_class)
 
-Pre-norm with a last norm, GELU (its exact form), learned positions, a head that begins at 0. With pool = "mean"
-(the paper's appendix D.3) the head reads the mean of the patches' states, and there is no class token at all.
-Sizes: base, large and huge of table 1, tiny and small of Touvron et al. 2021. A picture may have any size that
-patches divide: the positions of another grid are interpolated. Left out: the hidden layer which the head has while
-pretraining, and the hybrid whose patches are a ResNet's features. Stochastic depth (Huang et al. 2016) is added.
-A run is a folder of `transformers`."""
+Pre-norm with a last norm, GELU (its exact form), learned positions, Xavier's first weights, a head that begins at 0.
+With pool = "mean" (the paper's appendix D.3) the head reads the mean of the patches' states, and there is no class
+token at all. Sizes: base, large and huge of table 1, tiny and small of Touvron et al. 2021. A picture may have any
+size that patches divide: the positions of another grid are interpolated. Left out: the hidden layer which the head
+has while pretraining, and the hybrid whose patches are a ResNet's features. Stochastic depth (Huang et al. 2016) is
+added. A run is a folder of `transformers`."""
 
 from __future__ import annotations
 
@@ -156,8 +156,11 @@ class ViT(nn.Module):
         for name, parameter in self.named_parameters():
             if name.endswith("bias") or name.startswith("head"):
                 nn.init.zeros_(parameter)
+            elif name.startswith("blocks") and "norm" not in name:
+                nn.init.xavier_uniform_(parameter)  # as the authors' code does; 0.02 is slow where dim is small
             elif "norm" not in name:
-                truncated_normal_(parameter)
+                width = parameter[0].numel() if name.startswith("patches") else 0
+                truncated_normal_(parameter, width**-0.5 if width else 0.02)
         if not self.config.bias:
             for layer in range(self.config.layers):
                 for name in ("query", "key", "value"):
