@@ -118,6 +118,7 @@ def prepare(folder: Path) -> None:
     from regard.data.text import Tokenizer
     from regard.models.gpt2 import GPT2, GPT2Config
     from regard.tasks.folder import begin, save_weights
+    from regard.tasks.known import Known
 
     torch.manual_seed(0)
     size: Any = GPT2.SIZES["small"]

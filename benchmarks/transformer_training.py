@@ -140,6 +140,7 @@ def prepare(folder: Path, batches: int) -> None:
     """What both tools read: the batches, and a model in the form of `transformers`."""
     from regard.data.batch import PairData
     from regard.tasks.folder import begin, save_weights
+    from regard.tasks.known import Known
 
     words = tokenizer()
     sources, targets = sides(words, "train", 29000)

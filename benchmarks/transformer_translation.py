@@ -140,6 +140,7 @@ def prepare(folder: Path, sentences: int) -> None:
     from ctranslate2.converters import TransformersConverter
 
     from regard.tasks.folder import begin, save_weights
+    from regard.tasks.known import Known
 
     words, model = tokenizer(), translator({})
     begin(folder, model, Known(words), "")

@@ -3,7 +3,7 @@
     x = [class; W patch_1 .. W patch_P] + P[place];  x -> x + look(norm(x)) -> x + feed(norm(x))  N times
     p = softmax(W_head norm(x)_class)
 
-Pre-norm with a last norm, GELU (its exact form), learned positions, Xavier's first weights, a head that begins at 0.
+Pre-norm with a last norm, GELU (its exact form), learned positions, Xavier's first weights, a head begun at 0.
 With pool = "mean" (the paper's appendix D.3) the head reads the mean of the patches' states, and there is no class
 token at all. Sizes: base, large and huge of table 1, tiny and small of Touvron et al. 2021. A picture may have any
 size that patches divide: the positions of another grid are interpolated. Left out: the hidden layer which the head
