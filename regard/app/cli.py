@@ -208,7 +208,8 @@ def compare(
         str,
         typer.Option(
             help="bleu, tokenised_bleu, chrf, exact_match or perplexity; of language models loss, perplexity, "
-            "word_perplexity or bits_per_character; of classifiers accuracy, loss or macro_f1."
+            "word_perplexity or bits_per_character; of encoders loss, perplexity, masked_accuracy or "
+            "next_accuracy; of classifiers accuracy, loss or macro_f1."
         ),
     ] = "exact_match",
     start: Annotated[
@@ -216,7 +217,7 @@ def compare(
     ] = None,
     out: Annotated[Path, typer.Option(help="The runs and table.md go here.")] = Path("runs/compare"),
 ) -> None:
-    """Train recipes in several ways, on equal terms, and tabulate how well each does on the test pairs.
+    """Train recipes in several ways, on equal terms, and tabulate how well each does on the test data.
 
         regard compare bahdanau-dates --vary model.score=additive,dot,general --vary model.weigh=soft,hard
 

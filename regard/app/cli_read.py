@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ Show = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Draw where tokens looked: .png, .svg or .html; - in the terminal."),
 ]
+BARS = 10  # classes that are drawn as bars
 Top = Annotated[int, typer.Option(metavar="N", min=1, help="How many of the likeliest to tell.")]
 
 
@@ -48,6 +49,7 @@ def fill(
             write(_filled(reader, one, as_json))
             tick()
             if show:
+                draw_bars(one.blanks, show)
                 draw(one.heads(*sites) if sites else one.attention, show, number if count != 1 else None)
 
 
@@ -77,7 +79,7 @@ def embed(
 ) -> None:
     """Turn texts into vectors.
 
-        regard embed minilm "a cat" "a kitten" --normalise
+        regard embed runs/bert "a cat" "a kitten" --normalise
 
         regard embed runs/bert --input sentences.txt --output vectors.npy
 
@@ -144,6 +146,7 @@ def classify(
             write(_sorted(one, as_json))
             tick()
             if show:
+                draw_bars([list(one.probabilities.items())[:BARS]], show)
                 draw(one.heads(*sites) if sites else one.attention, show, number if count != 1 else None)
     told.say()
 
@@ -155,10 +158,24 @@ def parts(line: str, second: str | None) -> Any:
 
 def _sorted(one: Any, as_json: bool) -> str:
     if not as_json:
-        return f"{' '.join(one.label.split())}\t{one.probabilities[one.label]:.4f}"
+        return f"{_line(one.label)}\t{one.probabilities[one.label]:.4f}"
     first, second = (one.source, None) if isinstance(one.source, str) else one.source
     texts = {"text": first} | ({} if second is None else {"second": second})
     return json.dumps({**texts, "label": one.label, "probabilities": one.probabilities}, ensure_ascii=False)
+
+
+def _line(label: str) -> str:
+    """A class may have any name, but a line and its columns stay whole."""
+    return " ".join(label.split())
+
+
+def draw_bars(answers: Iterable[Sequence[tuple[str, float]]], show: str) -> None:
+    """In the terminal, how likely the answers are, above where the model looked; a file holds the looks alone."""
+    from regard.show import bars
+
+    if show == "-":
+        for rows in answers:
+            print(bars(rows))
 
 
 class Told:
@@ -219,4 +236,4 @@ def _recognised(one: Any, as_json: bool) -> str:
     if as_json:
         row = {"file": one.name, "label": one.label, "probabilities": one.probabilities}
         return json.dumps(row, ensure_ascii=False)
-    return "\n".join(f"{one.name}\t{label}\t{share:.4f}" for label, share in one.probabilities.items())
+    return "\n".join(f"{one.name}\t{_line(label)}\t{share:.4f}" for label, share in one.probabilities.items())

@@ -55,7 +55,7 @@ def read_settings(run: str, task: str, data: str | None, changes: dict[str, Any]
     if data is not None:
         made = {"made": "", "train": data} if getattr(settings, "made", "") else {}
         changes = {**made, "test": data, **changes}
-    elif not (settings.test or settings.valid or getattr(settings, "made", "")):
+    elif task in ("generate", "fill") and not (settings.test or settings.valid):  # of others a part is held out
         raise RunError(f"{run} was trained without a test or validation file; name data to judge by: --data FILE")
     return dataclasses.replace(settings, **changes)
 

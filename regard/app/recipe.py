@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from regard.data.text import KINDS
 from regard.learn.optimise import Training
 from regard.models import MODELS, blank, task_of
 from regard.tasks.folder import read_config, shapes
@@ -125,6 +126,8 @@ def build(table: dict[str, Any]) -> Job:
     if name not in TASKS:
         raise RecipeError(f"[model]: a {model} made to {name} has nothing to learn by; set model.head")
     task = TASKS[name]
+    if "decode" in table and name not in ("translate", "generate"):
+        raise RecipeError(f"[decode] says how answers are written, and a {model} made to {name} writes none")
     training = section(Training, table.get("train", {}), "train")
     if training.best_by not in task.BEST_BY:
         allowed = " or ".join(task.BEST_BY)
@@ -134,9 +137,21 @@ def build(table: dict[str, Any]) -> Job:
         config,
         section(task.Settings, table.get("data", {}), "data"),
         training,
-        section(Tokens, table.get("tokens", {}), "tokens"),
+        _tokens(model, table.get("tokens", {})),
         section(Decoding, table.get("decode", {}), "decode"),
     )
+
+
+def _tokens(model: str, table: dict[str, Any]) -> Tokens:
+    """WordPiece is BERT's, and nobody else's."""
+    layout = MODELS[model].layout
+    if table and not layout:
+        raise RecipeError(f"[tokens] are pieces of text, and a {model} reads none; leave them out")
+    kinds = ("wordpiece",) if layout == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
+    tokens = section(Tokens, {"kind": "wordpiece", **table} if layout == "bert" else table, "tokens")
+    if tokens.kind not in kinds:
+        raise RecipeError(f"tokens.kind must be {' or '.join(kinds)} for {model}, got {tokens.kind!r}")
+    return tokens
 
 
 def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:

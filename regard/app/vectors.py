@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.app.console import writer
-from regard.data.files import need_parquet
+from regard.data.pairs import need_parquet
 
 KINDS = (".npy", ".parquet", ".jsonl")
 PART = 1024  # rows written at once

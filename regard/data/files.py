@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -29,16 +28,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def need_parquet(path: str | Path) -> tuple[Any, Any]:
-    """pyarrow and its parquet, which are an extra."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ValueError(f"{path} needs one more package: pip install 'regard[parquet]'") from None
-    return pyarrow, pyarrow.parquet
 
 
 # Where the data sets of our recipes can be had, by the first folder of their names.

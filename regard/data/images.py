@@ -18,12 +18,12 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from regard.data.augment import Augment
-from regard.data.files import find_data, need_parquet
-from regard.data.pairs import DataError, explained, few
+from regard.data.files import find_data
+from regard.data.pairs import DataError, explained, few, need_parquet
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")  # the only decoders that a file can reach
@@ -126,7 +126,8 @@ def _decode(file: IO[bytes], name: str) -> np.ndarray:
                 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
             return np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        raise DataError(f"{name} cannot be decoded as {', '.join(FORMATS)}: {error}") from None
+        why = "it is none of them" if isinstance(error, UnidentifiedImageError) else error
+        raise DataError(f"{name} cannot be decoded as {', '.join(FORMATS)}: {why}") from None
 
 
 def _folder(path: Path) -> Pictures:

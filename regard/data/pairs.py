@@ -138,6 +138,16 @@ def open_bytes(path: Path) -> io.BufferedIOBase:
     return open(path, "rb")
 
 
+def need_parquet(path: str | Path) -> tuple[Any, Any]:
+    """pyarrow and its parquet, which are an extra."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError(f"{path} needs one more package: pip install 'regard[parquet]'") from None
+    return pyarrow, pyarrow.parquet
+
+
 def _open_zstd(path: Path) -> io.BufferedIOBase:
     try:
         import zstandard

@@ -31,7 +31,7 @@ from regard.tasks.weights import WEIGHTS, RunError, has_weights, read_headers, r
 SHIPPED = Path(__file__).parent.parent / "shipped"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 TYPE = "regard-"  # before the name in model_type: a run that only regard can open
-LARGEST_CONFIG = 1 << 20
+LARGEST_CONFIG = 16 << 20  # bytes; the names of all classes stand there, twice, and may be tens of thousands
 GENERATION = {  # settings of transformers' generate, and ours
     "num_beams": "beam",
     "length_penalty": "length_penalty",

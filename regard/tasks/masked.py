@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from regard.tasks.known import Known
 from regard.tasks.settings import Job, file_names
 
 BEST_BY = ("valid_loss",)
-UNIT = "tokens"
+UNIT = "hidden tokens"
 MEASURES = ("loss", "perplexity", "masked_accuracy", "next_accuracy")
 
 
@@ -33,7 +33,7 @@ class Settings:
     train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
     valid: str = ""  # without one, the end of train is held out
     test: str = ""  # without one, the validation text is taken
-    documents: str = "blank"  # what is one document: the file, a line, or what blank lines part
+    documents: str = "blank"  # what is one document: the file, a line, what blank lines part, or a heading begins
     column: str = "text"  # of CSV and JSONL, where each row is a document
     held_out: float = 0.05  # the share of train's documents, or of the only one's sentences, from their end
     length: int = 128  # tokens in a row, the special ones included
@@ -67,7 +67,7 @@ class Settings:
 def survey(job: Job, start: Known | None) -> Known:
     """One tokenizer, trained on the training files."""
     if start:
-        return start
+        return replace(start, labels=())  # it may have told classes apart, which this head does not
     documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
     return Known(job.tokens.learn(chain.from_iterable(documents), MODELS[job.model].layout))
 

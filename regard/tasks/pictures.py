@@ -106,7 +106,10 @@ def survey(job: Job, start: Known | None) -> Known:
     settings: Settings = job.data
     before = (start and start.pixels) or Pixels()
     pixels = Pixels(settings.mean or before.mean, settings.std or before.std)
-    return Known(labels=settings.pictures("train")[0].classes, pixels=pixels)
+    labels = settings.pictures("train")[0].classes
+    if start and set(start.labels) == set(labels):
+        labels = start.labels  # in the order of the head that is there
+    return Known(labels=labels, pixels=pixels)
 
 
 def prepare(job: Job, model: Any, known: Known, out: Path) -> tuple[ImageData, Callable[[], dict[str, float]], str]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.attention import trace
 from regard.data.batch import pad
 from regard.data.labelled import encode_pair
+from regard.data.pairs import DataError
 from regard.data.text import Tokenizer
 from regard.layers.products import plain_products
 from regard.show import Heads, Map
@@ -107,10 +108,10 @@ class Reader:
             raise RunError("this model's vocabulary has no token that hides another, so it cannot fill blanks")
 
     def read_blanks(self, text: str) -> Row:
-        """The tokens of a text with blanks. ValueError where there is none, or too much text."""
+        """The tokens of a text with blanks. DataError where there is none, or too much text."""
         parts = text.split(str(self.blank))
         if len(parts) == 1:
-            raise ValueError(f"{text[:60]!r} has no {self.blank} to fill")
+            raise DataError(f"{text[:60]!r} has no {self.blank} to fill; write it where a word is wanted")
         ids: list[int] = []
         for number, part in enumerate(parts):
             ids += ([self.tokenizer.special.mask] if number else []) + self.tokenizer.encode(part)
@@ -214,7 +215,7 @@ class Reader:
     def _check_length(self, count: int, text: str) -> None:
         longest = self.model.config.longest
         if count > longest:
-            raise ValueError(
+            raise DataError(
                 f"the text {text[:40]!r}... has {count} tokens and this model takes {longest}; shorten it"
             )
 

@@ -117,7 +117,7 @@ class Text:
     train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
     valid: str = ""  # without one, the last part of train is held out
     test: str = ""  # without one, the validation text is taken
-    documents: str = "file"  # what is one document: the file, a line, or what blank lines part
+    documents: str = "file"  # what is one document: the file, a line, what blank lines part, or a heading begins
     column: str = "text"  # of CSV and JSONL, where each row is a document
     held_out: float = 0.1  # the share of train, from its end, to validate by
     apart: bool = False  # let attention see no other document of the window; false: as in GPT-2

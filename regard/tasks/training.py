@@ -131,8 +131,8 @@ def card(job: Job, report: Report, model: Any, command: str, amount: str) -> str
     data = f"generated set `{made}`" if made else f"`{job.data.name}`"
     best = ", ".join(f"{name} {value:.4f}" for name, value in sorted((report.best or {}).items()))
     count = sum(parameter.numel() for parameter in model.parameters())
-    sees = job.task == "recognise"
-    picture = "overlay.png" if sees else "alignment.png"
+    asked = {"recognise": "FILE", "fill": '"... [MASK] ..."'}.get(job.task, '"..."')
+    picture = {"translate": "alignment.png", "recognise": "overlay.png"}.get(job.task, "looks.png")
     show = f" --show {picture}" if model.alignment else ""  # a fixed vector has nothing to show
     return f"""# {job.model} on {job.data.name}
 
@@ -147,5 +147,5 @@ def card(job: Job, report: Report, model: Any, command: str, amount: str) -> str
 | on the validation data | {best} |
 | command | `{command}` |
 
-Use it: `regard {job.task} DIR {"FILE" if sees else '"..."'}{show}`, where DIR is this folder.
+Use it: `regard {job.task} DIR {asked}{show}`, where DIR is this folder.
 """

@@ -132,7 +132,7 @@ def test_fill_in_json(call: Any, filler: str) -> None:
 )
 def test_fill_says_what_it_cannot_fill(call: Any, filler: str, text: str, said: str) -> None:
     done = call("fill", filler, text)
-    assert done.code == 1
+    assert done.code == 2
     assert done.out == ""
     assert said in done.err
 
@@ -342,7 +342,9 @@ def test_looks_are_drawn(call: Any, filler: str, sorter: str, command: str) -> N
     several = call(command, run, "the [MASK]", "a [MASK]", "--show", "look.png", "--sites", "blocks.0.*")
     assert several.err == "wrote look-1.png\nwrote look-2.png\n"
     assert Path("look-2.png").read_bytes().startswith(b"\x89PNG")
-    assert "blocks.1.attend" in call(command, run, "the [MASK]", "--show", "-").out
+    shown = call(command, run, "the [MASK]", "--show", "-").out
+    assert "blocks.1.attend" in shown
+    assert ("█" in shown.partition("blocks")[0] and " %" in shown) == (command != "embed")  # how likely: bars
     wrong = call(command, run, "the [MASK]", "--show", "x.svg", "--sites", "decoder.*")
     assert wrong.code != 0
     assert "decoder.*" in wrong.err
@@ -507,6 +509,39 @@ def test_a_classifier_is_taught_from_an_encoder(call: Any, filler: str, sorter: 
     assert same.code == 0
     assert "learned from the start" not in same.err
     assert load("same").model.config.labels == LABELS
+
+
+def test_a_classifier_goes_back_to_hidden_words(call: Any, sorter: str) -> None:
+    Path("book.txt").write_text(("\n".join(LINES) + "\n\n") * 60)
+    words = ["--set", "data.train=book.txt", "--set", "data.length=16"]
+    words += ["--set", "train.steps=1", "--set", "train.every=1", "--set", "train.warmup=0"]
+    done = call("train", "bert-text", "--from", sorter, *words, "--out", "mine")
+    assert (done.code, done.out) == (0, "mine\n")
+    assert load("mine").model.config.labels == ()
+    assert call("fill", "mine", "the [MASK] sat").code == 0
+
+
+def test_without_a_file_a_classifier_is_judged_by_what_was_held_out(call: Any) -> None:
+    rows = [f"text {number} is {label}\t{label}\n" for number in range(100) for label in LABELS]
+    Path("train.tsv").write_text("".join(rows))
+    Path("mine.toml").write_text(LABELLED.format(folder="."))
+    assert call("train", "mine.toml", "--set", "data.valid=", "--out", "mine").code == 0
+    done = call("evaluate", "mine", "--json")
+    assert done.code == 0
+    assert 0 < json.loads(done.out)["count"] < 30  # one in twenty of 300
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("tokens.kind=bpe", "tokens.kind must be wordpiece for bert, got 'bpe'"),
+        ("decode.beam=5", "[decode] says how answers are written, and a bert made to classify writes none"),
+    ],
+)
+def test_settings_that_an_encoder_has_not(call: Any, reviews: str, change: str, said: str) -> None:
+    done = call("train", reviews, "--set", change, "--out", "mine")
+    assert done.code == 2
+    assert said in done.err
 
 
 def test_the_shipped_recipe_begins_with_a_folder(call: Any, filler: str, reviews: str) -> None:

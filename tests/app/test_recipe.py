@@ -86,6 +86,7 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
             "tokens.kind=letters",
             "[tokens]: kind must be one of character, word, space, bpe, wordpiece, got 'letters'",
         ),
+        ("tokens.kind=wordpiece", "tokens.kind must be character or word or space or bpe for bahdanau"),
         ("train.steps=0", "[train]: steps must be a whole number of at least 1, got 0"),
         ("train.rate=nan", "[train]: rate must be above 0, got nan"),
         ("train.betas=[0.9]", "[train]: betas must be two numbers, got [0.9]"),

@@ -185,7 +185,7 @@ def test_in_the_terminal(call: Any, seer: str) -> None:
         (["nosuch", "a.png"], "error: there is no run 'nosuch'"),
         (["dates", "a.png"], "is a Bahdanau, which is for `regard translate` and not for `regard recognise`"),
         (["RUN", "empty"], "error: empty holds no pictures"),
-        (["RUN", "notes.txt"], "error: notes.txt cannot be decoded as PNG, JPEG"),
+        (["RUN", "notes.txt"], "notes.txt cannot be decoded as PNG, JPEG, WEBP, BMP, GIF: it is none of them"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )

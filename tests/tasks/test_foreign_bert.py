@@ -384,7 +384,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     ),
     "classes by the thousand": (
         config(id2label={str(number): str(number) for number in range(50_000)}),
-        "classifier.* should be|bytes; no configuration is that large",
+        "classifier.* should be",
     ),
     "a table of another shape": (tensors(lambda x: x.update({TABLE: torch.zeros(21, 24)})), "should be"),
     "a weight more": (tensors(lambda x: x.update({"../x": torch.zeros(1)})), r"\.\./x should be absent by config"),

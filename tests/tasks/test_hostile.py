@@ -94,8 +94,8 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "config a number": (text("config.json", "7"), "config.json is not the configuration of a run"),
     "config deep": (text("config.json", "[" * 100_000), "config.json is not the configuration of a run"),
     "config huge": (
-        text("config.json", " " * (2 << 20) + "{}"),
-        r"has 2,097,154 bytes; no configuration is that large",
+        text("config.json", " " * (17 << 20) + "{}"),
+        r"has 17,825,794 bytes; no configuration is that large",
     ),
     "config not UTF-8": (
         lambda folder: (folder / "config.json").write_bytes(b"\xff{}"),
@@ -105,7 +105,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "no model": (config(model_type=None), "is not the configuration of a run"),
     "an unknown model": (
         config(model_type="regard-oracle"),
-        "asks for 'regard-oracle'; this version opens marian, gpt2, regard-seq2seq, regard-bahdanau",
+        "asks for 'regard-oracle'; this version opens marian, gpt2, bert, vit, regard-seq2seq, regard-bahdanau",
     ),
     "a foreign model": (config(model_type="bahdanau"), "asks for 'bahdanau'; this version opens .*regard-bahdanau"),
     "a model that is a path": (config(model_type="regard-../../etc"), "asks for 'regard-../../etc'"),

@@ -234,7 +234,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "true for a number": (config(n_layer=True), "n_layer must be of type int, got True"),
     "a NaN": (config(layer_norm_epsilon=float("nan")), r"eps must lie in \(0, 1\), got nan"),
     "dropout of 2": (config(resid_pdrop=2), r"dropout must lie in \[0, 1\), got 2.0"),
-    "config of 5 MB": (text("config.json", b" " * (5 << 20)), "5,242,880 bytes; no configuration is that large"),
+    "config of 17 MB": (text("config.json", b" " * (17 << 20)), "17,825,792 bytes; no configuration is that large"),
     "config deep": (
         text("config.json", '{"model_type": "gpt2", "a": ' + "[" * 100_000),
         "is not the configuration",
@@ -252,7 +252,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "tokens deep": (text("tokenizer.json", "[" * 100_000), "tokenizer.json"),
     "generation deep": (text("generation_config.json", "[" * 100_000), "generation_config.json"),
     "generation a list": (text("generation_config.json", "[]"), "generation_config.json"),
-    "generation of 5 MB": (text("generation_config.json", b" " * (5 << 20)), "no configuration is that large"),
+    "generation of 17 MB": (text("generation_config.json", b" " * (17 << 20)), "no configuration is that large"),
     "a million beams": (generation(num_beams=10**6), "beam must be a whole number from 1 to 999, got 1000000"),
 }
 GPT2_FORMS: dict[str, tuple[Damage, str]] = {

@@ -251,10 +251,7 @@ def test_lines_alone_have_no_next_sentence(recipe: str, tmp_path: Path) -> None:
     [
         (["data.length=41"], r"data.length is 41 and the model takes 40 tokens; set data.length=40 or raise"),
         (["model.head=pretrain", "model.segments=1"], "next sentences need two segments and the model has one"),
-        (
-            ["tokens.kind=bpe", "tokens.size=300"],
-            "wordpiece tokens and the layout bert go together, got 'bpe' and 'bert'",
-        ),
+        (["tokens.kind=bpe", "tokens.size=300"], "tokens.kind must be wordpiece for bert, got 'bpe'"),
     ],
     ids=["too long", "one segment", "other tokens"],
 )

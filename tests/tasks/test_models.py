@@ -206,5 +206,10 @@ def test_the_card_promises_a_picture_where_there_is_attention(
         "train.steps=1",
     )
     card = (tmp_path / "run/README.md").read_text()
-    assert f'regard {task} DIR "..."' in card
-    assert ("--show alignment.png" in card) == bool(MODELS[name].alignment)
+    asked, picture = {
+        "translate": ('"..."', "alignment.png"),
+        "generate": ('"..."', "looks.png"),
+        "fill": ('"... [MASK] ..."', "looks.png"),  # without a blank there is nothing to fill
+    }[task]
+    assert f"regard {task} DIR {asked}" in card
+    assert (f"--show {picture}" in card) == bool(MODELS[name].alignment)

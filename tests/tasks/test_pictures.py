@@ -272,6 +272,18 @@ def test_a_run_learns_other_classes(
             assert torch.allclose(found.state_dict()[name], weight, atol=1e-6), name
 
 
+def test_the_same_classes_in_another_order_keep_their_head(
+    recipe: str, begun: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    as_npz(tmp_path / "set.npz", order=CLASSES[::-1])
+    still = ["train.rate=1e-12", "train.steps=1", "train.every=1"]
+    train(recipe, tmp_path / "run", *changes(tmp_path / "set.npz", *still), start=begun)
+    assert "learned from the start" not in capsys.readouterr().err
+    found, before = load(tmp_path / "run").model, read_model(begun)
+    assert found.config.labels == before.config.labels == CLASSES
+    assert torch.allclose(found.head.weight, before.head.weight, atol=1e-6)
+
+
 def test_a_run_that_begins_with_another_reads_pictures_as_it_did_unless_told(
     recipe: str, begun: Path, tmp_path: Path
 ) -> None:
@@ -341,6 +353,8 @@ def test_the_mean_of_the_patches_is_learned_by_and_opened_again(recipe: str, tmp
         ("data.batch=0", "batch must be at least 1, got 0"),
         ("data.valid_count=0", "valid_count must be at least 1, got 0"),
         ("data.held_out=1.0", r"held_out must lie in \(0, 1\), got 1\.0"),
+        ("tokens.size=900", r"\[tokens\] are pieces of text, and a vit reads none; leave them out"),
+        ("decode.beam=2", r"\[decode\] says how answers are written, and a vit made to recognise writes none"),
         ("data.made=circles", "unknown generated set 'circles'; there are shapes"),
         ("data.made=", r"set either data\.made to a generated set \(shapes\) or data\.train to pictures: a folder"),
         ("data.train=x.npz", r"set either data\.made to a generated set"),
