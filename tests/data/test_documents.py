@@ -47,6 +47,13 @@ def test_plain_text(tmp_path, suffix, kind, expected):
     assert read(write(tmp_path, "b.txt" + suffix, PACK[suffix](crlf)), documents=kind) == expected
 
 
+def test_articles_begin_at_their_headings(tmp_path):
+    """What stands before the first is a document, too; headings of sections have more signs."""
+    text = "before\n = Lobsters = \n\n = = Claws = = \nThey have two .\n = Crabs = \n1 = 1 = one\n"
+    articles = [" = Lobsters = \n\n = = Claws = = \nThey have two .", " = Crabs = \n1 = 1 = one"]
+    assert read(write(tmp_path, "wiki.txt", text), documents="heading") == ["before", *articles]
+
+
 def test_no_line_break_is_added_or_needed(tmp_path):
     path = write(tmp_path, "a.txt", "\n\none\u2028 line\x85 only")
     assert read(path) == ["\n\none\u2028 line\x85 only"]
@@ -150,7 +157,7 @@ def test_blank_lines_alone_are_no_document(tmp_path):
 
 
 def test_settings_are_checked_at_once(tmp_path):
-    with pytest.raises(ValueError, match="documents must be one of file, line, blank, got 'page'"):
+    with pytest.raises(ValueError, match="documents must be one of file, line, blank, heading, got 'page'"):
         read_documents(write(tmp_path, "a.txt", "x"), documents="page")
     with pytest.raises(DataError, match="there is no file"):
         read_documents(tmp_path / "none.txt")

@@ -19,6 +19,7 @@ from regard.learn.optimise import Training
 from regard.learn.reinforce import Baseline, objective
 from regard.models import MODELS
 from regard.tasks import folder
+from regard.tasks.known import Known
 
 # Keys are twice the encoder wide, so with decoder = 2 encoder every score fits.
 SMALL = {"embed": 6, "encoder": 4, "decoder": 8, "readout": 6, "dropout": 0.0, "window": 2, "longest": 12}
@@ -297,7 +298,7 @@ def test_saved_and_loaded_it_gives_the_same_logits(name: str, variant: str, tmp_
     model = build(name, variant)
     sizes = model.config.source_vocabulary
     two = tokenizer(model.layout, sizes) if sizes else None
-    folder.begin(tmp_path, model, tokenizer(model.layout, WORDS), "", two)
+    folder.begin(tmp_path, model, Known(tokenizer(model.layout, WORDS), two), "")
     folder.save_weights(tmp_path, model)
     loaded: Any = tasks.load(tmp_path).model
     assert filled(loaded.config) == filled(model.config)
