@@ -148,8 +148,8 @@ def evaluate(
     ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
     (`test.{en,de1,de2}`), further columns, or a list in JSONL. With several runs, a paired bootstrap says whether a
     difference could be luck."""
+    from regard.app.evaluating import evaluate_others, task_of_runs
     from regard.app.judging import evaluate as judge_all
-    from regard.app.reading import evaluate_others, task_of_runs
 
     if show:
         check_picture(str(show), (".svg", ".png"))

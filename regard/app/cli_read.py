@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import tee
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,10 +101,9 @@ def embed(
     lines, count = read_lines(texts, source, lambda line: None)
     told = Told(reader)
     with vector_writer(output, reader.model.config.dim) as add, progress(count, "texts") as tick:
-        asked: list[str] = []
-        vectors = reader.vectors(told.of(lines, asked), pool=pool, normalise=normalise)
-        for number, vector in enumerate(vectors, 1):
-            text = asked.pop(0)
+        asked, lines = tee(lines)
+        vectors = reader.vectors(lines, pool=pool, normalise=normalise, cut=told)
+        for number, (text, vector) in enumerate(zip(asked, vectors, strict=True), 1):
             add(text, vector)
             tick()
             if show:
@@ -142,7 +142,7 @@ def classify(
     told = Told(reader)
     pairs = (parts(line, second) for line in lines)
     with writer(output) as write, progress(count, "texts") as tick:
-        for number, one in enumerate(reader.classes(told.of(pairs)), 1):
+        for number, one in enumerate(reader.classes(pairs, cut=told), 1):
             write(_sorted(one, as_json))
             tick()
             if show:
@@ -184,13 +184,8 @@ class Told:
     def __init__(self, reader: Any):
         self.reader, self.cut = reader, 0
 
-    def of(self, texts: Any, seen: list[Any] | None = None) -> Iterator[Any]:
-        """The texts as they pass; `seen` gathers them."""
-        for text in texts:
-            self.cut += self.reader.too_long(text)
-            if seen is not None:
-                seen.append(text)
-            yield text
+    def __call__(self, text: Any) -> None:
+        self.cut += 1
 
     def say(self) -> None:
         if self.cut:

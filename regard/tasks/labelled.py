@@ -6,6 +6,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,14 @@ class Settings:
         named = {"test": self.test or self.valid, "valid": self.valid}.get(split, "")
         if named:
             return list(self.read([named]))
-        rows = counted(self.read(self.train), "texts read")
         if self.valid:
-            return list(rows)
-        return [row for row in rows if (zlib.crc32(row[0].encode()) % 20 == 0) == (split != "train")]
+            return self.all
+        return [row for row in self.all if (zlib.crc32(row[0].encode()) % 20 == 0) == (split != "train")]
+
+    @cached_property
+    def all(self) -> list[Row]:
+        """Every row of train, read once."""
+        return list(counted(self.read(self.train), "texts read"))
 
 
 def survey(job: Job, start: Known | None) -> Known:
@@ -77,7 +82,7 @@ def survey(job: Job, start: Known | None) -> Known:
     if not rows:
         raise DataError(f"{job.data.name} has too few texts to hold some out for validation; set data.valid")
     # Those held out count too: the only text of a rare class may be among them.
-    labels = classes(label for *_, label in job.data.read(job.data.train))
+    labels = classes(label for *_, label in job.data.all)
     if start:
         same = set(start.labels) == set(labels)  # then in the order of the head that is there
         return start if same else replace(start, labels=labels)

@@ -30,6 +30,7 @@ Texts = str | tuple[str, str]  # one, or a pair
 Row = tuple[list[int], list[int]]  # ids and segments, the special tokens included
 Found = TypeVar("Found")
 Look = Callable[[Sequence[str]], Heads]
+Cut = Callable[[Texts], None]
 
 
 class Looked:
@@ -143,8 +144,10 @@ class Reader:
         found = list(self.vectors(text, pool=pool, normalise=normalise))
         return np.stack(found) if found else np.zeros((0, self.model.config.dim), np.float32)
 
-    def vectors(self, texts: Iterable[str], *, pool: str = "mean", normalise: bool = False) -> Iterator[np.ndarray]:
-        """In the order of the texts."""
+    def vectors(
+        self, texts: Iterable[str], *, pool: str = "mean", normalise: bool = False, cut: Cut = lambda text: None
+    ) -> Iterator[np.ndarray]:
+        """In the order of the texts. `cut` is told each text that is longer than the model takes."""
         if pool not in POOLS:
             raise ValueError(f"pool must be one of {', '.join(POOLS)}, got {pool!r}")
 
@@ -157,7 +160,7 @@ class Reader:
                 found = torch.nn.functional.normalize(found, dim=-1)
             return list(found.float().cpu().numpy())
 
-        for _, _, vector in self._answers(texts, self.read, take):
+        for _, _, vector in self._answers(texts, partial(self.read, cut=cut), take):
             yield vector
 
     # ---- classify
@@ -168,15 +171,15 @@ class Reader:
             return list(self.classes(text))
         return next(self.classes([text]))
 
-    def classes(self, texts: Iterable[Texts]) -> Iterator[Sorted]:
-        """In the order of the texts."""
+    def classes(self, texts: Iterable[Texts], *, cut: Cut = lambda text: None) -> Iterator[Sorted]:
+        """In the order of the texts. `cut` is told each text that is longer than the model takes."""
         self.check_classify()
 
         def tell(states: Tensor, mask: Tensor, tokens: Tensor) -> list[list[float]]:
             return self.model.class_logits(states).float().softmax(-1).tolist()
 
         labels = self.model.config.labels
-        for text, row, shares in self._answers(texts, self.read, tell):
+        for text, row, shares in self._answers(texts, partial(self.read, cut=cut), tell):
             likely = sorted(zip(shares, labels, strict=True), key=lambda one: -one[0])
             found = {label: share for share, label in likely}
             yield Sorted(text, likely[0][1], found, partial(self._heads, row, [0]))
@@ -190,19 +193,18 @@ class Reader:
 
     # ---- what they share
 
-    def read(self, text: Texts) -> Row:
-        """The tokens of a text or a pair, cut to what the model takes. A second text that is empty is none, as in
-        training."""
+    def read(self, text: Texts, *, cut: Cut = lambda text: None) -> Row:
+        """The tokens of a text or a pair, cut to what the model takes, in which case `cut` is told. A second text
+        that is empty is none, as in training."""
         first, second = (text, "") if isinstance(text, str) else text
         if second and self.model.config.segments < 2:
             raise ValueError(
                 f"this model was made for single texts (segments = 1), got a pair, {first[:40]!r} first"
             )
-        return self._row(self.tokenizer.encode(first), self.tokenizer.encode(second) if second else None)
-
-    def too_long(self, text: Texts) -> bool:
-        parts = [text] if isinstance(text, str) else [text[0], *filter(None, text[1:])]
-        return sum(len(self.tokenizer.encode(part)) + 1 for part in parts) + 1 > self.model.config.longest
+        parts = [self.tokenizer.encode(part) for part in ((first, second) if second else (first,))]
+        if sum(len(part) + 1 for part in parts) + 1 > self.model.config.longest:
+            cut(text)
+        return self._row(parts[0], parts[1] if second else None)
 
     def look(self, text: Texts, *sites: str) -> Heads:
         """Every head of the named sites (none: all): a row and a column for each token."""

@@ -204,12 +204,15 @@ def test_batches_hold_every_row_once_and_few_tokens() -> None:
 
 def test_what_is_too_long_is_cut_and_said(filler: Reader) -> None:
     words = "cat " * (LONGEST - 2)
-    assert not filler.too_long(words)
-    assert filler.too_long(words + "cat")
     close(filler.embed(words + "dog dog"), filler.embed(words))
-    assert not filler.too_long(("cat", "cat " * (LONGEST - 4)))
-    assert filler.too_long(("cat", "cat " * (LONGEST - 3)))
-    assert not filler.too_long((words, ""))
+    fit = (words, ("cat", "cat " * (LONGEST - 4)), (words, ""))
+    long = (words + "cat", ("cat", "cat " * (LONGEST - 3)))
+    cut: list[Any] = []
+    for text in (*fit, *long):
+        assert len(filler.read(text, cut=cut.append)[0]) == LONGEST
+    assert cut == list(long)
+    assert len(list(filler.vectors([words, long[0]], cut=cut.append))) == 2
+    assert cut == [*long, long[0]]
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udcffb"])
