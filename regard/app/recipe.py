@@ -132,6 +132,8 @@ def build(table: dict[str, Any]) -> Job:
     if training.best_by not in task.BEST_BY:
         allowed = " or ".join(task.BEST_BY)
         raise RecipeError(f"[train]: best_by must be {allowed} for {model}, got {training.best_by!r}")
+    if training.agreement and name != "translate":
+        raise RecipeError(f"[train]: agreement is between two passes of a translator, and {model} is none")
     return Job(
         model,
         config,

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.data.batch import sent
+
 STRONGEST = 30.0
 GREY = 128  # what affine operations show from beyond the picture's edge, as in RandAugment
 WIDEST = 4 / 3  # width to height of a random resized crop, or height to width
@@ -77,7 +79,7 @@ class Augment:
         padded = F.pad(images, (0, 0, crop, crop, crop, crop))
         numbers = np.arange(count)[:, None, None] * (height + 2 * crop) + rows[:, :, None]
         places = numbers * (width + 2 * crop) + columns[:, None, :]  # (B, H, W)
-        return padded.flatten(0, 2)[torch.from_numpy(places).to(images.device)]
+        return padded.flatten(0, 2)[_there(places, images)]
 
     def _operate(self, images: Tensor, generator: np.random.Generator) -> Tensor:
         """One operation on each picture, drawn for it alone; those that drew the same go through it together."""
@@ -88,21 +90,25 @@ class Augment:
         moved = np.flatnonzero(names < len(MOVES))
         if len(moved):
             matrices = np.stack([MOVES[NAMES[names[i]]](levels[i], height, width) for i in moved])
-            rows = torch.from_numpy(moved).to(images.device)
+            rows = _there(moved, images)
             changed[rows] = affine(images[rows], matrices)
         for number, name in enumerate(NAMES):
             drawn = np.flatnonzero(names == number)
             if len(drawn) and name in CHANGES:
-                rows = torch.from_numpy(drawn).to(images.device)
-                level = torch.from_numpy(levels[drawn]).to(images.device, torch.float32)
+                rows = _there(drawn, images)
+                level = _there(levels[drawn], images).float()
                 changed[rows] = CHANGES[name](images[rows], level)
         return changed
 
 
+def _there(numbers: np.ndarray, images: Tensor) -> Tensor:
+    return sent(torch.from_numpy(numbers), images.device)
+
+
 def mixup(images: Tensor, targets: Tensor, alpha: float, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
     """lam x_i + (1 - lam) x_j, lam ~ Beta(alpha, alpha), targets alike; a lam and a partner for every row."""
-    share = torch.from_numpy(generator.beta(alpha, alpha, len(images))).to(images.device, torch.float32)
-    partner = torch.from_numpy(generator.permutation(len(images))).to(images.device)
+    share = _there(generator.beta(alpha, alpha, len(images)), images).float()
+    partner = _there(generator.permutation(len(images)), images)
     images = torch.lerp(images[partner], images, share[:, None, None, None])
     return images, torch.lerp(targets[partner], targets, share[:, None])
 
@@ -119,18 +125,18 @@ def erase(images: Tensor, share: float, generator: np.random.Generator) -> Tenso
         places = np.arange(length)
         along = (places >= start[:, None]) & (places < (start + side)[:, None])  # (B, length)
         inside = inside & np.expand_dims(along, 3 - axis)  # (B, H, W) in the end
-    colour = torch.from_numpy(generator.integers(256, size=(count, 1, 1, channels))).to(images)
-    return torch.where(torch.from_numpy(inside).to(images.device)[..., None], colour, images)
+    colour = _there(generator.integers(256, size=(count, 1, 1, channels)), images).to(images.dtype)
+    return torch.where(_there(inside, images)[..., None], colour, images)
 
 
 def affine(images: Tensor, matrices: np.ndarray) -> Tensor:
     """Bilinear. matrices (B, 2, 3) lead from a place in the new picture to one in the old, in pixels from the
     middle. As in Pillow, a place beyond the edge is grey, and the edge itself does not fade."""
     _, height, width, _ = images.shape
-    matrix = torch.from_numpy(matrices).to(images.device, torch.float32)[..., None, None]  # (B, 2, 3, 1, 1)
+    matrix = _there(matrices, images).float()[..., None, None]  # (B, 2, 3, 1, 1)
     across = torch.arange(width, device=images.device) + 0.5 - width / 2  # (W,)
     down = (torch.arange(height, device=images.device) + 0.5 - height / 2)[:, None]  # (H, 1)
-    size = torch.tensor([width, height], device=images.device)
+    size = _there(np.array([width, height]), images)
     places = matrix[:, :, 0] * across + matrix[:, :, 1] * down + matrix[:, :, 2]  # (B, 2, H, W)
     places = 2 * places.permute(0, 2, 3, 1) / size  # -1 and 1 are the edges
     inside = ((places >= -1) & (places < 1)).all(-1, keepdim=True)
@@ -162,7 +168,7 @@ def _blend(plain: Tensor, images: Tensor, level: Tensor) -> Tensor:
 
 def _grey(images: Tensor) -> Tensor:
     """ITU-R 601 in the whole numbers of Pillow: (B, H, W, 1) int32."""
-    weights = torch.tensor([19595, 38470, 7471], device=images.device, dtype=torch.int32)
+    weights = _there(np.array([19595, 38470, 7471], dtype=np.int32), images)
     return ((images.int() * weights).sum(-1, keepdim=True, dtype=torch.int32) + 0x8000) >> 16
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Self
 
 import numpy as np
 import torch
@@ -31,8 +32,23 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
+def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """To the device, without waiting until it is done with what it has: from pinned memory, which torch keeps."""
+    if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+class Batch:
+    """What the batches of all data can do; a dataclass of tensors each, some of which may be None."""
+
+    def to(self, device: torch.device | str) -> Self:
+        tensors = {name: value for name, value in vars(self).items() if value is not None}
+        return replace(self, **{name: sent(value, device) for name, value in tensors.items()})  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class PairBatch:
+class PairBatch(Batch):
     """`target` is <s> ... </s>: a model is fed target[:, :-1] and must say target[:, 1:]. `source` ends in </s>."""
 
     source: Tensor  # (B, S)
@@ -40,13 +56,9 @@ class PairBatch:
     target: Tensor  # (B, T)
     target_mask: Tensor  # (B, T)
 
-    def to(self, device: torch.device | str) -> PairBatch:
-        return PairBatch(
-            self.source.to(device),
-            self.source_mask.to(device),
-            self.target.to(device),
-            self.target_mask.to(device),
-        )
+    def twice(self) -> PairBatch:
+        """Every row again, behind the last."""
+        return PairBatch(*(torch.cat([tensor, tensor]) for tensor in vars(self).values()))
 
 
 class Rows:

@@ -22,6 +22,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from regard.data.augment import Augment
+from regard.data.batch import Batch, sent
 from regard.data.files import find_data
 from regard.data.pairs import DataError, explained, few, need_parquet
 
@@ -41,12 +42,9 @@ Item = tuple[int, np.ndarray]  # epoch, numbers of pictures
 
 
 @dataclass(frozen=True)
-class ImageBatch:
+class ImageBatch(Batch):
     images: Tensor  # (B, C, H, W) float32, normalised
     targets: Tensor  # (B, classes) float32: the share of each class, one-hot unless pictures are mixed
-
-    def to(self, device: torch.device | str) -> ImageBatch:
-        return ImageBatch(self.images.to(device), self.targets.to(device))
 
 
 class Pictures:
@@ -376,9 +374,9 @@ class ImageData:
     def batch(self, item: Item) -> ImageBatch:
         epoch, rows = item
         generator = np.random.default_rng([self.seed, epoch, 1 + int(rows[0])])  # never that of the order
-        images = torch.from_numpy(self._take(rows, generator)).to(self.device)
+        images = sent(torch.from_numpy(self._take(rows, generator)), self.device)
         labels = torch.from_numpy(self.pictures.labels[rows])
-        targets = torch.nn.functional.one_hot(labels, len(self.pictures.classes)).float().to(self.device)
+        targets = sent(torch.nn.functional.one_hot(labels, len(self.pictures.classes)).float(), self.device)
         if self.augment:
             images, targets = self.augment(images, targets, generator)
         return ImageBatch(normalise(images, self.mean, self.std), targets)

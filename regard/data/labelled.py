@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import Rows, check_batching, draw_batches, pad
+from regard.data.batch import Batch, Rows, check_batching, draw_batches, pad
 from regard.data.pairs import COMPRESSED, DataError, columns_of, few, find_files, open_lines, records
 from regard.data.text import Special, Tokenizer
 
@@ -228,18 +228,13 @@ def encode_pair(
 
 
 @dataclass(frozen=True)
-class LabelledBatch:
+class LabelledBatch(Batch):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], and the number of each row's class."""
 
     tokens: Tensor  # (B, T)
     segments: Tensor  # (B, T): 0 for the first part, 1 for the second
     mask: Tensor  # (B, T)
     labels: Tensor  # (B,)
-
-    def to(self, device: torch.device | str) -> LabelledBatch:
-        return LabelledBatch(
-            self.tokens.to(device), self.segments.to(device), self.mask.to(device), self.labels.to(device)
-        )
 
 
 class LabelledData:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import Ids, Rows, check_batching, draw_batches
+from regard.data.batch import Batch, Ids, Rows, check_batching, draw_batches
 from regard.data.documents import Document
 from regard.data.labelled import SHORTEST
 from regard.data.text import Tokenizer
@@ -82,7 +82,7 @@ def encode_sentences(documents: Iterable[Document], tokenizer: Tokenizer) -> lis
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(Batch):
     """[CLS] A [SEP] B [SEP], some of it hidden; a model must say the targets at the chosen places."""
 
     tokens: Tensor  # (B, T)
@@ -91,16 +91,6 @@ class MaskedBatch:
     chosen: Tensor  # (B, T) bool: the places to be foretold
     targets: Tensor  # (B, T): what truly stands there, at all places
     follows: Tensor | None  # (B,): 0 = B follows A, 1 = it is from elsewhere, as BERT's head has it; None: no pairs
-
-    def to(self, device: torch.device | str) -> MaskedBatch:
-        return MaskedBatch(
-            self.tokens.to(device),
-            self.segments.to(device),
-            self.mask.to(device),
-            self.chosen.to(device),
-            self.targets.to(device),
-            None if self.follows is None else self.follows.to(device),
-        )
 
 
 class MaskedData:

@@ -13,7 +13,7 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from regard.data.batch import check_batching
+from regard.data.batch import Batch, check_batching
 from regard.data.blocks import FULL
 from regard.data.files import sync_folder
 from regard.data.text import Tokenizer
@@ -23,16 +23,12 @@ WRITE = 1 << 20  # ids that wait in memory for the file
 
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(Batch):
     """A model is fed tokens[:, :-1] and must say tokens[:, 1:], of which the counted ones count."""
 
     tokens: Tensor  # (B, L + 1)
     counted: Tensor  # (B, L)
     since: Tensor | None  # (B, L): place where the document of each fed token begins; None: looks go across
-
-    def to(self, device: torch.device | str) -> TextBatch:
-        since = None if self.since is None else self.since.to(device)
-        return TextBatch(self.tokens.to(device), self.counted.to(device), since)
 
 
 def encode_documents(

@@ -89,11 +89,19 @@ class EncoderDecoder(nn.Module):
         mask = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask
         return self.out(self.decode(target, *self.encode(source, mask))[0])
 
-    def loss(self, batch: PairBatch, *, smoothing: float = 0.0) -> Loss:
+    def loss(self, batch: PairBatch, *, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
+        """With `agreement` every row goes through twice, see `token_loss`."""
+        batch = batch.twice() if agreement else batch
         mask = batch.target_mask[:, 1:]
         states, looks = self.decode(batch.target[:, :-1], *self.encode(batch.source, batch.source_mask))
         total, likelihood = token_loss(
-            states, self.out.weight, self.out.bias, batch.target[:, 1:], mask, smoothing=smoothing
+            states,
+            self.out.weight,
+            self.out.bias,
+            batch.target[:, 1:],
+            mask,
+            smoothing=smoothing,
+            agreement=agreement,
         )
         return Loss(total, likelihood, mask.sum(), *_sampled(looks, mask))
 

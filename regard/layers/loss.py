@@ -25,17 +25,31 @@ class Loss:
 
 
 def token_loss(
-    states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, mask: Tensor, *, smoothing: float = 0.0
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    mask: Tensor,
+    *,
+    smoothing: float = 0.0,
+    agreement: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of softmax(W x + b) (or without b) against the target, at the masked-in positions only.
 
     states (B, T, D), weight (V, D), target and mask (B, T) -> the sum, and log p(target) of each row (B,).
-    With smoothing e the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016)."""
+    With smoothing e the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016).
+    With agreement a the second half of the rows is the first once more, under another dropout, and where these say
+    p and q, a (KL(p || q) + KL(q || p)) / 2 is added (R-Drop, Liang 2021)."""
     if torch.is_autocast_enabled(states.device.type):
         dtype = torch.get_autocast_dtype(states.device.type)
         states, weight = states.to(dtype), weight.to(dtype)
     learning = torch.is_grad_enabled()  # inside a Function it never is
-    total, known = _TokenLoss.apply(states[mask], weight, bias, target[mask], smoothing, learning)
+    states, target = states[mask], target[mask]  # (N, D) and (N,)
+    if agreement:  # both sayings about a token side by side
+        states, target = (side.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1) for side in (states, target))
+    total, known = _TokenLoss.apply(states, weight, bias, target, smoothing, agreement, learning)
+    if agreement:
+        known = known.view(-1, 2).T.flatten()
     rows = torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
     return total, rows.sum(-1)
 
@@ -52,6 +66,7 @@ class _TokenLoss(torch.autograd.Function):
         bias: Tensor | None,
         target: Tensor,
         smoothing: float,
+        agreement: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         size = len(weight)
@@ -71,13 +86,18 @@ class _TokenLoss(torch.autograd.Function):
             known[part] = (logits.gather(1, right) - top).squeeze(1)
             if smoothing:
                 total -= smoothing * (logits.mean(-1, keepdim=True) - top).sum()
-            slope = logits.sub_(top).exp_()
+            logits.sub_(top)
+            slope = logits.exp() if agreement else logits.exp_()
             level = slope.sum(-1)
             known[part] -= level.log()
             total += smoothing * level.log().sum() - (1 - smoothing) * known[part].sum()
+            slope.div_(level[:, None])
+            if agreement:
+                apart, pull = _disagreement(slope, logits.sub_(level.log()[:, None]))
+                total += agreement / 2 * apart
+                slope.add_(pull, alpha=agreement / 2)
             if not learning:
                 continue
-            slope.div_(level[:, None])
             if smoothing:
                 slope.sub_(smoothing / size)
             slope.scatter_add_(1, right, torch.full_like(right, smoothing - 1, dtype=slope.dtype))
@@ -99,4 +119,14 @@ class _TokenLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         for_states, for_weight, for_bias = ctx.saved_tensors
         by_bias = None if for_bias is None else grad * for_bias
-        return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, None, None, None
+        return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, None, None, None, None
+
+
+def _disagreement(chances: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows (2 N, V), p and q in turn -> sum of KL(p || q) + KL(q || p), and its gradient by the logits.
+
+    That of KL(p || q) is p (log p - log q - KL(p || q)) by the logits of p, and q - p by those of q."""
+    p, log = chances.view(-1, 2, chances.shape[-1]), logs.view(-1, 2, logs.shape[-1])
+    ratio = log - log.flip(1)
+    divergence = (p * ratio).sum(-1, keepdim=True)  # (N, 2, 1)
+    return divergence.sum(), (p * (ratio - divergence + 1) - p.flip(1)).flatten(0, 1)

@@ -149,8 +149,9 @@ class Learner:
         for micro, batch in enumerate(batches):
             torch.manual_seed(_noise(settings.seed, step, micro))
             dtype = getattr(torch, settings.precision)
+            more = {"agreement": settings.agreement} if settings.agreement else {}
             with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
-                loss = self.loss(batch.to(self.device), smoothing=settings.smoothing)
+                loss = self.loss(batch.to(self.device), smoothing=settings.smoothing, **more)
             totals.append(loss.total.detach())
             tokens.append(loss.tokens)
             # Each batch weighs by its tokens. How many there will be in all is not known yet, so the first

@@ -32,6 +32,7 @@ RANGES = {
     "final_rate": ("lie in [0, 1]: a share of rate", lambda x: 0 <= x <= 1),
     "plateau_factor": ("lie in (0, 1)", lambda x: 0 < x < 1),
     "smoothing": ("lie in [0, 1)", lambda x: 0 <= x < 1),
+    "agreement": ("be at least 0 (0 = off)", lambda x: x >= 0),
     "clip": ("be at least 0 (0 = off)", lambda x: x >= 0),
     "reinforce_weight": ("be at least 0", lambda x: x >= 0),
     "entropy_weight": ("be at least 0", lambda x: x >= 0),
@@ -54,6 +55,7 @@ class Training:
     plateau_factor: float = 0.5
     plateau_patience: int = 2  # validations without improvement before the rate falls
     smoothing: float = 0.0
+    agreement: float = 0.0  # translators: how much two passes, each with a dropout of its own, must agree (R-Drop)
     clip: float = 1.0  # global gradient norm, 0 = off
     accumulate: int = 1  # batches in one step
     precision: str = "float32"
