@@ -1,4 +1,4 @@
-"""Pictures changed at random while a model learns: crops, flips, RandAugment, erasing, mixup.
+"""Pictures changed at random while a model learns: crops, flips, RandAugment, erasing, mixup, CutMix.
 
 All works on a whole batch (B, H, W, C) of 0 to 255, on the device it lies on; what is drawn is drawn by numpy, so
 that it is the same on every device. Operations do what Pillow's of the same name do, in one level at most off."""
@@ -26,7 +26,8 @@ WIDEST_ERASED = 1 / 0.3
 @dataclass(frozen=True)
 class Augment:
     """Padding and crop, or random resized crop where `scale` is above 0; flip; `operations` of RandAugment
-    (Cubuk 2020) of `strength` 0 to 30; random erasing (Zhong 2020); mixup (Zhang 2018)."""
+    (Cubuk 2020) of `strength` 0 to 30; random erasing (Zhong 2020); mixup (Zhang 2018) and CutMix (Yun 2019), where
+    both are on each for about half of the pictures."""
 
     crop: int = 4  # pixels of black put round a picture before a part of its old size is cut out
     scale: float = 0.0  # least share of the area in a random resized crop, say 0.08; 0: none, `crop` instead
@@ -35,9 +36,10 @@ class Augment:
     strength: float = 9.0
     erase: float = 0.0  # share of the pictures in which a rectangle is erased
     mixup: float = 0.0  # alpha of Beta(alpha, alpha); 0: none
+    cutmix: float = 0.0  # the same, of the share of a picture's area that stays its own
 
     def __post_init__(self) -> None:
-        for name in ("crop", "operations", "mixup"):
+        for name in ("crop", "operations", "mixup", "cutmix"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
         for name, most in (("scale", 1.0), ("erase", 1.0), ("strength", STRONGEST)):
@@ -53,7 +55,9 @@ class Augment:
         images = images.float()
         if self.erase:
             images = erase(images, self.erase, generator)
-        return mixup(images, targets, self.mixup, generator) if self.mixup else (images, targets)
+        if not (self.mixup or self.cutmix):
+            return images, targets
+        return mix(images, targets, generator, mixup=self.mixup, cutmix=self.cutmix)
 
     def box(self, height: int, width: int, draws: np.ndarray) -> tuple[float, float, float, float]:
         """What a random resized crop cuts out: left, top, right, bottom, from four numbers drawn in 0 to 1.
@@ -105,12 +109,32 @@ def _there(numbers: np.ndarray, images: Tensor) -> Tensor:
     return sent(torch.from_numpy(numbers), images.device)
 
 
-def mixup(images: Tensor, targets: Tensor, alpha: float, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """lam x_i + (1 - lam) x_j, lam ~ Beta(alpha, alpha), targets alike; a lam and a partner for every row."""
-    share = _there(generator.beta(alpha, alpha, len(images)), images).float()
-    partner = _there(generator.permutation(len(images)), images)
-    images = torch.lerp(images[partner], images, share[:, None, None, None])
-    return images, torch.lerp(targets[partner], targets, share[:, None])
+def mix(
+    images: Tensor, targets: Tensor, generator: np.random.Generator, *, mixup: float = 0.0, cutmix: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Mixup: lam x_i + (1 - lam) x_j, lam ~ Beta(mixup, mixup). CutMix: x_i but for a rectangle out of x_j, which
+    takes 1 - lam of the area, lam ~ Beta(cutmix, cutmix), before the edges cut it off. Targets by the true shares.
+    Each row has a lam and a partner of its own; where both are on, chance says which it is."""
+    count, height, width, _ = images.shape
+    partner = _there(generator.permutation(count), images)
+    cut = generator.random(count) < ((0.5 if mixup else 1.0) if cutmix else 0.0)
+    share = np.where(cut, *(generator.beta(alpha or 1.0, alpha or 1.0, count) for alpha in (cutmix, mixup)))
+    sizes = np.array([[height], [width]])
+    sides, middles = np.sqrt(1 - share) * sizes, generator.random((2, count)) * sizes
+    foreign = _boxes(height, width, np.rint(middles - sides / 2), np.rint(middles + sides / 2))
+    share = np.where(cut, 1 - foreign.mean((1, 2)), share)
+    own = np.where(cut[:, None, None], ~foreign, share[:, None, None])  # (B, H, W)
+    images = torch.lerp(images[partner], images, _there(own, images).float()[..., None])
+    return images, torch.lerp(targets[partner], targets, _there(share, images).float()[:, None])
+
+
+def _boxes(height: int, width: int, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """(B, H, W): which pixels lie in rectangles that reach from `first` to before `last`, (2, B): down, across."""
+    down, across = (
+        (first[axis][:, None] <= np.arange(length)) & (np.arange(length) < last[axis][:, None])
+        for axis, length in enumerate((height, width))
+    )
+    return down[:, :, None] & across[:, None, :]
 
 
 def erase(images: Tensor, share: float, generator: np.random.Generator) -> Tensor:
@@ -118,13 +142,10 @@ def erase(images: Tensor, share: float, generator: np.random.Generator) -> Tenso
     count, height, width, channels = images.shape
     area = generator.uniform(*ERASED, count) * height * width
     aspect = WIDEST_ERASED ** generator.uniform(-1, 1, count)
-    inside = generator.random(count)[:, None, None] < share
-    for axis, length, side in ((1, height, np.sqrt(area / aspect)), (2, width, np.sqrt(area * aspect))):
-        side = np.clip(np.rint(side), 1, length)
-        start = np.floor(generator.random(count) * (length - side + 1))
-        places = np.arange(length)
-        along = (places >= start[:, None]) & (places < (start + side)[:, None])  # (B, length)
-        inside = inside & np.expand_dims(along, 3 - axis)  # (B, H, W) in the end
+    sizes = np.array([[height], [width]])
+    sides = np.clip(np.rint([np.sqrt(area / aspect), np.sqrt(area * aspect)]), 1, sizes)  # (2, B)
+    first = np.floor(generator.random((2, count)) * (sizes - sides + 1))
+    inside = _boxes(height, width, first, first + sides) & (generator.random(count) < share)[:, None, None]
     colour = _there(generator.integers(256, size=(count, 1, 1, channels)), images).to(images.dtype)
     return torch.where(_there(inside, images)[..., None], colour, images)
 

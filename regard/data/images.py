@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from regard.data.pairs import DataError, explained, few, need_parquet
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")  # the only decoders that a file can reach
 BUDGET = 2 << 30  # bytes of decoded pictures that are kept
+TOGETHER, TOGETHER_BYTES = 8, 64 << 20  # most batches that are varied together, and bytes of their pictures
 CHUNK = 16  # pictures that a thread takes at a time
 LARGEST = 16 << 30  # bytes an array may declare; a small file can declare more than any memory
 MOST_CLASSES = 1 << 20
@@ -36,9 +37,22 @@ ARRAYS = (("images", "labels"), ("x", "y"), ("data", "targets"))
 COLUMNS = (("image", "img"), ("label", "labels"))
 PACKED = ("header", "scans", "offsets")
 
+RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
 T = TypeVar("T")
 Box = tuple[float, float, float, float]  # left, top, right, bottom
-Item = tuple[int, np.ndarray]  # epoch, numbers of pictures
+
+
+class Item(NamedTuple):
+    """A batch: some of the pictures that are varied together."""
+
+    epoch: int
+    rows: np.ndarray  # numbers of pictures
+    part: slice = slice(None)  # which of them
+
+    @property
+    def taken(self) -> np.ndarray:
+        return self.rows[self.part]
 
 
 @dataclass(frozen=True)
@@ -311,11 +325,13 @@ def _feature_names(metadata: dict[bytes, bytes] | None, label: str) -> list[str]
         return []
 
 
-def resize(picture: np.ndarray, height: int, width: int, box: Box | None = None) -> np.ndarray:
-    """Bilinear over all pixels that fall together, by Pillow; of the part within `box` alone, if there is one."""
+def resize(
+    picture: np.ndarray, height: int, width: int, box: Box | None = None, *, resample: str = "bilinear"
+) -> np.ndarray:
+    """By all pixels that fall together, as Pillow has it; of the part within `box` alone, if there is one."""
     if picture.shape[:2] == (height, width) and box is None:
         return picture
-    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BILINEAR, box=box))
+    return np.asarray(Image.fromarray(picture).resize((width, height), RESAMPLING[resample], box=box))
 
 
 def normalise(images: Tensor | np.ndarray, mean: Sequence[float], std: Sequence[float]) -> Tensor:
@@ -329,7 +345,8 @@ def normalise(images: Tensor | np.ndarray, mean: Sequence[float], std: Sequence[
 class ImageData:
     """Batches of pictures of one size (height, width), made on `device`; random where there is an `augment`.
 
-    An item is (epoch, numbers of pictures), so that a batch can be drawn anew each epoch and yet follow from it.
+    What a batch holds follows from its item alone, and is drawn anew each epoch. Small pictures are varied many
+    batches at once: what a card does to few takes as long to ask for as what it does to many.
     What was decoded and resized is kept for the next epoch, up to `budget` bytes."""
 
     def __init__(
@@ -340,6 +357,7 @@ class ImageData:
         image: tuple[int, int],
         mean: Sequence[float],
         std: Sequence[float],
+        resample: str = "bilinear",
         batch: int,
         seed: int,
         augment: Augment | None = None,
@@ -358,21 +376,36 @@ class ImageData:
         if seed < 0:
             raise ValueError(f"seed must not be negative, got {seed}")
         self.pictures, self.image, self.mean, self.std = pictures, (image[0], image[1]), tuple(mean), tuple(std)
+        self.resample = resample
         self.size, self.seed, self.augment, self.device = batch, seed, augment, device
         self.pool = ThreadPoolExecutor()  # Pillow works beside Python; threads begin when there is something to do
         self.cuts = bool(augment and augment.scale)  # then whole pictures are kept, and each time another part cut
         self.kept: dict[int, np.ndarray] = {}
         self.room = budget
+        one = batch * image[0] * image[1] * 3 * 4  # bytes of a batch
+        self.load = batch * max(1, min(TOGETHER, TOGETHER_BYTES // one)) if augment else batch
+        self.loaded: tuple[tuple[int, bytes], ImageBatch] | None = None  # the next batches are parts of it
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def order(self, epoch: int) -> list[Item]:
         rows = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
-        return [(epoch, rows[first : first + self.size]) for first in range(0, len(rows), self.size)]
+        loads = [rows[first : first + self.load] for first in range(0, len(rows), self.load)]
+        return [
+            Item(epoch, load, slice(first, first + self.size))
+            for load in loads
+            for first in range(0, len(load), self.size)
+        ]
 
     def batch(self, item: Item) -> ImageBatch:
-        epoch, rows = item
+        key = item.epoch, item.rows.tobytes()
+        if self.loaded is None or self.loaded[0] != key:
+            self.loaded = key, self._vary(item.epoch, item.rows)
+        whole = self.loaded[1]
+        return ImageBatch(whole.images[item.part], whole.targets[item.part])
+
+    def _vary(self, epoch: int, rows: np.ndarray) -> ImageBatch:
         generator = np.random.default_rng([self.seed, epoch, 1 + int(rows[0])])  # never that of the order
         images = sent(torch.from_numpy(self._take(rows, generator)), self.device)
         labels = torch.from_numpy(self.pictures.labels[rows])
@@ -399,12 +432,13 @@ class ImageData:
 
     def _read(self, row: int) -> np.ndarray:
         picture = self.pictures.read(row)
-        return picture if self.cuts else resize(picture, *self.image)
+        return picture if self.cuts else resize(picture, *self.image, resample=self.resample)
 
     def _cut(self, one: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         picture, draws = one
         assert self.augment is not None
-        return resize(picture, *self.image, self.augment.box(picture.shape[0], picture.shape[1], draws))
+        box = self.augment.box(picture.shape[0], picture.shape[1], draws)
+        return resize(picture, *self.image, box, resample=self.resample)
 
     def _spread(self, work: Callable[[T], np.ndarray], items: list[T]) -> list[np.ndarray]:
         """Over threads, some at a time: to hand over a small picture takes as long as to resize it."""

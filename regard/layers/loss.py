@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-ROWS = 1024  # rows of logits held at once
+ROWS = 1024  # rows of logits held at once; even, for twins to stay together
 
 
 @dataclass(frozen=True)
 class Loss:
     """What `model.loss(batch)` gives. `total` is differentiated; the rest judges and rewards."""
 
-    total: Tensor  # scalar: the (smoothed) negative log-likelihood summed over all target tokens
+    total: Tensor  # scalar: the (smoothed) negative log-likelihood of all target tokens, and any disagreement
     likelihood: Tensor  # (B,) log p(target | source) of each row, unsmoothed, without gradient
     tokens: Tensor  # scalar: how many target tokens total sums over
     chosen: Tensor | None = None  # (B,) log-probability of the places hard attention sampled, with gradient

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from regard.data.images import RESAMPLING
 from regard.data.text import Tokenizer
 from regard.tasks.known import Known, Pixels
 from regard.tasks.settings import Decoding
@@ -14,7 +15,6 @@ from regard.tasks.weights import RunError
 PIXELS = "preprocessor_config.json"
 LARGEST = 1 << 20
 LEAST = 1e-6  # deviation of a channel: what is divided by less may no longer be finite
-BILINEAR = 2  # Pillow's number for it
 # What a reader of pictures may ask for beside mean and std, and the values that are followed here.
 FIXED: dict[str, tuple[Any, ...]] = {
     "do_resize": (True,),
@@ -22,7 +22,6 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "do_normalize": (True,),
     "do_center_crop": (False, None),
     "do_convert_rgb": (True, False, None),
-    "resample": (BILINEAR,),
     "rescale_factor": (1 / 255,),
 }
 
@@ -77,7 +76,7 @@ def pixel_file(config: Any, pixels: Pixels) -> dict[str, Any]:
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
         "size": {"height": config.image, "width": config.width or config.image},
-        "resample": BILINEAR,
+        "resample": int(RESAMPLING[pixels.resample]),
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
@@ -100,12 +99,16 @@ def read_pixels(folder: Path, config: Any) -> Pixels:
             if table.get(key, allowed[0]) not in allowed:
                 raise ValueError(f"{key} = {table[key]!r:.80} has no counterpart here, only {allowed[0]!r}")
         _check_size(table.get("size"), config)
+        names = {int(number): name for name, number in RESAMPLING.items()}
+        if (resample := names.get(table.get("resample", int(RESAMPLING[default.resample])))) is None:
+            known = " and ".join(f"{number} ({name})" for number, name in names.items())
+            raise ValueError(f"resample = {table['resample']!r:.80} has no counterpart here, only {known}")
         mean, std = (_numbers(table.get(key), key, config.channels) for key in ("image_mean", "image_std"))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path}: {error!s:.300}") from None
     if std is not None and not all(value >= LEAST for value in std):
         raise RunError(f"{path}: image_std must be at least {LEAST}, got {list(std)}")
-    return Pixels(mean or default.mean, std or default.std)
+    return Pixels(mean or default.mean, std or default.std, resample)
 
 
 def _check_size(size: Any, config: Any) -> None:

@@ -10,10 +10,11 @@ from regard.data.text import Tokenizer
 
 @dataclass(frozen=True)
 class Pixels:
-    """How pictures become numbers: (value / 255 - mean) / std in each channel."""
+    """How pictures become numbers: brought to the model's size, then (value / 255 - mean) / std in each channel."""
 
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    resample: str = "bilinear"  # or another of data.images.RESAMPLING
 
 
 @dataclass(frozen=True)

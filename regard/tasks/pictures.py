@@ -51,6 +51,7 @@ class Settings:
     strength: float = 9.0
     erase: float = 0.0  # the share of pictures of which a rectangle is erased
     mixup: float = 0.0  # above 0: pictures are mixed by shares from Beta(mixup, mixup)
+    cutmix: float = 0.0  # above 0: a part of a picture is another's, by shares from Beta(cutmix, cutmix)
 
     def __post_init__(self) -> None:
         if bool(self.made) == bool(self.train):
@@ -105,7 +106,7 @@ def survey(job: Job, start: Known | None) -> Known:
     """The names of the classes, and how pictures become numbers."""
     settings: Settings = job.data
     before = (start and start.pixels) or Pixels()
-    pixels = Pixels(settings.mean or before.mean, settings.std or before.std)
+    pixels = Pixels(settings.mean or before.mean, settings.std or before.std, before.resample)
     labels = settings.pictures("train")[0].classes
     if start and set(start.labels) == set(labels):
         labels = start.labels  # in the order of the head that is there
@@ -150,6 +151,7 @@ def build_data(
         image=(model.config.image, model.config.width or model.config.image),
         mean=known.pixels.mean,
         std=known.pixels.std,
+        resample=known.pixels.resample,
         batch=settings.batch,
         seed=seed,
         augment=augment,
@@ -163,4 +165,4 @@ def judge_pictures(
     """The logits (N, classes) of every picture and their true classes (N,), in one order."""
     items = data.order(0)
     logits = class_logits(model, map(data.batch, items), lambda batch: model(batch.images), tick=tick)
-    return logits, torch.from_numpy(data.pictures.labels[np.concatenate([rows for _, rows in items])])
+    return logits, torch.from_numpy(data.pictures.labels[np.concatenate([item.taken for item in items])])

@@ -79,7 +79,8 @@ class Recogniser:
         config = self.model.config
         if config.channels not in (1, 3):
             raise RunError(f"pictures are grey or have red, green and blue; this model takes {config.channels}")
-        sized = np.stack([resize(one, config.image, config.width or config.image) for one in pictures])
+        size = config.image, config.width or config.image
+        sized = np.stack([resize(one, *size, resample=self.pixels.resample) for one in pictures])
         if config.channels == 1:
             sized = (sized @ np.array([0.299, 0.587, 0.114])).round().astype(np.uint8)[..., None]
         images = normalise(sized, self.pixels.mean, self.pixels.std)

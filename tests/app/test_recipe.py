@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +93,11 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("train.steps=0", "[train]: steps must be a whole number of at least 1, got 0"),
         ("train.rate=nan", "[train]: rate must be above 0, got nan"),
         ("train.betas=[0.9]", "[train]: betas must be two numbers, got [0.9]"),
+        ("train.agreement=-1", "[train]: agreement must be at least 0 (0 = off), got -1"),
+        ("train.agreement=nan", "[train]: agreement must be at least 0 (0 = off), got nan"),
+        ("train.agreement=inf", "[train]: agreement must be at least 0 (0 = off), got inf"),
+        ("train.agreement=much", "train.agreement must be a number, got 'much'"),
+        ("train.agreement=true", "train.agreement must be a number, got True"),
         ("train.schedule=zigzag", "[train]: schedule must be one of constant"),
         ("decode.beam=0", "[decode]: beam must be a whole number from 1"),
         ("decode.best=2", "[decode]: best must be at most beam = 1"),
@@ -200,3 +208,46 @@ def test_a_run_to_begin_with_brings_its_model_and_tokens() -> None:
             read("gpt2-text", [*own, change], start)
     with pytest.raises(RecipeError, match=r"trains 'gpt2' and .* is a bahdanau"):
         read("gpt2-text", own, find("dates"))
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("shakespeare-gpt2", "gpt2"),
+        ("wikitext2-rnnlm", "rnnlm"),
+        ("wikitext2-bert", "bert"),
+        ("sst2-bert", "bert"),
+        ("shapes-vit", "vit"),
+    ],
+)
+def test_only_translators_can_agree(name: str, model: str) -> None:
+    said = f"[train]: agreement is between two passes of a translator, and {model} is none"
+    assert refused(name, "train.agreement=1.0") == said
+    assert read(name, ["train.agreement=0"])[0].train.agreement == 0
+
+
+@pytest.mark.parametrize("name", ["transformer", "luong", "bahdanau", "seq2seq"])
+def test_translators_can_agree(name: str) -> None:
+    job, text = read(f"{name}-dates", ["train.agreement=5"])
+    assert job.train.agreement == 5
+    assert tomllib.loads(text)["train"]["agreement"] == 5
+    assert read(f"{name}-dates")[0].train.agreement == 0
+
+
+def test_a_translator_is_trained_to_agree(call: Any) -> None:
+    small = ["train.steps=3", "train.every=3", "data.train_count=60", "data.valid_count=20", "model.layers=1"]
+    words = [word for change in small for word in ("--set", change)]
+    for agreement, folder in ((0.0, "plain"), (1.0, "agreed")):
+        done = call("train", "transformer-dates", *words, "--set", f"train.agreement={agreement}", "--out", folder)
+        assert (done.code, done.out) == (0, f"{folder}\n")
+        assert f"{folder}: best at step 3 of 3  valid_loss " in done.err
+    logs = [Path(folder, "log.jsonl").read_text().splitlines() for folder in ("plain", "agreed")]
+    plain, agreed = ([row for row in map(json.loads, log) if "loss" in row] for log in logs)
+    assert [row["step"] for row in agreed] == [1, 2, 3]
+    assert all(math.isfinite(row["loss"]) for row in agreed)
+    assert agreed[0]["loss"] > plain[0]["loss"], "two passes under dropout differ, and that is added"
+    assert tomllib.loads(Path("agreed/recipe.toml").read_text())["train"]["agreement"] == 1.0
+    other = call("train", "transformer-dates", *words, "--out", "agreed", "--resume")
+    assert other.code == 2
+    assert "agreed was begun with other settings: train.agreement was 1.0" in other.err
+    assert call("translate", "agreed", "3 May 1979").code == 0

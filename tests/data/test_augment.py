@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from regard.data.augment import CHANGES, MOVES, NAMES, Augment, affine, erase, mixup
+from regard.data.augment import CHANGES, MOVES, NAMES, Augment, affine, erase, mix
 
 HEIGHT, WIDTH = 24, 36
 NONE = Augment(crop=0, flip=False)
@@ -151,7 +151,7 @@ def test_a_picture_goes_the_same_way_alone_or_in_company():
 
 @pytest.mark.parametrize(
     "augment",
-    [NONE, Augment(), Augment(scale=0.5), Augment(operations=2, strength=30, erase=0.5, mixup=0.4)],
+    [NONE, Augment(), Augment(scale=0.5), Augment(operations=2, strength=30, erase=0.5, mixup=0.4, cutmix=1.0)],
     ids=["none", "crop and flip", "scale", "all"],
 )
 def test_shapes_types_and_determinism(augment):
@@ -171,7 +171,9 @@ def test_shapes_types_and_determinism(augment):
 def test_all_happens_on_the_device_of_the_pictures():
     """The meta device computes nothing, but refuses to be mixed with the CPU."""
     images, targets = pictures(64).to("meta"), one_hot(64).to("meta")
-    changed, mixed = Augment(operations=2, erase=0.5, mixup=0.5)(images, targets, np.random.default_rng(0))
+    changed, mixed = Augment(operations=2, erase=0.5, mixup=0.5, cutmix=1.0)(
+        images, targets, np.random.default_rng(0)
+    )
     assert changed.device.type == mixed.device.type == "meta"
     assert changed.shape == images.shape
 
@@ -247,12 +249,41 @@ def test_erasing_leaves_a_rectangle_of_one_colour(share):
 def test_mixup_mixes_pictures_and_targets_alike():
     count = 500
     images = torch.arange(count).float().view(count, 1, 1, 1).expand(-1, 2, 2, 3)
-    mixed, targets = mixup(images, torch.eye(count), 0.5, np.random.default_rng(0))
+    mixed, targets = mix(images, torch.eye(count), np.random.default_rng(0), mixup=0.5)
     expected = targets @ torch.arange(count).float()  # shares of rows, times what the rows hold
     assert torch.allclose(mixed, expected.view(-1, 1, 1, 1).expand_as(mixed), atol=1e-2)
     own = targets.diagonal()[(targets > 0).sum(1) == 2]
     assert abs(float(own.mean()) - 0.5) < 0.06
     assert abs(float(own.var()) - 1 / 8) < 0.02  # of Beta(a, a): 1 / (4 (2 a + 1))
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+def test_cutmix_cuts_a_rectangle_and_shares_targets_by_its_area(alpha):
+    count, height, width = 800, 20, 30
+    images = torch.arange(count).float().view(count, 1, 1, 1).expand(-1, height, width, 3)
+    mixed, targets = mix(images, torch.eye(count), np.random.default_rng(0), cutmix=alpha)
+    foreign = mixed[..., 0] != images[..., 0]  # (B, H, W)
+    own = targets.diagonal()
+    assert torch.allclose(1 - foreign.float().mean((1, 2)), own, atol=1e-6)
+    assert torch.allclose(targets.sum(1), torch.ones(count))
+    for row, where in enumerate(foreign):
+        if where.any():
+            rows, columns = where.any(1).nonzero().flatten(), where.any(0).nonzero().flatten()
+            assert (rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1) == where.sum()
+            assert len(mixed[row][where].unique()) == 1
+            assert targets[row, int(mixed[row][where][0, 0])] == 1 - own[row]
+    assert 0.55 < float(own.mean()) < 0.75  # more than half, as the edges cut rectangles off
+    middle = foreign.float().mean(0)
+    assert middle[8:12, 12:18].mean() > middle[:2].mean()
+
+
+def test_with_both_half_of_the_pictures_are_cut():
+    images = torch.arange(1000).float().view(1000, 1, 1, 1).expand(-1, 16, 16, 3)
+    mixed, targets = mix(images, torch.eye(1000), np.random.default_rng(1), mixup=1.0, cutmix=1.0)
+    changed = targets.diagonal() < 1
+    whole = (mixed == mixed[:, :1, :1]).flatten(1).all(1)  # mixup leaves a plain picture plain, a cut does not
+    assert 0.4 < float(whole[changed].float().mean()) < 0.62
+    assert torch.allclose(mixed.mean((1, 2, 3)), targets @ torch.arange(1000.0), rtol=1e-3, atol=0.05)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +298,7 @@ def test_mixup_mixes_pictures_and_targets_alike():
         ("mixup", -1),
         ("mixup", math.inf),
         ("mixup", math.nan),
+        ("cutmix", -1),
     ],
 )
 def test_what_cannot_be_is_refused(name, value):

@@ -1,5 +1,6 @@
 import time
 import tracemalloc
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pytest
@@ -7,7 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import Filter, PairBatch, PairData, Rows, pad
+from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, sent
+from regard.data.images import ImageBatch
+from regard.data.labelled import LabelledBatch
+from regard.data.masked import MaskedBatch
+from regard.data.stream import TextBatch
 from regard.data.text import Special
 
 
@@ -200,3 +205,71 @@ def test_filter_lets_all_pass_that_has_tokens():
     for ratio in (0.5, -1, float("nan")):
         with pytest.raises(ValueError, match="ratio must be at least 1, or 0 for no limit"):
             Filter(ratio=ratio)
+
+
+IDS, MASK = torch.tensor([[5, 6, 7], [8, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
+BATCHES = {
+    "pairs": PairBatch(IDS, MASK, IDS + 1, MASK),
+    "text": TextBatch(IDS, MASK[:, 1:], IDS[:, 1:].int()),
+    "text without since": TextBatch(IDS, MASK[:, 1:], None),
+    "masked": MaskedBatch(IDS, IDS % 2, MASK, ~MASK, IDS + 1, torch.tensor([0, 1])),
+    "masked without follows": MaskedBatch(IDS, IDS % 2, MASK, ~MASK, IDS + 1, None),
+    "labelled": LabelledBatch(IDS, IDS % 2, MASK, torch.tensor([1, 0])),
+    "images": ImageBatch(torch.rand(2, 3, 4, 4), torch.eye(2)),
+    "images in half": ImageBatch(torch.rand(2, 3, 4, 4).bfloat16(), torch.eye(2)),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_every_batch_moves_as_it_is(name):
+    """Class, types of numbers and what is not there; at home, nothing is even copied."""
+    batch = BATCHES[name]
+    assert isinstance(batch, Batch)
+    assert is_dataclass(batch)
+    away, home = batch.to("meta"), batch.to(torch.device("cpu"))
+    assert type(away) is type(home) is type(batch)
+    for field in fields(batch):
+        value, there, here = (getattr(each, field.name) for each in (batch, away, home))
+        if value is None:
+            assert there is here is None
+            continue
+        assert (there.device.type, there.dtype, there.shape) == ("meta", value.dtype, value.shape)
+        assert here is value
+        assert value.device.type == "cpu", "the batch itself stays"
+
+
+def test_every_kind_of_batch_is_tested():
+    kinds = {kind for kind in Batch.__subclasses__() if kind.__module__.startswith("regard.")}
+    assert {type(batch) for batch in BATCHES.values()} == kinds
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_card_gets_what_was_sent(name):
+    batch = BATCHES[name]
+    moved = batch.to("cuda")
+    for key, value in vars(batch).items():
+        there = getattr(moved, key)
+        assert (there is None) == (value is None)
+        assert value is None or (there.is_cuda and there.dtype == value.dtype and torch.equal(there.cpu(), value))
+
+
+def test_what_is_sent_may_be_a_view_or_empty():
+    whole = torch.arange(12).view(3, 4)
+    card = "cuda" if torch.cuda.is_available() else "cpu"
+    for part in (whole[:, 1:3], whole.T, whole[:0], torch.tensor(5)):
+        assert torch.equal(sent(part, card).cpu(), part)
+        assert sent(part, "meta").shape == part.shape
+
+
+def test_twice_is_every_row_again_behind_the_last():
+    data = PairData([[5, 6], [7]], [[8], [9, 10, 11]], batch_tokens=100, seed=0)
+    batch = data.batch(np.array([1, 0]))
+    twice = batch.twice()
+    assert type(twice) is PairBatch
+    assert twice.source.tolist() == [[7, 2, 0], [5, 6, 2]] * 2
+    assert twice.target.tolist() == [[1, 9, 10, 11, 2], [1, 8, 2, 0, 0]] * 2
+    for key, value in vars(batch).items():
+        assert torch.equal(getattr(twice, key), torch.cat([value, value]))
+        assert getattr(twice, key).dtype == value.dtype
+    assert len(batch.source) == 2, "the batch itself stays"

@@ -11,7 +11,7 @@ from PIL import Image
 
 from regard.data import images
 from regard.data.augment import Augment
-from regard.data.images import ImageBatch, ImageData, Pictures, normalise, open_images, open_picture, resize
+from regard.data.images import ImageBatch, ImageData, Item, Pictures, normalise, open_images, open_picture, resize
 from regard.data.pairs import DataError
 
 HALF = (0.5, 0.5, 0.5)
@@ -193,7 +193,7 @@ def test_grey_arrays(tmp_path, shape):
     assert found.classes == ("w", "x", "y", "z")
     assert found.read(1).shape == (8, 10, 3)
     assert all(np.array_equal(found.read(1)[..., colour], known[1].reshape(8, 10)) for colour in range(3))
-    assert data(found).batch((0, np.arange(4))).images.shape == (4, 3, 8, 8)
+    assert data(found).batch(Item(0, np.arange(4))).images.shape == (4, 3, 8, 8)
 
 
 def test_labels_by_name(tmp_path):
@@ -480,23 +480,23 @@ def test_resize_within_a_box():
 def test_an_epoch_has_every_picture_once_in_an_order_of_its_own():
     whole = data(made())
     first, again, other = whole.order(0), whole.order(0), whole.order(1)
-    rows = [np.concatenate([rows for _, rows in order]).tolist() for order in (first, again, other)]
+    rows = [np.concatenate([item.taken for item in order]).tolist() for order in (first, again, other)]
     assert rows[0] == rows[1] != rows[2]
     assert sorted(rows[0]) == sorted(rows[2]) == list(range(20))
-    assert [len(rows) for _, rows in first] == [6, 6, 6, 2]
-    assert data(made(), seed=2).order(0)[0][1].tolist() != first[0][1].tolist()
+    assert [len(item.taken) for item in first] == [6, 6, 6, 2]
+    assert data(made(), seed=2).order(0)[0].taken.tolist() != first[0].taken.tolist()
 
 
 def test_some_of_the_pictures():
     some = data(made(), rows=[3, 5, 19])
     assert len(some) == 3
-    ((_, rows),) = some.order(4)
-    assert sorted(rows.tolist()) == [3, 5, 19]
+    (item,) = some.order(4)
+    assert sorted(item.taken.tolist()) == [3, 5, 19]
 
 
 def test_a_batch():
     pictures = made()
-    batch = data(pictures).batch((0, np.array([7, 2])))
+    batch = data(pictures).batch(Item(0, np.array([7, 2])))
     assert torch.equal(batch.targets, torch.tensor([[0.0, 1, 0], [0, 0, 1]]))
     expected = normalise(pictures.pixels[[7, 2]], HALF, HALF)
     assert torch.equal(batch.images, expected)
@@ -510,12 +510,31 @@ def test_a_batch():
 )
 def test_what_is_drawn_follows_from_seed_and_item(augment):
     one, two, other = (data(made(), augment=augment, seed=seed) for seed in (1, 1, 2))
-    item, later = one.order(0)[1], (1, one.order(0)[1][1])
+    item = one.order(0)[1]
+    later = item._replace(epoch=1)
     first = one.batch(item)
     one.batch(later)
     for batch, same in ((one.batch(item), True), (two.batch(item), True), (one.batch(later), False)):
         assert torch.equal(batch.images, first.images) == same
     assert not torch.equal(other.batch(item).images, first.images)
+
+
+def test_batches_varied_together_are_those_of_the_order_wherever_one_begins():
+    varied = Augment(operations=1, mixup=0.2, cutmix=0.5)
+    one, other = (data(made(), augment=varied) for _ in range(2))
+    items = one.order(3)
+    assert [len(item.taken) for item in items] == [6, 6, 6, 2]
+    assert len({item.rows.tobytes() for item in items}) == 1  # 20 small pictures go together
+    batches = [one.batch(item) for item in items]
+    assert torch.equal(other.batch(items[2]).images, batches[2].images)
+    assert torch.equal(other.batch(items[0]).targets, batches[0].targets)
+    assert torch.equal(other.batch(items[-1]).images, batches[-1].images)
+    assert [len(batch.images) for batch in batches] == [6, 6, 6, 2]
+
+
+def test_large_pictures_are_varied_a_batch_at_a_time():
+    large = data(made(), image=(1000, 1000), augment=Augment())
+    assert [len(item.rows) for item in large.order(0)] == [6, 6, 6, 2]
 
 
 @pytest.mark.parametrize("room", [0, 1, 2])
@@ -535,8 +554,8 @@ def test_pictures_of_any_size_are_resized_and_kept(room, scale):
     )
     rows = np.array([3, 1])
     whole = normalise(np.stack([resize(known[row], 8, 8) for row in rows]), HALF, HALF)
-    for _ in range(2):
-        assert torch.equal(some.batch((0, rows)).images, whole) == (not scale)
+    for epoch in range(2):
+        assert torch.equal(some.batch(Item(epoch, rows)).images, whole) == (not scale)
     assert sorted(set(reads)) == [1, 3]
     assert len(reads) == 2 + (2 - room)  # again only where there was no room
 
@@ -546,16 +565,16 @@ def test_many_pictures_keep_their_places():
     pictures = Pictures(np.arange(70) % 2, ("a", "b"), name=str, decode=lambda number: known[number])
     rows = np.random.default_rng(0).permutation(70)
     some = data(pictures)
-    some.batch((0, rows[:30]))
+    some.batch(Item(0, rows[:30]))
     expected = normalise(np.stack([resize(known[row], 8, 8) for row in rows]), HALF, HALF)
-    assert torch.equal(some.batch((0, rows)).images, expected)
+    assert torch.equal(some.batch(Item(0, rows)).images, expected)
 
 
 def test_a_random_resized_crop_is_a_part_of_the_picture():
     ramp = np.arange(64, dtype=np.uint8)[None, :, None].repeat(64, 0).repeat(3, 2)  # each column its own number
     pictures = Pictures(np.arange(50) % 2, ("a", "b"), name=str, pixels=np.stack([ramp] * 50))
     some = data(pictures, image=(16, 16), augment=Augment(scale=0.1, flip=False), mean=(0, 0, 0), std=(1, 1, 1))
-    found = some.batch((0, np.arange(50))).images[:, 0] * 255  # (B, 16, 16)
+    found = some.batch(Item(0, np.arange(50))).images[:, 0] * 255  # (B, 16, 16)
     assert torch.equal(found, found[:, :1].expand_as(found))
     widths = (found[:, 0, -1] - found[:, 0, 0]) * 16 / 15
     assert 15 < float(widths.min()) < 30

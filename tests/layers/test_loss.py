@@ -173,3 +173,148 @@ def test_without_a_bias_under_autocast() -> None:
         total, _ = token_loss(states, weight, None, target, mask)
     torch.testing.assert_close(total.double(), wanted, rtol=2e-2, atol=0.0)
     assert all(slope.dtype == torch.float32 for slope in gradients(total, states, weight))
+
+
+# ---- agreement of two passes
+
+
+def twins() -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """As parts(), and every row once more behind the last, its states somewhat changed: 42 positions masked in."""
+    states, weight, bias, target, mask = parts()
+    noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(1))
+    both = torch.cat([states.detach(), states.detach() + 0.5 * noise])
+    return both.requires_grad_(), weight, bias, torch.cat([target, target]), torch.cat([mask, mask])
+
+
+def reference_agreement(states: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+    """(KL(p || q) + KL(q || p)) / 2 over all tokens."""
+    p, q = ((states @ weight.T + bias).double().log_softmax(-1)[mask]).chunk(2)
+    forth = functional.kl_div(q, p, reduction="sum", log_target=True)
+    back = functional.kl_div(p, q, reduction="sum", log_target=True)
+    return (forth + back) / 2
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("rows", [2, 8, 42, 1024])  # 21, 6, 1 and 1 chunks
+@pytest.mark.parametrize(("smoothing", "agreement"), [(0.0, 1.0), (0.1, 5.0), (0.9, 0.3)])
+def test_agreement_is_the_divergence_of_both_ways(
+    monkeypatch: pytest.MonkeyPatch, with_bias: bool, rows: int, smoothing: float, agreement: float
+) -> None:
+    monkeypatch.setattr(loss, "ROWS", rows)
+    states, weight, bias, target, mask = twins()
+    leaves = (states, weight, bias) if with_bias else (states, weight)
+    shift = bias if with_bias else torch.zeros(WORDS)
+    wanted, rows_wanted = reference(states, weight, shift, target, mask, smoothing)
+    apart = reference_agreement(states, weight, shift, mask)
+    assert apart > 1
+    options = {"smoothing": smoothing, "agreement": agreement}
+    total, likelihood = token_loss(states, weight, bias if with_bias else None, target, mask, **options)
+    wanted = wanted + agreement * apart
+    torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=1e-5, atol=1e-5)
+    assert not likelihood.requires_grad
+    for ours, theirs in zip(gradients(total, *leaves), gradients(wanted, *leaves), strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        again, likelihood_again = token_loss(states, weight, bias if with_bias else None, target, mask, **options)
+    assert torch.equal(again, total)
+    assert torch.equal(likelihood_again, likelihood)
+
+
+def test_agreement_of_more_tokens_than_a_chunk_holds() -> None:
+    """With the chunks as they are: what is said twice of a token must not be parted."""
+    generator = torch.Generator().manual_seed(2)
+    states = torch.randn(2 * 151, LENGTH, DIM, generator=generator).requires_grad_()
+    _, weight, bias, _, _ = parts()
+    target = torch.randint(WORDS, (151, LENGTH), generator=generator).repeat(2, 1)
+    mask = (torch.arange(LENGTH) < torch.randint(1, LENGTH + 1, (151, 1), generator=generator)).repeat(2, 1)
+    assert mask.sum() > loss.ROWS
+    assert mask.sum() % loss.ROWS
+    wanted, rows_wanted = reference(states, weight, bias, target, mask, 0.1)
+    wanted = wanted + 2 * reference_agreement(states, weight, bias, mask)
+    total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=0.1, agreement=2.0)
+    torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=1e-5, atol=1e-4)
+    leaves = (states, weight, bias)
+    for ours, theirs in zip(gradients(total, *leaves), gradients(wanted, *leaves), strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["states", "weight", "bias"])
+def test_gradients_with_agreement_are_differences(place: int) -> None:
+    """Along three drawn directions, and along the gradient itself; computed in float32, whatever comes."""
+    *leaves, target, mask = twins()
+
+    def total(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return token_loss(states, weight, bias, target, mask, smoothing=0.1, agreement=2.0)[0]
+
+    leaf = leaves[place]
+    slope = torch.autograd.grad(total(*leaves), leaf)[0]
+    ways = [torch.randn(leaf.shape, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+    for way in (*ways, slope):
+        step = 1e-2 * way / way.norm()
+        ahead, behind = (
+            total(*(part + sign * step if part is leaf else part for part in leaves)).item() for sign in (1, -1)
+        )
+        assert (ahead - behind) / 2 == pytest.approx((slope * step).sum().item(), rel=5e-3, abs=2e-4)
+
+
+def test_states_that_are_the_same_agree() -> None:
+    """Then nothing is added, and there is nothing to pull at."""
+    states, weight, bias, target, mask = parts()
+    both, targets, masks = (torch.cat([part, part]) for part in (states, target, mask))
+    total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=0.1)
+    doubled, likelihoods = token_loss(both, weight, bias, targets, masks, smoothing=0.1, agreement=100.0)
+    torch.testing.assert_close(doubled, 2 * total, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(likelihoods, likelihood.repeat(2), rtol=1e-5, atol=1e-5)
+    leaves = (states, weight, bias)
+    for ours, plain in zip(gradients(doubled, *leaves), gradients(total, *leaves), strict=True):
+        torch.testing.assert_close(ours, 2 * plain, rtol=1e-3, atol=1e-3)
+
+
+def test_agreement_of_0_changes_nothing() -> None:
+    states, weight, bias, target, mask = parts()  # rows that are no twins
+    total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=0.1)
+    again, likelihood_again = token_loss(states, weight, bias, target, mask, smoothing=0.1, agreement=0.0)
+    assert torch.equal(again, total)
+    assert torch.equal(likelihood_again, likelihood)
+    leaves = (states, weight, bias)
+    for ours, plain in zip(gradients(again, *leaves), gradients(total, *leaves), strict=True):
+        assert torch.equal(ours, plain)
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_agreement_under_bfloat16_autocast_is_near(with_bias: bool) -> None:
+    states, weight, bias, target, mask = twins()
+    leaves = (states, weight, bias) if with_bias else (states, weight)
+    shift = bias if with_bias else torch.zeros(WORDS)
+    wanted = reference(states, weight, shift, target, mask, 0.1)[0]
+    wanted = wanted + 2 * reference_agreement(states, weight, shift, mask)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, likelihood = token_loss(
+            states, weight, bias if with_bias else None, target, mask, smoothing=0.1, agreement=2.0
+        )
+    assert total.dtype == likelihood.dtype == torch.float32
+    torch.testing.assert_close(total.double(), wanted, rtol=2e-2, atol=0.0)
+    for ours, theirs in zip(gradients(total, *leaves), gradients(wanted, *leaves), strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm() < 0.03 * theirs.norm()
+
+
+def test_agreement_with_nothing_masked_in_padding_of_nan_and_large_logits() -> None:
+    states, weight, bias, target, mask = twins()
+    total, likelihood = token_loss(states, weight, bias, target, torch.zeros_like(mask), agreement=1.0)
+    assert total == 0
+    assert torch.equal(likelihood, torch.zeros(2 * ROWS))
+    spoiled = states.detach().masked_fill(~mask[..., None], torch.nan).requires_grad_()
+    total, _ = token_loss(states, weight, bias, target, mask, agreement=1.0)
+    again, _ = token_loss(spoiled, weight, bias, target, mask, agreement=1.0)
+    assert torch.equal(total, again)
+    slope = gradients(again, spoiled)[0]
+    assert torch.equal(slope[~mask], torch.zeros_like(slope[~mask]))
+    assert torch.equal(slope[mask], gradients(total, states)[0][mask])
+    large, _ = token_loss(1e4 * states, weight, bias, target, mask, agreement=1.0)
+    wanted = reference(1e4 * states, weight, bias, target, mask, 0.0)[0]
+    wanted = wanted + reference_agreement(1e4 * states, weight, bias, mask)
+    torch.testing.assert_close(large.double(), wanted, rtol=1e-4, atol=0.0)
+    assert all(slope.isfinite().all() for slope in gradients(large, states, weight, bias))

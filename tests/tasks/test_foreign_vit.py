@@ -194,6 +194,20 @@ def test_other_ways_to_say_the_same(theirs: Path, changes: dict[str, Any], tmp_p
     assert load(folder).pixels == (Pixels(tuple(MEAN), tuple(STD)) if told else Pixels())
 
 
+@torch.no_grad()
+def test_a_folder_that_resizes_by_cubic_curves(theirs: Path, tmp_path: Path) -> None:
+    """As DINO's do. Our copy of it says so too."""
+    processor = reader(resample=Image.Resampling.BICUBIC)
+    ours = load(saved(tmp_path / "vit", peer(), processor))
+    assert ours.pixels == Pixels(tuple(MEAN), tuple(STD), "bicubic")
+    one = shapes("test", 1, size=40).pixels[0]  # type: ignore[index]
+    wanted = processor(Image.fromarray(one), return_tensors="pt")["pixel_values"]
+    assert torch.allclose(ours.read([one]), wanted, rtol=0, atol=1e-6)
+    assert not torch.allclose(load(theirs).read([one]), wanted, atol=1e-3)
+    export(tmp_path / "vit", tmp_path / "again")
+    assert load(tmp_path / "again").pixels == ours.pixels
+
+
 # ---- ours, opened by them
 
 
@@ -342,7 +356,10 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "mean not a number": (pixels(image_mean=[float("nan")] * 3), "image_mean must be a list of numbers"),
     "a crop": (pixels(do_center_crop=True), "do_center_crop = True has no counterpart here, only False"),
     "no resizing": (pixels(do_resize=False), "do_resize = False has no counterpart here, only True"),
-    "another resizing": (pixels(resample=3), "resample = 3 has no counterpart here, only 2"),
+    "another resizing": (
+        pixels(resample=1),
+        r"resample = 1 has no counterpart here, only 2 \(bilinear\) and 3 \(bicubic\)",
+    ),
     "another scale": (pixels(rescale_factor=1.0), r"rescale_factor = 1\.0 has no counterpart here"),
     "a list for a truth": (pixels(do_rescale=[True]), r"do_rescale = \[True\] has no counterpart here"),
     "another size": (pixels(size={"height": 12, "width": 16}), "are to be .*, and config.json says 12 x 12"),
