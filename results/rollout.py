@@ -1,0 +1,146 @@
+"""Does a ViT look at the middle of a picture, and does it look elsewhere when its answer is wrong?
+
+    OMP_NUM_THREADS=1 REGARD_DATA=DATA python results/rollout.py RUN PICTURE   # DATA/cifar10_jpeg; half an hour
+
+RUN is a ViT trained on CIFAR-10. For all test pictures: what the class token reads, by rollout through all layers
+and in the last layer (the mean of its heads), and the share of it on the middle half, a quarter of the area. The
+same model before any training, on the same pictures and parted by the trained model's answers, shows what comes of
+the architecture alone. Draws in PICTURE the first right and the first wrong answers of the test set."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+import regard
+from regard.attention import trace
+from regard.data.images import Pictures, open_images
+from regard.layers.products import plain_products
+from regard.metrics.accuracy import Z, interval
+from regard.metrics.pointing import MIDDLE_HALF, area, mass_inside
+from regard.models.vit import ViT
+from regard.show import patch_map, rollout
+from regard.show.sheet import blend, grey, resize, smooth
+from regard.tasks.recognise import Recogniser
+
+BATCH, SEED = 64, 0
+WAYS = ("rollout", "last layer")
+SHOWN, SIDE = 6, 96  # pictures in a row, and the dots of a side
+
+
+def look(run: Recogniser, pictures: Pictures) -> tuple[np.ndarray, np.ndarray]:
+    """Of every picture the maps (N, 2 ways, rows, columns) and the classes' probabilities (N, C)."""
+    maps, likely = [], []
+    pool = run.model.config.pool
+    for first in range(0, len(pictures), BATCH):
+        images = run.read([pictures.read(at) for at in range(first, min(first + BATCH, len(pictures)))])
+        grid = run.model.grid(images)
+        with torch.inference_mode(), plain_products(run.model), trace(run.model, "blocks.*.attend") as seen:
+            likely.append(run.model(images).softmax(-1).numpy())
+        layers = np.stack([seen[site].numpy() for site in seen.sites], 1)  # (B, L, H, T, T)
+        for one in layers:
+            maps.append([patch_map(each, grid, pool=pool) for each in (rollout(one), one[-1].mean(0))])
+    return np.array(maps), np.concatenate(likely)
+
+
+def shares(maps: np.ndarray) -> np.ndarray:
+    """On the middle half, in percent (N, 2)."""
+    return 100 * np.array([[mass_inside(each) for each in one] for one in maps])
+
+
+def mean(values: np.ndarray) -> tuple[float, float]:
+    """And its variance."""
+    return values.mean(), values.var(ddof=1) / len(values)
+
+
+def area_under(right: np.ndarray, wrong: np.ndarray) -> tuple[float, float]:
+    """How often a right answer has more than a wrong one, and its variance   (DeLong et al. 1988)"""
+    more = (right[:, None] > wrong) + 0.5 * (right[:, None] == wrong)
+    return more.mean(), mean(more.mean(1))[1] + mean(more.mean(0))[1]
+
+
+def within(values: np.ndarray, right: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Right less wrong within each class, the mean of the classes, and its variance: each has a mass and an
+    accuracy of its own, which alone would make a difference."""
+    groups = [labels == one for one in np.unique(labels)]
+    gaps = [less(mean(values[own & right]), mean(values[own & ~right])) for own in groups]
+    return float(np.mean([gap for gap, _ in gaps])), sum(spread for _, spread in gaps) / len(gaps) ** 2
+
+
+def less(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return one[0] - other[0], one[1] + other[1]
+
+
+def told(found: tuple[float, float], form: str = ".2f") -> str:
+    value, reach = found[0], Z * found[1] ** 0.5
+    return f"{value:{form}} ({value - reach:{form}} to {value + reach:{form}})"
+
+
+def report(name: str, mass: np.ndarray, right: np.ndarray, labels: np.ndarray) -> None:
+    """A row for each way, from the mass (N, 2) in percent."""
+    for way, values in zip(WAYS, mass.T, strict=True):
+        both = values[right], values[~right]
+        gap = less(mean(both[0]), mean(both[1]))
+        cells = [told(mean(values)), f"{values.std():.2f}", *(told(mean(part)) for part in both)]
+        cells += [told(gap, "+.2f"), told(within(values, right, labels), "+.2f"), told(area_under(*both), ".3f")]
+        print(f"| {name} | {way} | " + " | ".join(cells) + " |")
+
+
+def by_class(classes: tuple[str, ...], mass: np.ndarray, right: np.ndarray, labels: np.ndarray) -> None:
+    for place, name in enumerate(classes):
+        own = labels == place
+        low, high = interval(int(right[own].sum()), int(own.sum()))
+        cells = [f"{100 * right[own].mean():.1f} ({low:.1f} to {high:.1f})"]
+        cells += [told(mean(mass[which, 0])) for which in (own, own & right, own & ~right)]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def draw(pictures: Pictures, maps: np.ndarray, likely: np.ndarray, right: np.ndarray) -> None:
+    """Two rows of right answers, then two of wrong ones: the picture, and the rollout with the middle half framed.
+    The truth stands above the picture, the answer below it."""
+    figure = Figure((1.1 * SHOWN, 5.9))
+    rows = figure.subplots(4, SHOWN)
+    top, left, low, far = (SIDE * edge for edge in MIDDLE_HALF)
+    for above, below, which in ((rows[0], rows[1], right), (rows[2], rows[3], ~right)):
+        above[0].text(-18, SIDE, "right" if which is right else "wrong", rotation=90, va="center", fontsize=10)
+        for upper, lower, at in zip(above, below, np.flatnonzero(which).tolist(), strict=False):
+            picture = resize(pictures.read(at), SIDE, SIDE)
+            weights, best = maps[at, 0], likely[at].argmax()
+            upper.imshow(picture)
+            upper.set_title(pictures.classes[pictures.labels[at]], fontsize=9)
+            lower.imshow(blend(grey(picture), smooth(weights, SIDE, SIDE)))
+            lower.add_patch(Rectangle((left, top), far - left, low - top, fill=False, ec="white", lw=0.6))
+            answer = f"{pictures.classes[best]} {100 * likely[at, best]:.0f} %"
+            lower.set_title(f"{answer}\nmiddle {100 * mass_inside(weights):.0f} %", fontsize=8)
+    for axes in rows.flat:
+        axes.set_axis_off()
+    figure.subplots_adjust(left=0.045, right=0.995, top=0.96, bottom=0.01, wspace=0.06, hspace=0.34)
+    figure.savefig(sys.argv[2], dpi=100, facecolor="white")
+
+
+def main() -> None:
+    run = regard.load(sys.argv[1])
+    pictures = open_images("cifar10_jpeg/test.npz").relabelled(run.model.config.labels)
+    torch.manual_seed(SEED)
+    untrained = Recogniser(ViT(run.model.config), run.pixels)
+    maps, likely = look(run, pictures)
+    labels, confidence = pictures.labels, likely.max(1)
+    right = likely.argmax(1) == labels
+    draw(pictures, maps, likely, right)
+    mass, before = (shares(some) for some in (maps, look(untrained, pictures)[0]))
+    print(f"{right.sum()} right, {(~right).sum()} wrong; an even map has {100 * area(MIDDLE_HALF):.0f} %\n")
+    print("| model | map | all | deviation | right | wrong | right - wrong | within classes | area under ROC |")
+    print("|" + "---|" * 9)
+    report("trained", mass, right, labels)
+    report("untrained", before, right, labels)
+    print(f"\nby the answer's probability: area {told(area_under(confidence[right], confidence[~right]), '.3f')}\n")
+    print("| class | accuracy | rollout | right | wrong |\n|" + "---|" * 5)
+    by_class(pictures.classes, mass, right, labels)
+
+
+if __name__ == "__main__":
+    main()
