@@ -54,7 +54,9 @@ def train(
     else:
         known = task.survey(job, read_known(start) if start else None)
     model = build_model(job, known)
-    if start and not begun:
+    if start and begun:
+        print(f"{out} goes on with its own weights; {start} is for the beginning alone", file=sys.stderr)
+    elif start:
         take_over(model, start)
     try:
         data, validate, amount = task.prepare(job, model, known, out)

@@ -308,6 +308,8 @@ def test_the_same_classes_keep_their_head(
     go(recipe, tmp_path / "run", "train.rate=1e-12", start=run)
     assert "learned from the start" not in capsys.readouterr().err
     before, after = (read_model(folder).state_dict() for folder in (run, tmp_path / "run"))
+    go(recipe, tmp_path / "run", "train.rate=1e-12", start=run, resume=True)
+    assert f"run goes on with its own weights; {run} is for the beginning alone" in capsys.readouterr().err
     for name, weight in after.items():
         torch.testing.assert_close(weight, before[name], atol=1e-6, rtol=0)
 
