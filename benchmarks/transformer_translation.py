@@ -9,10 +9,9 @@ CTranslate2 after its own converter. Sentences of Multi30k's test2016, English (
 ones), sorted by length, 64 a batch. Random weights would not end a sentence at a sensible place, therefore all
 answers of a batch have as many tokens as its references have in the mean: every tool forbids the end token that
 long, by its own setting for the least length, and the limit cuts off there. What early stopping gains on trained
-models is not measured. CTranslate2 has 2 workers of 1 thread, its best setting, and all batches at once, regard two
-batches at once as `Translator` has them; `transformers` has 2 threads. Time runs from lists of tokens to lists of
-tokens. `same` is the share of answers that are, token for token, those of `transformers`: in float32 all should
-be, but for ties; int8 is another model.
+models is not measured. CTranslate2 has 2 workers of 1 thread, its best setting, and all batches at once; the others
+have 2 threads. Time runs from lists of tokens to lists of tokens. `same` is the share of answers that are, token
+for token, those of `transformers`: in float32 all should be, but for ties; int8 is another model.
 Each tool runs in processes of its own, in turns; the better of two counts, on a shared machine only the ratio."""
 
 from __future__ import annotations
@@ -40,22 +39,19 @@ def ours(folder: str) -> Translate:
     from regard.decode.beam import beam
     from regard.decode.greedy import greedy
     from regard.tasks.folder import read_model
-    from regard.tasks.search import side_by_side
 
     model: Any = read_model(Path(folder))
 
-    def answer(batch: tuple[Rows, int], width: int) -> Rows:
-        rows, length = batch
-        source, mask = pad(rows, PAD)
-        fixed: Any = {"start": PAD, "end": END, "limit": length, "least": length, "never": (PAD,)}
-        if width == 1:
-            return [one.tokens for one in greedy(model, source, mask, **fixed)]
-        return [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
-
     def translate(batches: Batches, width: int) -> Rows:
-        """As `Translator` has it: the longest first, two at once."""
-        found = list(side_by_side(lambda batch: answer(batch, width), batches[::-1], torch.device("cpu")))
-        return [tokens for rows in found[::-1] for tokens in rows]
+        answers = []
+        for rows, length in batches:
+            source, mask = pad(rows, PAD)
+            fixed: Any = {"start": PAD, "end": END, "limit": length, "least": length, "never": (PAD,)}
+            if width == 1:
+                answers += [one.tokens for one in greedy(model, source, mask, **fixed)]
+            else:
+                answers += [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
+        return answers
 
     return translate
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from regard.attention import Attend
@@ -18,9 +16,6 @@ from regard.decode.protocol import Hypothesis
 from regard.decode.rules import Stop
 from regard.decode.sample import sample
 from regard.tasks.settings import Decoding
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class LooksAtNothing(ValueError):
@@ -64,21 +59,6 @@ def search(
         options["renormalise"] = decode.renormalise
         return beam(model, source, mask, **options)
     return [[one] for one in greedy(model, source, mask, **options, each=each)]
-
-
-def side_by_side(work: Callable[[T], R], items: Sequence[T], device: torch.device) -> Iterator[R]:
-    """work(item) of each, in their order. On the CPU two at a time, each with half of the threads: the products of
-    a step are so small that threads spend more time waiting for one another than they save."""
-    threads = torch.get_num_threads()
-    if device.type != "cpu" or threads < 2 or len(items) < 2:
-        yield from map(work, items)
-        return
-    pool = ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(threads // 2,))
-    try:
-        yield from pool.map(work, items)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # what a thread sets is what new threads begin with
 
 
 def sites_like(model: nn.Module, patterns: Sequence[str]) -> list[str]:

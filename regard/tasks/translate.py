@@ -18,7 +18,7 @@ from regard.decode.coverage import rerank
 from regard.decode.protocol import Hypothesis
 from regard.metrics.alignment import Links, links_from
 from regard.show import Heads, Map
-from regard.tasks.search import LooksAtNothing, head_weights, search, side_by_side, sites_like
+from regard.tasks.search import LooksAtNothing, head_weights, search, sites_like
 from regard.tasks.settings import Decoding
 
 AHEAD = 8  # batches of texts read at once, so that texts of like length are answered together
@@ -134,12 +134,10 @@ class Translator:
             tick()
         asked = {row: self.read(text) for row, text in enumerate(texts) if row not in answers}
         rows = sorted(asked, key=lambda row: len(asked[row].ids))
-        # The longest first, so that what is left to wait for at the end is short.
-        parts = [rows[max(0, end - batch) : end] for end in range(len(rows), 0, -batch)]
-        device = next(self.model.parameters()).device
-        found = side_by_side(lambda part: self._search([asked[row].ids for row in part], decode), parts, device)
-        for part, some in zip(parts, found, strict=True):
-            for row, hypotheses in zip(part, some, strict=True):
+        for begin in range(0, len(rows), batch):
+            part = rows[begin : begin + batch]
+            found = self._search([asked[row].ids for row in part], decode)
+            for row, hypotheses in zip(part, found, strict=True):
                 answers[row] = self._answer(asked[row], hypotheses[: decode.best], decode, dictionary)
                 tick()
         for row in range(len(texts)):
