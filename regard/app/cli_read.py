@@ -219,6 +219,9 @@ def recognise(
     model = load_as(run, Recogniser)
     model.check_classes()
     files = picture_files(pictures)
+    for target in (show, output):
+        if target and Path(target).resolve() in {file.resolve() for file in files}:
+            raise typer.BadParameter(f"{target} is one of the pictures, and would be lost; take another name")
     with writer(output) as write, progress(len(files), "pictures") as tick:
         for number, one in enumerate(model.answers(files, top), 1):
             write(_recognised(one, as_json))

@@ -100,12 +100,14 @@ class Augment:
             drawn = np.flatnonzero(names == number)
             if len(drawn) and name in CHANGES:
                 rows = _there(drawn, images)
-                level = _there(levels[drawn], images).float()
+                level = _there(levels[drawn], images)
                 changed[rows] = CHANGES[name](images[rows], level)
         return changed
 
 
 def _there(numbers: np.ndarray, images: Tensor) -> Tensor:
+    """Fractions in float32."""
+    numbers = numbers.astype(np.float32) if numbers.dtype == np.float64 else numbers
     return sent(torch.from_numpy(numbers), images.device)
 
 
@@ -117,15 +119,18 @@ def mix(
     Each row has a lam and a partner of its own; where both are on, chance says which it is."""
     count, height, width, _ = images.shape
     partner = _there(generator.permutation(count), images)
-    cut = generator.random(count) < ((0.5 if mixup else 1.0) if cutmix else 0.0)
-    share = np.where(cut, *(generator.beta(alpha or 1.0, alpha or 1.0, count) for alpha in (cutmix, mixup)))
-    sizes = np.array([[height], [width]])
-    sides, middles = np.sqrt(1 - share) * sizes, generator.random((2, count)) * sizes
-    foreign = _boxes(height, width, np.rint(middles - sides / 2), np.rint(middles + sides / 2))
-    share = np.where(cut, 1 - foreign.mean((1, 2)), share)
-    own = np.where(cut[:, None, None], ~foreign, share[:, None, None])  # (B, H, W)
-    images = torch.lerp(images[partner], images, _there(own, images).float()[..., None])
-    return images, torch.lerp(targets[partner], targets, _there(share, images).float()[:, None])
+    share = generator.beta(mixup, mixup, count) if mixup else np.ones(count)
+    own = share[:, None, None]  # of each pixel: (B, 1, 1) or (B, H, W)
+    if cutmix:
+        cut = generator.random(count) < (0.5 if mixup else 1.0)
+        sizes = np.array([[height], [width]])
+        sides = np.sqrt(1 - generator.beta(cutmix, cutmix, count)) * sizes  # (2, B)
+        middles = generator.random((2, count)) * sizes
+        foreign = _boxes(height, width, np.rint(middles - sides / 2), np.rint(middles + sides / 2))
+        share = np.where(cut, 1 - foreign.mean((1, 2)), share)
+        own = np.where(cut[:, None, None], ~foreign, own)
+    images = torch.lerp(images[partner], images, _there(own, images)[..., None])
+    return images, torch.lerp(targets[partner], targets, _there(share, images)[:, None])
 
 
 def _boxes(height: int, width: int, first: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -154,7 +159,7 @@ def affine(images: Tensor, matrices: np.ndarray) -> Tensor:
     """Bilinear. matrices (B, 2, 3) lead from a place in the new picture to one in the old, in pixels from the
     middle. As in Pillow, a place beyond the edge is grey, and the edge itself does not fade."""
     _, height, width, _ = images.shape
-    matrix = _there(matrices, images).float()[..., None, None]  # (B, 2, 3, 1, 1)
+    matrix = _there(matrices, images)[..., None, None]  # (B, 2, 3, 1, 1)
     across = torch.arange(width, device=images.device) + 0.5 - width / 2  # (W,)
     down = (torch.arange(height, device=images.device) + 0.5 - height / 2)[:, None]  # (H, 1)
     size = _there(np.array([width, height]), images)

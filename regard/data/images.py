@@ -338,7 +338,7 @@ def normalise(images: Tensor | np.ndarray, mean: Sequence[float], std: Sequence[
     """(x / 255 - mean) / std for each colour: (B, H, W, C) of 0 to 255 -> (B, C, H, W) float32."""
     images = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))  # Pillow's are read-only
     planes = images.permute(0, 3, 1, 2).contiguous().float() / 255
-    average, spread = (torch.tensor(each, device=planes.device).view(-1, 1, 1) for each in (mean, std))
+    average, spread = (sent(torch.tensor(each), planes.device).view(-1, 1, 1) for each in (mean, std))
     return planes.sub_(average).div_(spread)
 
 
@@ -383,27 +383,30 @@ class ImageData:
         self.kept: dict[int, np.ndarray] = {}
         self.room = budget
         one = batch * image[0] * image[1] * 3 * 4  # bytes of a batch
-        self.load = batch * max(1, min(TOGETHER, TOGETHER_BYTES // one)) if augment else batch
-        self.loaded: tuple[tuple[int, bytes], ImageBatch] | None = None  # the next batches are parts of it
+        self.together = batch * max(1, min(TOGETHER, TOGETHER_BYTES // one)) if augment else batch  # pictures
+        self.varied: tuple[tuple[int, bytes], ImageBatch] | None = None  # what the next batches are parts of
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def order(self, epoch: int) -> list[Item]:
         rows = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
-        loads = [rows[first : first + self.load] for first in range(0, len(rows), self.load)]
+        some = [rows[first : first + self.together] for first in range(0, len(rows), self.together)]
         return [
-            Item(epoch, load, slice(first, first + self.size))
-            for load in loads
-            for first in range(0, len(load), self.size)
+            Item(epoch, each, slice(first, first + self.size))
+            for each in some
+            for first in range(0, len(each), self.size)
         ]
 
     def batch(self, item: Item) -> ImageBatch:
         key = item.epoch, item.rows.tobytes()
-        if self.loaded is None or self.loaded[0] != key:
-            self.loaded = key, self._vary(item.epoch, item.rows)
-        whole = self.loaded[1]
-        return ImageBatch(whole.images[item.part], whole.targets[item.part])
+        kept, self.varied = self.varied, None  # no more than one is held
+        if kept is None or kept[0] != key:
+            kept = None
+            kept = key, self._vary(item.epoch, item.rows)
+        if item.part.stop is not None and item.part.stop < len(item.rows):  # parts of it are still to come
+            self.varied = kept
+        return ImageBatch(kept[1].images[item.part], kept[1].targets[item.part])
 
     def _vary(self, epoch: int, rows: np.ndarray) -> ImageBatch:
         generator = np.random.default_rng([self.seed, epoch, 1 + int(rows[0])])  # never that of the order

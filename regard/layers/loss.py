@@ -91,7 +91,8 @@ class _TokenLoss(torch.autograd.Function):
             level = slope.sum(-1)
             known[part] -= level.log()
             total += smoothing * level.log().sum() - (1 - smoothing) * known[part].sum()
-            slope.div_(level[:, None])
+            if agreement or learning:
+                slope.div_(level[:, None])
             if agreement:
                 apart, pull = _disagreement(slope, logits.sub_(level.log()[:, None]))
                 total += agreement / 2 * apart

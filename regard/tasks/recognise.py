@@ -52,20 +52,28 @@ class Recogniser:
         return next(self.answers([picture], top))
 
     def answers(self, pictures: Iterable[Picture], top: int = 5) -> Iterator[Recognised]:
-        """In the order of the pictures."""
+        """In the order of the pictures. One that cannot be read is told once those before it are answered."""
         self.check_classes()
         if top < 1:
             raise ValueError(f"top must be at least 1, got {top}")
         labels, left = self.model.config.labels, iter(pictures)
         while part := list(islice(left, BATCH)):
-            # Each is resized as it is opened, so that not all of them are held whole.
-            images = torch.cat([self.read([pixels_of(one)]) for one in part])
-            with torch.inference_mode(), plain_products(self.model):
-                best = self.model(images).float().softmax(-1).topk(min(top, len(labels)))
-            for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
-                found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
-                called = "picture" if isinstance(one, np.ndarray) else str(one)
-                yield Recognised(called, labels[places[0]], found, partial(self._overlay, one, called, found))
+            images, failed = [], None
+            for one in part:  # each is resized as it is opened, so that not all of them are held whole
+                try:
+                    images.append(self.read([pixels_of(one)]))
+                except (OSError, ValueError) as error:
+                    failed = error
+                    break
+            if images:
+                with torch.inference_mode(), plain_products(self.model):
+                    best = self.model(torch.cat(images)).float().softmax(-1).topk(min(top, len(labels)))
+                for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=False):
+                    found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
+                    called = "picture" if isinstance(one, np.ndarray) else str(one)
+                    yield Recognised(called, labels[places[0]], found, partial(self._overlay, one, called, found))
+            if failed is not None:
+                raise failed
 
     def check_classes(self) -> None:
         if not self.model.config.labels:

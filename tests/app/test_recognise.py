@@ -121,6 +121,22 @@ def test_nothing_is_left_of_a_file_that_broke_off(call: Any, seer: str) -> None:
     assert not Path("answers.tsv").exists()
 
 
+def test_what_came_before_a_broken_picture_is_answered(call: Any, seer: str) -> None:
+    Path("broken.png").write_bytes(b"no")
+    done = call("recognise", seer, "a.png", "broken.png")
+    assert (done.code, done.out) == (2, told(seer, "a.png"))
+    assert done.err.startswith("error: broken.png cannot be decoded as PNG, JPEG")
+
+
+@pytest.mark.parametrize("option", ["--show", "--output"])
+def test_a_picture_is_not_written_over(call: Any, seer: str, option: str) -> None:
+    before = Path("a.png").read_bytes()
+    done = call("recognise", seer, "a.png", option, str(Path("a.png").absolute()))
+    assert (done.code, done.out) == (2, "")
+    assert "a.png is one of the pictures, and would be lost; take another name" in done.err
+    assert Path("a.png").read_bytes() == before
+
+
 # ---- pictures of pictures
 
 

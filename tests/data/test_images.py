@@ -532,6 +532,19 @@ def test_batches_varied_together_are_those_of_the_order_wherever_one_begins():
     assert [len(batch.images) for batch in batches] == [6, 6, 6, 2]
 
 
+def test_no_more_is_held_than_the_next_batches_need():
+    varied = data(made(), augment=Augment())
+    items = varied.order(0)
+    for item in items[:-1]:
+        varied.batch(item)
+        assert varied.varied is not None
+    varied.batch(items[-1])
+    assert varied.varied is None
+    plain = data(made())
+    plain.batch(plain.order(0)[0])
+    assert plain.varied is None
+
+
 def test_large_pictures_are_varied_a_batch_at_a_time():
     large = data(made(), image=(1000, 1000), augment=Augment())
     assert [len(item.rows) for item in large.order(0)] == [6, 6, 6, 2]
