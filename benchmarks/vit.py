@@ -32,7 +32,7 @@ Tool = tuple[Any, Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]
 
 
 def ours(folder: str) -> Tool:
-    from regard.data.images import ImageBatch
+    from regard.data.image_batches import ImageBatch
     from regard.tasks.folder import read_model
 
     model: Any = read_model(Path(folder))

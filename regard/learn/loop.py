@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.data.batch import Batch
 from regard.data.files import sync_folder
 from regard.layers.loss import Loss
 from regard.layers.products import plain_products
@@ -38,10 +39,6 @@ SKIPS_IN_A_ROW = 20  # float16 halves its scale at each: more than that no scale
 
 Item = TypeVar("Item")
 Metrics = dict[str, float]
-
-
-class Batch(Protocol):
-    def to(self, device: torch.device) -> Any: ...
 
 
 class Data(Protocol[Item]):

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.kernels.dropout import Dropout
-from regard.data.images import ImageBatch
+from regard.data.image_batches import ImageBatch
 from regard.data.text import Special
 from regard.layers.block import Block, check_block, through
 from regard.layers.encoder_decoder import check_numbers

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.data.augment import Augment
-from regard.data.images import ImageData, Pictures, open_images
+from regard.data.image_batches import ImageData
+from regard.data.images import Pictures, open_images
 from regard.data.pairs import DataError
 from regard.data.shapes import shapes
 from regard.learn.optimise import choose_device

@@ -58,13 +58,7 @@ class Recogniser:
             raise ValueError(f"top must be at least 1, got {top}")
         labels, left = self.model.config.labels, iter(pictures)
         while part := list(islice(left, BATCH)):
-            images, failed = [], None
-            for one in part:  # each is resized as it is opened, so that not all of them are held whole
-                try:
-                    images.append(self.read([pixels_of(one)]))
-                except (OSError, ValueError) as error:
-                    failed = error
-                    break
+            images, failed = self._read_up_to_a_bad_one(part)
             if images:
                 with torch.inference_mode(), plain_products(self.model):
                     best = self.model(torch.cat(images)).float().softmax(-1).topk(min(top, len(labels)))
@@ -72,8 +66,18 @@ class Recogniser:
                     found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
                     called = "picture" if isinstance(one, np.ndarray) else str(one)
                     yield Recognised(called, labels[places[0]], found, partial(self._overlay, one, called, found))
-            if failed is not None:
+            if failed:
                 raise failed
+
+    def _read_up_to_a_bad_one(self, pictures: Sequence[Picture]) -> tuple[list[Tensor], Exception | None]:
+        """Each is resized as it is opened, so that not all of them are held whole."""
+        images: list[Tensor] = []
+        for one in pictures:
+            try:
+                images.append(self.read([pixels_of(one)]))
+            except (OSError, ValueError) as error:
+                return images, error
+        return images, None
 
     def check_classes(self) -> None:
         if not self.model.config.labels:

@@ -44,6 +44,7 @@ def test_the_text_of_a_job_gives_the_same_job(recipe: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", recipes())
 def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
+    assert recipes()[name].endswith(".")  # its first line is shown alone
     if name.endswith("-pairs"):
         assert "set either data.made to a generated set" in refused(name)
         job, _ = read(name, ["data.train=pairs.tsv"])

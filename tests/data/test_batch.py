@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, sent
-from regard.data.images import ImageBatch
+from regard.data.image_batches import ImageBatch
 from regard.data.labelled import LabelledBatch
 from regard.data.masked import MaskedBatch
 from regard.data.stream import TextBatch
