@@ -134,6 +134,8 @@ def build(table: dict[str, Any]) -> Job:
         raise RecipeError(f"[train]: best_by must be {allowed} for {model}, got {training.best_by!r}")
     if training.agreement and name != "translate":
         raise RecipeError(f"[train]: agreement is between two passes of a translator, and {model} is none")
+    if training.capture and name != "recognise":
+        raise RecipeError(f"[train]: capture records steps that are all alike, as pictures are; {model} has others")
     return Job(
         model,
         config,

@@ -81,27 +81,27 @@ class Augment:
         turned = generator.random((count, 1)) < (0.5 if self.flip else 0)
         columns = np.where(turned, columns[:, ::-1], columns)
         padded = F.pad(images, (0, 0, crop, crop, crop, crop))
-        numbers = np.arange(count)[:, None, None] * (height + 2 * crop) + rows[:, :, None]
-        places = numbers * (width + 2 * crop) + columns[:, None, :]  # (B, H, W)
-        return padded.flatten(0, 2)[_there(places, images)]
+        rows += np.arange(count)[:, None] * (height + 2 * crop)  # of all pictures, one below the other
+        rows *= width + 2 * crop
+        return padded.flatten(0, 2)[_there(rows, images)[:, :, None] + _there(columns, images)[:, None]]
 
     def _operate(self, images: Tensor, generator: np.random.Generator) -> Tensor:
         """One operation on each picture, drawn for it alone; those that drew the same go through it together."""
         count, height, width, _ = images.shape
         names = generator.integers(len(NAMES), size=count)
         levels = self.strength / STRONGEST * generator.choice([-1.0, 1.0], size=count)
+        order = np.argsort(names, kind="stable")  # those that drew the same side by side
+        rows, level = _there(order, images), _there(levels[order], images)
+        ends = np.searchsorted(names[order], np.arange(len(NAMES) + 1))
         changed = images.clone()
-        moved = np.flatnonzero(names < len(MOVES))
+        moved = order[: ends[len(MOVES)]]  # their names come first
         if len(moved):
-            matrices = np.stack([MOVES[NAMES[names[i]]](levels[i], height, width) for i in moved])
-            rows = _there(moved, images)
-            changed[rows] = affine(images[rows], matrices)
-        for number, name in enumerate(NAMES):
-            drawn = np.flatnonzero(names == number)
-            if len(drawn) and name in CHANGES:
-                rows = _there(drawn, images)
-                level = _there(levels[drawn], images)
-                changed[rows] = CHANGES[name](images[rows], level)
+            drawn = zip(MOVES.values(), np.split(levels[moved], ends[1 : len(MOVES)]), strict=True)
+            matrices = np.concatenate([move(some, height, width) for move, some in drawn])
+            changed[rows[: len(moved)]] = affine(images[rows[: len(moved)]], matrices)
+        for name, first, last in zip(NAMES, ends[:-1], ends[1:], strict=True):
+            if first < last and name in CHANGES:
+                changed[rows[first:last]] = CHANGES[name](images[rows[first:last]], level[first:last])
         return changed
 
 
@@ -120,26 +120,30 @@ def mix(
     count, height, width, _ = images.shape
     partner = _there(generator.permutation(count), images)
     share = generator.beta(mixup, mixup, count) if mixup else np.ones(count)
-    own = share[:, None, None]  # of each pixel: (B, 1, 1) or (B, H, W)
+    own = _there(share, images)[:, None, None]  # of each pixel: (B, 1, 1) or (B, H, W)
     if cutmix:
         cut = generator.random(count) < (0.5 if mixup else 1.0)
         sizes = np.array([[height], [width]])
         sides = np.sqrt(1 - generator.beta(cutmix, cutmix, count)) * sizes  # (2, B)
         middles = generator.random((2, count)) * sizes
-        foreign = _boxes(height, width, np.rint(middles - sides / 2), np.rint(middles + sides / 2))
-        share = np.where(cut, 1 - foreign.mean((1, 2)), share)
-        own = np.where(cut[:, None, None], ~foreign, own)
-    images = torch.lerp(images[partner], images, _there(own, images)[..., None])
+        first, last = (np.clip(np.rint(middles + side / 2), 0, sizes) for side in (-sides, sides))
+        share = np.where(cut, 1 - (last - first).prod(0) / (height * width), share)
+        own = torch.where(_there(cut, images)[:, None, None], ~_boxes(images, first, last), own)
+    images = torch.lerp(images[partner], images, own[..., None])
     return images, torch.lerp(targets[partner], targets, _there(share, images)[:, None])
 
 
-def _boxes(height: int, width: int, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+def _boxes(images: Tensor, first: np.ndarray, last: np.ndarray) -> Tensor:
     """(B, H, W): which pixels lie in rectangles that reach from `first` to before `last`, (2, B): down, across."""
-    down, across = (
-        (first[axis][:, None] <= np.arange(length)) & (np.arange(length) < last[axis][:, None])
-        for axis, length in enumerate((height, width))
-    )
+    edges = _there(np.stack([first, last], -1), images)  # (2, B, 2)
+    down, across = (_between(edge, length) for edge, length in zip(edges, images.shape[1:3], strict=True))
     return down[:, :, None] & across[:, None, :]
+
+
+def _between(edges: Tensor, length: int) -> Tensor:
+    """edges (B, 2) -> (B, length)"""
+    places = torch.arange(length, device=edges.device)
+    return (edges[:, :1] <= places) & (places < edges[:, 1:])
 
 
 def erase(images: Tensor, share: float, generator: np.random.Generator) -> Tensor:
@@ -150,9 +154,9 @@ def erase(images: Tensor, share: float, generator: np.random.Generator) -> Tenso
     sizes = np.array([[height], [width]])
     sides = np.clip(np.rint([np.sqrt(area / aspect), np.sqrt(area * aspect)]), 1, sizes)  # (2, B)
     first = np.floor(generator.random((2, count)) * (sizes - sides + 1))
-    inside = _boxes(height, width, first, first + sides) & (generator.random(count) < share)[:, None, None]
+    last = np.where(generator.random(count) < share, first + sides, first)  # to before the first: nothing
     colour = _there(generator.integers(256, size=(count, 1, 1, channels)), images).to(images.dtype)
-    return torch.where(_there(inside, images)[..., None], colour, images)
+    return torch.where(_boxes(images, first, last)[..., None], colour, images)
 
 
 def affine(images: Tensor, matrices: np.ndarray) -> Tensor:
@@ -171,17 +175,22 @@ def affine(images: Tensor, matrices: np.ndarray) -> Tensor:
     return torch.where(inside, seen.round(), GREY).to(torch.uint8)
 
 
-def _rotate(level: float, height: int, width: int) -> np.ndarray:
-    angle = math.radians(30 * level)
-    return np.array([[math.cos(angle), math.sin(angle), 0], [-math.sin(angle), math.cos(angle), 0]])
+def _matrices(*numbers: float | np.ndarray) -> np.ndarray:
+    """Six numbers, each one for all pictures or (B,) -> (B, 2, 3)"""
+    return np.stack(np.broadcast_arrays(*numbers), -1).reshape(-1, 2, 3)
 
 
-# level -> the matrix that `affine` takes. A level is signed and 1 at the strongest.
-MOVES: dict[str, Callable[[float, int, int], np.ndarray]] = {
-    "shear x": lambda level, height, width: np.array([[1, 0.3 * level, 0], [0, 1, 0]]),
-    "shear y": lambda level, height, width: np.array([[1, 0, 0], [0.3 * level, 1, 0]]),
-    "translate x": lambda level, height, width: np.array([[1, 0, 0.45 * level * width], [0, 1, 0]]),
-    "translate y": lambda level, height, width: np.array([[1, 0, 0], [0, 1, 0.45 * level * height]]),
+def _rotate(level: np.ndarray, height: int, width: int) -> np.ndarray:
+    sine, cosine = np.sin(np.radians(30 * level)), np.cos(np.radians(30 * level))
+    return _matrices(cosine, sine, 0, -sine, cosine, 0)
+
+
+# levels (B,) -> the matrices that `affine` takes. A level is signed and 1 at the strongest.
+MOVES: dict[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
+    "shear x": lambda level, height, width: _matrices(1, 0.3 * level, 0, 0, 1, 0),
+    "shear y": lambda level, height, width: _matrices(1, 0, 0, 0.3 * level, 1, 0),
+    "translate x": lambda level, height, width: _matrices(1, 0, 0.45 * level * width, 0, 1, 0),
+    "translate y": lambda level, height, width: _matrices(1, 0, 0, 0, 1, 0.45 * level * height),
     "rotate": _rotate,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Self
@@ -42,9 +42,14 @@ def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
 class Batch:
     """What the batches of all data can do; a dataclass of tensors each, some of which may be None."""
 
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def each(self, work: Callable[[Tensor], Tensor]) -> Self:
+        return replace(self, **{name: work(value) for name, value in self.tensors().items()})  # type: ignore[type-var]
+
     def to(self, device: torch.device | str) -> Self:
-        tensors = {name: value for name, value in vars(self).items() if value is not None}
-        return replace(self, **{name: sent(value, device) for name, value in tensors.items()})  # type: ignore[type-var]
+        return self.each(lambda tensor: sent(tensor, device))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from regard.data.files import sync_folder
 from regard.layers.loss import Loss
 from regard.layers.products import plain_products
 from regard.learn import checkpoint
+from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
 from regard.learn.log import Log
 from regard.learn.optimise import Training, build_optimiser, choose_device, rate_at
@@ -131,24 +132,39 @@ class Learner:
         self.device = choose_device(settings)
         self.model = model.to(self.device).train()
         self.optimiser = build_optimiser(model, settings)
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
         self.baseline = Baseline()
+        captured = settings.capture and self.device.type == "cuda"
         loss: Any = model.loss
-        self.loss: Callable[..., Loss] = torch.compile(loss) if settings.compile else loss
+        if settings.compile:  # what is captured has few shapes, each worth a program of its own
+            loss = torch.compile(loss, dynamic=False if captured else None)
+        self.loss: Callable[..., Loss] = loss
+        self.change: Callable[[Iterable[Batch]], Numbers] = Captured(self._change) if captured else self._change
 
-    def step(self, step: int, batches: Iterable[Batch], rate: float) -> dict[str, Tensor]:
+    def step(self, step: int, batches: Iterable[Batch], rate: float) -> Numbers:
         """One change of the weights, by the gradient of the loss per token over all the batches."""
-        settings, parameters = self.settings, [p for p in self.model.parameters() if p.requires_grad]
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        return self.change(self._seeded(step, batches))
+
+    def _seeded(self, step: int, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for micro, batch in enumerate(batches):
+            torch.manual_seed(_noise(self.settings.seed, step, micro))
+            yield batch.to(self.device)
+
+    def _change(self, batches: Iterable[Batch]) -> Numbers:
+        settings = self.settings
         self.optimiser.zero_grad()
         totals, tokens = [], []
-        for micro, batch in enumerate(batches):
-            torch.manual_seed(_noise(settings.seed, step, micro))
+        for batch in batches:
             dtype = getattr(torch, settings.precision)
             more = {"agreement": settings.agreement} if settings.agreement else {}
             with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
-                loss = self.loss(batch.to(self.device), smoothing=settings.smoothing, **more)
+                loss = self.loss(batch, smoothing=settings.smoothing, **more)
             totals.append(loss.total.detach())
             tokens.append(loss.tokens)
             # Each batch weighs by its tokens. How many there will be in all is not known yet, so the first
@@ -156,14 +172,14 @@ class Learner:
             share = loss.tokens / tokens[0]
             self.scaler.scale(objective(loss, self.baseline, settings) * share).backward()
         self.scaler.unscale_(self.optimiser)
-        gradients = [p.grad for p in parameters if p.grad is not None]
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
         count = torch.stack(tokens).sum()
         if len(tokens) > 1:
             for gradient in gradients:
                 gradient.mul_(tokens[0] / count)
         norm = nn.utils.get_total_norm(gradients)
         if settings.clip:
-            nn.utils.clip_grads_with_norm_(parameters, settings.clip, norm)
+            nn.utils.clip_grads_with_norm_(self.parameters, settings.clip, norm)
         self.scaler.step(self.optimiser)
         self.scaler.update()
         return {"loss": torch.stack(totals).sum() / count, "gradient_norm": norm, "tokens": count}

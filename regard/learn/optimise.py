@@ -60,6 +60,7 @@ class Training:
     accumulate: int = 1  # batches in one step
     precision: str = "float32"
     compile: bool = False
+    capture: bool = False  # pictures, on a card: record a step once and play it again (CUDA graph), see capture.py
     every: int = 100  # steps between validations, and between checkpoints
     best_by: str = "valid_loss"  # the validation number by which the weights that are kept are chosen
     patience: int = 0  # validations without improvement before stopping early, 0 = never
@@ -81,8 +82,11 @@ class Training:
             value = getattr(self, name)
             if not _is_number(value) or not allows(value):
                 raise ValueError(f"{name} must {words}, got {value!r}")
-        if not isinstance(self.compile, bool):
-            raise ValueError(f"compile must be true or false, got {self.compile!r}")
+        for name in ("compile", "capture"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        if self.capture and (self.optimiser != "adamw" or self.precision == "float16" or self.accumulate > 1):
+            raise ValueError("capture is for adamw, accumulate 1, and precision float32 or bfloat16")
         betas = self.betas
         if not isinstance(betas, (list, tuple)) or len(betas) != 2:
             raise ValueError(f"betas must be two numbers, got {betas!r}")
@@ -118,8 +122,12 @@ def build_optimiser(model: nn.Module, settings: Training) -> torch.optim.Optimiz
     groups = [group for group in groups if group["params"]]
     if settings.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=settings.rate, momentum=settings.momentum)
-    fused = True if all(p.is_cuda for p in trained) else None  # None: torch's own default
-    return torch.optim.AdamW(groups, lr=settings.rate, betas=settings.betas, fused=fused)
+    on_card = all(p.is_cuda for p in trained)
+    capture = on_card and settings.capture
+    # What is recorded reads the rate from the card, where each step leaves its own.
+    rate = torch.tensor(settings.rate, device=trained[0].device) if capture else settings.rate
+    fused = True if on_card else None  # None: torch's own default
+    return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, fused=fused, capturable=capture)
 
 
 def rate_at(step: int, settings: Training, plateau_scale: float = 1.0) -> float:

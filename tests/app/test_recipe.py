@@ -227,6 +227,15 @@ def test_only_translators_can_agree(name: str, model: str) -> None:
     assert read(name, ["train.agreement=0"])[0].train.agreement == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "model"), [("transformer-dates", "transformer"), ("shakespeare-gpt2", "gpt2"), ("sst2-bert", "bert")]
+)
+def test_only_steps_with_pictures_are_captured(name: str, model: str) -> None:
+    said = f"[train]: capture records steps that are all alike, as pictures are; {model} has others"
+    assert refused(name, "train.capture=true") == said
+    assert read("shapes-vit", ["train.capture=true"])[0].train.capture
+
+
 @pytest.mark.parametrize("name", ["transformer", "luong", "bahdanau", "seq2seq"])
 def test_translators_can_agree(name: str) -> None:
     job, text = read(f"{name}-dates", ["train.agreement=5"])

@@ -96,7 +96,7 @@ def coefficients(name: str, level: float) -> tuple[float, ...]:
 @pytest.mark.parametrize("name", list(MOVES))
 def test_a_move_is_pillows(name):
     images = pictures(len(LEVELS))
-    found = affine(images, np.stack([MOVES[name](level, HEIGHT, WIDTH) for level in LEVELS]))
+    found = affine(images, MOVES[name](np.array(LEVELS), HEIGHT, WIDTH))
     expected = []
     for image, level in zip(images, LEVELS, strict=True):
         picture, grey = Image.fromarray(image.numpy()), (128, 128, 128)
@@ -121,7 +121,7 @@ def test_at_strength_0_nothing_changes(name):
     images[0, 0, 0] = 255
     images[0, 0, 1] = 0
     if name in MOVES:
-        changed = affine(images, np.stack([MOVES[name](0.0, HEIGHT, WIDTH)] * len(images)))
+        changed = affine(images, MOVES[name](np.zeros(len(images)), HEIGHT, WIDTH))
     else:
         changed = CHANGES[name](images, torch.zeros(len(images)))
     assert torch.equal(changed, images)

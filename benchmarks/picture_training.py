@@ -1,0 +1,159 @@
+"""A training step of the small ViT of CIFAR-10: as it is, compiled, captured, and both; beside `transformers`.
+
+    pip install -c constraints.txt 'regard[bench]'
+    python benchmarks/picture_training.py [STEPS]         # prints a Markdown table
+
+Recipe `cifar10-vit` without stochastic depth, which `transformers` does not have: forward, backward, clipping and
+AdamW on 256 pictures of 32 x 32 in bfloat16, the same each time, that lie on the card already. regard's step is the
+one of `regard train`; the peer's says the same in plain torch, with fused AdamW. `data`: what `regard train` needs
+beside that to take and vary a batch. Without a card nothing is compiled or captured, and there are 16 pictures in
+float32. Each way runs in processes of its own, in turns; the better of two counts, on a shared machine only the
+ratio."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from recurrent import machine, take_turns
+from torch import nn
+
+CARD = torch.cuda.is_available()
+DEVICE = "cuda" if CARD else "cpu"
+LABELS = tuple("abcdefghij")
+WAYS: dict[str, dict[str, bool]] = {
+    "regard": {},
+    "regard, compiled": {"compile": True},
+    "regard, captured": {"capture": True},
+    "regard, compiled and captured": {"compile": True, "capture": True},
+}
+PEERS = {"transformers": False, "transformers, compiled": True}  # compiled or not
+DATA = "data"
+WARM = 20 if CARD else 2  # steps before the clock runs
+
+
+def recipe() -> Any:
+    from regard.app.recipe import read
+
+    less = [] if CARD else ["data.batch=16", "train.precision=float32"]
+    return read("cifar10-vit", ["model.path_dropout=0", "train.capture=false", *less])[0]
+
+
+def pictures(job: Any) -> Any:
+    from regard.data.image_batches import ImageData
+    from regard.data.images import Pictures
+
+    dice = np.random.default_rng(0)
+    pixels = dice.integers(256, size=(16 * job.data.batch, 32, 32, 3), dtype=np.uint8)
+    found = Pictures(dice.integers(len(LABELS), size=len(pixels)), LABELS, pixels=pixels, name="noise")
+    mean, std, size = job.data.mean, job.data.std, job.data.batch
+    return ImageData(
+        found, image=(32, 32), mean=mean, std=std, batch=size, seed=0, augment=job.data.augment, device=DEVICE
+    )
+
+
+def our_step(job: Any, way: dict[str, bool]) -> Callable[[int], Any]:
+    from regard.learn.loop import Learner
+    from regard.models.vit import ViT, ViTConfig
+
+    data = pictures(job)
+    batch = data.batch(data.order(0)[0])
+    learner = Learner(ViT(ViTConfig(labels=LABELS, **job.config)), replace(job.train, **way))
+    return lambda step: learner.step(step, [batch], job.train.rate)["loss"]
+
+
+def peer_step(job: Any, compiled: bool) -> Callable[[int], Any]:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    data, shape, train = pictures(job), job.config, job.train
+    batch = data.batch(data.order(0)[0])
+    config = ViTConfig(
+        hidden_size=shape["dim"],
+        num_hidden_layers=shape["layers"],
+        num_attention_heads=shape["heads"],
+        intermediate_size=shape["ff"],
+        image_size=shape["image"],
+        patch_size=shape["patch"],
+        num_labels=len(LABELS),
+    )
+    model = ViTForImageClassification(config).to(DEVICE).train()
+    call: Any = torch.compile(model) if compiled else model
+    optimiser = torch.optim.AdamW(model.parameters(), train.rate, fused=CARD or None)
+    dtype = getattr(torch, train.precision)
+
+    def step(_: int) -> Any:
+        optimiser.zero_grad()
+        with torch.autocast(DEVICE, dtype=dtype, enabled=dtype != torch.float32):
+            logits = call(pixel_values=batch.images).logits
+        loss = nn.functional.cross_entropy(logits.float(), batch.targets, label_smoothing=train.smoothing)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), train.clip)
+        optimiser.step()
+        return loss.detach()
+
+    return step
+
+
+def data_step(job: Any) -> Callable[[int], Any]:
+    data = pictures(job)
+
+    def endless() -> Iterator[Any]:
+        epoch = 0
+        while True:
+            yield from data.order(epoch)
+            epoch += 1
+
+    items = endless()
+    return lambda _: data.batch(next(items)).images[0, 0, 0, 0]
+
+
+def measure(steps: str, way: str) -> dict[str, float]:
+    from regard.data.image_batches import TOGETHER
+
+    torch.manual_seed(0)
+    job = recipe()
+    if way == DATA:
+        step = data_step(job)
+    else:
+        step = our_step(job, WAYS[way]) if way in WAYS else peer_step(job, PEERS[way])
+    for number in range(WARM):
+        last = step(number)
+    last.item()  # waits for the card
+    count = int(steps) * (TOGETHER if way == DATA else 1)
+    start = time.perf_counter()
+    for number in range(count):
+        last = step(WARM + number)
+    last.item()
+    seconds = (time.perf_counter() - start) / count
+    peak = torch.cuda.max_memory_allocated() / 2**20 if CARD else 0.0
+    return {"seconds": seconds, "size": job.data.batch, "peak": peak}
+
+
+def main(steps: int) -> None:
+    import transformers
+
+    command = " ".join(["python benchmarks/picture_training.py", *sys.argv[1:]])
+    where = torch.cuda.get_device_name() if CARD else "no card"
+    print(f"{where}, {machine()}, transformers {transformers.__version__}, seed 0, `{command}`\n")
+    print("| way | ms a step | pictures/s | times transformers | peak MiB on the card |")
+    print("|---|---|---|---|---|")
+    ways = [*WAYS, *PEERS, DATA] if CARD else ["regard", "transformers", DATA]
+    results = take_turns(__file__, ways, str(steps))
+    fastest = {way: min(found, key=lambda one: one["seconds"]) for way, found in results.items()}
+    for way, best in fastest.items():
+        seconds = best["seconds"]
+        ratio = "" if way == DATA else f"{fastest['transformers']['seconds'] / seconds:.2f}"
+        print(f"| {way} | {1000 * seconds:,.2f} | {best['size'] / seconds:,.0f} | {ratio} | {best['peak']:,.0f} |")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        print(json.dumps(measure(*sys.argv[1:])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 300 if CARD else 3)
