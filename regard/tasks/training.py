@@ -35,6 +35,8 @@ TASKS: dict[str, Any] = {
     "recognise": pictures,
 }
 
+FREE = ("train.steps", "train.patience", "train.device", "train.compile", "train.capture")  # when a run goes on
+
 
 def train(
     job: Job, out: Path, *, recipe: str, command: str, resume: bool = False, start: Path | None = None
@@ -109,7 +111,7 @@ def read_known(folder: Path) -> Known:
 
 
 def check_recipe(folder: Path, recipe: str) -> None:
-    """A training goes on with the settings it was begun with; only how long it goes on may change."""
+    """A training goes on with the settings it was begun with; only how long it goes on and by what may change."""
     path = folder / "recipe.toml"
     try:
         tables = [tomllib.loads(text) for text in (path.read_text(encoding="utf-8"), recipe)]
@@ -119,7 +121,7 @@ def check_recipe(folder: Path, recipe: str) -> None:
         {f"{name}.{key}": value for name, part in table.items() for key, value in part.items()} for table in tables
     )
     for key in sorted(then.keys() ^ now.keys() | {key for key in then if then[key] != now.get(key)}):
-        if key not in ("train.steps", "train.patience"):
+        if key not in FREE:
             was, comes = (repr(part[key]) if key in part else "not set" for part in (then, now))
             raise runs.RunError(
                 f"{folder} was begun with other settings: {key} was {was}, now it is {comes}. "

@@ -235,6 +235,12 @@ def test_a_training_goes_on_as_if_it_had_never_stopped(recipe: str, tmp_path: Pa
         assert torch.equal(weight, kept[1][name]), name
 
 
+def test_it_may_go_on_by_other_means(recipe: str, tmp_path: Path) -> None:
+    train(recipe, tmp_path / "run", "train.steps=2")
+    report = train(recipe, tmp_path / "run", "train.steps=4", "train.capture=true", "train.device=cpu", resume=True)
+    assert report.step == 4
+
+
 def test_other_pictures_are_not_gone_on_with(recipe: str, tmp_path: Path) -> None:
     train(recipe, tmp_path / "run", "train.steps=2")
     with pytest.raises(ValueError, match=r"begun with other settings: data\.mean was not set, now it is \[0\.4, "):
