@@ -135,7 +135,9 @@ def build(table: dict[str, Any]) -> Job:
     if training.agreement and name != "translate":
         raise RecipeError(f"[train]: agreement is between two passes of a translator, and {model} is none")
     if training.capture and name != "recognise":
-        raise RecipeError(f"[train]: capture records steps that are all alike, as pictures are; {model} has others")
+        raise RecipeError(
+            f"[train]: capture is for models of pictures, whose steps are alike; set capture = false for {model}"
+        )
     return Job(
         model,
         config,

@@ -145,7 +145,7 @@ class ImageData:
         return resize(picture, *self.image, box, resample=self.resample)
 
     def _spread(self, work: Callable[[T], np.ndarray], items: list[T]) -> list[np.ndarray]:
-        """Over threads, where the first takes long enough: handing over a small picture takes longer than its work."""
+        """Over threads, where the first takes long enough: handing over a small picture takes longer than that."""
         began = time.perf_counter()
         done = [work(item) for item in items[:1]]
         if time.perf_counter() - began < WORTH:

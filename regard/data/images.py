@@ -1,4 +1,4 @@
-"""Labelled pictures from a folder, an .npz or a .parquet file become batches, in an order that (seed, epoch) fixes.
+"""Labelled pictures from a folder, an .npz or a .parquet file, decoded when they are asked for.
 
 Whatever is wrong with the files is a DataError that names the picture."""
 
@@ -117,17 +117,18 @@ def _decode(file: IO[bytes], name: str) -> np.ndarray:
         raise DataError(f"{name} cannot be decoded as {', '.join(FORMATS)}: {why}") from None
 
 
+def is_picture(path: Path) -> bool:
+    """By its name. Hidden files are a system's own, as the ._a.png that macOS puts beside a.png."""
+    return path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)
+
+
 def _folder(path: Path) -> Pictures:
     folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
     if not folders:
         raise DataError(f"{path} has no folders in it; it needs one for each class, with that class's pictures")
     files, labels = [], []
     for label, folder in enumerate(folders):
-        found = [
-            each
-            for each in sorted(folder.iterdir())
-            if each.suffix.lower() in SUFFIXES and not each.name.startswith(".") and each.is_file()
-        ]
+        found = [each for each in sorted(folder.iterdir()) if is_picture(Path(each.name)) and each.is_file()]
         if not found:
             raise DataError(
                 f"{folder} holds no picture ({', '.join(SUFFIXES)}); each folder in {path} is taken for a class, "

@@ -179,8 +179,10 @@ def save(
     return path
 
 
-def update(folder: Path, standing: Standing) -> None:
-    """Change what the checkpoint of standing.step says of the standing; its tensors stay."""
+def update(folder: Path, standing: Standing, *, average: int = 0) -> None:
+    """Change what the checkpoint of standing.step says of the standing; its tensors stay. Older ones, left by a run
+    that was killed within `save`, are deleted."""
+    _prune(folder, standing.step, average)
     path = _path(folder, standing.step)
     record = _read_state(path)
     _write_state(path, standing, record["files"], record["optimiser"])

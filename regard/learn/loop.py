@@ -140,7 +140,7 @@ class Learner:
         if settings.compile:  # what is captured has few shapes, each worth a program of its own
             loss = torch.compile(loss, dynamic=False if captured else None)
         self.loss: Callable[..., Loss] = loss
-        self.change: Callable[[Iterable[Batch]], Numbers] = Captured(self._change) if captured else self._change
+        self.captured = Captured() if captured else None
 
     def step(self, step: int, batches: Iterable[Batch], rate: float) -> Numbers:
         """One change of the weights, by the gradient of the loss per token over all the batches."""
@@ -149,7 +149,8 @@ class Learner:
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        return self.change(self._seeded(step, batches))
+        ready = self._seeded(step, batches)
+        return self.captured(self._change, ready) if self.captured else self._change(ready)
 
     def _seeded(self, step: int, batches: Iterable[Batch]) -> Iterator[Batch]:
         for micro, batch in enumerate(batches):
@@ -376,7 +377,7 @@ def _finish(folder: Path, standing: Standing, judge: Judge, log: Log, progress: 
         )
     log.flush(sync=True)
     standing.ended = True
-    checkpoint.update(folder, standing)
+    checkpoint.update(folder, standing, average=count)
 
 
 def _report(standing: Standing, settings: Training) -> Report:

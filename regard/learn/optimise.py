@@ -15,6 +15,7 @@ CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "best_by": ("valid_loss", "bleu", "exact_match", "accuracy"),
 }
+CAPTURED = {"optimiser": ("adamw",), "precision": ("float32", "bfloat16"), "accumulate": (1,)}
 AT_LEAST = {  # whole numbers
     "steps": 1,
     "warmup": 0,
@@ -85,8 +86,9 @@ class Training:
         for name in ("compile", "capture"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
-        if self.capture and (self.optimiser != "adamw" or self.precision == "float16" or self.accumulate > 1):
-            raise ValueError("capture is for adamw, accumulate 1, and precision float32 or bfloat16")
+        for name, fits in CAPTURED.items():
+            if self.capture and (value := getattr(self, name)) not in fits:
+                raise ValueError(f"a step with {name} = {value} cannot be captured; set capture = false")
         betas = self.betas
         if not isinstance(betas, (list, tuple)) or len(betas) != 2:
             raise ValueError(f"betas must be two numbers, got {betas!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,23 @@ class Settings:
     def name(self) -> str:
         return self.made or self.train.rstrip("/").rpartition("/")[2]
 
+    @cached_property
+    def all(self) -> Pictures:
+        """The pictures of train, opened once."""
+        if self.made:
+            return MADE[self.made]("train", self.train_count)
+        return open_images(self.train, image=self.image, label=self.label)
+
     def pictures(self, split: str) -> tuple[Pictures, np.ndarray]:
         """The pictures of train, valid or test: where they are, and which of them. A share of train is held out in
         an order that its number fixes."""
         if self.made:
-            found = MADE[self.made](split, getattr(self, f"{split}_count"))
+            found = self.all if split == "train" else MADE[self.made](split, getattr(self, f"{split}_count"))
             return found, np.arange(len(found))
         named = {"train": self.train, "valid": self.valid, "test": self.test or self.valid}[split]
-        found = open_images(named or self.train, image=self.image, label=self.label)
+        found = (
+            open_images(named, image=self.image, label=self.label) if named not in ("", self.train) else self.all
+        )
         if self.valid or (named and split != "train"):
             return found, np.arange(len(found))
         order = np.random.default_rng(0).permutation(len(found))
@@ -108,7 +118,7 @@ def survey(job: Job, start: Known | None) -> Known:
     settings: Settings = job.data
     before = (start and start.pixels) or Pixels()
     pixels = Pixels(settings.mean or before.mean, settings.std or before.std, before.resample)
-    labels = settings.pictures("train")[0].classes
+    labels = settings.all.classes
     if start and set(start.labels) == set(labels):
         labels = start.labels  # in the order of the head that is there
     return Known(labels=labels, pixels=pixels)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
-from regard.data.images import SUFFIXES, normalise, open_picture, resize
+from regard.data.images import SUFFIXES, is_picture, normalise, open_picture, resize
 from regard.data.pairs import DataError
 from regard.layers.products import plain_products
 from regard.show import Overlay, patch_map, rollout
@@ -148,13 +148,8 @@ def picture_files(paths: Iterable[Path]) -> list[Path]:
                 raise FileNotFoundError(f"there is no picture {path}")
             found.append(path)
             continue
-        inside = sorted(one for one in path.rglob("*") if _is_picture(one.relative_to(path)) and one.is_file())
+        inside = sorted(one for one in path.rglob("*") if is_picture(one.relative_to(path)) and one.is_file())
         if not inside:
             raise DataError(f"{path} holds no pictures ({', '.join(sorted(SUFFIXES))})")
         found += inside
     return found
-
-
-def _is_picture(path: Path) -> bool:
-    """By its name. Hidden files are a system's own, as the ._a.png that macOS puts beside a.png."""
-    return path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)

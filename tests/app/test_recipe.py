@@ -231,7 +231,7 @@ def test_only_translators_can_agree(name: str, model: str) -> None:
     ("name", "model"), [("transformer-dates", "transformer"), ("shakespeare-gpt2", "gpt2"), ("sst2-bert", "bert")]
 )
 def test_only_steps_with_pictures_are_captured(name: str, model: str) -> None:
-    said = f"[train]: capture records steps that are all alike, as pictures are; {model} has others"
+    said = f"[train]: capture is for models of pictures, whose steps are alike; set capture = false for {model}"
     assert refused(name, "train.capture=true") == said
     assert read("shapes-vit", ["train.capture=true"])[0].train.capture
 

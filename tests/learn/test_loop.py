@@ -117,6 +117,25 @@ def test_it_learns_logs_and_reports(tmp_path):
     assert "step 40/60" in run.shown.getvalue()
 
 
+def test_killed_after_the_last_checkpoint_it_leaves_no_older_ones(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def kill(folder, step, average):
+        if step == 12:
+            raise Killed
+        prune(folder, step, average)
+
+    prune = checkpoint._prune
+    monkeypatch.setattr(checkpoint, "_prune", kill)
+    with pytest.raises(Killed):
+        Run(tmp_path).fit()
+    assert len(checkpoint.checkpoints(tmp_path)) == 3
+    monkeypatch.undo()
+    assert Run(tmp_path).fit(resume=True).step == 12
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-00000012", "step-00000008"]
+
+
 def test_two_half_batches_are_one_whole(tmp_path):
     """Also when the halves differ in tokens: the loss is a mean over tokens, not over batches."""
 
