@@ -118,7 +118,7 @@ def train(
 def evaluate(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Runs' folders or names; each is also set against the first."),
+        typer.Argument(metavar="RUN...", help="Runs' folders or names; translators are set against the first."),
     ],
     data: DataSet = None,
     columns: ColumnNames = None,
@@ -146,8 +146,8 @@ def evaluate(
 
     `bleu` and `chrf` are sacrebleu's, on plain text, with their signatures. `tokenised_bleu` splits at spaces and
     ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
-    (`test.{en,de1,de2}`), further columns, or a list in JSONL. With several runs, a paired bootstrap says whether a
-    difference could be luck."""
+    (`test.{en,de1,de2}`), further columns, or a list in JSONL. With several translators, a paired bootstrap says
+    whether a difference could be luck."""
     from regard.app.evaluating import evaluate_others, task_of_runs
     from regard.app.judging import evaluate as judge_all
 
@@ -179,8 +179,8 @@ def export(
 
         regard export runs/mine --to mine --dtype bfloat16
 
-    Runs of `gpt2`, `bert` and `vit` can be exported, and those of `transformer` in Marian's form: post-norm,
-    sinusoidal, with one vocabulary. Others are refused by name."""
+    Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, and those of `transformer` in Marian's
+    form: post-norm, sinusoidal, with one vocabulary. Others are refused by name."""
     from regard.tasks.export import export as write
 
     write(run, to, dtype)

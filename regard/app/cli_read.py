@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.app.console import progress, read_lines, say, writer
-from regard.app.options import Json, Output, Run, Sites, check_input, check_show, draw
+from regard.app.options import Json, Output, Run, Sites, check_input, check_show, draw, numbered
 
 Inputs = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; none: lines of stdin.")]
 Source = Annotated[Path | None, typer.Option("--input", help="A file, one text a line; also .gz, .xz, .zst.")]
@@ -190,7 +190,7 @@ class Told:
     def say(self) -> None:
         if self.cut:
             texts = "text was" if self.cut == 1 else "texts were"
-            say(f"{self.cut:,} {texts} cut to the {self.reader.model.config.longest} tokens this model takes")
+            say(f"{self.cut:,} {texts} cut to the {self.reader.longest} tokens this model takes")
 
 
 def recognise(
@@ -219,15 +219,20 @@ def recognise(
     model = load_as(run, Recogniser)
     model.check_classes()
     files = picture_files(pictures)
-    for target in (show, output):
-        if target and Path(target).resolve() in {file.resolve() for file in files}:
+    several = len(files) != 1
+    written = [output] if output else []
+    if show and show != "-":
+        written += [numbered(show, number if several else None) for number in range(1, len(files) + 1)]
+    there = {file.resolve() for file in files}
+    for target in written:
+        if target.resolve() in there:
             raise typer.BadParameter(f"{target} is one of the pictures, and would be lost; take another name")
     with writer(output) as write, progress(len(files), "pictures") as tick:
         for number, one in enumerate(model.answers(files, top), 1):
             write(_recognised(one, as_json))
             tick()
             if show:
-                draw(one.overlay(*(sites or [])), show, number if len(files) != 1 else None)
+                draw(one.overlay(*(sites or [])), show, number if several else None)
 
 
 def _recognised(one: Any, as_json: bool) -> str:

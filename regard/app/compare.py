@@ -7,6 +7,7 @@ import json
 import platform
 import re
 import shlex
+import shutil
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -24,7 +25,7 @@ from regard.app.scoring import MEASURES, score
 from regard.data.files import write_file
 from regard.learn.checkpoint import checkpoints
 from regard.tasks import find, load
-from regard.tasks.settings import Job
+from regard.tasks.settings import BLOCKS, Job
 from regard.tasks.training import train
 
 Way = tuple[str, tuple[str, ...]]  # what is trained, as RECIPE or RECIPE,KEY=VALUE,..., and the values varied
@@ -142,7 +143,8 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path |
     with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
         train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)), start=start)
     task = load(folder)
-    result = score(job.task, task, job.data, folder=folder / "blocks")
+    result = score(job.task, task, job.data, folder=folder / BLOCKS)
+    shutil.rmtree(folder / BLOCKS, ignore_errors=True)
     result["parameters"] = sum(parameter.numel() for parameter in task.model.parameters())
     write_file(kept, json.dumps(result).encode())
     return result

@@ -17,6 +17,7 @@ from regard.tasks.folder import RunError, read_config
 from regard.tasks.training import TASKS
 
 SHOWN = 20  # classes that are told one by one
+CONFUSED = 10  # pairs of classes, those most often confused
 
 
 def task_of_runs(runs: list[str]) -> str:
@@ -61,15 +62,31 @@ def read_settings(run: str, task: str, data: str | None, changes: dict[str, Any]
 
 
 def as_text(rows: list[dict[str, Any]]) -> str:
-    """A column for each run; below it, of a single one, the scores of its classes."""
+    """A column for each run; below it, of a single one, the scores of its classes and what was taken for what."""
     found = dict.fromkeys(key for row in rows for key in row)  # not every head has all measures
     keys = [key for key in found if (key != "run" or len(rows) > 1) and key not in ("classes", "confusion")]
     table = _aligned([[key, *(_number(row.get(key, "")) for row in rows)] for key in keys])
     classes = rows[0].get("classes", [])
-    if len(rows) > 1 or not 0 < len(classes) <= SHOWN:
+    if len(rows) > 1 or not classes:
         return table
-    heads = ["label", "count", "precision", "recall", "f1"]
-    return f"{table}\n\n{_aligned([heads, *([_number(one[head]) for head in heads] for one in classes)])}"
+    parts = [table]
+    if len(classes) <= SHOWN:
+        heads = ["label", "count", "precision", "recall", "f1"]
+        parts.append(_aligned([heads, *([_number(one[head]) for head in heads] for one in classes)]))
+    if confused := _confused([one["label"] for one in classes], rows[0]["confusion"]):
+        parts.append(_aligned([["label", "taken for", "times"], *confused]))
+    return "\n\n".join(parts)
+
+
+def _confused(labels: list[str], confusion: list[list[int]]) -> list[list[str]]:
+    found = [
+        (times, true, answered)
+        for true, row in enumerate(confusion)
+        for answered, times in enumerate(row)
+        if times and true != answered
+    ]
+    found.sort(key=lambda one: -one[0])
+    return [[labels[true], labels[answered], _number(times)] for times, true, answered in found[:CONFUSED]]
 
 
 def _aligned(lines: list[list[str]]) -> str:

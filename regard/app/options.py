@@ -38,7 +38,7 @@ Sites = Annotated[
     typer.Option(
         "--sites",
         metavar="PATTERN",
-        help="Draw every head of the attention so named, as in 'encoder.*' or 'decoder.0.cross'; '*' is all.",
+        help="Draw every head of the attention so named, as in `encoder.*` or `decoder.0.cross`; `*` is all.",
     ),
 ]
 Output = Annotated[Path | None, typer.Option(help="Write the answers to a file.")]
@@ -132,7 +132,11 @@ def draw(picture: Any, show: str, number: int | None) -> None:
     if show == "-":
         print(picture.terminal(colour=sys.stdout.isatty()))
         return
-    path = Path(show)
-    path = path if number is None else path.with_stem(f"{path.stem}-{number}")
+    path = numbered(show, number)
     picture.save(path)
     say(f"wrote {path}")
+
+
+def numbered(show: str, number: int | None) -> Path:
+    path = Path(show)
+    return path if number is None else path.with_stem(f"{path.stem}-{number}")

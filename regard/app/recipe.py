@@ -177,9 +177,15 @@ def model_of(name: str) -> str:
 
 
 def section(kind: type, table: dict[str, Any], name: str) -> Any:
-    """A settings dataclass from one section: every key known, every value of its field's type."""
+    """A settings dataclass from one section: every key known, every value of its field's type.
+
+    A whole number is also a text: that of a column, say."""
     fields = {field.name: field for field in dataclasses.fields(kind)}
     _known(table, fields, f"key of [{name}]")
+    table = {
+        key: str(value) if type(value) is int and fields[key].type == "str" else value
+        for key, value in table.items()
+    }
     for key, value in table.items():
         wanted = str(fields[key].type)
         if wanted in TYPES and type(value) not in TYPES[wanted]:

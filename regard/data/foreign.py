@@ -16,6 +16,7 @@ from regard.data.text import UNKNOWN_NAME, Special, Tokenizer, read_tokenizer
 from regard.data.wordpiece import NAMES, word_pieces
 
 LARGEST = 64 << 20  # bytes of a file; the largest in use have some 20 MB
+SHORTEST = 8  # tokens of a text, the special ones included; fewer are not meant
 BERT_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 # What tokenizer_config.json calls the ways in which letters are changed, and what `tokenizers` does.
 LETTERS = {
@@ -82,6 +83,12 @@ def open_bert(folder: Path, *, vocabulary: int, pad: int) -> Tokenizer:
         _change_letters(inner.normalizer, settings, folder)
     special = Special(pad, ids[start], ids[end], ids.get(unknown, -1), ids.get(mask, -1))
     return Tokenizer(inner, special, size=vocabulary)
+
+
+def read_longest(folder: Path) -> int:
+    """So many tokens of a text are read, as tokenizer_config.json has it; 0 where it does not say, or nonsense."""
+    longest = _read_settings(folder / "tokenizer_config.json").get("model_max_length")
+    return longest if type(longest) is int and longest >= SHORTEST else 0
 
 
 def _read_settings(path: Path) -> dict[str, Any]:

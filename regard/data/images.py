@@ -26,7 +26,7 @@ from regard.data.pairs import DataError, explained, few, need_parquet
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")  # the only decoders that a file can reach
 LARGEST = 16 << 30  # bytes an array may declare; a small file can declare more than any memory
-MOST_CLASSES = 1 << 20
+MOST_CLASSES = 100_000  # their names stand in config.json, which can be opened up to 16 MiB
 ARRAYS = (("images", "labels"), ("x", "y"), ("data", "targets"))
 COLUMNS = (("image", "img"), ("label", "labels"))
 PACKED = ("header", "scans", "offsets")
@@ -90,9 +90,18 @@ def open_images(path: str | Path, *, image: str = "", label: str = "") -> Pictur
         raise DataError(f"{found} must be a folder with a folder for each class, or end in .npz or .parquet")
     if not len(pictures):
         raise DataError(f"{found} holds no pictures; it needs at least one")
-    if len(pictures.classes) < 2:
-        raise DataError(f"{found} has the class {few(pictures.classes)} alone; to be told apart there must be two")
+    if len(pictures.classes) > MOST_CLASSES:
+        raise DataError(
+            f"{found} has {len(pictures.classes):,} classes, as {few(pictures.classes)}; "
+            f"at most {MOST_CLASSES:,} can be told apart"
+        )
     return pictures
+
+
+def need_classes(pictures: Pictures, name: str | Path) -> None:
+    """To learn from: there must be classes to tell apart. To be judged by, one is enough."""
+    if len(pictures.classes) < 2:
+        raise DataError(f"{name} has the class {few(pictures.classes)} alone; to be told apart there must be two")
 
 
 def open_picture(path: str | Path) -> np.ndarray:
@@ -226,7 +235,9 @@ def _array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
 
 
 def _classes(values: np.ndarray, names: Iterable[Any], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as numbers, and the classes' names: those given, else the labels' own, sorted."""
+    """Labels as places among the classes, and the classes' names: those given, else the labels that occur, sorted.
+
+    Numbers are places among the names given; without any, each number that occurs is the name of a class."""
     if values.ndim != 1 or values.dtype.kind not in "iuU":
         raise DataError(
             f"{where}: labels must be a row of whole numbers or of text, got {values.shape} {values.dtype}"
@@ -241,13 +252,15 @@ def _classes(values: np.ndarray, names: Iterable[Any], where: str) -> tuple[np.n
             if name not in places:
                 raise DataError(f"{where}: the label {str(name)!r} is none of the classes {few(known)}")
         return np.array([places[name] for name in values], np.int64), known
-    most = len(known) or MOST_CLASSES
-    wrong = (values < 0) | (values >= most)
+    wrong = (values < 0) | (values >= len(known)) if known else values < 0
     if wrong.any():
         number = int(wrong.argmax())
-        raise DataError(f"{where}: labels must lie in 0 to {most - 1}, got {values[number]} at picture {number}")
-    labels = values.astype(np.int64)
-    return labels, known or tuple(str(label) for label in range(int(labels.max(initial=-1)) + 1))
+        allowed = f"lie in 0 to {len(known) - 1}" if known else "be at least 0"
+        raise DataError(f"{where}: labels must {allowed}, got {values[number]} at picture {number}")
+    if known:
+        return values.astype(np.int64), known
+    occurring, labels = np.unique(values, return_inverse=True)
+    return labels, tuple(str(label) for label in occurring)
 
 
 def _parquet(path: Path, image: str, label: str) -> Pictures:
@@ -266,6 +279,8 @@ def _parquet(path: Path, image: str, label: str) -> Pictures:
                         f"{path}: no column {wanted[place]!r}; the file has {few(schema.names)}. "
                         "Name the columns by image, label"
                     )
+                if schema.names.count(wanted[place]) > 1:
+                    raise DataError(f"{path}: more than one column {wanted[place]!r}; rename or remove one")
             table = file.read(columns=wanted)
     except pyarrow.ArrowException as error:
         raise DataError(f"{path} is damaged or no parquet file: {error}") from None
@@ -278,7 +293,11 @@ def _parquet(path: Path, image: str, label: str) -> Pictures:
     values = table.column(wanted[1]).to_pylist()
     if None in values:
         raise DataError(f"{path}, picture {values.index(None)}: has no label; fill it in or remove the row")
-    values = np.array(values or np.zeros(0, np.int64))
+    try:
+        values = np.array(values or np.zeros(0, np.int64))
+    except ValueError:  # lists of several lengths
+        came = schema.field(wanted[1]).type
+        raise DataError(f"{path}: labels must be a row of whole numbers or of text, got {came}") from None
     labels, classes = _classes(values, _feature_names(schema.metadata, wanted[1]), str(path))
     name = f"{path}, picture {{}}".format
     column = table.column(wanted[0])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ TEXTS = {
 LABELS = ("label", "class", "sentiment", "category")
 SHORTEST = 5  # [CLS] A [SEP] B [SEP]
 SOME = 20  # so many classes may have one text each
+SEVERAL = 3  # rows from which on a label of the first line's own is odd
 
 Row = tuple[str, str, str]  # text, second text or "", label
 Names = tuple[str, str, str]  # of their columns, in the same order
@@ -43,8 +45,9 @@ def read_labelled(name: str | Path, *, text: str = "", second: str = "", label: 
 
     Columns are named as in the header of a CSV or TSV or as JSON's keys; those of a TSV can be numbers from 1, and
     then every line is a row. With none named the header's usual names are taken (TEXTS, LABELS); a TSV without
-    them has two columns, text and label. A file of another kind has lines of a label, a space and the text; with
-    named columns it is read as a TSV. "reviews.{1,2}.tsv" is several files, one after the other."""
+    them has two columns, text and label. A file of another kind is read as a TSV where columns are named or its
+    first line holds a tab, else it has lines of a label, a space and the text. "reviews.{1,2}.tsv" is several
+    files, one after the other."""
     named = (text, second, label)
     given = [column for column in named if column]
     if len(set(given)) < len(given):
@@ -63,12 +66,14 @@ def _read(path: Path, named: Names) -> Iterator[Row]:
     match Path(plain).suffix.lower():
         case ".csv":
             rows = _by_header(records(path), named)
-        case ".jsonl" | ".ndjson":
+        case ".jsonl" | ".ndjson" | ".json":
             rows = _jsonl(path, named)
-        case suffix if suffix == ".tsv" or any(named):
-            rows = _tsv(path, named)
-        case _:
-            rows = _label_first(path)
+        case suffix:
+            lines = _lines(path)
+            first = list(islice(lines, 1))
+            tabs = suffix == ".tsv" or any(named) or any("\t" in line for _, line in first)
+            lines = chain(first, lines)
+            rows = _tsv(path, lines, named) if tabs else _label_first(lines)
     for where, row in rows:
         for what, field in zip(("text", "label"), (row[0], row[2]), strict=True):
             if not field.strip():
@@ -83,22 +88,22 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
         yield f"{path}, line {number}", line
 
 
-def _label_first(path: Path) -> Iterator[tuple[str, Row]]:
-    for where, line in _lines(path):
+def _label_first(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
+    for where, line in lines:
         label, *text = line.split(maxsplit=1)
         if not text:
             raise DataError(f"{where}: holds one word, but must be a label, a space and the text")
         yield where, (text[0], "", label)
 
 
-def _tsv(path: Path, named: Names) -> Iterator[tuple[str, Row]]:
-    fields = ((where, line.split("\t")) for where, line in _lines(path))
+def _tsv(path: Path, lines: Iterable[tuple[str, str]], named: Names) -> Iterator[tuple[str, Row]]:
+    fields = ((where, line.split("\t")) for where, line in lines)
     if any(named) and all(re.fullmatch("[1-9][0-9]{0,5}|", column) for column in named):
         if not named[0] or not named[2]:
             raise DataError(
                 f"{path}: where columns are numbers, both text and label must be given, got {few(named)}"
             )
-        yield from _pick(fields, [int(column) - 1 if column else None for column in named])
+        yield from _doubted(_pick(fields, [int(column) - 1 if column else None for column in named]))
         return
     where, first = next(fields, ("", []))
     if not first:
@@ -113,7 +118,23 @@ def _tsv(path: Path, named: Names) -> Iterator[tuple[str, Row]]:
             f"{where}: {columns_of(first)} and no header with usual names (text, label); say which column is the "
             f"text and which the label, by numbers from 1"
         )
-    yield from _pick(whole, [0, None, 1], exactly=2)
+    yield from _doubted(_pick(whole, [0, None, 1], exactly=2))
+
+
+def _doubted(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+    """The rows; at their end a word on stderr if the first has a label of its own, as a header would."""
+    count, again = 0, False
+    for count, (where, row) in enumerate(rows, 1):
+        if count == 1:
+            first, header = where, row
+        again = again or (count > 1 and row[2].split() == header[2].split())
+        yield where, row
+    if count >= SEVERAL and not again:
+        columns = zip(("text", "second", "label"), header, strict=True)
+        named = ", ".join(f"data.{what}={field!r:.40}" for what, field in columns if field)
+        print(
+            f"{first}: no other line has its label; if it is a header, name the columns: {named}", file=sys.stderr
+        )
 
 
 def _by_header(fields: Iterator[tuple[str, list[str]]], named: Names) -> Iterator[tuple[str, Row]]:
@@ -149,7 +170,7 @@ def _jsonl(path: Path, named: Names) -> Iterator[tuple[str, Row]]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: is not JSON: {error}") from None
+            raise DataError(f"{where}: is not JSON, which must be one object a line: {error}") from None
         if not isinstance(record, dict):
             raise DataError(
                 f"{where}: holds a {type(record).__name__}, but must hold an object with text and label"

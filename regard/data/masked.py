@@ -19,6 +19,7 @@ from torch import Tensor
 from regard.data.batch import Batch, Ids, Rows, check_batching, draw_batches
 from regard.data.documents import Document
 from regard.data.labelled import SHORTEST
+from regard.data.pairs import DataError
 from regard.data.text import Tokenizer
 
 HIDDEN, SWAPPED = 0.8, 0.1  # shares of the chosen tokens: behind [MASK], another in their place; the rest stays
@@ -143,14 +144,14 @@ class MaskedData:
     def _check(self) -> None:
         if not len(self):
             needed = "with two sentences; let more of the text be a document" if self.pairs else "with tokens in it"
-            raise ValueError(f"there must be at least one document {needed}")
+            raise DataError(f"there must be at least one document {needed}")
         if self.pairs and len(self) == 1 and len(self.sentences) < 4:
-            raise ValueError(
+            raise DataError(
                 f"a sentence from elsewhere is needed, but there is one document, of {len(self.sentences)} "
-                f"sentences; give two documents, or one of four sentences or more"
+                f"sentences; there must be two documents, or one of four sentences or more"
             )
         if not self.is_ordinary[np.asarray(self.sentences.ids)].any():
-            raise ValueError("the vocabulary knows no word of the text; is it of another language than the model?")
+            raise DataError("the vocabulary knows no word of the text; is it of another language than the model?")
 
     @property
     def tokens(self) -> int:

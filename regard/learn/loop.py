@@ -242,11 +242,15 @@ class Judge:
             raise ValueError(f"no metric is called {self.key!r}; validation gives {', '.join(metrics)}")
         return {name: float(value) for name, value in metrics.items()}
 
+    def _rank(self, metrics: Metrics) -> tuple[float, float]:
+        """The lower the better. Of equals, as accuracies often are, the one with the lower loss."""
+        value = metrics[self.key]
+        return value if self.direction == "min" else -value, metrics.get("valid_loss", 0.0)
+
     def keep_if_best(self, metrics: Metrics, standing: Standing) -> bool:
-        value, best = metrics[self.key], (standing.best or {}).get(self.key)
-        if not math.isfinite(value):
+        if not math.isfinite(metrics[self.key]):
             return False
-        if best is not None and (value >= best if self.direction == "min" else value <= best):
+        if standing.best and self._rank(metrics) >= self._rank(standing.best):
             return False
         self.model.eval()
         self.keep_best(self.model, metrics)

@@ -12,7 +12,6 @@ answers in a text and for a label of each word. A run is a folder of `transforme
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -29,7 +28,7 @@ from regard.layers.encoder_decoder import check_numbers
 from regard.layers.first import take_over, truncated_normal_
 from regard.layers.loss import Loss, token_loss
 from regard.layers.positions import Learned
-from regard.models.foreign import Form, Part, Table, read_labels, same, write_labels
+from regard.models.foreign import Form, Part, Table, check_labels, read_labels, same, write_labels
 
 HEADS = {  # and the names they go by in `transformers`
     "none": "BertModel",
@@ -71,8 +70,7 @@ class BertConfig:
             raise ValueError(f"labels are the classes of head = 'classify', and head is {self.head!r}")
         if len(self.labels) == 1:
             raise ValueError(f"labels must name two classes or more, got {self.labels[0]!r:.80} alone")
-        if twice := [label for label, count in Counter(self.labels).items() if count > 1]:
-            raise ValueError(f"labels must differ, got {twice[0]!r:.80} twice")
+        check_labels(self.labels)
         if self.head in ("pretrain", "classify") and not self.pooler:
             raise ValueError(f"head {self.head!r} reads the pooled state, so that pooler must be true")
 

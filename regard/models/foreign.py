@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -169,7 +170,7 @@ def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor],
 
 def read_labels(table: Mapping[str, Any]) -> tuple[str, ...]:
     """The classes' names: id2label, else so many as num_labels says; transformers' default are two. Where two share
-    a name, as ImageNet's cranes do, the later one has its number behind it."""
+    a name, as ImageNet's cranes do, the later one has its number behind it; again, if that is another's name."""
     found = table.get("id2label")
     if found is None:
         count = table.get("num_labels", 2)
@@ -182,7 +183,22 @@ def read_labels(table: Mapping[str, Any]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
         raise Unrepresentable(f"id2label must name the classes 0 to {len(found) - 1}, got {found!r:.80}")
     first = {name: number for number, name in reversed(list(enumerate(names)))}
-    return tuple(f"{name}" if first[name] == number else f"{name} ({number})" for number, name in enumerate(names))
+    taken, labels = set(names), []
+    for number, name in enumerate(names):
+        label = f"{name}"
+        if first[name] != number:
+            while label in taken:
+                label += f" ({number})"
+            taken.add(label)
+        labels.append(label)
+    return tuple(labels)
+
+
+def check_labels(labels: Any) -> None:
+    if not isinstance(labels, tuple) or not all(isinstance(name, str) for name in labels):
+        raise ValueError(f"labels must be a tuple of the classes' names, got {labels!r:.80}")
+    if twice := [label for label, count in Counter(labels).items() if count > 1]:
+        raise ValueError(f"labels must differ, got {twice[0]!r:.80} twice")
 
 
 def write_labels(labels: Iterable[str]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from regard.layers.block import Block, check_block, through
 from regard.layers.encoder_decoder import check_numbers
 from regard.layers.first import take_over, truncated_normal_
 from regard.layers.loss import Loss
-from regard.models.foreign import Form, Part, Table, Unrepresentable, read_labels, same, write_labels
+from regard.models.foreign import Form, Part, Table, Unrepresentable, check_labels, read_labels, same, write_labels
 
 POOLS = ("class", "mean")
 MOST = 1 << 24  # patches in a picture, or numbers in a patch: beyond any model, and torch can count their weights
@@ -57,8 +57,7 @@ class ViTConfig:
     def __post_init__(self) -> None:
         check_numbers(self, may_be_0=("ff", "width"))
         check_block(dim=self.dim, heads=self.heads, activation=self.activation, norm="pre")
-        if not isinstance(self.labels, tuple) or not all(isinstance(name, str) for name in self.labels):
-            raise ValueError(f"labels must be a tuple of the classes' names, got {self.labels!r:.80}")
+        check_labels(self.labels)
         for key in ("image", "width"):
             if getattr(self, key) % self.patch:
                 raise ValueError(f"{key} must be a multiple of patch, got {getattr(self, key)} and {self.patch}")
@@ -297,12 +296,15 @@ def _read_config(table: Table) -> tuple[ViTConfig, None]:
     dim = table.take("hidden_size", 768)
     table.must("pooler_output_size", dim, None)
     ff = table.count("intermediate_size", 3072)
-    height, width = _size(table)
+    height, width = _size(table, "image_size", 224)
+    patch, across = _size(table, "patch_size", 16)
+    if patch != across:
+        raise Unrepresentable(f"patch_size = {[patch, across]} has no counterpart here, only square patches")
     config = ViTConfig(
         labels=() if bare else read_labels(table.table),
         image=height,
         width=0 if width == height else width,
-        patch=table.take("patch_size", 16),
+        patch=patch,
         channels=table.take("num_channels", 3),
         dim=dim,
         layers=table.take("num_hidden_layers", 12),
@@ -319,13 +321,13 @@ def _read_config(table: Table) -> tuple[ViTConfig, None]:
     return config, None
 
 
-def _size(table: Table) -> tuple[int, int]:
+def _size(table: Table, key: str, default: int) -> tuple[int, int]:
     """Height and width: one number for both, or two."""
-    table.left.discard("image_size")
-    size = table.table.get("image_size", 224)
+    table.left.discard(key)
+    size = table.table.get(key, default)
     pair = size if isinstance(size, list) else [size, size]
     if len(pair) != 2 or not all(type(one) is int and one > 0 for one in pair):
-        raise Unrepresentable(f"image_size must be a number or [height, width], got {size!r:.80}")
+        raise Unrepresentable(f"{key} must be a number or two, [height, width], of at least 1; got {size!r:.80}")
     return pair[0], pair[1]
 
 

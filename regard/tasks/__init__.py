@@ -69,4 +69,4 @@ def load(run: str | Path) -> Any:
         return LanguageModel(model, known.tokenizer, decode)
     if known.pixels:
         return Recogniser(model, known.pixels)
-    return Reader(model, known.tokenizer)
+    return Reader(model, known.tokenizer, known.longest)

@@ -30,7 +30,8 @@ def small_files(known: Known, model: Any, task: str, decode: Decoding) -> dict[s
     """By file name."""
     if known.pixels is not None:
         return {PIXELS: pixel_file(model.config, known.pixels)}
-    files = {"tokenizer_config.json": tokenizer_file(known.tokenizer, model.config.longest, task)}
+    longest = min(known.longest or model.config.longest, model.config.longest)
+    files = {"tokenizer_config.json": tokenizer_file(known.tokenizer, longest, task)}
     if task in ("translate", "generate"):
         files["generation_config.json"] = generation_file(known.tokenizer, model.config.longest, task, decode)
     return files

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.data.files import write_file
-from regard.data.foreign import open_bert, open_foreign
+from regard.data.foreign import open_bert, open_foreign, read_longest
 from regard.data.pairs import DataError
 from regard.data.text import Special, Tokenizer
 from regard.learn.checkpoint import fill, named_tensors, write_tensors
@@ -246,12 +246,11 @@ def read_known(folder: Path) -> Known:
     if special:
         try:
             if MODELS[found.name].layout == "bert":
-                tokenizer: Any = open_bert(folder, vocabulary=config.vocabulary, pad=special.pad)
-            else:
-                tokenizer = open_foreign(folder, vocabulary=config.vocabulary, special=special)
+                words = open_bert(folder, vocabulary=config.vocabulary, pad=special.pad)
+                return Known(words, labels=labels, longest=read_longest(folder))
+            return Known(open_foreign(folder, vocabulary=config.vocabulary, special=special), labels=labels)
         except (DataError, RecursionError) as error:
             raise RunError(str(error)) from None
-        return Known(tokenizer, labels=labels)
     tokenizer = _read_tokenizer(folder / TOKENIZER, config.vocabulary)
     if not getattr(config, "source_vocabulary", 0):
         return Known(tokenizer)

@@ -25,6 +25,7 @@ class Known:
     source_tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
     pixels: Pixels | None = None
+    longest: int = 0  # so many tokens of a text were read while it learned; 0: as many as the model takes
 
     def settings(self) -> dict[str, Any]:
         """What of it stands in the model's configuration."""

@@ -85,9 +85,9 @@ def survey(job: Job, start: Known | None) -> Known:
     labels = classes(label for *_, label in job.data.all)
     if start:
         same = set(start.labels) == set(labels)  # then in the order of the head that is there
-        return start if same else replace(start, labels=labels)
+        return replace(start, labels=start.labels if same else labels, longest=job.data.longest)
     texts = chain.from_iterable((text, second) if second else (text,) for text, second, _ in rows)
-    return Known(job.tokens.learn(texts, MODELS[job.model].layout), labels=labels)
+    return Known(job.tokens.learn(texts, MODELS[job.model].layout), labels=labels, longest=job.data.longest)
 
 
 def prepare(
@@ -103,8 +103,9 @@ def prepare(
         for rows, seed in ((settings.rows("train"), job.train.seed), (held, 0))
     )
     if data.cut:
-        longest = min(settings.longest, model.config.longest)
-        print(f"{data.cut:,} of {len(data):,} texts were cut to {longest} tokens (data.longest)", file=sys.stderr)
+        ours, longest = settings.longest, model.config.longest
+        told = f"{ours} tokens (data.longest)" if ours < longest else f"the {longest} tokens this model takes"
+        print(f"{data.cut:,} of {len(data):,} texts were cut to {told}", file=sys.stderr)
 
     def validate() -> dict[str, float]:
         return validation(*judge_labelled(model, fixed))

@@ -66,10 +66,11 @@ class Settings:
 
 def survey(job: Job, start: Known | None) -> Known:
     """One tokenizer, trained on the training files."""
-    if start:
-        return replace(start, labels=())  # it may have told classes apart, which this head does not
+    length = job.data.length
+    if start:  # it may have told classes apart, which this head does not, and read longer texts
+        return replace(start, labels=(), longest=start.longest and max(start.longest, length))
     documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
-    return Known(job.tokens.learn(chain.from_iterable(documents), MODELS[job.model].layout))
+    return Known(job.tokens.learn(chain.from_iterable(documents), MODELS[job.model].layout), longest=length)
 
 
 def prepare(
@@ -78,16 +79,23 @@ def prepare(
     """The training data, how to validate, and how much there is to learn from, in words."""
     settings: Settings = job.data
     if settings.length > model.config.longest:
-        raise ValueError(
-            f"data.length is {settings.length} and the model takes {model.config.longest} tokens; "
-            f"set data.length={model.config.longest} or raise model.longest"
+        raise DataError(
+            f"data.length is {settings.length} and the model takes {model.config.longest} tokens (model.longest); "
+            f"set data.length={model.config.longest} or less"
         )
-    documents = encoded(settings, settings.train, known.tokenizer)
+    documents = whole = encoded(settings, settings.train, known.tokenizer)
     if settings.valid:
         held = encoded(settings, [settings.valid], known.tokenizer)
     else:
         documents, held = hold_out(documents, settings.held_out)
-    data = build_data(settings, documents, model, known.tokenizer, seed=job.train.seed)
+    try:
+        data = build_data(settings, documents, model, known.tokenizer, seed=job.train.seed)
+    except DataError as error:
+        build_data(settings, whole, model, known.tokenizer, seed=0)  # if all of it is at fault, that is said
+        raise DataError(
+            f"too little of {settings.name} is left to learn from, as its end is held out for validation: "
+            f"{error}; give more, or set data.valid to other text"
+        ) from None
     try:
         fixed = build_data(settings, held, model, known.tokenizer, seed=0)
     except ValueError as error:
@@ -120,7 +128,7 @@ def encoded(settings: Settings, files: Iterable[str], tokenizer: Tokenizer) -> A
 def build_data(settings: Settings, documents: Any, model: Any, tokenizer: Tokenizer, *, seed: int) -> MaskedData:
     pairs = model.config.head == "pretrain"
     if pairs and model.config.segments < 2:
-        raise ValueError("next sentences need two segments and the model has one; set model.head=masked")
+        raise DataError("next sentences need two segments and the model has one; set model.head=masked")
     return MaskedData(
         documents,
         tokenizer=tokenizer,

@@ -22,7 +22,7 @@ from regard.metrics.bleu import bleu
 from regard.metrics.exact import exact_match
 from regard.models import MODELS
 from regard.tasks.known import Known
-from regard.tasks.settings import Data, Example, Job, Pair
+from regard.tasks.settings import BLOCKS, Data, Example, Job, Pair
 from regard.tasks.translate import Translator
 
 Settings = Data
@@ -90,7 +90,7 @@ def build_data(
         raise DataError(f"{chosen.report()}; none is left to learn from: raise data.longest or data.ratio")
     data = gather(
         chain([first], pairs),
-        folder=out / "blocks",
+        folder=out / BLOCKS,
         budget=job.data.memory << 20,
         batch_tokens=job.data.batch_tokens,
         seed=job.train.seed,
@@ -101,7 +101,7 @@ def build_data(
     held = pair_data(_first(examples), translator, job.data.batch_tokens)
     longest: Any = translator.model.config.longest  # type: ignore[union-attr]
     if (most := max(data.longest_source, held.longest_source)) > longest:
-        shutil.rmtree(out / "blocks", ignore_errors=True)
+        shutil.rmtree(out / BLOCKS, ignore_errors=True)
         with suppress(OSError):
             out.rmdir()  # if it was made for the blocks alone
         if data.longest_source > longest or not job.data.valid:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.data.augment import Augment
 from regard.data.image_batches import ImageData
-from regard.data.images import Pictures, open_images
+from regard.data.images import Pictures, need_classes, open_images
 from regard.data.pairs import DataError
 from regard.data.shapes import shapes
 from regard.learn.optimise import choose_device
@@ -118,6 +118,7 @@ def survey(job: Job, start: Known | None) -> Known:
     settings: Settings = job.data
     before = (start and start.pixels) or Pixels()
     pixels = Pixels(settings.mean or before.mean, settings.std or before.std, before.resample)
+    need_classes(settings.all, settings.name)
     labels = settings.all.classes
     if start and set(start.labels) == set(labels):
         labels = start.labels  # in the order of the head that is there

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -69,23 +69,25 @@ class Sorted(Looked):
 class Reader:
     """A trained encoder, as `regard.load(run)` gives it. What it can do beside `embed` hangs on its head."""
 
-    def __init__(self, model: Any, tokenizer: Tokenizer):
+    def __init__(self, model: Any, tokenizer: Tokenizer, longest: int = 0):
+        """longest: so many tokens of a text are read, 0: as many as the model takes."""
         self.model, self.tokenizer = model.eval(), tokenizer
+        self.longest = min(longest or model.config.longest, model.config.longest)
         self.blank = tokenizer.inner.id_to_token(tokenizer.special.mask) if tokenizer.special.mask >= 0 else None
 
     # ---- fill
 
     def fill(self, text: str | list[str], top: int = 5) -> Any:
         """The likeliest tokens for each [MASK] of a text, or of each of a list."""
-        if isinstance(text, str):
+        if is_one(text):
             return next(self.fillings([text], top))
         return list(self.fillings(text, top))
 
     def fillings(self, texts: Iterable[str], top: int = 5) -> Iterator[Filled]:
         """In the order of the texts."""
         self.check_fill()
-        if top < 1:
-            raise ValueError(f"top must be at least 1, got {top}")
+        if not isinstance(top, int | np.integer) or top < 1:
+            raise ValueError(f"top must be a whole number of at least 1, got {top!r:.80}")
         hidden = self.tokenizer.special.mask
 
         def guess(states: Tensor, mask: Tensor, tokens: Tensor) -> list[list[tuple[list[int], list[float]]]]:
@@ -110,6 +112,8 @@ class Reader:
 
     def read_blanks(self, text: str) -> Row:
         """The tokens of a text with blanks. DataError where there is none, or too much text."""
+        if not isinstance(text, str):
+            raise ValueError(f"a text with blanks must be a str, got {text!r:.80}")
         parts = text.split(str(self.blank))
         if len(parts) == 1:
             raise DataError(f"{text[:60]!r} has no {self.blank} to fill; write it where a word is wanted")
@@ -136,16 +140,16 @@ class Reader:
 
     # ---- embed
 
-    def embed(self, text: str | list[str], *, pool: str = "mean", normalise: bool = False) -> np.ndarray:
-        """The vector (dim,) of a text, or those (N, dim) of a list: the mean of its tokens' states, or the state
-        of [CLS]."""
-        if isinstance(text, str):
+    def embed(self, text: Texts | list[Any], *, pool: str = "mean", normalise: bool = False) -> np.ndarray:
+        """The vector (dim,) of a text or of a pair of texts (a tuple), or those (N, dim) of a list: the mean of the
+        tokens' states, or the state of [CLS]."""
+        if is_one(text):
             return next(self.vectors([text], pool=pool, normalise=normalise))
         found = list(self.vectors(text, pool=pool, normalise=normalise))
         return np.stack(found) if found else np.zeros((0, self.model.config.dim), np.float32)
 
     def vectors(
-        self, texts: Iterable[str], *, pool: str = "mean", normalise: bool = False, cut: Cut = lambda text: None
+        self, texts: Iterable[Texts], *, pool: str = "mean", normalise: bool = False, cut: Cut = lambda text: None
     ) -> Iterator[np.ndarray]:
         """In the order of the texts. `cut` is told each text that is longer than the model takes."""
         if pool not in POOLS:
@@ -167,9 +171,9 @@ class Reader:
 
     def classify(self, text: Texts | list[Any]) -> Any:
         """The class of a text, of a pair of texts (a tuple), or of each of a list."""
-        if isinstance(text, list):
-            return list(self.classes(text))
-        return next(self.classes([text]))
+        if is_one(text):
+            return next(self.classes([text]))
+        return list(self.classes(text))
 
     def classes(self, texts: Iterable[Texts], *, cut: Cut = lambda text: None) -> Iterator[Sorted]:
         """In the order of the texts. `cut` is told each text that is longer than the model takes."""
@@ -196,13 +200,16 @@ class Reader:
     def read(self, text: Texts, *, cut: Cut = lambda text: None) -> Row:
         """The tokens of a text or a pair, cut to what the model takes, in which case `cut` is told. A second text
         that is empty is none, as in training."""
-        first, second = (text, "") if isinstance(text, str) else text
+        pair = (text, "") if isinstance(text, str) else text
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            raise ValueError(f"a text must be a str, or a tuple of two for a pair; got {text!r:.80}")
+        first, second = pair
         if second and self.model.config.segments < 2:
             raise ValueError(
                 f"this model was made for single texts (segments = 1), got a pair, {first[:40]!r} first"
             )
         parts = [self.tokenizer.encode(part) for part in ((first, second) if second else (first,))]
-        if sum(len(part) + 1 for part in parts) + 1 > self.model.config.longest:
+        if sum(len(part) + 1 for part in parts) + 1 > self.longest:
             cut(text)
         return self._row(parts[0], parts[1] if second else None)
 
@@ -212,13 +219,12 @@ class Reader:
         return self._heads(row, range(len(row[0])), sites)
 
     def _row(self, first: list[int], second: list[int] | None) -> Row:
-        return encode_pair(first, second, self.tokenizer.special, self.model.config.longest)
+        return encode_pair(first, second, self.tokenizer.special, self.longest)
 
     def _check_length(self, count: int, text: str) -> None:
-        longest = self.model.config.longest
-        if count > longest:
+        if count > self.longest:
             raise DataError(
-                f"the text {text[:40]!r}... has {count} tokens and this model takes {longest}; shorten it"
+                f"the text {text[:40]!r}... has {count} tokens and this model takes {self.longest}; shorten it"
             )
 
     def _answers(
@@ -256,6 +262,11 @@ class Reader:
         panels = {site: seen[site][0].float().cpu().numpy() for site in seen.sites}
         labels = self.tokenizer.tokens(row[0])
         return Heads(panels, [labels[place] for place in places], labels)
+
+
+def is_one(asked: Any) -> TypeGuard[Any]:
+    """A text or, in a tuple, a pair; a list is of many. What is neither is read as one, and refused there."""
+    return isinstance(asked, str | bytes | tuple) or not isinstance(asked, Iterable)
 
 
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:

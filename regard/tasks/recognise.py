@@ -54,8 +54,8 @@ class Recogniser:
     def answers(self, pictures: Iterable[Picture], top: int = 5) -> Iterator[Recognised]:
         """In the order of the pictures. One that cannot be read is told once those before it are answered."""
         self.check_classes()
-        if top < 1:
-            raise ValueError(f"top must be at least 1, got {top}")
+        if not isinstance(top, int | np.integer) or top < 1:
+            raise ValueError(f"top must be a whole number of at least 1, got {top!r:.80}")
         labels, left = self.model.config.labels, iter(pictures)
         while part := list(islice(left, BATCH)):
             images, failed = self._read_up_to_a_bad_one(part)

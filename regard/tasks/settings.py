@@ -20,6 +20,7 @@ from regard.models import MODELS, blank, task_of
 Pair = tuple[str, str]
 Example = tuple[str, tuple[str, ...]]  # a source and its references
 
+BLOCKS = ".blocks"  # in a run's folder, while it is trained: data that is larger than memory
 MOST_HELD_OUT = 2000  # sources; more would only make validation slow
 
 

@@ -18,7 +18,7 @@ from regard.metrics.perplexity import Perplexity, count_words
 from regard.models import MODELS
 from regard.tasks.generate import LanguageModel
 from regard.tasks.known import Known
-from regard.tasks.settings import Job, Text
+from regard.tasks.settings import BLOCKS, Job, Text
 
 Settings = Text
 BEST_BY = ("valid_loss",)
@@ -48,9 +48,9 @@ def prepare(
         documents = counted(text.read(files), "documents read")
         return encode_documents(documents, tokenizer, folder=out / folder, budget=text.memory << 20)
 
-    ids = encoded(text.train, "blocks")
+    ids = encoded(text.train, BLOCKS)
     if text.valid:
-        held = encoded([text.valid], "blocks/valid")
+        held = encoded([text.valid], f"{BLOCKS}/valid")
     else:
         border = len(ids) - int(len(ids) * text.held_out)
         ids, held = ids[:border], ids[border:]
@@ -71,8 +71,8 @@ def spans(text: Text, model: Any) -> tuple[int, int]:
     length = text.length or min(model.config.longest, WINDOW)
     if length > model.config.longest:
         raise ValueError(
-            f"data.length is {length} and the model takes {model.config.longest} tokens; "
-            f"set data.length={model.config.longest} or raise model.longest"
+            f"data.length is {length} and the model takes {model.config.longest} tokens (model.longest); "
+            f"set data.length={model.config.longest} or less"
         )
     stride = text.stride or length
     if stride > length:

@@ -22,7 +22,7 @@ from regard.show import loss_curve
 from regard.tasks import folder as runs
 from regard.tasks import labelled, masked, pairs, pictures, texts
 from regard.tasks.known import Known
-from regard.tasks.settings import Job
+from regard.tasks.settings import BLOCKS, Job
 from regard.tasks.weights import has_weights
 
 # Each has `Settings` (a recipe's [data]), BEST_BY, UNIT (what the loss is a mean over), `survey(job, start)` and
@@ -44,11 +44,9 @@ def train(
     """Train and leave a run in `out`: the best weights, the log, the curve, a card.
 
     start: a run whose weights and vocabulary to begin with, in place of new ones."""
-    begun = bool(checkpoints(out))  # without one, what lies there is begun anew
-    if begun and not resume:
-        raise runs.RunError(f"{out} already holds a training: use --resume to go on, or another --out")
-    if not (out / "training").exists() and has_weights(out):
-        raise runs.RunError(f"{out} holds a model already, whose weights would be lost; take another --out")
+    newest = checkpoints(out)[:1]
+    begun = bool(newest)  # without one, what lies there is begun anew
+    check_out(out, begun, resume)
     task = TASKS[job.task]
     if begun:
         check_recipe(out, recipe)
@@ -79,11 +77,26 @@ def train(
             progress=Progress(unit=task.UNIT),
         )
     finally:
-        shutil.rmtree(out / "blocks", ignore_errors=True)  # made anew where the training goes on
-    rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    loss_curve(rows).save(out / "loss.svg")
-    write_file(out / "README.md", card(job, report, model, command, amount).encode())
+        shutil.rmtree(out / BLOCKS, ignore_errors=True)  # made anew where the training goes on
+    if checkpoints(out)[:1] != newest or not (out / "README.md").exists():  # it was trained, or killed just before
+        rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+        loss_curve(rows).save(out / "loss.svg")
+        write_file(out / "README.md", card(job, report, model, command, amount).encode())
     return report
+
+
+def check_out(out: Path, begun: bool, resume: bool) -> None:
+    """Nothing that lies there may be lost."""
+    if begun:
+        if not resume:
+            raise runs.RunError(f"{out} already holds a training: use --resume to go on, or another --out")
+        return
+    killed_early = resume and (out / "training").exists()
+    if has_weights(out) and not killed_early:
+        raise runs.RunError(f"{out} holds a model already, whose weights would be lost; take another --out")
+    own = [name for name in ("config.json", "README.md", "log.jsonl") if (out / name).exists()]
+    if own and not (out / "recipe.toml").exists():
+        raise runs.RunError(f"{out} is no run, and its {' and '.join(own)} would be lost; take another --out")
 
 
 def build_model(job: Job, known: Known) -> nn.Module:
@@ -125,7 +138,7 @@ def check_recipe(folder: Path, recipe: str) -> None:
             was, comes = (repr(part[key]) if key in part else "not set" for part in (then, now))
             raise runs.RunError(
                 f"{folder} was begun with other settings: {key} was {was}, now it is {comes}. "
-                "Resume with the recipe and --set it was begun with, or take another --out"
+                "Resume with the recipe, --from and --set it was begun with, or take another --out"
             )
 
 

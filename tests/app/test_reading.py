@@ -438,7 +438,9 @@ def test_a_classifier_is_judged_by_its_answers(call: Any, sorter: str) -> None:
     assert [one["label"] for one in row["classes"]] == list(LABELS)
     table = call("evaluate", sorter, "--data", "test.csv", "--columns", "sentence,class").out
     assert f"accuracy       {row['accuracy']:.4f}" in table
-    assert [line.split()[0] for line in table.splitlines()[-3:]] == list(LABELS)
+    classes, confused = (part.splitlines() for part in table.split("\n\n")[1:])
+    assert [line.split()[0] for line in classes[1:]] == list(LABELS)
+    assert sum(int(line.split()[-1]) for line in confused[1:]) == 30 - right
 
 
 @pytest.mark.parametrize(

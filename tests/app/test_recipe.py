@@ -80,7 +80,9 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("model.dropout=much", "model.dropout must be a number, got 'much'"),
         ("model.dropout=1.5", "[model]: dropout must lie in [0, 1), got 1.5"),
         ("model.tied=1", "model.tied must be true or false, got 1"),
-        ("model.cell=5", "model.cell must be a text, got 5"),
+        ("model.cell=5", "[model]: unknown recurrent cell '5'; there are gru, lstm"),
+        ("model.cell=5.0", "model.cell must be a text, got 5.0"),
+        ("data.source=true", "data.source must be a text, got True"),
         ("model.score=dott", "[model]: unknown score 'dott'; there are dot, scaled_dot"),
         ("model.weigh=soggy", "[model]: unknown way to weigh 'soggy'; there are soft, hard"),
         ("model.encoder_layers=1000000000", "[model]: encoder_layers must be at most 1,000"),
@@ -136,6 +138,15 @@ def test_forms_of_a_change(recipe: str, change: str, key: str, value: object) ->
     assert job.config[key] == value
     assert type(job.config[key]) is type(value)
     assert tomllib.loads(text)["model"][key] == value
+
+
+def test_a_column_may_be_a_number(tmp_path: Path) -> None:
+    job, text = read("bahdanau-pairs", ["data.train=pairs.tsv", "data.source=3", "data.target=1"])
+    assert (job.data.source, job.data.target) == ("3", "1")
+    (tmp_path / "again.toml").write_text(text)
+    assert read(str(tmp_path / "again.toml")) == (job, text)
+    data = read("bert-labelled", ["data.train=a.tsv", "data.text=3", "data.second=2", "data.label=1"])[0].data
+    assert (data.text, data.second, data.label) == ("3", "2", "1")
 
 
 def test_of_two_changes_the_later_holds(recipe: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,16 @@ def test_a_picture_is_not_written_over(call: Any, seer: str, option: str) -> Non
     assert Path("a.png").read_bytes() == before
 
 
+def test_nor_are_several_by_numbered_overlays(call: Any, seer: str) -> None:
+    before = Path("a.png").read_bytes()
+    Path("a-2.png").write_bytes(before)
+    done = call("recognise", seer, "a-2.png", "a.png", "--show", "a.png")  # which writes a-1.png and a-2.png
+    assert (done.code, done.out) == (2, "")
+    assert "a-2.png is one of the pictures, and would be lost; take another name" in done.err
+    assert Path("a-2.png").read_bytes() == before
+    assert Path("a.png").read_bytes() == before
+
+
 # ---- pictures of pictures
 
 
@@ -266,9 +277,16 @@ def test_a_table_of_scores_and_classes(call: Any, seer: str) -> None:
     np.savez("set.npz", images=PICTURES.pixels, labels=PICTURES.labels, classes=CLASSES)
     done = call("evaluate", seer, "--data", "set.npz")
     assert (done.code, done.err) == (0, "")
-    scores, classes = done.out.split("\n\n")
-    assert f"accuracy       {judged(seer)[0]:.4f}" in scores
+    scores, classes, confused = done.out.split("\n\n")
+    accuracy, answers = judged(seer)
+    assert f"accuracy       {accuracy:.4f}" in scores
     assert [line.split()[0] for line in classes.splitlines()] == ["label", *CLASSES]
+    truths = [CLASSES[label] for label in PICTURES.labels]
+    wrong = Counter((truth, answer) for truth, answer in zip(truths, answers, strict=True) if truth != answer)
+    head, *lines = map(str.split, confused.splitlines())
+    assert head == ["label", "taken", "for", "times"]
+    assert all(wrong[truth, answer] == int(times) for truth, answer, times in lines)
+    assert [int(line[2]) for line in lines] == sorted(wrong.values(), reverse=True)[:10]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from regard.data import images
-from regard.data.images import Pictures, normalise, open_images, open_picture, resize
+from regard.data.images import Pictures, need_classes, normalise, open_images, open_picture, resize
 from regard.data.pairs import DataError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -83,7 +83,6 @@ def test_it_is_sought_under_regard_data_too(tmp_path, monkeypatch):
     ("classes", "message"),
     [
         ({}, "has no folders in it"),
-        ({"a": 2}, "has the class 'a' alone"),
         ({"a": 2, "b": 0}, "b holds no picture .*add some, or remove it"),
     ],
 )
@@ -211,12 +210,11 @@ LABELS = np.arange(6)
         ({"images": pixels(6, channels=2), "labels": LABELS}, r"got \(6, 8, 10, 2\)"),
         ({"images": pixels(6), "labels": LABELS[:5]}, "6 pictures and 5 labels"),
         ({"images": pixels(6), "labels": LABELS / 2}, "labels must be a row of whole numbers or of text"),
-        ({"images": pixels(6), "labels": LABELS - 1}, "0 to 1048575, got -1 at picture 0"),
+        ({"images": pixels(6), "labels": LABELS - 1}, "be at least 0, got -1 at picture 0"),
         ({"images": pixels(6), "labels": LABELS, "classes": np.array(list("abc"))}, "0 to 2, got 3 at picture 3"),
         ({"images": pixels(6), "labels": LABELS, "classes": np.array(list("abcdea"))}, "a name of its own"),
         ({"images": pixels(6), "labels": LABELS, "classes": np.arange(6)}, "'classes' must be a row of text"),
         ({"images": pixels(2), "labels": np.array(list("az")), "classes": np.array(list("ab"))}, "'z' is none"),
-        ({"images": pixels(6), "labels": LABELS * 0}, "has the class '0' alone"),
         ({"images": pixels(6)[:0], "labels": LABELS[:0]}, "holds no pictures"),
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
@@ -361,7 +359,8 @@ def test_a_table(tmp_path, struct, image):
 def test_a_table_without_names(tmp_path):
     files = [encoded(picture) for picture in pixels(3)]
     path = parquet_of(tmp_path / "a.parquet", {"image": files, "label": [2, 0, 0]})
-    assert open_images(path).classes == ("0", "1", "2")
+    found = open_images(path)
+    assert (found.classes, found.labels.tolist()) == (("0", "2"), [1, 0, 0])
     path = parquet_of(tmp_path / "b.parquet", {"image": files, "label": ["eel", "dog", "eel"]})
     found = open_images(path)
     assert (found.classes, found.labels.tolist()) == (("dog", "eel"), [1, 0, 1])
@@ -388,14 +387,29 @@ PNG = encoded(pixels(1)[0])
         ({"image": [PNG, b"abc"], "label": [0, 1]}, "picture 1 cannot be decoded"),
         ({"image": [PNG, PNG], "label": [0, None]}, "picture 1: has no label"),
         ({"image": [PNG, PNG], "label": [0.5, 1.0]}, "labels must be a row of whole numbers or of text"),
+        ({"image": [PNG, PNG], "label": [[0], [0, 1]]}, "labels must be a row .* got list<.*int64>"),
         ({"image": [PNG][:0], "label": [0][:0]}, "must hold bytes|holds no pictures"),
     ],
-    ids=["column", "text", "path", "no bytes", "null", "damaged", "no label", "fractions", "empty"],
+    ids=["column", "text", "path", "no bytes", "null", "damaged", "no label", "fractions", "lists", "empty"],
 )
 def test_tables_that_are_refused(tmp_path, columns, message):
     path = parquet_of(tmp_path / "set.parquet", columns)
     with pytest.raises(DataError, match=message):
         every(open_images(path))
+
+
+@pytest.mark.parametrize("twice", ["image", "label"])
+def test_two_columns_of_one_name(tmp_path, twice):
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install 'regard[parquet]'")
+    from pyarrow import parquet
+
+    columns = {"image": pyarrow.array([PNG, PNG]), "label": pyarrow.array([0, 1])}
+    table = pyarrow.table(columns).append_column("other", columns[twice])
+    parquet.write_table(table.rename_columns(["image", "label", twice]), tmp_path / "set.parquet")
+    with pytest.raises(DataError, match=rf"set\.parquet: more than one column '{twice}'"):
+        open_images(tmp_path / "set.parquet")
+    parquet.write_table(table.append_column("other", columns[twice]), tmp_path / "set.parquet")
+    assert len(open_images(tmp_path / "set.parquet")) == 2  # of those that are not read there may be two
 
 
 def test_no_table(tmp_path, monkeypatch):
@@ -418,6 +432,29 @@ def test_a_table_needs_the_extra(tmp_path, monkeypatch):
 
 
 # Labels
+
+
+def test_classes_are_the_numbers_that_occur(tmp_path, monkeypatch):
+    path = tmp_path / "set.npz"
+    np.savez(path, images=pixels(4), labels=np.array([600_000, 0, 9, 600_000], np.int32))
+    found = open_images(path)
+    assert (found.classes, found.labels.tolist()) == (("0", "9", "600000"), [2, 0, 1, 2])
+    np.savez(path, images=pixels(2), labels=np.array([9, 9]))
+    assert open_images(path).relabelled(found.classes).labels.tolist() == [1, 1]
+    np.savez(path, images=pixels(2), labels=np.array([2, 0]), classes=np.array(list("abc")))
+    assert (open_images(path).classes, open_images(path).labels.tolist()) == (("a", "b", "c"), [2, 0])
+    monkeypatch.setattr(images, "MOST_CLASSES", 2)
+    with pytest.raises(DataError, match=r"set\.npz has 3 classes, as 'a', 'b', 'c'; at most 2"):
+        open_images(path)
+
+
+def test_one_class_is_enough_to_be_judged_by_but_not_to_learn(tmp_path):
+    folder_of(tmp_path, {"a": list(pixels(2))})
+    found = open_images(tmp_path)
+    assert found.relabelled(["b", "a"]).labels.tolist() == [1, 1]
+    with pytest.raises(DataError, match=r"pets has the class 'a' alone; to be told apart there must be two"):
+        need_classes(found, "pets")
+    need_classes(made(), "pets")
 
 
 def test_relabelled():

@@ -39,9 +39,13 @@ BAD = ("bad, film", "", "0")
         ("a.csv", 'review,sentiment\ngood film,1\n"bad, film",0\n', {}),
         ("a.csv", '1,x\n1,good film\n0,"bad, film"\n', {"text": "x", "label": "1"}),
         ("a.jsonl", '{"text": "good film", "label": 1}\n{"label": "0", "text": "bad, film", "x": []}\n', {}),
+        ("a.json", '{"text": "good film", "label": 1}\n{"label": "0", "text": "bad, film"}\n', {}),
         ("a.ndjson", '{"t": "good film", "class": 1}\n{"class": 0, "t": "bad, film"}\n', {"text": "t"}),
         ("a.txt", "1 good film\n0 bad, film\n", {}),
         ("stsa.train", "1 good film\n0\tbad, film\n", {}),
+        ("a.txt", "good film\t1\nbad, film\t0\n", {}),
+        ("reviews", "good film\t1\nbad, film\t0\n", {}),
+        ("a.txt", "label\ttext\n1\tgood film\n0\tbad, film\n", {}),
         ("a.txt", "good film\tx\t1\nbad, film\tx\t0\n", {"text": "1", "label": "3"}),
     ],
 )
@@ -84,6 +88,19 @@ def test_a_second_text_is_not_taken_unasked_where_others_are_named(tmp_path):
     assert read(tmp_path, "b.tsv", "1\tx\ta\tb\n", text="3", second="4", label="1") == [("a", "b", "1")]
 
 
+def test_what_may_be_a_header_is_told(tmp_path, capsys):
+    content = "review_body\tstars\ngood film\t1\nbad, film\t0\nbest film\t 1\n"
+    for options in ({}, {"text": "1", "label": "2"}):
+        assert len(read(tmp_path, "a.tsv", content, **options)) == 4
+        said = capsys.readouterr().err
+        assert said.startswith(f"{tmp_path}/a.tsv, line 1: no other line has its label; if it is a header, ")
+        assert said.endswith("name the columns: data.text='review_body', data.label='stars'\n")
+    assert read(tmp_path, "a.tsv", content, text="review_body", label="stars")[:2] == [GOOD, BAD]
+    read(tmp_path, "b.tsv", "good film\t1\nbad, film\t0\nbest film\t 1\n")
+    read(tmp_path, "c.tsv", "good film\t1\nbad, film\t0\n")
+    assert capsys.readouterr().err == ""
+
+
 def test_several_files_are_read_one_after_the_other(tmp_path):
     (tmp_path / "1.tsv").write_text("a\tx\n")
     (tmp_path / "2.tsv").write_text("b\ty\n")
@@ -124,6 +141,7 @@ def test_labels_are_trimmed_and_texts_are_not(tmp_path):
         ("a.csv", 'text,label\n"a,1\n', {}, "is not CSV"),
         ("a.jsonl", "[1]\n", {}, "line 1: holds a list, but must hold an object"),
         ("a.jsonl", "{\n", {}, "line 1: is not JSON"),
+        ("a.json", '[\n{"text": "a", "label": 1}\n]\n', {}, "line 1: is not JSON, which must be one object a line"),
         (
             "a.jsonl",
             '{"text": "a", "label": 1}\n{"text": "a"}\n',

@@ -331,7 +331,7 @@ def test_a_batch_moves_whole():
         ([], {}, "at least one document with two sentences; let more of the text be a document"),
         ([[[5, 6]], [[7]]], {}, "at least one document with two sentences"),
         ([[]], {"pairs": False}, "at least one document with tokens in it"),
-        ([[[5], [6], [7]]], {}, "one document, of 3 sentences; give two documents, or one of four"),
+        ([[[5], [6], [7]]], {}, "one document, of 3 sentences; there must be two documents, or one of four"),
         ([[[5], [6]]], {"length": 4}, "length must be at least 5, got 4"),
         ([[[5], [6]]], {"chosen": 1.0}, r"chosen must lie in \(0, 1\), got 1.0"),
         ([[[5], [6]]], {"batch_tokens": 0}, "batch_tokens must be at least 1"),

@@ -136,6 +136,15 @@ def test_killed_after_the_last_checkpoint_it_leaves_no_older_ones(tmp_path, monk
     assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-00000012", "step-00000008"]
 
 
+def test_of_equally_right_ones_the_lower_loss_is_kept(tmp_path):
+    run = Run(tmp_path, steps=20)
+    given = iter([(50, 2.0), (50, 1.5), (50, 1.8), (40, 1.0), (50, 1.5)])
+    run.validate = lambda model: dict(zip(("accuracy", "valid_loss"), next(given), strict=True))
+    report = run.fit(better=("accuracy", "max"))
+    assert (report.best, report.best_step) == ({"accuracy": 50, "valid_loss": 1.5}, 8)
+    assert [loss for loss, _ in run.kept] == [2.0, 1.5]
+
+
 def test_two_half_batches_are_one_whole(tmp_path):
     """Also when the halves differ in tokens: the loss is a mean over tokens, not over batches."""
 

@@ -316,6 +316,7 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
             {"image": 9000, "width": 0, "patch": 9000},
             "at most 16,777,216 patches and a patch as many numbers, .* patch 9000",
         ),
+        ({"labels": ("cat", "dog", "cat")}, "labels must differ, got 'cat' twice"),
         ({"labels": "cat"}, "labels must be a tuple of the classes' names, got 'cat'"),
         ({"path_dropout": 1.0}, r"path_dropout must lie in \[0, 1\)"),
         ({"channels": 0}, "channels must be at least 1"),

@@ -28,6 +28,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "no bias": {"qkv_bias": False, "hidden_act": "gelu_new"},
     "one patch": {"image_size": 4, "num_hidden_layers": 1, "layer_norm_eps": 0.01, "hidden_act": "quick_gelu"},
+    "patch of two numbers": {"patch_size": [4, 4]},
     "one head": {"num_attention_heads": 1, "hidden_act": "relu", "image_size": [4, 20]},
 }
 LABELS = {0: "tabby cat", 1: "dog", 2: "Æsop's owl"}
@@ -236,10 +237,11 @@ def test_stochastic_depth_is_kept(tmp_path: Path) -> None:
     [
         ({"pooler_act": "relu"}, "pooler_act = 'relu' has no counterpart here, only 'tanh'"),
         ({"pooler_output_size": 7}, "pooler_output_size = 7 has no counterpart here, only 768"),
-        ({"image_size": [8, 8, 8]}, r"image_size must be a number or \[height, width\], got \[8, 8, 8\]"),
+        ({"image_size": [8, 8, 8]}, r"image_size must be a number or two, .*; got \[8, 8, 8\]"),
         ({"image_size": 0}, "image_size must be a number"),
         ({"image_size": [True, 8]}, "image_size must be a number"),
-        ({"patch_size": [16, 16]}, "patch_size must be of type int"),
+        ({"patch_size": [16, 8]}, r"patch_size = \[16, 8\] has no counterpart here, only square patches"),
+        ({"patch_size": [16]}, "patch_size must be a number or two"),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label must name the classes 0 to 1"),
     ],
     ids=str,
@@ -263,3 +265,5 @@ def test_classes_of_one_name_are_told_apart() -> None:
     """ImageNet has two cranes."""
     names = {"0": "crane", "1": "ox", "2": "crane", "3": "crane"}
     assert read_labels({"id2label": names}) == ("crane", "ox", "crane (2)", "crane (3)")
+    names = {"0": "a", "1": "a", "2": "a (1)", "3": "a", "4": "a (1)"}
+    assert read_labels({"id2label": names}) == ("a", "a (1) (1)", "a (1)", "a (3)", "a (1) (4)")

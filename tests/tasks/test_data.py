@@ -219,7 +219,7 @@ def test_more_than_fits_in_memory_is_learnt_from_blocks(
 
     def watch(*args: Any, **options: Any) -> Any:
         gathered.append(gather(*args, **options))
-        assert list((tmp_path / "run/blocks").iterdir()), "they lie in the run while it trains"
+        assert list((tmp_path / "run/.blocks").iterdir()), "they lie in the run while it trains"
         return gathered[-1]
 
     monkeypatch.setattr(pairs, "gather", watch)
@@ -242,7 +242,7 @@ def test_resumed_with_blocks_it_is_as_never_stopped(
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "whole")]
     assert weights[0] == weights[1]
-    assert not (tmp_path / "run/blocks").exists()
+    assert not (tmp_path / "run/.blocks").exists()
 
 
 def test_a_training_that_is_refused_leaves_no_blocks(

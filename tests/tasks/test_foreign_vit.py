@@ -375,8 +375,8 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "picture of 10^9": (config(image_size=10**9), "config.json: a picture has at most 16,777,216 patches"),
     "wide picture": (config(image_size=[4, 4 * 10**8]), "config.json: a picture has at most 16,777,216 patches"),
     "large patch": (config(image_size=10**6, patch_size=10**6), "a patch as many numbers, got .* patch 1000000"),
-    "patch 0": (config(patch_size=0), "config.json: patch must be at least 1, got 0"),
-    "patch below 0": (config(patch_size=-4), "config.json: patch must be at least 1, got -4"),
+    "patch 0": (config(patch_size=0), "config.json: patch_size must be .* of at least 1; got 0"),
+    "patch below 0": (config(patch_size=-4), "config.json: patch_size must be .* of at least 1; got -4"),
     "patch that divides not": (
         config(patch_size=5),
         "config.json: image must be a multiple of patch, got 12 and 5",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,27 @@ def test_it_learns_what_it_is_shown(run: Path) -> None:
     assert last["accuracy"] == 100
     assert "regard classify DIR" in (run / "README.md").read_text()
     assert "labelled texts, 2 classes" in (run / "README.md").read_text()
+
+
+def test_it_reads_no_more_of_a_text_than_it_learned_from(recipe: str, run: Path, tmp_path: Path) -> None:
+    assert load(run).longest == 24  # of the model's own, where data.longest is more
+    go(recipe, tmp_path / "run", "data.longest=10", start=run)
+    reader = load(tmp_path / "run")
+    assert (reader.longest, reader.model.config.longest) == (10, 24)
+    words = ["a", "lovely", "cat", "with", "a", "bird", "and", "a", "dull", "dog", "with", "a", "fish"]
+    long, short = " ".join(words), " ".join(words[:8])
+    assert len(reader.read(long)[0]) == 10
+    assert reader.classify(long).probabilities == reader.classify(short).probabilities
+    told = json.loads((tmp_path / "run/tokenizer_config.json").read_text())
+    assert told["model_max_length"] == 10
+
+
+@pytest.mark.parametrize("said", [10**30, 1e30, 1, -5, True, "12", None])
+def test_a_length_that_says_nothing_is_not_followed(run: Path, tmp_path: Path, said: Any) -> None:
+    folder = shutil.copytree(run, tmp_path / "run")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": said}))
+    assert load(folder).longest == 24
 
 
 def test_the_best_weights_are_kept_by_accuracy(run: Path) -> None:
@@ -284,7 +306,7 @@ def test_long_texts_are_cut_and_counted(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr().err
     assert "texts were cut to 12 tokens (data.longest)" in said
     go(recipe, tmp_path / "again", "data.longest=100")
-    assert "texts were cut to 24 tokens" in capsys.readouterr().err
+    assert "texts were cut to the 24 tokens this model takes\n" in capsys.readouterr().err
 
 
 # ---- going on

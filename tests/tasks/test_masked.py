@@ -238,9 +238,28 @@ def test_too_little_held_out_is_named(recipe: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_lines_alone_have_no_next_sentence(recipe: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least one document with two sentences; let more of the text be a"):
-        go(recipe, tmp_path / "run", "model.head=pretrain", "data.documents=line")
+def test_it_reads_as_much_of_a_text_as_it_ever_learned_from(recipe: str, run: Path, tmp_path: Path) -> None:
+    assert (load(run).longest, load(run).model.config.longest) == (32, 40)
+    for length, longest in ((16, 32), (36, 36)):
+        go(recipe, tmp_path / str(length), f"data.length={length}", "train.steps=1", start=run)
+        assert load(tmp_path / str(length)).longest == longest
+
+
+@pytest.mark.parametrize("text", ["a b\nc d\ne f\ng h\n", "a b\nc d\ne f\n\ng h\ni j\n"], ids=["one", "two"])
+def test_too_little_left_to_learn_from_is_named(text: str, recipe: str, tmp_path: Path) -> None:
+    """All of it would be enough."""
+    (tmp_path / "text.txt").write_text(text)
+    changes = [f"data.train={tmp_path / 'text.txt'}", "model.head=pretrain"]
+    words = r"too little of text.txt is left .*held out for validation: .*of 3 sentences; .*or set data.valid"
+    with pytest.raises(DataError, match=words):
+        go(recipe, tmp_path / "run", *changes, 'data.valid=""')
+    go(recipe, tmp_path / "run", *changes, f"data.valid={tmp_path / 'text.txt'}")
+
+
+@pytest.mark.parametrize("changes", [[], ['data.valid=""']], ids=["valid", "held out"])
+def test_lines_alone_have_no_next_sentence(changes: list[str], recipe: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^there must be at least one document with two sentences; let more of"):
+        go(recipe, tmp_path / "run", "model.head=pretrain", "data.documents=line", *changes)
 
 
 # ---- what is refused
@@ -249,14 +268,17 @@ def test_lines_alone_have_no_next_sentence(recipe: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["data.length=41"], r"data.length is 41 and the model takes 40 tokens; set data.length=40 or raise"),
+        (
+            ["data.length=41"],
+            r"^data.length is 41 and the model takes 40 tokens \(model.longest\); set data.length=40 or less$",
+        ),
         (["model.head=pretrain", "model.segments=1"], "next sentences need two segments and the model has one"),
         (["tokens.kind=bpe", "tokens.size=300"], "tokens.kind must be wordpiece for bert, got 'bpe'"),
     ],
     ids=["too long", "one segment", "other tokens"],
 )
 def test_settings_that_do_not_fit(changes: list[str], said: str, recipe: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises((DataError, RecipeError), match=said):
         go(recipe, tmp_path / "run", *changes)
     assert not (tmp_path / "run").exists()
 
@@ -283,7 +305,7 @@ def test_a_recipe_checks_itself(change: str, said: str, recipe: str) -> None:
 def test_text_of_another_language_is_told(run: Path, recipe: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("我爱北京\n天安门\n\n日本語\nカタカナ\n" * 5)
     file = tmp_path / "text.txt"
-    with pytest.raises(ValueError, match="the vocabulary knows no word of the text; is it of another language"):
+    with pytest.raises(DataError, match="the vocabulary knows no word of the text; is it of another language"):
         go(recipe, tmp_path / "run", f"data.train={file}", f"data.valid={file}", start=run)
 
 

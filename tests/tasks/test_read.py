@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +140,17 @@ def test_a_blank_whose_best_is_a_blank_shifts_no_other(filler: Reader, monkeypat
     assert filler.fill("a [MASK] b [MASK] c [MASK]").text == "a [MASK] b cat c cat"
 
 
-def test_top_must_be_positive(filler: Reader) -> None:
-    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
-        filler.fill("[MASK]", top=0)
+@pytest.mark.parametrize("top", [0, 1.5, "2", None])
+def test_top_must_be_a_positive_number(top: Any, filler: Reader) -> None:
+    with pytest.raises(ValueError, match=f"top must be a whole number of at least 1, got {top!r}"):
+        filler.fill("[MASK]", top=top)
+
+
+@pytest.mark.parametrize("wrong", [3, None, b"[MASK]", ("a [MASK]", "b [MASK]")], ids=str)
+def test_only_texts_are_filled(wrong: Any, filler: Reader) -> None:
+    for asked in (wrong, ["a [MASK]", wrong]):
+        with pytest.raises(ValueError, match=f"a text with blanks must be a str, got {re.escape(repr(wrong))}"):
+            filler.fill(asked)
 
 
 # ---- embed
@@ -161,6 +170,28 @@ def test_a_vector_is_the_mean_of_the_states_or_the_first(filler: Reader) -> None
 def test_only_known_pools(filler: Reader) -> None:
     with pytest.raises(ValueError, match="pool must be one of mean, cls, got 'max'"):
         filler.embed("a", pool="max")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"a", (), ("a",), ("a", "b", "c"), ("a", None), (1, "b")], ids=str)
+def test_what_is_neither_a_text_nor_a_pair_is_refused(wrong: Any, filler: Reader, sorter: Reader) -> None:
+    words = re.escape(f"a text must be a str, or a tuple of two for a pair; got {wrong!r}")
+    for ask in (filler.embed, sorter.classify, lambda asked: list(filler.vectors(asked))):
+        with pytest.raises(ValueError, match=words):
+            ask(["a", wrong])
+    for ask in (filler.embed, sorter.classify, filler.look):
+        with pytest.raises(ValueError, match=words):
+            ask(wrong)
+
+
+def test_a_tuple_is_a_pair_and_a_list_is_many(filler: Reader, sorter: Reader) -> None:
+    pair = ("the cat", "a dog")
+    found = states(filler, *filler.read(pair))[0]
+    close(filler.embed(pair), found.mean(0).numpy())
+    close(filler.embed([pair, "a dog"]), np.stack([filler.embed(pair), filler.embed("a dog")]))
+    assert filler.embed(list(pair)).shape == (2, 24)
+    assert sorter.classify(pair).source == pair
+    for many in (list(pair), np.array(pair), iter(pair)):
+        assert [one.source for one in sorter.classify(many)] == list(pair)
 
 
 def test_no_text_gives_no_vector(filler: Reader) -> None:

@@ -78,8 +78,9 @@ def test_the_likeliest_few(eyes: Recogniser) -> None:
     assert len(every) == 4
     for top in (1, 2, 4):
         assert eyes.recognise(picture(), top=top).probabilities == dict(list(every.items())[:top])
-    for top in (0, -1):
-        with pytest.raises(ValueError, match=f"top must be at least 1, got {top}"):
+    wrong: tuple[Any, ...] = (0, -1, 1.5, "2", None)
+    for top in wrong:
+        with pytest.raises(ValueError, match=f"top must be a whole number of at least 1, got {top!r}"):
             eyes.recognise(picture(), top=top)
 
 

@@ -152,7 +152,10 @@ def test_rnnlm_cannot_keep_documents_apart(recipe: str, tmp_path: Path, train: A
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["data.length=33"], r"data\.length is 33 and the model takes 32 tokens; set data\.length=32"),
+        (
+            ["data.length=33"],
+            r"data\.length is 33 and the model takes 32 tokens \(model\.longest\); set data\.length=32",
+        ),
         (["data.stride=33"], "stride must be at most the length of a window, 32, got 33"),
         (["data.length=16", "data.stride=17"], "stride must be at most the length of a window, 16, got 17"),
         (["data.held_out=0.0001"], r"train\.txt has too little text to hold some out .* set data\.valid"),
@@ -206,12 +209,12 @@ def test_text_on_the_disk_trains_the_same_and_goes_on_bit_for_bit(
     interrupt(recipe, tmp_path / "run", *changes)
     assert isinstance(watched[-1].ids, np.memmap)
     assert len(losses(tmp_path / "run")) == 2
-    assert not (tmp_path / "run/blocks").exists()
+    assert not (tmp_path / "run/.blocks").exists()
     assert train(recipe, tmp_path / "run", *changes, resume=True) == whole
     for name in ("model.safetensors", "README.md", "tokenizer.json", "config.json"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
-    assert not (tmp_path / "run/blocks").exists()
+    assert not (tmp_path / "run/.blocks").exists()
 
 
 def test_the_card_tells_tokens_and_command(recipe: str, tmp_path: Path, train: Any, watched: list[Any]) -> None:

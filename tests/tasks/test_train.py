@@ -107,6 +107,42 @@ def test_a_second_training_does_not_overwrite_the_first(run: Any, recipe: str) -
     assert (run.folder / "model.safetensors").read_bytes() == before
 
 
+def test_weights_without_their_training_are_not_overwritten(run: Any, recipe: str, tmp_path: Path) -> None:
+    """training/ may be deleted when done, or all that is in it."""
+    folder = shutil.copytree(run.folder, tmp_path / "run")
+    before = (folder / "model.safetensors").read_bytes()
+    shutil.rmtree(folder / "training")
+    for _ in range(2):
+        with pytest.raises(
+            RunError, match="holds a model already, whose weights would be lost; take another --out"
+        ):
+            train(recipe, folder)
+        (folder / "training").mkdir(exist_ok=True)
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_a_folder_that_is_no_run_keeps_what_it_has(recipe: str, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(RunError, match=r"is no run, and its README\.md would be lost; take another --out"):
+        train(recipe, tmp_path)
+    (tmp_path / "README.md").unlink()
+    for name in ("blocks", "notes"):
+        (tmp_path / name).mkdir()
+    train(recipe, tmp_path, "train.steps=1")
+    assert (tmp_path / "blocks").is_dir()
+    assert (tmp_path / "notes").is_dir()
+
+
+def test_where_nothing_is_left_to_train_the_card_stays(run: Any, recipe: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run")
+    job, text = read(recipe)
+    training.train(job, folder, recipe=text, command="another", resume=True)
+    assert (folder / "README.md").read_text() == (run.folder / "README.md").read_text()
+    (folder / "README.md").unlink()  # killed just before it was written
+    training.train(job, folder, recipe=text, command="another", resume=True)
+    assert "another" in (folder / "README.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -145,6 +181,7 @@ def test_what_was_begun_without_a_checkpoint_is_begun_anew(recipe: str, tmp_path
     train(recipe, tmp_path, "data.made=dates", "model.longest=64")
     shutil.rmtree(tmp_path / "training")
     (tmp_path / "training").mkdir()
+    (tmp_path / "model.safetensors").unlink()
     train(recipe, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     assert (config["longest"], config["vocabulary"]) == (40, 31)
