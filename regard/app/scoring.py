@@ -48,7 +48,8 @@ def _masked(run: Any, settings: masked.Settings, tick: Tick) -> dict[str, Any]:
 
 def _labelled(run: Any, settings: labelled.Settings, tick: Tick) -> dict[str, Any]:
     known = Known(run.tokenizer, labels=run.model.config.labels)
-    data = labelled.build_data(settings, settings.rows("test"), run.model, known, seed=0)
+    # Judged by as much of each text as it reads when it is asked.
+    data = labelled.build_data(settings, settings.rows("test"), run.model, known, seed=0, longest=run.longest)
     found = _classes(*labelled.judge_labelled(run.model, data, tick=tick), known.labels)
     return {**found, "cut": data.cut}
 

@@ -113,7 +113,10 @@ def prepare(
     return data, validate, f"{len(data):,} labelled texts, {len(known.labels)} classes"
 
 
-def build_data(settings: Settings, rows: Sequence[Row], model: Any, known: Known, *, seed: int) -> LabelledData:
+def build_data(
+    settings: Settings, rows: Sequence[Row], model: Any, known: Known, *, seed: int, longest: int = 0
+) -> LabelledData:
+    """longest: of each text, in tokens; 0: data.longest."""
     numbers = {label: number for number, label in enumerate(known.labels)}
     for text, second, label in rows:
         if second and model.config.segments < 2:
@@ -131,7 +134,7 @@ def build_data(settings: Settings, rows: Sequence[Row], model: Any, known: Known
             for (first, second), (*_, label) in zip(encode(rows, known.tokenizer), rows, strict=True)
         ),
         tokenizer=known.tokenizer,
-        longest=min(settings.longest, model.config.longest),
+        longest=min(longest or settings.longest, model.config.longest),
         batch_tokens=settings.batch_tokens,
         seed=seed,
     )

@@ -474,6 +474,20 @@ def test_a_classifier_and_data_that_do_not_go_together(
     assert said in " ".join(done.err.replace("│", " ").split())
 
 
+@pytest.mark.parametrize("longest", [8, 200])
+def test_a_foreign_classifier_is_judged_by_as_much_as_it_reads(call: Any, tmp_path: Path, longest: int) -> None:
+    """A folder without a recipe; data.longest would be 128."""
+    run = build(tmp_path / "run", head="classify", labels=LABELS, longest=256)
+    path = Path(run) / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": longest}))
+    texts = [" ".join([line] * times) for line in LINES for times in (1, 5, 18, 40)]
+    truths = [found.label for found in load(run).classify(texts)]
+    Path("test.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in zip(texts, truths, strict=True)))
+    row = json.loads(call("evaluate", run, "--data", "test.tsv", "--json").out)
+    assert row["accuracy"] == 100
+    assert row["cut"] == sum(len(text.split()) + 2 > longest for text in texts)
+
+
 def test_single_texts_for_a_run_that_learned_pairs(call: Any, reviews: str) -> None:
     """--columns TEXT,LABEL leaves out the second column that the recipe names."""
     Path("pairs.csv").write_text("first,other,label\n" + "the cat,a dog,good\nthe dog,a cat,bad\n" * 4)
