@@ -1,4 +1,4 @@
-"""Pairs of ids become padded batches, in an order that (seed, epoch) fixes."""
+"""Pairs of token ids become padded batches, in an order that is a function of (seed, epoch)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.text import REGARD, Special
+from regard.data.special_tokens import REGARD, Special
 
-# Lengths within 5 % of each other count as alike: enough to mix long rows, of which no two are equal.
+# Lengths within 5 % of each other count as equal, so that long rows, all of different lengths, are mixed too.
 NOISE = 0.05
 
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
-    """Rows of ids, filled up at the end with value, and the mask of what is real: (B, L) and (B, L)."""
+    """Rows of ids, padded at the end with `value`, and the mask, True = a real token: (B, L) and (B, L)."""
     if not rows:
         raise ValueError("a batch needs at least one row, got none")
     lengths = torch.tensor([len(row) for row in rows])
@@ -32,15 +32,15 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
-def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """To the device, without waiting until it is done with what it has: from pinned memory, which torch keeps."""
+def send(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """To the device, without a sync: through pinned memory, which torch keeps alive."""
     if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
 class Batch:
-    """What the batches of all data can do; a dataclass of tensors each, some of which may be None."""
+    """Base of all batches, which are dataclasses of tensors; some may be None."""
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -49,12 +49,12 @@ class Batch:
         return replace(self, **{name: work(value) for name, value in self.tensors().items()})  # type: ignore[type-var]
 
     def to(self, device: torch.device | str) -> Self:
-        return self.each(lambda tensor: sent(tensor, device))
+        return self.each(lambda tensor: send(tensor, device))
 
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
-    """`target` is <s> ... </s>: a model is fed target[:, :-1] and must say target[:, 1:]. `source` ends in </s>."""
+    """`target` is <s> ... </s>: target[:, :-1] is the input, target[:, 1:] is predicted. `source` ends in </s>."""
 
     source: Tensor  # (B, S)
     source_mask: Tensor  # (B, S)
@@ -62,12 +62,12 @@ class PairBatch(Batch):
     target_mask: Tensor  # (B, T)
 
     def twice(self) -> PairBatch:
-        """Every row again, behind the last."""
+        """Every row once more, after the last."""
         return PairBatch(*(torch.cat([tensor, tensor]) for tensor in vars(self).values()))
 
 
 class Rows:
-    """Many rows of ids, end to end in one array: 4 bytes an id, where a list of ints takes 8 and more."""
+    """Many rows of ids in one array: 4 bytes per id; a list of ints takes at least 8."""
 
     def __init__(self, rows: Iterable[Iterable[int]] = ()) -> None:
         self.ids = array("i")
@@ -95,16 +95,15 @@ Ids = Rows | Iterable[Iterable[int]]
 
 
 class Filter:
-    """Lets pass the pairs of ids that are fit to learn from, and counts the others.
+    """Drops and counts pairs with an empty side, with a side of more than `drop_longer` tokens, or with a side more
+    than `max_ratio` times as long as the other (0 = no limit)."""
 
-    A side may have `longest` ids and be `ratio` times as long as the other (0 = no limit), and none is empty."""
-
-    def __init__(self, *, longest: int = 0, ratio: float = 0.0) -> None:
-        if longest < 0:
-            raise ValueError(f"longest must be at least 1, or 0 for no limit, got {longest}")
-        if ratio and not ratio >= 1:
-            raise ValueError(f"ratio must be at least 1, or 0 for no limit, got {ratio}")
-        self.longest, self.ratio = longest, ratio
+    def __init__(self, *, drop_longer: int = 0, max_ratio: float = 0.0) -> None:
+        if drop_longer < 0:
+            raise ValueError(f"drop_longer must be at least 1, or 0 for no limit, got {drop_longer}")
+        if max_ratio and not max_ratio >= 1:
+            raise ValueError(f"max_ratio must be at least 1, or 0 for no limit, got {max_ratio}")
+        self.drop_longer, self.max_ratio = drop_longer, max_ratio
         self.seen = 0
         self.dropped: Counter[str] = Counter()
         self.first = ""
@@ -115,7 +114,7 @@ class Filter:
                 yield source, target
 
     def passes(self, source: int, target: int) -> bool:
-        """Whether a pair of such lengths does; it counts as seen."""
+        """Whether a pair of these lengths is kept; it is counted."""
         self.seen += 1
         reason = self._fault(source, target)
         if reason:
@@ -127,14 +126,14 @@ class Filter:
         short, long = sorted((source, target))
         if not short:
             return "a side without tokens"
-        if self.longest and long > self.longest:
-            return f"a side of more than {self.longest} tokens"
-        if self.ratio and long > self.ratio * short:
-            return f"a side more than {self.ratio:g} times as long as the other"
+        if self.drop_longer and long > self.drop_longer:
+            return f"a side of more than {self.drop_longer} tokens"
+        if self.max_ratio and long > self.max_ratio * short:
+            return f"a side more than {self.max_ratio:g} times as long as the other"
         return ""
 
     def report(self) -> str:
-        """One sentence; "" if all pairs passed."""
+        """One sentence; "" if no pair was dropped."""
         if not self.dropped:
             return ""
         reasons = ", ".join(f"{count:,} for {reason}" for reason, count in self.dropped.most_common())
@@ -142,10 +141,10 @@ class Filter:
 
 
 def draw_batches(longest: np.ndarray, *, batch_tokens: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Row numbers, batch by batch: every row once, rows x longest side <= batch_tokens.
+    """Row indices, batch by batch: every row once, with rows x longest side <= batch_tokens.
 
-    Rows of like length go together, which keeps padding small; which of them share a batch, and the
-    order of the batches, is drawn. A row longer than batch_tokens is a batch alone."""
+    Rows of similar length share a batch, which keeps padding small; which of them, and the order of the batches, is
+    random. A row longer than batch_tokens is a batch by itself."""
     rows = np.argsort(longest * (1 + NOISE * generator.random(len(longest))))
     batches, start = [], 0
     while start < len(rows):
@@ -189,7 +188,7 @@ class PairData:
         return int(self.source_lengths.max())
 
     def order(self, epoch: int) -> list[np.ndarray]:
-        """The epoch's batches as row numbers, drawn anew each epoch."""
+        """The epoch's batches as row indices, drawn anew each epoch."""
         generator = np.random.default_rng([self.seed, epoch])
         longest = np.maximum(self.source_lengths, self.target_lengths)
         return draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator)
@@ -199,9 +198,3 @@ class PairData:
         source, source_mask = pad([[*self.sources[row], end] for row in rows], self.special.pad)
         target, target_mask = pad([[start, *self.targets[row], end] for row in rows], self.special.pad)
         return PairBatch(source, source_mask, target, target_mask)
-
-    def padding(self, epoch: int) -> float:
-        """The share of the epoch's slots, source and target together, that hold no token."""
-        sides = (self.source_lengths, self.target_lengths)
-        slots = sum(len(rows) * int(side[rows].max()) for rows in self.order(epoch) for side in sides)
-        return 1 - sum(int(side.sum()) for side in sides) / slots

@@ -1,4 +1,4 @@
-"""Training pairs larger than memory: dealt at random into block files, of which one at a time is in memory."""
+"""Training pairs larger than memory: distributed at random over block files, one of which is in memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.batch import Pair, PairBatch, PairData, Rows, check_batching, draw_batches
-from regard.data.text import REGARD, Special
+from regard.data.special_tokens import REGARD, Special
 
-# Bytes a pair takes beside its ids: where its rows end, its lengths, its place in the order while that is drawn.
-BESIDE = 96
-# So many of the longest pair fit the budget at the least; with fewer, chance would overfill blocks.
+# Bytes per pair besides its ids: the ends of its rows, its lengths, its place while the order is drawn.
+OVERHEAD = 96
+# At least this many of the longest pair must fit the budget; with fewer, random blocks would often overflow.
 LEAST_PAIRS = 16
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SIDES = ("source", "target")
-SUFFIXES = (".ids", ".lengths")  # int32 each, in the machine's byte order: blocks are not for keeping
+SUFFIXES = (".ids", ".lengths")  # int32, in the machine's byte order, because blocks are temporary
 
 
 def gather(
@@ -31,10 +31,10 @@ def gather(
     seed: int,
     special: Special = REGARD,
 ) -> PairData | BlockData:
-    """The pairs in memory if they take at most `budget` bytes there, else in blocks under `folder`.
+    """The pairs in memory if they take at most `budget` bytes, else in blocks under `folder`.
 
-    What an earlier call left in `folder` is removed. A new set is dealt in a folder beside it, which takes
-    twice its room meanwhile, and renamed when it is whole. It follows from the pairs, the budget and the seed."""
+    What an earlier call left in `folder` is removed. New blocks are written to a temporary folder beside it, which
+    needs twice their size, and renamed when complete. They are a function of pairs, budget and seed."""
     check_batching(batch_tokens=batch_tokens, seed=seed)
     if budget < 1:
         raise ValueError(f"budget must be at least 1 byte, got {budget}")
@@ -51,15 +51,15 @@ def gather(
     temporary.mkdir(parents=True)
     try:
         _spill(held, pairs, temporary / "all", budget)
-        # Half full on average, so that an uneven draw still fits.
+        # Half full on average, so that an uneven distribution still fits.
         blocks = 2 * -(-held.total // budget)
-        while not _deal(temporary, blocks, budget=budget, seed=seed):
+        while not _distribute(temporary, blocks, budget=budget, seed=seed):
             blocks *= 2
         os.rename(temporary, folder)
     except BaseException as error:
         _remove(temporary)
         if isinstance(error, OSError) and error.errno in FULL:
-            needs = f"the blocks of training data need about {2 * held.total:,} bytes or more while they are made"
+            needs = f"the blocks of training data need about {2 * held.total:,} bytes or more while being written"
             raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
         raise
     return BlockData(
@@ -74,7 +74,7 @@ def gather(
 
 
 class BlockData:
-    """Pairs in block files, each a fair sample of all; one block is in memory. Otherwise as PairData."""
+    """Pairs in block files, each a random sample of all; one block is in memory. Otherwise like PairData."""
 
     def __init__(
         self,
@@ -96,10 +96,10 @@ class BlockData:
         return self.count
 
     def order(self, epoch: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The epoch's batches as (block, row numbers in it), by the lengths alone: no ids are read."""
+        """The epoch's batches as (block, row indices in it); needs only the lengths, so no ids are read."""
         for block in np.random.default_rng([self.seed, epoch]).permutation(self.blocks).tolist():
             source, target = (_lengths(self.folder / f"{block}.{side}") for side in SIDES)
-            # Counted from 1, since to numpy a last 0 is no other seed than none.
+            # block + 1, because numpy ignores a trailing 0 in a seed.
             generator = np.random.default_rng([self.seed, epoch, block + 1])
             longest = np.maximum(source + 1, target + 2)  # with the special tokens
             for rows in draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator):
@@ -108,7 +108,7 @@ class BlockData:
     def batch(self, item: tuple[int, np.ndarray]) -> PairBatch:
         block, rows = item
         if self.held is None or self.held[0] != block:
-            self.held = None  # goes before the next comes: two would not fit
+            self.held = None  # freed before the next is loaded: two would not fit
             sides = (_load(self.folder / f"{block}.{side}") for side in SIDES)
             data = PairData(*sides, batch_tokens=self.batch_tokens, seed=self.seed, special=self.special)
             self.held = block, data
@@ -116,7 +116,7 @@ class BlockData:
 
 
 class Held:
-    """Pairs in memory on their way to a file, and what there was of them in all."""
+    """Pairs in memory that wait to be written to a file, and totals over all pairs so far."""
 
     def __init__(self) -> None:
         self.sides = Rows(), Rows()
@@ -125,13 +125,13 @@ class Held:
     def append(self, source: Sequence[int], target: Sequence[int]) -> None:
         for side, row in zip(self.sides, (source, target), strict=True):
             side.append(row)
-        size = 4 * (len(source) + len(target)) + BESIDE
+        size = 4 * (len(source) + len(target)) + OVERHEAD
         self.bytes, self.total, self.count = self.bytes + size, self.total + size, self.count + 1
         self.largest = max(self.largest, size)
         self.longest_source = max(self.longest_source, len(source) + 1)  # with </s>
 
     def write(self, stem: Path) -> None:
-        """Behind what the files hold already; nothing is held any more."""
+        """Appends to the files; afterwards no pairs are in memory."""
         for name, side in zip(SIDES, self.sides, strict=True):
             with open(f"{stem}.{name}.ids", "ab") as file:
                 file.write(side.ids)
@@ -141,7 +141,7 @@ class Held:
 
 
 def _spill(held: Held, pairs: Iterator[Pair], stem: Path, budget: int) -> None:
-    """All pairs to one file, since how many blocks they need is known only after the last."""
+    """All pairs to one file, because the number of blocks is known only after the last pair."""
     held.write(stem)
     for source, target in pairs:
         held.append(source, target)
@@ -157,8 +157,8 @@ def _spill(held: Held, pairs: Iterator[Pair], stem: Path, budget: int) -> None:
     held.write(stem)
 
 
-def _deal(folder: Path, blocks: int, *, budget: int, seed: int) -> bool:
-    """Each pair to a block drawn from (seed, its number). False, and nothing dealt, if one outgrows the budget."""
+def _distribute(folder: Path, blocks: int, *, budget: int, seed: int) -> bool:
+    """Each pair to a block drawn from (seed, its index). False, and no blocks, if one exceeds the budget."""
     generator = np.random.default_rng([seed, blocks])
     parts, waiting = [Held() for _ in range(blocks)], 0
     for pair in zip(*(_read(folder / f"all.{side}") for side in SIDES), strict=True):
@@ -175,13 +175,13 @@ def _deal(folder: Path, blocks: int, *, budget: int, seed: int) -> bool:
         part.write(folder / str(number))
     fits = max(part.total for part in parts) <= budget
     for path in folder.iterdir():
-        if path.name.startswith("all.") == fits:  # the pile if it is dealt, else the blocks
+        if path.name.startswith("all.") == fits:  # the single file if the blocks fit, else the blocks
             path.unlink()
     return fits
 
 
 def _read(stem: Path) -> Iterator[array[int]]:
-    """Row after row, without holding more than one."""
+    """Row after row; only one is in memory."""
     with open(f"{stem}.lengths", "rb") as lengths, open(f"{stem}.ids", "rb") as ids:
         while piece := lengths.read(1 << 14):
             for length in array("i", piece):
@@ -200,7 +200,7 @@ def _load(stem: Path) -> Rows:
     rows.ids = array("i", [0]) * rows.ends[-1]
     with open(f"{stem}.ids", "rb") as file:
         if file.readinto(rows.ids) < 4 * len(rows.ids):
-            raise OSError(f"{stem}.ids has been cut short since it was written; start the training again")
+            raise OSError(f"{stem}.ids was truncated after it was written; start the training again")
     return rows
 
 
@@ -211,7 +211,7 @@ def _remove(folder: Path) -> None:
     for path in paths:
         if path.suffix not in SUFFIXES:
             raise OSError(
-                f"{folder} is to hold blocks of training data, but {path.name} is in it; empty the folder"
+                f"{folder} is the folder for blocks of training data, but {path.name} is in it; empty the folder"
             )
     for path in paths:
         path.unlink()

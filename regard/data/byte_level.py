@@ -1,4 +1,4 @@
-"""Byte-level BPE writes each byte as one visible character: itself, or one from U+0100 on."""
+"""Byte-level BPE writes each byte as one visible character: itself, or a character from U+0100 on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTE_OF = _byte_of()
 
 
 def bytes_of(piece: str) -> bytes:
-    """Tokens that others have added are written as they are."""
+    """The bytes of a piece. Added tokens of other libraries are plain text."""
     if not BYTE_OF.keys() >= set(piece):
         return piece.encode()
     return bytes(BYTE_OF[character] for character in piece)

@@ -1,4 +1,4 @@
-"""Labelled pictures become batches of one size, varied while a model learns."""
+"""Labelled images become batches of one size, augmented during training."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ import torch
 from torch import Tensor
 
 from regard.data.augment import Augment
-from regard.data.batch import Batch, sent
-from regard.data.images import Pictures, normalise, resize
+from regard.data.augment_ops import augment_images
+from regard.data.batch import Batch, send
+from regard.data.images import ImageSet, resize
 
-BUDGET = 2 << 30  # bytes of decoded pictures that are kept
-TOGETHER, TOGETHER_BYTES = 8, 64 << 20  # most batches that are varied together, and bytes of their pictures
-CHUNK = 16  # pictures that a thread takes at a time
-WORTH = 5e-4  # seconds of work on a picture above which threads pay: 128 x 128 pixels of JPEG take 4e-4
+BUDGET = 2 << 30  # bytes of decoded images that are cached
+TOGETHER, TOGETHER_BYTES = 8, 64 << 20  # most batches that are augmented together, and bytes of their images
+CHUNK = 16  # images that a thread takes at a time
+WORTH = 5e-4  # seconds of work on an image above which threads pay off: a JPEG of 128 x 128 pixels takes 4e-4
 
 T = TypeVar("T")
 
 
 class Item(NamedTuple):
-    """A batch: some of the pictures that are varied together."""
+    """A batch: some of the images that are augmented together."""
 
     epoch: int
-    rows: np.ndarray  # numbers of pictures
-    part: slice = slice(None)  # which of them
+    rows: np.ndarray  # indices of the images that are augmented together
+    part: slice = slice(None)  # which of them are in this batch
 
     @property
     def taken(self) -> np.ndarray:
@@ -40,52 +41,53 @@ class Item(NamedTuple):
 @dataclass(frozen=True)
 class ImageBatch(Batch):
     images: Tensor  # (B, C, H, W) float32, normalised
-    targets: Tensor  # (B, classes) float32: the share of each class, one-hot unless pictures are mixed
+    targets: Tensor  # (B, classes) float32: the share of each class, one-hot unless images are mixed
 
 
 class ImageData:
-    """Batches of pictures of one size (height, width), made on `device`; random where there is an `augment`.
+    """Batches of images of one size (height, width), made on `device`; random if there is an `augment`.
 
-    What a batch holds follows from its item alone, and is drawn anew each epoch. Small pictures are varied many
-    batches at once: what a card does to few takes as long to ask for as what it does to many.
-    What was decoded and resized is kept for the next epoch, up to `budget` bytes."""
+    A batch is a function of its item alone, and is drawn anew each epoch. Several batches of small images are
+    augmented together, because kernel launches take as long for few images as for many. Decoded and resized images
+    are cached for the next epoch, up to `budget` bytes."""
 
     def __init__(
         self,
-        pictures: Pictures,
+        images: ImageSet,
         rows: Sequence[int] | np.ndarray | None = None,
         *,
-        image: tuple[int, int],
+        image_size: tuple[int, int],
         mean: Sequence[float],
         std: Sequence[float],
         resample: str = "bilinear",
-        batch: int,
+        batch_size: int,
         seed: int,
         augment: Augment | None = None,
         device: torch.device | str = "cpu",
         budget: int = BUDGET,
     ) -> None:
-        self.rows = np.arange(len(pictures)) if rows is None else np.asarray(rows)
+        self.rows = np.arange(len(images)) if rows is None else np.asarray(rows)
         if not len(self.rows):
-            raise ValueError("there must be at least one picture, got none")
-        if batch < 1:
-            raise ValueError(f"batch must be at least 1, got {batch}")
-        if min(image) < 1:
-            raise ValueError(f"height and width must be at least 1, got {image[0]} and {image[1]}")
+            raise ValueError("there must be at least one image, got none")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        height, width = image_size
+        if min(height, width) < 1:
+            raise ValueError(f"height and width must be at least 1, got {height} and {width}")
         if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
             raise ValueError(f"mean and std must be 3 numbers, std above 0, got {tuple(mean)} and {tuple(std)}")
         if seed < 0:
             raise ValueError(f"seed must not be negative, got {seed}")
-        self.pictures, self.image, self.mean, self.std = pictures, (image[0], image[1]), tuple(mean), tuple(std)
+        self.images, self.image_size, self.mean, self.std = images, (height, width), tuple(mean), tuple(std)
         self.resample = resample
-        self.size, self.seed, self.augment, self.device = batch, seed, augment, device
-        self.pool = ThreadPoolExecutor()  # Pillow works beside Python; threads begin when there is something to do
-        self.cuts = bool(augment and augment.scale)  # then whole pictures are kept, and each time another part cut
-        self.kept: dict[int, np.ndarray] = {}
-        self.room = budget
-        one = batch * image[0] * image[1] * 3 * 4  # bytes of a batch
-        self.together = batch * max(1, min(TOGETHER, TOGETHER_BYTES // one)) if augment else batch  # pictures
-        self.varied: tuple[tuple[int, bytes], ImageBatch] | None = None  # what the next batches are parts of
+        self.batch_size, self.seed, self.augment, self.device = batch_size, seed, augment, device
+        self.pool = ThreadPoolExecutor()  # Pillow releases the GIL; threads start when there is work
+        self.crops = bool(augment and augment.scale)  # then whole images are cached, and cropped anew each epoch
+        self.cached: dict[int, np.ndarray] = {}
+        self.room = budget  # bytes left for the cache
+        batches = max(1, min(TOGETHER, TOGETHER_BYTES // (batch_size * height * width * 3 * 4))) if augment else 1
+        self.together = batch_size * batches  # images
+        self.augmented: tuple[tuple[int, bytes], ImageBatch] | None = None  # the next batches are parts of it
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -94,61 +96,69 @@ class ImageData:
         rows = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
         some = [rows[first : first + self.together] for first in range(0, len(rows), self.together)]
         return [
-            Item(epoch, each, slice(first, first + self.size))
+            Item(epoch, each, slice(first, first + self.batch_size))
             for each in some
-            for first in range(0, len(each), self.size)
+            for first in range(0, len(each), self.batch_size)
         ]
 
     def batch(self, item: Item) -> ImageBatch:
         key = item.epoch, item.rows.tobytes()
-        if self.varied is None or self.varied[0] != key:
-            self.varied = None  # gone before the next are made: no more is held than what is asked for
-            self.varied = key, self._vary(item.epoch, item.rows)
-        whole = self.varied[1]
-        if item.part.indices(len(item.rows))[1] == len(item.rows):  # its last part
-            self.varied = None
+        if self.augmented is None or self.augmented[0] != key:
+            self.augmented = None  # freed before the next ones are made
+            self.augmented = key, self._prepare(item.epoch, item.rows)
+        whole = self.augmented[1]
+        if item.part.indices(len(item.rows))[1] == len(item.rows):  # the last part
+            self.augmented = None
         return ImageBatch(whole.images[item.part], whole.targets[item.part])
 
-    def _vary(self, epoch: int, rows: np.ndarray) -> ImageBatch:
-        generator = np.random.default_rng([self.seed, epoch, 1 + int(rows[0])])  # never that of the order
-        images = sent(torch.from_numpy(self._take(rows, generator)), self.device)
-        labels = torch.from_numpy(self.pictures.labels[rows])
-        targets = sent(torch.nn.functional.one_hot(labels, len(self.pictures.classes)).float(), self.device)
+    def _prepare(self, epoch: int, rows: np.ndarray) -> ImageBatch:
+        generator = np.random.default_rng([self.seed, epoch, 1 + int(rows[0])])  # never the seed of the order
+        images = send(torch.from_numpy(self._take(rows, generator)), self.device)
+        labels = torch.from_numpy(self.images.labels[rows])
+        targets = send(torch.nn.functional.one_hot(labels, len(self.images.classes)).float(), self.device)
         if self.augment:
-            images, targets = self.augment(images, targets, generator)
+            images, targets = augment_images(self.augment, images, targets, generator)
         return ImageBatch(normalise(images, self.mean, self.std), targets)
 
     def _take(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """(B, H, W, 3) uint8."""
-        pixels = self.pictures.pixels
-        if pixels is not None and pixels.shape[1:3] == self.image and not self.cuts:
+        pixels = self.images.pixels
+        if pixels is not None and pixels.shape[1:3] == self.image_size and not self.crops:
             return pixels[rows]
-        missing = [row for row in rows.tolist() if row not in self.kept]
+        missing = [row for row in rows.tolist() if row not in self.cached]
         found = dict(zip(missing, self._spread(self._read, missing), strict=True))
-        taken = [found[row] if row in found else self.kept[row] for row in rows.tolist()]
-        for row, picture in found.items():
-            if picture.nbytes <= self.room:
-                self.kept[row] = picture
-                self.room -= picture.nbytes
-        if self.cuts:
-            taken = self._spread(self._cut, list(zip(taken, generator.random((len(rows), 4)), strict=True)))
+        taken = [found[row] if row in found else self.cached[row] for row in rows.tolist()]
+        for row, image in found.items():
+            if image.nbytes <= self.room:
+                self.cached[row] = image
+                self.room -= image.nbytes
+        if self.crops:
+            taken = self._spread(self._crop, list(zip(taken, generator.random((len(rows), 4)), strict=True)))
         return np.stack(taken)
 
     def _read(self, row: int) -> np.ndarray:
-        picture = self.pictures.read(row)
-        return picture if self.cuts else resize(picture, *self.image, resample=self.resample)
+        image = self.images.read(row)
+        return image if self.crops else resize(image, *self.image_size, resample=self.resample)
 
-    def _cut(self, one: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        picture, draws = one
+    def _crop(self, one: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        image, draws = one
         assert self.augment is not None
-        box = self.augment.box(picture.shape[0], picture.shape[1], draws)
-        return resize(picture, *self.image, box, resample=self.resample)
+        box = self.augment.box(image.shape[0], image.shape[1], draws)
+        return resize(image, *self.image_size, box, resample=self.resample)
 
     def _spread(self, work: Callable[[T], np.ndarray], items: list[T]) -> list[np.ndarray]:
-        """Over threads, where the first takes long enough: handing over a small picture takes longer than that."""
+        """In threads if the first image takes long enough; for small images the threads would cost more."""
         began = time.perf_counter()
         done = [work(item) for item in items[:1]]
         if time.perf_counter() - began < WORTH:
             return [*done, *map(work, items[1:])]
         chunks = [items[first : first + CHUNK] for first in range(1, len(items), CHUNK)]
         return [*done, *chain.from_iterable(self.pool.map(lambda chunk: [*map(work, chunk)], chunks))]
+
+
+def normalise(images: Tensor | np.ndarray, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """(x / 255 - mean) / std for each channel: (B, H, W, C) with values 0 to 255 -> (B, C, H, W) float32."""
+    images = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))  # Pillow's are read-only
+    planes = images.permute(0, 3, 1, 2).contiguous().float() / 255
+    average, spread = (send(torch.tensor(each), planes.device).view(-1, 1, 1) for each in (mean, std))
+    return planes.sub_(average).div_(spread)

@@ -1,7 +1,7 @@
 """Generated sets of pairs: dates, copy, reverse, sort.
 
-Each is a pure function of (split, count, seed), on every platform. Which split an example belongs to is a
-function of the example alone, so that train, valid and test share none whatever the counts and seeds."""
+Each is a pure function of (split, count, seed), on every platform. The split of an example is a function of the
+example alone, so that train, valid and test never overlap, whatever the counts and seeds."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ NUMERIC = (
     "{day}-{roman}-{year}",
 )
 
-# Every way to write a date: the language (None: numbers alone) and the form.
+# Every way to write a date: the language (None: only numbers) and the form.
 FORMS: tuple[tuple[Language | None, str], ...] = (
     *((language, form) for language in LANGUAGES.values() for form in language.forms),
     *((None, form) for form in NUMERIC),
@@ -220,7 +220,7 @@ def write_date(day: date, language: Language | None, form: str) -> str:
 
 
 def _any_way(day: date, generator: random.Random) -> str:
-    """The date in one of the forms; one in five all in capitals or all in small letters."""
+    """The date in one of the forms; one in five is all upper case or all lower case."""
     language, form = generator.choice(FORMS)
     while "{yy}" in form and day.year not in SHORT_YEARS:
         language, form = generator.choice(FORMS)
@@ -238,10 +238,10 @@ def _days(split: str) -> tuple[date, ...]:
 def dates(split: str, count: int, *, seed: int = 0) -> Pairs:
     """A date of 1900 to 2099 as people write it in nine languages -> ISO, "3 May 1979" -> "1979-05-03".
 
-    Numbers alone: four digits in front mean year, month, day (also 19790503); otherwise the day comes first,
-    with . - or /, so 03/05/1979 is the third of May. Month first only with a name. Two digits of a year stand
-    behind an apostrophe and mean 1950 to 2049. Weekdays are right. Every day of the split comes once before
-    any comes twice."""
+    In numeric forms, four digits first mean year, month, day (also 19790503); otherwise the day comes first, with
+    . - or /, so 03/05/1979 is the third of May. The month comes first only as a name. A year of two digits follows
+    an apostrophe and means 1950 to 2049. Weekdays are correct. Every day of the split comes once before any comes
+    twice."""
     generator = _generator("dates", split, count, seed)
     days = list(_days(split))
     pairs: Pairs = []

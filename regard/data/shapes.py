@@ -1,6 +1,6 @@
-"""A generated set of pictures: one of six shapes before a background with noise and small dots.
+"""A generated set of images: one of six shapes on a background with noise and small dots.
 
-Colour, place, size and turn are drawn alike for every class, so that only the form tells them apart."""
+Colour, position, size and rotation have the same distribution in every class: only the form tells them apart."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import math
 import numpy as np
 from PIL import Image, ImageDraw
 
-from regard.data.images import Pictures
+from regard.data.images import ImageSet
 from regard.data.made import SPLITS
 
 CLASSES = ("circle", "square", "triangle", "cross", "ring", "star")
-FINER = 4  # drawn so many times larger, then averaged: smooth edges
+FINER = 4  # drawn this many times larger, then averaged, for smooth edges
 DOTS = 6  # at most
-CONTRAST = 96  # at least so far apart, in some colour, are shape and background
+CONTRAST = 96  # smallest difference of shape and background in at least one channel
 NOISE = 12.0  # standard deviation
 
 
@@ -23,7 +23,7 @@ def _around(count: int) -> np.ndarray:
     return np.exp(2j * math.pi * np.arange(count) / count)
 
 
-# Corners as complex numbers, the furthest at 1 from the middle. The other two classes are round.
+# Corners as complex numbers, the furthest at distance 1 from the centre. The other two classes are round.
 OUTLINES = {
     "square": _around(4),
     "triangle": _around(3),
@@ -32,34 +32,34 @@ OUTLINES = {
 }
 
 
-class Shapes(Pictures):
-    """`boxes` (N, 4): left, top, right, bottom of the shape, in pixels, the last two just beyond it."""
+class Shapes(ImageSet):
+    """`boxes` (N, 4): left, top, right, bottom of the shape in pixels; right and bottom are not included."""
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray, boxes: np.ndarray, split: str) -> None:
-        super().__init__(labels, CLASSES, name=f"shapes {split}, picture {{}}".format, pixels=pixels)
+        super().__init__(labels, CLASSES, name=f"shapes {split}, image {{}}".format, pixels=pixels)
         self.boxes = boxes
 
 
 def shapes(split: str, count: int, *, size: int = 32) -> Shapes:
-    """Classes take turns. A larger count begins with the pictures of a smaller one."""
+    """Classes take turns. A larger count begins with the images of a smaller one."""
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
     if size < 16:
-        raise ValueError(f"size must be at least 16 pixels, for shapes to be told apart, got {size}")
+        raise ValueError(f"size must be at least 16 pixels, so that shapes can be distinguished, got {size}")
     generator = np.random.default_rng([len(CLASSES), SPLITS.index(split)])
     labels = np.arange(count) % len(CLASSES)
     pixels, boxes = np.empty((count, size, size, 3), np.uint8), np.empty((count, 4), np.int64)
     for number, label in enumerate(labels):
-        picture, boxes[number] = _picture(CLASSES[label], size, generator)
-        noisy = picture + NOISE * generator.standard_normal(picture.shape, np.float32)
+        image, boxes[number] = _draw(CLASSES[label], size, generator)
+        noisy = image + NOISE * generator.standard_normal(image.shape, np.float32)
         pixels[number] = np.clip(np.rint(noisy), 0, 255)
     return Shapes(pixels, labels, boxes, split)
 
 
-def _picture(name: str, size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The picture without noise, and the shape's box."""
+def _draw(name: str, size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The image without noise, and the shape's box."""
     ground, colour = _colours(generator)
     canvas = Image.new("RGB", (size * FINER, size * FINER), ground)
     draw = ImageDraw.Draw(canvas)
@@ -90,3 +90,6 @@ def _colours(generator: np.random.Generator) -> tuple[tuple[int, ...], tuple[int
         ground, colour = generator.integers(256, size=(2, 3))
         if np.abs(ground - colour).max() >= CONTRAST:
             return tuple(ground.tolist()), tuple(colour.tolist())
+
+
+MADE_IMAGES = {"shapes": shapes}

@@ -1,4 +1,4 @@
-"""WordPiece, the tokens of BERT: words in pieces, of which all but a word's first begin with ##."""
+"""WordPiece, the tokens of BERT: words are split into pieces; all but the first of a word begin with ##."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
 SIZE = 30_000
-CHARACTERS = 1000  # of a text's characters so many have a piece at the most, the most frequent
-# Stands before a word while pieces are learned. BERT's normaliser leaves no such character in a text.
+CHARACTERS = 1000  # at most this many characters have a piece of their own, the most frequent ones
+# Marks the beginning of a word during training. BERT's normaliser removes this character from texts.
 FIRST = "\x01"
 
 
@@ -25,9 +25,9 @@ def word_pieces(
     chinese: bool = True,
     names: tuple[str, ...] = NAMES,
 ) -> tokenizers.Tokenizer:
-    """BERT's tokenizer of this vocabulary. Accents go where letters are made small, unless `strip_accents` says.
+    """BERT's tokenizer with this vocabulary. Without `strip_accents`, accents are removed if `lowercase` is set.
 
-    `names` are those of the special tokens, in the order of NAMES."""
+    `names` are the special tokens in the order of NAMES."""
     _, unknown, start, end, _ = names
     inner = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown))
     inner.normalizer = normalizers.BertNormalizer(
@@ -39,7 +39,7 @@ def word_pieces(
         [decoders.WordPiece(PREFIX), decoders.Replace(silent, ""), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     inner.post_processor = (
-        processors.TemplateProcessing(  # for those who encode with special tokens, as we never do
+        processors.TemplateProcessing(  # for other libraries, which encode with special tokens; we never do
             single=[start, "$A", end],
             pair=[start, "$A", end, "$B:1", f"{end}:1"],
             special_tokens=[(name, ids[name]) for name in (start, end)],
@@ -51,9 +51,9 @@ def word_pieces(
 def train_word_pieces(texts: Iterable[str], *, size: int, lowercase: bool) -> tokenizers.Tokenizer:
     """NAMES, then the most frequent characters, then pieces by byte-pair merges: at most `size`.
 
-    `tokenizers` can train WordPiece too, but numbers the pieces "##x" in an order that differs from run to run, and
-    merges that are equally frequent go by these numbers. So plain BPE learns words behind a mark: what begins with
-    the mark begins a word."""
+    `tokenizers` can train WordPiece too, but the ids of its pieces "##x" differ from run to run, and ties between
+    equally frequent merges are broken by these ids. Therefore plain BPE is trained on words that begin with a mark:
+    a piece with the mark begins a word."""
     counts: Counter[str] = Counter()
 
     def counted() -> Iterator[str]:
@@ -66,7 +66,7 @@ def train_word_pieces(texts: Iterable[str], *, size: int, lowercase: bool) -> to
     inner.normalizer = whole.normalizer
     mark = pre_tokenizers.Metaspace(replacement=FIRST, prepend_scheme="always", split=False)
     inner.pre_tokenizer = pre_tokenizers.Sequence([whole.pre_tokenizer, mark])
-    # Besides what is kept it learns characters alone, and once more those that begin a word.
+    # BPE also learns every single character, and those that begin a word once more; they are dropped below.
     trainer = trainers.BpeTrainer(vocab_size=size + 2 * CHARACTERS, min_frequency=2, show_progress=False)
     inner.train_from_iterator(counted(), trainer)
     learned = inner.get_vocab()
@@ -80,7 +80,7 @@ def train_word_pieces(texts: Iterable[str], *, size: int, lowercase: bool) -> to
 
 
 def _alphabet(counts: Counter[str], whole: tokenizers.Tokenizer) -> Iterator[str]:
-    """Each character as a word's first piece, and as a later one where it can be that, the most frequent first."""
+    """Each character as a word's first piece, and as a later piece where possible, the most frequent first."""
 
     def words(text: str) -> list[str]:
         return [word for word, _ in whole.pre_tokenizer.pre_tokenize_str(whole.normalizer.normalize_str(text))]
@@ -91,5 +91,5 @@ def _alphabet(counts: Counter[str], whole: tokenizers.Tokenizer) -> Iterator[str
             normal[one] += count
     for character in sorted(normal, key=lambda one: (-normal[one], one))[:CHARACTERS]:
         yield character
-        if len(words("a" + character)) == 1:  # Chinese characters and punctuation stand alone
+        if len(words("a" + character)) == 1:  # Chinese characters and punctuation are words by themselves
             yield PREFIX + character

@@ -1,1 +1,1 @@
-"""How good: one small file per measure. Numpy and plain Python only."""
+"""Metrics, one small file each. Numpy and plain Python only."""

@@ -1,4 +1,4 @@
-"""How often a classifier is right: in all, and class by class."""
+"""Accuracy of a classifier: overall, and precision, recall and F1 of each class."""
 
 from __future__ import annotations
 
@@ -8,34 +8,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Z = 1.959963984540054  # of a normal variable, 95 % lie within so many deviations
+Z = 1.959963984540054  # 95 % of a normal distribution lie within this many standard deviations
 
 
 def accuracy(answers: Sequence[object], truths: Sequence[object]) -> float:
-    """The share of answers that are right, in percent."""
+    """The share of correct answers, in percent."""
     _check(answers, truths)
     return 100 * sum(bool(answer == truth) for answer, truth in zip(answers, truths, strict=True)) / len(truths)
 
 
 def interval(right: int, count: int) -> tuple[float, float]:
-    """Where the accuracy lies at 95 %, in percent, `right` of `count` being right   (Wilson 1927).
+    """95 % confidence interval of the accuracy, in percent, if `right` of `count` are correct   (Wilson 1927).
 
-    Stays within [0, 100] and says something of 0 or all right, too."""
+    It stays within [0, 100] and is meaningful even if none or all are correct."""
     if not 0 <= right <= count or count < 1:
-        raise ValueError(f"right must lie in 0 to count, and count be at least 1, got {right} of {count}")
+        raise ValueError(f"right must lie in 0 to count, and count must be at least 1, got {right} of {count}")
     share, spread = right / count, Z**2 / count
     middle = share + spread / 2
     reach = Z * math.sqrt(share * (1 - share) / count + spread / (4 * count))
     low, high = (middle - reach) / (1 + spread), (middle + reach) / (1 + spread)
-    # At the ends the formula gives exactly 0 and 1, but for the last digit.
+    # At the ends the formula gives 0 and 1 up to rounding.
     return 100 * low if right else 0.0, 100 * high if right < count else 100.0
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """One class, in percent: how often its answers are right (precision), how much of it is found (recall),
-    and 2PR / (P + R). 0 where there is nothing to divide by. `count` is how often it is true, `answered` how
-    often it was the answer."""
+    """One class, in percent: precision, recall and F1 = 2PR / (P + R); 0 instead of a division by zero. `count` is
+    how often the class is true, `answered` how often it is the answer."""
 
     label: str
     count: int
@@ -47,7 +46,7 @@ class ClassScores:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What was answered for what: confusion (C, C), a row for each true label, a column for each answer."""
+    """confusion (C, C): a row for each true label, a column for each answer."""
 
     labels: tuple[str, ...]
     confusion: np.ndarray
@@ -67,12 +66,12 @@ class Report:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the accuracy lies at 95 %."""
+        """95 % confidence interval of the accuracy, in percent."""
         return interval(self.right, self.count)
 
     @property
     def classes(self) -> tuple[ClassScores, ...]:
-        """The scores of each label, also of those that never occur."""
+        """The scores of each label, including those that never occur."""
         rows = zip(
             self.labels,
             self.confusion.diagonal().tolist(),
@@ -94,13 +93,13 @@ class Report:
 
     @property
     def macro_f1(self) -> float:
-        """The mean F1 of the classes, each counting alike, without labels neither true nor answered."""
+        """The unweighted mean F1 of the classes; labels that are neither true nor answered are left out."""
         scores = [one.f1 for one in self.classes if one.count or one.answered]
         return sum(scores) / len(scores)
 
 
 def report(answers: Sequence[str], truths: Sequence[str], labels: Sequence[str] | None = None) -> Report:
-    """`labels` gives the classes and their order; without it they are all that occur, sorted."""
+    """`labels` are the classes in order; without it all labels that occur, sorted."""
     _check(answers, truths)
     labels = sorted({*answers, *truths}) if labels is None else labels
     place = {label: at for at, label in enumerate(labels)}
@@ -118,4 +117,4 @@ def report(answers: Sequence[str], truths: Sequence[str], labels: Sequence[str] 
 
 def _check(answers: Sequence[object], truths: Sequence[object]) -> None:
     if len(answers) != len(truths) or len(truths) == 0:
-        raise ValueError(f"each answer needs its truth, got {len(answers)} answers and {len(truths)} truths")
+        raise ValueError(f"each answer needs a true label, got {len(answers)} answers and {len(truths)} labels")

@@ -1,4 +1,4 @@
-"""Word alignments: Pharaoh format, the alignment error rate, and links read off attention weights."""
+"""Word alignments: Pharaoh format, the alignment error rate, and links from attention weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINK = re.compile(r"([0-9]+)([-p?])([0-9]+)")
 
 @dataclass(frozen=True)
 class AlignmentScores:
-    """In percent; `links` is how many the answers hold."""
+    """In percent; `links` is the number of links in the answers."""
 
     aer: float
     precision: float
@@ -24,10 +24,10 @@ class AlignmentScores:
 
 
 def parse_links(line: str, *, base: int = 0, swap: bool = False) -> tuple[Links, Links]:
-    """The sure links of a line, and the possible ones, of which the sure ones are part.
+    """The sure links of a line, and the possible ones, which include the sure ones.
 
-    "i-j" is sure, "ipj" and "i?j" are possible. `base` is the number of the first word, in the file; `swap` is for
-    files that name the target word first."""
+    "i-j" is sure, "ipj" and "i?j" are possible. `base` is the number of the first word in the file; `swap` is for
+    files with the target word first."""
     sure, possible = set(), set()
     for token in line.split():
         found = LINK.fullmatch(token)
@@ -65,13 +65,13 @@ def aer(answers: Sequence[Links], gold: Sequence[tuple[Links, Links]]) -> float:
 
 
 def alignment_scores(answers: Sequence[Links], gold: Sequence[tuple[Links, Links]]) -> AlignmentScores:
-    """The error rate; precision |A & P| / |A|, 0 where there is no answer; recall |A & S| / |S|."""
+    """The error rate; precision |A & P| / |A|, 0 without any links; recall |A & S| / |S|."""
     if len(answers) != len(gold):
         raise ValueError(f"each sentence needs its gold links, got {len(answers)} sentences, gold for {len(gold)}")
     said = sum(len(links) for links in answers)
     sure = sum(len(must) for must, _ in gold)
     if not sure:
-        raise ValueError("the gold alignment has no sure link, so there is nothing to find; write them as 3-4")
+        raise ValueError("the gold alignment has no sure links, so recall is undefined; write sure links as 3-4")
     found = sum(len(links & must) for links, (must, _) in zip(answers, gold, strict=True))
     allowed = sum(len(links & may) for links, (_, may) in zip(answers, gold, strict=True))
     return AlignmentScores(
@@ -83,11 +83,11 @@ def alignment_scores(answers: Sequence[Links], gold: Sequence[tuple[Links, Links
 
 
 def links_from(weights: np.ndarray, source_words: Sequence[int], target_words: Sequence[int]) -> Links:
-    """Each target word with the source word it looked at most.
+    """Each target word with the source word of largest weight.
 
-    `weights` (T, S) are those of tokens; `source_words` and `target_words` say which word a token is part of, -1
-    none (the end token). A word's columns are summed and its rows averaged. A target word stays alone where no
-    source word weighs anything, or the columns of no word together weigh more than the heaviest word."""
+    `weights` (T, S) are weights of tokens; `source_words` and `target_words` give the word of each token, -1 for
+    none (the end token). The columns of a word are summed and its rows averaged. A target word has no link if no
+    source word has any weight, or if the columns without a word together outweigh every word."""
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (len(target_words), len(source_words)):
         raise ValueError(

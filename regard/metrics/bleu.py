@@ -1,10 +1,10 @@
-"""BLEU and chrF as sacrebleu computes them, with the signature that says how."""
+"""BLEU and chrF as sacrebleu computes them, with sacrebleu's signature."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regard.metrics.references import check_references
 
@@ -15,21 +15,21 @@ MEASURES = ("bleu", "tokenised_bleu", "chrf")
 
 
 def bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """BLEU of plain, detokenised text; sacrebleu splits it into words itself (13a)."""
+    """BLEU of plain, detokenised text; sacrebleu tokenises it (13a)."""
     return _score("bleu", answers, references)
 
 
 def tokenised_bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """BLEU of the text as it stands, split at spaces and lower-cased.
+    """BLEU of tokenised text, split at spaces and lower-cased.
 
-    It is what published figures on pre-tokenised data report (multi-bleu.perl -lc), and no figure to set beside
-    `bleu`: it depends on who split the words. The two programs part where no n-gram of some order is found in
-    the whole corpus: multi-bleu.perl then says 0, sacrebleu smooths."""
+    Published figures on tokenised data report it (multi-bleu.perl -lc). It cannot be compared with `bleu`, because
+    it depends on the tokenisation. The two programs differ only if no n-gram of some order matches in the whole
+    corpus: multi-bleu.perl then gives 0, sacrebleu smooths."""
     return _score("tokenised_bleu", answers, references)
 
 
 def chrf(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """The F2 of character n-grams up to six, spaces left out; of several references the best counts."""
+    """F2 of character n-grams up to order six, without spaces; the best of several references counts."""
     return _score("chrf", answers, references)
 
 
@@ -38,7 +38,7 @@ def measure(name: str) -> Metric:
     from sacrebleu.metrics import BLEU, CHRF
 
     if name == "bleu":
-        return BLEU(force=True)  # no word about text that looks tokenised: `tokenised_bleu` stands beside it
+        return BLEU(force=True)  # no warning about text that looks tokenised; there is `tokenised_bleu`
     if name == "tokenised_bleu":
         return BLEU(tokenize="none", lowercase=True, force=True)
     if name == "chrf":
@@ -46,8 +46,8 @@ def measure(name: str) -> Metric:
     raise ValueError(f"metric must be one of {', '.join(MEASURES)}, got {name!r}")
 
 
-def streams(answers: Sequence[str], references: Sequence[Sequence[str]]) -> Any:
-    """References as sacrebleu wants them: all the first ones, all the second ones, ...; None where one lacks."""
+def streams(answers: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """References as sacrebleu wants them: all the first ones, all the second ones, ...; None if one is missing."""
     check_references(answers, references)
     return list(zip_longest(*references))
 

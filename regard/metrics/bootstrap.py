@@ -1,10 +1,9 @@
-"""Is one run better than another, or was it luck? Paired bootstrap resampling (Koehn 2004)."""
+"""Is one run significantly better than another? Paired bootstrap resampling (Koehn 2004)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from regard.metrics.bleu import measure, streams
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two scores on the same sentences; `difference` is second - first, `interval` holds it at 95 %."""
+    """Two scores on the same sentences; `difference` is second - first, `interval` its 95 % confidence interval."""
 
     metric: str
     first: float
@@ -32,25 +31,29 @@ def paired_bootstrap(
     samples: int = 1000,
     seed: int = 12345,
 ) -> Comparison:
-    """Both runs are scored on `samples` test sets drawn, with replacement, from the one there is.
+    """Both runs are scored on `samples` test sets drawn with replacement from the given one.
 
-    p is sacrebleu's, from the same draws: with d_i the size of the difference on set i, the share of sets with
-    d_i - mean(d) >= d. (There > stands for >=, by which a run would differ from itself.) It looks one way only:
-    in trials with equally good runs it fell below 0.05 one time in ten, where the interval left out 0 one time in
-    twenty. So judge by the interval, and give p to compare with other people's."""
+    p is sacrebleu's, from the same samples: the share of sets with d_i - mean(d) >= d, where d_i is the absolute
+    difference on set i. (sacrebleu has > instead of >=, so a run would differ from itself.) This test is
+    one-sided: for equally good runs p was below 0.05 one time in ten, while the interval left out 0 one time in
+    twenty. So judge by the interval, and report p for comparison with published values."""
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
-    judge: Any = measure(metric)
-    statistics = []  # per run and sentence what adds up to the score: n-gram counts and lengths, (N, counts)
+    judge = measure(metric)
+
+    def score(counts: np.ndarray) -> float:
+        return float(judge._compute_score_from_stats(counts).score)  # type: ignore[arg-type]  # arrays do as well
+
+    statistics = []  # for each run the additive statistics of each sentence: n-gram counts and lengths, (N, counts)
     for answers in (first, second):
         rows = judge._extract_corpus_statistics(list(answers), streams(answers, references))
         statistics.append(np.array(rows, dtype=np.float64))
-    whole = [float(judge._compute_score_from_stats(rows.sum(0)).score) for rows in statistics]
+    whole = [score(rows.sum(0)) for rows in statistics]
     random = np.random.default_rng(seed)
     drawn = np.empty((samples, 2))
     for sample in range(samples):
         times = np.bincount(random.choice(len(first), size=len(first)), minlength=len(first))
-        drawn[sample] = [judge._compute_score_from_stats(times @ rows).score for rows in statistics]
+        drawn[sample] = [score(times @ rows) for rows in statistics]
     differences = drawn[:, 1] - drawn[:, 0]
     low, high = np.quantile(differences, (0.025, 0.975))
     sizes = np.abs(differences)

@@ -1,4 +1,4 @@
-"""Perplexity: into how many equally likely choices a model is, on average, still undecided."""
+"""Perplexity: between how many equally likely tokens a model is undecided on average."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Perplexity:
-    """What a text cost a model, in all `nats`, and how long the text is.
+    """The total negative log-likelihood of a text, in nats, and the length of the text.
 
-    Numbers per token compare only models of one tokenizer; those per word and per character compare any."""
+    Values per token are comparable only between models with the same tokenizer; those per word or character always
+    are."""
 
     nats: float
     tokens: int
@@ -35,7 +36,7 @@ class Perplexity:
 
     @property
     def per_word(self) -> float:
-        """exp(nats / words): all tokens are paid for, and the words share the cost."""
+        """exp(nats / words): the loss of all tokens, divided by the number of words."""
         return _exp(self.nats / self.words)
 
     @property
@@ -45,13 +46,13 @@ class Perplexity:
 
 
 def count_words(chunks: Iterable[str]) -> int:
-    """What white space parts, and every line break as one more: the convention of WikiText, which says <eos> there.
+    """Words split at white space, plus one for each line break: the convention of WikiText, where it is <eos>.
 
-    The chunks are one text; a word may begin in one and end in the next."""
+    The chunks are one text; a word may begin in one chunk and end in the next."""
     words, inside = 0, False
     for chunk in chunks:
         if chunk:
-            begun = inside and not chunk[0].isspace()  # counted with the chunk before
+            begun = inside and not chunk[0].isspace()  # already counted in the chunk before
             words += len(chunk.split()) + chunk.count("\n") - begun
             inside = not chunk[-1].isspace()
     return words

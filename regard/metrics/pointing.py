@@ -1,4 +1,4 @@
-"""Does attention point at the right place? In a picture: the mass in a box; in a text: the heaviest candidate."""
+"""Does attention point at the right place? In an image: the mass in a box; in a text: the heaviest candidate."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-Box = tuple[float, float, float, float]  # top, left, bottom, right, as fractions of the picture's sides
+Box = tuple[float, float, float, float]  # top, left, bottom, right, as fractions of the image's sides
 
-# Half of each side about the centre. It is a quarter of the area, so attention that knows nothing puts 25 % there.
+# The centre half of each side: a quarter of the area, so uniform attention has 25 % of its mass there.
 MIDDLE_HALF: Box = (0.25, 0.25, 0.75, 0.75)
 
 
 def mass_inside(weights: np.ndarray, box: Box = MIDDLE_HALF) -> float:
     """The share, in [0, 1], of a map's (rows, columns) mass that lies in the box.
 
-    A patch cut by the box's edge counts by the part of its area inside. The chance level is `area(box)`."""
+    A patch on the edge of the box counts by the part of its area inside. Uniform attention gives `area(box)`."""
     weights = np.asarray(weights, dtype=np.float64)
     if weights.ndim != 2 or weights.size == 0:
-        raise ValueError(f"a map must have shape (rows, columns), got {weights.shape}: give one at a time")
+        raise ValueError(f"a map must have shape (rows, columns), got {weights.shape}; give one map at a time")
     if not np.isfinite(weights).all() or weights.min() < 0 or weights.sum() <= 0:
-        raise ValueError("a map must be finite and nowhere negative, with some weight in it")
+        raise ValueError("a map must be finite and not negative, and must not be all zero")
     top, left, bottom, right = _check(box)
     rows, columns = weights.shape
     inside = _covered(rows, top, bottom) @ weights @ _covered(columns, left, right)
@@ -28,23 +28,23 @@ def mass_inside(weights: np.ndarray, box: Box = MIDDLE_HALF) -> float:
 
 
 def area(box: Box) -> float:
-    """The box's share of the picture: the mass inside it if a map is even."""
+    """The box's share of the image: the mass inside it if attention is uniform."""
     top, left, bottom, right = _check(box)
     return (bottom - top) * (right - left)
 
 
 def points_at(weights: np.ndarray, candidates: Sequence[Sequence[int]]) -> int:
-    """Which candidate, a list of token places, has most of the weights (T,): its places summed.
+    """The index of the candidate, a list of token indices, with the largest sum of the weights (T,).
 
-    -1 where none outweighs all others, as when all have none: a tie is not an answer."""
+    -1 if there is a tie, for instance if all sums are zero."""
     weights = np.asarray(weights, dtype=np.float64)
     if weights.ndim != 1:
-        raise ValueError(f"weights must be those of one asking token (tokens,), got shape {weights.shape}")
+        raise ValueError(f"weights must be those of one query token (tokens,), got shape {weights.shape}")
     if not candidates or not all(len(places) for places in candidates):
-        raise ValueError("there must be a candidate, and each needs at least one token place")
+        raise ValueError("there must be a candidate, and each needs at least one token index")
     wrong = [at for places in candidates for at in places if not 0 <= at < len(weights)]
     if wrong:
-        raise ValueError(f"token places must lie in 0 to {len(weights) - 1}, got {wrong[0]}")
+        raise ValueError(f"token indices must lie in 0 to {len(weights) - 1}, got {wrong[0]}")
     if np.isnan(weights).any():
         raise ValueError("weights must be numbers, got NaN")
     totals = [float(weights[list(places)].sum()) for places in candidates]
@@ -62,7 +62,7 @@ def _check(box: Box) -> Box:
     top, left, bottom, right = box
     if not (0 <= top < bottom <= 1 and 0 <= left < right <= 1):
         raise ValueError(
-            f"a box is (top, left, bottom, right) in fractions of the picture, with 0 <= top < bottom <= 1 and "
+            f"a box is (top, left, bottom, right) in fractions of the image, with 0 <= top < bottom <= 1 and "
             f"0 <= left < right <= 1, got {tuple(box)}; divide patches or pixels by the number along each side"
         )
     return box

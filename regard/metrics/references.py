@@ -1,4 +1,4 @@
-"""For each answer its references: one or more, not always equally many."""
+"""References: one or more for each answer; their number may differ between answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ def check_references(answers: Sequence[str], references: Sequence[Sequence[str]]
             f"each answer needs its references, got {len(answers)} answers, references for {len(references)}"
         )
     for number, given in enumerate(references, 1):
-        if isinstance(given, str):  # a string is a sequence of strings too: its letters
-            raise ValueError(f"the references of answer {number} must be a list, got {given[:40]!r}; put it in one")
+        if isinstance(given, str):  # a string is a sequence of strings too, its characters
+            raise ValueError(
+                f"the references of answer {number} must be a list, got {given[:40]!r}; put it in a list"
+            )
         if not given:
             raise ValueError(f"answer {number} has no reference; it needs at least one")

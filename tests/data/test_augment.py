@@ -5,15 +5,16 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from regard.data.augment import CHANGES, MOVES, NAMES, Augment, affine, erase, mix
+from regard.data.augment import Augment
+from regard.data.augment_ops import CHANGES, MOVES, NAMES, affine, augment_images, erase, mix
 
 HEIGHT, WIDTH = 24, 36
 NONE = Augment(crop=0, flip=False)
 LEVELS = [-1.0, -0.3, 0.0, 0.3, 1.0]
 
 
-def pictures(count: int = 6, seed: int = 0) -> torch.Tensor:
-    """Smooth colours with some noise, each picture in a range of its own: noise alone would equalise to itself."""
+def random_images(count: int = 6, seed: int = 0) -> torch.Tensor:
+    """Smooth colours with some noise, each image in a range of its own: noise alone would equalise to itself."""
     generator = np.random.default_rng(seed)
     waves = np.sin(np.arange(WIDTH) / 7 + generator.uniform(0, 6, (count, 1, 1)))[..., None]
     waves = waves + np.cos(np.arange(HEIGHT) / 5 + generator.uniform(0, 6, (count, 1)))[:, :, None, None]
@@ -54,7 +55,7 @@ def largest_difference(found: torch.Tensor, expected: list[Image.Image]) -> int:
 
 @pytest.mark.parametrize("name", list(CHANGES))
 def test_a_change_of_colours_is_pillows(name):
-    images = pictures(len(LEVELS))
+    images = random_images(len(LEVELS))
     found = CHANGES[name](images, torch.tensor(LEVELS))
     expected = [
         by_pillow(name, Image.fromarray(image.numpy()), level) for image, level in zip(images, LEVELS, strict=True)
@@ -65,13 +66,13 @@ def test_a_change_of_colours_is_pillows(name):
 
 @pytest.mark.parametrize("name", ["auto-contrast", "equalise"])
 @pytest.mark.parametrize("shades", [[0], [255], [7], [3, 4], [0, 255], [10, 10, 10, 200]])
-def test_pictures_of_few_shades(name, shades):
+def test_images_of_few_shades(name, shades):
     image = np.resize(np.array(shades, np.uint8), (5, 8, 3))
     found = CHANGES[name](torch.from_numpy(image)[None], torch.ones(1))
     assert largest_difference(found, [by_pillow(name, Image.fromarray(image), 1.0)]) == 0
 
 
-def test_equalising_a_picture_of_many_pixels_cuts_off_at_white():
+def test_equalising_an_image_of_many_pixels_cuts_off_at_white():
     image = np.arange(767, dtype=np.int64).reshape(1, 767, 1).repeat(3, 2) % 256  # steps of 2 would pass 255
     image = image.astype(np.uint8)
     found = CHANGES["equalise"](torch.from_numpy(image)[None], torch.ones(1))
@@ -79,7 +80,7 @@ def test_equalising_a_picture_of_many_pixels_cuts_off_at_white():
 
 
 def coefficients(name: str, level: float) -> tuple[float, ...]:
-    """For Pillow's AFFINE, which counts from the corner: the same move about the middle of the picture."""
+    """For Pillow's AFFINE, which counts from the corner: the same move about the middle of the image."""
     slant = 0.3 * level
     match name:
         case "shear x":
@@ -95,16 +96,16 @@ def coefficients(name: str, level: float) -> tuple[float, ...]:
 
 @pytest.mark.parametrize("name", list(MOVES))
 def test_a_move_is_pillows(name):
-    images = pictures(len(LEVELS))
+    images = random_images(len(LEVELS))
     found = affine(images, MOVES[name](np.array(LEVELS), HEIGHT, WIDTH))
     expected = []
     for image, level in zip(images, LEVELS, strict=True):
-        picture, grey = Image.fromarray(image.numpy()), (128, 128, 128)
+        opened, grey = Image.fromarray(image.numpy()), (128, 128, 128)
         if name == "rotate":
-            moved = picture.rotate(-30 * level, Image.Resampling.BILINEAR, fillcolor=grey)
+            moved = opened.rotate(-30 * level, Image.Resampling.BILINEAR, fillcolor=grey)
         else:
-            moved = picture.transform(
-                picture.size,
+            moved = opened.transform(
+                opened.size,
                 Image.Transform.AFFINE,
                 coefficients(name, level),
                 Image.Resampling.BILINEAR,
@@ -116,8 +117,8 @@ def test_a_move_is_pillows(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto-contrast", "equalise", "identity")])
-def test_at_strength_0_nothing_changes(name):
-    images = pictures()
+def test_at_magnitude_0_nothing_changes(name):
+    images = random_images()
     images[0, 0, 0] = 255
     images[0, 0, 1] = 0
     if name in MOVES:
@@ -127,9 +128,11 @@ def test_at_strength_0_nothing_changes(name):
     assert torch.equal(changed, images)
 
 
-def test_every_picture_gets_an_operation_of_its_own():
-    images = pictures(1).expand(400, -1, -1, -1)
-    changed, _ = Augment(crop=0, flip=False, operations=1)(images, one_hot(400), np.random.default_rng(0))
+def test_every_image_gets_an_operation_of_its_own():
+    images = random_images(1).expand(400, -1, -1, -1)
+    changed, _ = augment_images(
+        Augment(crop=0, flip=False, num_ops=1), images, one_hot(400), np.random.default_rng(0)
+    )
     kinds, counts = torch.unique(changed.flatten(1), dim=0, return_counts=True)
     # Five moves and four blends by either sign, four others, and identity.
     assert len(kinds) == 2 * 5 + 2 * 4 + 4 + 1
@@ -137,27 +140,34 @@ def test_every_picture_gets_an_operation_of_its_own():
     assert counts.sum() == 400
 
 
-def test_a_picture_goes_the_same_way_alone_or_in_company():
-    """Operations never reach over from one picture to another."""
-    images = pictures(64)
-    augment = Augment(crop=3, operations=2, erase=0.5)
-    together, _ = augment(images, one_hot(64), np.random.default_rng(3))
+def test_an_image_goes_the_same_way_alone_or_in_company():
+    """Operations never reach over from one image to another."""
+    images = random_images(64)
+    augment = Augment(crop=3, num_ops=2, erase_probability=0.5)
+    together, _ = augment_images(augment, images, one_hot(64), np.random.default_rng(3))
     other = images.clone()
     other[1:] = 255 - other[1:]
-    changed, _ = augment(other, one_hot(64), np.random.default_rng(3))
+    changed, _ = augment_images(augment, other, one_hot(64), np.random.default_rng(3))
     assert torch.equal(together[0], changed[0])
     assert not torch.equal(together[1:], changed[1:])
 
 
 @pytest.mark.parametrize(
     "augment",
-    [NONE, Augment(), Augment(scale=0.5), Augment(operations=2, strength=30, erase=0.5, mixup=0.4, cutmix=1.0)],
+    [
+        NONE,
+        Augment(),
+        Augment(scale=0.5),
+        Augment(num_ops=2, magnitude=30, erase_probability=0.5, mixup=0.4, cutmix=1.0),
+    ],
     ids=["none", "crop and flip", "scale", "all"],
 )
 def test_shapes_types_and_determinism(augment):
-    images, targets = pictures(16), one_hot(16)
+    images, targets = random_images(16), one_hot(16)
     before = images.clone()
-    first, second, third = (augment(images, targets, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    first, second, third = (
+        augment_images(augment, images, targets, np.random.default_rng(seed)) for seed in (5, 5, 6)
+    )
     assert first[0].shape == images.shape
     assert first[0].dtype == torch.float32
     assert float(first[0].min()) >= 0
@@ -168,38 +178,38 @@ def test_shapes_types_and_determinism(augment):
     assert torch.equal(images, before)
 
 
-def test_all_happens_on_the_device_of_the_pictures():
+def test_all_happens_on_the_device_of_the_images():
     """The meta device computes nothing, but refuses to be mixed with the CPU."""
-    images, targets = pictures(64).to("meta"), one_hot(64).to("meta")
-    changed, mixed = Augment(operations=2, erase=0.5, mixup=0.5, cutmix=1.0)(
-        images, targets, np.random.default_rng(0)
+    images, targets = random_images(64).to("meta"), one_hot(64).to("meta")
+    changed, mixed = augment_images(
+        Augment(num_ops=2, erase_probability=0.5, mixup=0.5, cutmix=1.0), images, targets, np.random.default_rng(0)
     )
     assert changed.device.type == mixed.device.type == "meta"
     assert changed.shape == images.shape
 
 
 def test_off_is_off():
-    images, targets = pictures(), one_hot(6)
-    changed, same = NONE(images, targets, np.random.default_rng(0))
+    images, targets = random_images(), one_hot(6)
+    changed, same = augment_images(NONE, images, targets, np.random.default_rng(0))
     assert torch.equal(changed, images.float())
     assert torch.equal(same, targets)
 
 
-def test_half_of_the_pictures_are_flipped():
-    images = pictures(1).expand(1000, -1, -1, -1)
-    changed, _ = Augment(crop=0)(images, one_hot(1000), np.random.default_rng(0))
+def test_half_of_the_images_are_flipped():
+    images = random_images(1).expand(1000, -1, -1, -1)
+    changed, _ = augment_images(Augment(crop=0), images, one_hot(1000), np.random.default_rng(0))
     flipped = (changed == images.flip(2)).flatten(1).all(1)
     assert ((changed == images).flatten(1).all(1) ^ flipped).all()
     assert 0.45 < float(flipped.float().mean()) < 0.55
 
 
-def test_crops_lie_anywhere_in_the_padded_picture():
+def test_crops_lie_anywhere_in_the_padded_image():
     crop = 2
     image = torch.arange(1, 31, dtype=torch.uint8).view(1, 5, 6, 1)
     padded = torch.nn.functional.pad(image, (0, 0, crop, crop, crop, crop))[0]
     count = 2500
-    changed, _ = Augment(crop=crop, flip=False)(
-        image.expand(count, -1, -1, -1), one_hot(count), np.random.default_rng(0)
+    changed, _ = augment_images(
+        Augment(crop=crop, flip=False), image.expand(count, -1, -1, -1), one_hot(count), np.random.default_rng(0)
     )
     places = [(top, left) for top in range(2 * crop + 1) for left in range(2 * crop + 1)]
     found = [
@@ -227,7 +237,7 @@ def test_boxes_of_a_random_resized_crop():
     assert math.isclose(aspects.max(), 4 / 3, rel_tol=0.01)
 
 
-def test_the_whole_picture_at_scale_1():
+def test_the_whole_image_at_scale_1():
     assert Augment(scale=1.0).box(30, 30, np.array([0.3, 0.5, 0.9, 0.2])) == (0, 0, 30, 30)
 
 
@@ -237,16 +247,16 @@ def test_erasing_leaves_a_rectangle_of_one_colour(share):
     changed = erase(images, share, np.random.default_rng(0))
     hit = (changed != -1).any(-1)
     assert abs(float(hit.flatten(1).any(1).float().mean()) - share) < 0.06
-    for picture, where in zip(changed, hit, strict=True):
+    for image, where in zip(changed, hit, strict=True):
         if where.any():
             rows, columns = where.any(1).nonzero().flatten(), where.any(0).nonzero().flatten()
-            inside = picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].flatten(0, 1)
+            inside = image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].flatten(0, 1)
             assert (inside == inside[0]).all()
             assert len(inside) == int(where.sum())
             assert 0.01 < len(inside) / 600 < 0.36
 
 
-def test_mixup_mixes_pictures_and_targets_alike():
+def test_mixup_mixes_images_and_targets_alike():
     count = 500
     images = torch.arange(count).float().view(count, 1, 1, 1).expand(-1, 2, 2, 3)
     mixed, targets = mix(images, torch.eye(count), np.random.default_rng(0), mixup=0.5)
@@ -277,11 +287,11 @@ def test_cutmix_cuts_a_rectangle_and_shares_targets_by_its_area(alpha):
     assert middle[8:12, 12:18].mean() > middle[:2].mean()
 
 
-def test_with_both_half_of_the_pictures_are_cut():
+def test_with_both_half_of_the_images_are_cut():
     images = torch.arange(1000).float().view(1000, 1, 1, 1).expand(-1, 16, 16, 3)
     mixed, targets = mix(images, torch.eye(1000), np.random.default_rng(1), mixup=1.0, cutmix=1.0)
     changed = targets.diagonal() < 1
-    whole = (mixed == mixed[:, :1, :1]).flatten(1).all(1)  # mixup leaves a plain picture plain, a cut does not
+    whole = (mixed == mixed[:, :1, :1]).flatten(1).all(1)  # mixup leaves a plain image plain, a cut does not
     assert 0.4 < float(whole[changed].float().mean()) < 0.62
     assert torch.allclose(mixed.mean((1, 2, 3)), targets @ torch.arange(1000.0), rtol=1e-3, atol=0.05)
 
@@ -292,9 +302,9 @@ def test_with_both_half_of_the_pictures_are_cut():
         ("crop", -1),
         ("scale", 1.1),
         ("scale", -0.1),
-        ("operations", -1),
-        ("strength", 31),
-        ("erase", 2),
+        ("num_ops", -1),
+        ("magnitude", 31),
+        ("erase_probability", 2),
         ("mixup", -1),
         ("mixup", math.inf),
         ("mixup", math.nan),

@@ -1,5 +1,6 @@
 import time
 import tracemalloc
+from array import array
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -8,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, sent
+from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, send
 from regard.data.image_batches import ImageBatch
-from regard.data.labelled import LabelledBatch
-from regard.data.masked import MaskedBatch
-from regard.data.stream import TextBatch
-from regard.data.text import Special
+from regard.data.labelled_texts import LabelledBatch
+from regard.data.masking import MaskedBatch
+from regard.data.special_tokens import Special
+from regard.data.windows import TextBatch
 
 
 def random_data(count, *, batch_tokens=2048, seed=0):
@@ -141,20 +142,14 @@ def test_batches_are_mixed_anew_each_epoch():
 
 def test_batches_are_well_filled_and_hardly_padded():
     data = random_data(5000)
-    assert data.padding(0) < 0.10
+    batches = [data.batch(rows) for rows in data.order(0)]
+    masks = [mask for batch in batches for mask in (batch.source_mask, batch.target_mask)]
+    assert sum(int((~mask).sum()) for mask in masks) / sum(mask.numel() for mask in masks) < 0.10
     slots = [
         len(rows) * max(int(data.source_lengths[rows].max()), int(data.target_lengths[rows].max()))
         for rows in data.order(0)
     ]
     assert np.mean(slots) > 0.85 * data.batch_tokens
-
-
-def test_padding_counts_what_the_masks_say():
-    data = random_data(300, batch_tokens=512)
-    batches = [data.batch(rows) for rows in data.order(2)]
-    masks = [mask for batch in batches for mask in (batch.source_mask, batch.target_mask)]
-    empty = sum(int((~mask).sum()) for mask in masks) / sum(mask.numel() for mask in masks)
-    assert data.padding(2) == pytest.approx(empty)
 
 
 def test_a_pair_too_long_is_a_batch_alone():
@@ -163,8 +158,9 @@ def test_a_pair_too_long_is_a_batch_alone():
 
 
 def test_quick_for_many_pairs():
-    generator = np.random.default_rng(0)
-    rows = [[4] * n for n in generator.integers(1, 60, 200_000).tolist()]
+    rows = Rows()
+    rows.ends.extend(np.random.default_rng(0).integers(1, 60, 200_000).cumsum().tolist())
+    rows.ids = array("i", [4]) * rows.ends[-1]
     data = PairData(rows, rows, batch_tokens=4096, seed=0)
     begin = time.process_time()
     data.order(0)
@@ -185,7 +181,7 @@ def test_errors():
 def test_filter_drops_and_says_what():
     lengths = [(3, 3), (7, 5), (5, 7), (2, 5), (4, 2), (0, 3), (6, 6), (9, 1)]
     pairs = [([4] * source, [5] * target) for source, target in lengths]
-    keep = Filter(longest=6, ratio=2)
+    keep = Filter(drop_longer=6, max_ratio=2)
     assert list(keep(iter(pairs))) == [pairs[0], pairs[4], pairs[6]]
     assert keep.report() == (
         "Dropped 5 of 8 pairs: 3 for a side of more than 6 tokens, 1 for a side more than 2 times as long as the "
@@ -200,11 +196,11 @@ def test_filter_lets_all_pass_that_has_tokens():
     assert keep.report() == ""
     assert list(keep([([4], [])])) == []
     assert keep.report().startswith("Dropped 1 of 3 pairs: 1 for a side without tokens; the first was pair 3,")
-    with pytest.raises(ValueError, match="longest must be at least 1, or 0 for no limit, got -1"):
-        Filter(longest=-1)
+    with pytest.raises(ValueError, match="drop_longer must be at least 1, or 0 for no limit, got -1"):
+        Filter(drop_longer=-1)
     for ratio in (0.5, -1, float("nan")):
-        with pytest.raises(ValueError, match="ratio must be at least 1, or 0 for no limit"):
-            Filter(ratio=ratio)
+        with pytest.raises(ValueError, match="max_ratio must be at least 1, or 0 for no limit"):
+            Filter(max_ratio=ratio)
 
 
 IDS, MASK = torch.tensor([[5, 6, 7], [8, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
@@ -258,8 +254,8 @@ def test_what_is_sent_may_be_a_view_or_empty():
     whole = torch.arange(12).view(3, 4)
     card = "cuda" if torch.cuda.is_available() else "cpu"
     for part in (whole[:, 1:3], whole.T, whole[:0], torch.tensor(5)):
-        assert torch.equal(sent(part, card).cpu(), part)
-        assert sent(part, "meta").shape == part.shape
+        assert torch.equal(send(part, card).cpu(), part)
+        assert send(part, "meta").shape == part.shape
 
 
 def test_twice_is_every_row_again_behind_the_last():

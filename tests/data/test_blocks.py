@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from regard.data.batch import PairData
-from regard.data.blocks import BESIDE, BlockData, gather
+from regard.data.blocks import OVERHEAD, BlockData, gather
 from regard.data.pairs import read_pairs
-from regard.data.text import Special
+from regard.data.special_tokens import Special
 
 COUNT, BUDGET = 6_000, 150_000
 
@@ -23,7 +23,7 @@ def made(count, *, seed=0):
 
 
 def size(pairs):
-    return sum(4 * (len(source) + len(target)) + BESIDE for source, target in pairs)
+    return sum(4 * (len(source) + len(target)) + OVERHEAD for source, target in pairs)
 
 
 def numbers(data, epoch):
@@ -95,22 +95,22 @@ def test_every_pair_once_and_every_block_within_the_budget(tmp_path, budget):
         lengths = [
             np.fromfile(tmp_path / "blocks" / f"{block}.{side}.lengths", np.int32) for side in ("source", "target")
         ]
-        assert 4 * sum(int(side.sum()) for side in lengths) + BESIDE * len(lengths[0]) <= budget
+        assert 4 * sum(int(side.sum()) for side in lengths) + OVERHEAD * len(lengths[0]) <= budget
     # Only what is in use lies there: no pile, no folder half written.
     assert len(list((tmp_path / "blocks").iterdir())) == 4 * data.blocks
     assert [path.name for path in tmp_path.iterdir()] == ["blocks"]
 
 
-def test_blocks_that_chance_overfills_are_dealt_anew(tmp_path):
-    pairs = [([10 + number, 5, 5, 5, 5], [6] * 5) for number in range(2000)]
+def test_blocks_that_overflow_are_distributed_anew(tmp_path):
+    pairs = [([10 + number, 5, 5, 5, 5], [6] * 5) for number in range(480)]
     budget = size(pairs[:16])
     data = gather(pairs, folder=tmp_path / "blocks", budget=budget, batch_tokens=100, seed=1)
     assert data.blocks == 2 * 2 * size(pairs) / budget  # at half the number one block would hold 17 pairs or more
     sizes = [path.stat().st_size // 4 for path in (tmp_path / "blocks").glob("*.source.lengths")]
-    assert (len(sizes), sum(sizes)) == (data.blocks, 2000)
+    assert (len(sizes), sum(sizes)) == (data.blocks, 480)
     assert max(sizes) <= 16
     assert len(list((tmp_path / "blocks").iterdir())) == 4 * data.blocks
-    assert sorted(int(i) for item in data.order(0) for i in data.batch(item).source[:, 0]) == list(range(10, 2010))
+    assert sorted(int(i) for item in data.order(0) for i in data.batch(item).source[:, 0]) == list(range(10, 490))
 
 
 @pytest.mark.parametrize("budget", [40_000, 10**9])
@@ -227,5 +227,5 @@ def test_errors(tmp_path):
     item = next(data.order(0))
     with open(folder / f"{item[0]}.target.ids", "r+b") as file:
         file.truncate(8)
-    with pytest.raises(OSError, match=r"target\.ids has been cut short"):
+    with pytest.raises(OSError, match=r"target\.ids was truncated"):
         data.batch(item)

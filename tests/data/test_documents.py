@@ -9,9 +9,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import documents as module
+from regard.data import lines
 from regard.data.documents import read_documents
-from regard.data.pairs import DataError
+from regard.errors import DataError
 
 PACK = {
     "": bytes,
@@ -65,7 +65,7 @@ def test_no_line_break_is_added_or_needed(tmp_path):
 def test_pieces_of_any_size_make_the_same_text(tmp_path_factory, text):
     path = write(tmp_path_factory.mktemp("text"), "a", text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CHUNK", 3)
+        patch.setattr(lines, "CHUNK", 3)
         [document] = read_documents(path)
         chunks = list(document)
     assert "".join(chunks) == text
@@ -86,7 +86,7 @@ def test_a_large_document_is_never_held(tmp_path, kind):
 
 
 def test_a_document_left_unread_is_passed_over(tmp_path):
-    path = write(tmp_path, "a.txt", "one\ntwo\n\nthree\n" + "x" * (2 * module.CHUNK))
+    path = write(tmp_path, "a.txt", "one\ntwo\n\nthree\n" + "x" * (2 * lines.CHUNK))
     assert len(list(read_documents(path))) == 1
     found = read_documents(path, documents="blank")
     next(found)
@@ -96,10 +96,10 @@ def test_a_document_left_unread_is_passed_over(tmp_path):
 def test_rows_are_documents(tmp_path, monkeypatch):
     texts = ["one, and\ntwo", "three", "four\n\nfive" + "x" * 300_000]
     rows = [{"n": i, "text": text, "title": "t"} for i, text in enumerate(texts)]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    written = "".join(json.dumps(row) + "\n" for row in rows)
     for name in ("a.jsonl", "a.ndjson"):
-        assert read(write(tmp_path, name, lines), documents="blank") == texts
-    path = write(tmp_path, "a.jsonl.xz", lzma.compress(lines.encode()))
+        assert read(write(tmp_path, name, written), documents="blank") == texts
+    path = write(tmp_path, "a.jsonl.xz", lzma.compress(written.encode()))
     assert read(path) == texts
     assert read(path, column="title") == ["t"] * 3
     with open(tmp_path / "a.csv", "w", newline="") as file:
@@ -124,11 +124,11 @@ def test_rows_are_documents(tmp_path, monkeypatch):
         ("a.txt", b"one\ntwo\xff\n", r"a\.txt, line 2: the byte 0xff is not UTF-8"),
         ("a.txt", b"one\n\ntwo\xe2\x82", r"line 3: the byte 0xe2 is not UTF-8"),
         ("a.txt", b"one\ntwo\0", "line 2: holds a NUL byte"),
-        ("a.txt.gz", gzip.compress(b"one\n", mtime=0)[:-3], r"the \.gz file is damaged or cut short"),
+        ("a.txt.gz", gzip.compress(b"one\n", mtime=0)[:-3], r"the \.gz file is damaged or truncated"),
         ("a.txt.gz", b"one", "damaged"),
         ("a.csv", b"id,body\n1,x\n", "line 1: no column 'text'; the header names 'id', 'body'"),
         ("a.csv", b"text,text\n1,x\n", "more than one column 'text'"),
-        ("a.csv", b"id,text\n1,x\n2\n", "line 3: 1 column, but the header has 2"),
+        ("a.csv", b"id,text\n1,x\n2\n", "line 3: 1 column, but the first line has 2"),
         ("a.csv", b"text\n", "is empty"),
         ("a.jsonl", b'{"text": "x"}\n{"body": "x"}', "line 2: no key 'text'; the object has 'body'"),
         ("a.jsonl", b'{"text": 3}', "line 1: 'text' must be text, got 3"),
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_named(tmp_path, name, content, message):
 
 
 def test_the_line_is_named_beyond_the_first_piece(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 5)
+    monkeypatch.setattr(lines, "CHUNK", 5)
     with pytest.raises(DataError, match="line 4: the byte 0xfc"):
         read(write(tmp_path, "a.txt", b"one\r\ntwo\r\nthree\r\nf\xfcnf\n"))
 

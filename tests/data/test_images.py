@@ -10,8 +10,9 @@ import torch
 from PIL import Image
 
 from regard.data import images
-from regard.data.images import Pictures, need_classes, normalise, open_images, open_picture, resize
-from regard.data.pairs import DataError
+from regard.data.image_batches import normalise
+from regard.data.images import ImageSet, need_classes, open_image_set, read_image, resize
+from regard.errors import DataError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -20,30 +21,30 @@ def pixels(count: int = 6, height: int = 8, width: int = 10, channels: int = 3) 
     return np.random.default_rng(count).integers(0, 256, (count, height, width, channels), np.uint8)
 
 
-def encoded(picture: np.ndarray, kind: str = "PNG") -> bytes:
+def encoded(image: np.ndarray, kind: str = "PNG") -> bytes:
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, kind)
+    Image.fromarray(image).save(file, kind)
     return file.getvalue()
 
 
-def made(count: int = 20, height: int = 8, width: int = 8) -> Pictures:
-    return Pictures(
-        np.arange(count) % 3, ("a", "b", "c"), name="picture {}".format, pixels=pixels(count, height, width)
+def made(count: int = 20, height: int = 8, width: int = 8) -> ImageSet:
+    return ImageSet(
+        np.arange(count) % 3, ("a", "b", "c"), name="image {}".format, pixels=pixels(count, height, width)
     )
 
 
-def every(pictures: Pictures) -> np.ndarray:
-    return np.stack([pictures.read(number) for number in range(len(pictures))])
+def every(image_set: ImageSet) -> np.ndarray:
+    return np.stack([image_set.read(number) for number in range(len(image_set))])
 
 
 # A folder of classes
 
 
 def folder_of(path, names: dict[str, list[np.ndarray]], suffix: str = ".png"):
-    for name, pictures in names.items():
+    for name, known in names.items():
         (path / name).mkdir(parents=True)
-        for number, picture in enumerate(pictures):
-            Image.fromarray(picture).save(path / name / f"{number}{suffix}")
+        for number, image in enumerate(known):
+            Image.fromarray(image).save(path / name / f"{number}{suffix}")
     return path
 
 
@@ -52,9 +53,9 @@ def test_a_folder(tmp_path, suffix):
     known = pixels(4)
     folder_of(tmp_path, {"dog": list(known[2:]), "cat": list(known[:2]), ".git": [known[0]]}, suffix)
     (tmp_path / "cat" / ".hidden.png").write_bytes(b"nothing")
-    (tmp_path / "cat" / "notes.txt").write_text("no picture")
+    (tmp_path / "cat" / "notes.txt").write_text("no image")
     (tmp_path / "readme.txt").write_text("no class")
-    found = open_images(tmp_path)
+    found = open_image_set(tmp_path)
     assert found.classes == ("cat", "dog")
     assert found.labels.tolist() == [0, 0, 1, 1]
     assert found.labels.dtype == np.int64
@@ -64,66 +65,66 @@ def test_a_folder(tmp_path, suffix):
         assert np.array_equal(every(found), known)
 
 
-def test_pictures_of_several_sizes(tmp_path):
+def test_images_of_several_sizes(tmp_path):
     known = [pixels(1, 8, 8)[0], pixels(1, 8, 8)[0], pixels(1, 5, 9)[0]]
     folder_of(tmp_path, {"a": known[:2], "b": known[2:]})
-    found = open_images(tmp_path)
-    assert all(np.array_equal(found.read(number), picture) for number, picture in enumerate(known))
+    found = open_image_set(tmp_path)
+    assert all(np.array_equal(found.read(number), image) for number, image in enumerate(known))
 
 
 def test_it_is_sought_under_regard_data_too(tmp_path, monkeypatch):
     folder_of(tmp_path / "pets", {"a": list(pixels(2)), "b": list(pixels(2))})
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
-    assert len(open_images("pets")) == 4
+    assert len(open_image_set("pets")) == 4
     with pytest.raises(DataError, match="there is no file plants"):
-        open_images("plants")
+        open_image_set("plants")
 
 
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
         ({}, "has no folders in it"),
-        ({"a": 2, "b": 0}, "b holds no picture .*add some, or remove it"),
+        ({"a": 2, "b": 0}, "b holds no images .*add some, or remove the folder"),
     ],
 )
 def test_folders_that_are_refused(tmp_path, classes, message):
     folder_of(tmp_path, {name: list(pixels(count)) for name, count in classes.items()})
     with pytest.raises(DataError, match=message):
-        open_images(tmp_path)
+        open_image_set(tmp_path)
 
 
-def test_a_damaged_picture_is_named(tmp_path):
+def test_a_damaged_image_is_named(tmp_path):
     folder_of(tmp_path, {"a": list(pixels(2)), "b": list(pixels(2))})
     broken = tmp_path / "b" / "1.png"
     broken.write_bytes(broken.read_bytes()[:-60])
     with pytest.raises(DataError, match=r"b/1\.png cannot be decoded"):
-        open_images(tmp_path).read(3)
+        open_image_set(tmp_path).read(3)
     broken.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")  # Pillow knows it, we do not let it
     with pytest.raises(DataError, match=r"b/1\.png cannot be decoded"):
-        open_images(tmp_path).read(3)
+        open_image_set(tmp_path).read(3)
     with pytest.raises(DataError, match="does not exist"):
-        open_picture(tmp_path / "none.png")
+        read_image(tmp_path / "none.png")
 
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b")
     with pytest.raises(DataError, match=r"must be a folder .* or end in \.npz or \.parquet"):
-        open_images(tmp_path / "a.csv")
+        open_image_set(tmp_path / "a.csv")
 
 
-# Every kind of picture
+# Every kind of image
 
 
 def saved(tmp_path, image: Image.Image, suffix: str = ".png", **options):
-    image.save(tmp_path / f"picture{suffix}", **options)
-    return open_picture(tmp_path / f"picture{suffix}")
+    image.save(tmp_path / f"image{suffix}", **options)
+    return read_image(tmp_path / f"image{suffix}")
 
 
 def test_transparency_shows_white(tmp_path):
-    picture = np.zeros((1, 3, 4), np.uint8)
-    picture[0, :, 3] = [0, 128, 255]
-    assert saved(tmp_path, Image.fromarray(picture))[0].tolist() == [[255] * 3, [127] * 3, [0] * 3]
-    grey = Image.fromarray(picture).convert("LA")
+    image = np.zeros((1, 3, 4), np.uint8)
+    image[0, :, 3] = [0, 128, 255]
+    assert saved(tmp_path, Image.fromarray(image))[0].tolist() == [[255] * 3, [127] * 3, [0] * 3]
+    grey = Image.fromarray(image).convert("LA")
     assert saved(tmp_path, grey)[0].tolist() == [[255] * 3, [127] * 3, [0] * 3]
 
 
@@ -150,16 +151,16 @@ def test_one_bit_and_cmyk(tmp_path):
 
 def test_the_first_of_several_frames(tmp_path):
     frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
-    picture = saved(tmp_path, frames[0], ".gif", save_all=True, append_images=frames[1:])
-    assert picture[0, 0].tolist() == [255, 0, 0]
+    image = saved(tmp_path, frames[0], ".gif", save_all=True, append_images=frames[1:])
+    assert image[0, 0].tolist() == [255, 0, 0]
 
 
 def test_the_camera_was_held_upright(tmp_path):
-    picture = pixels(1)[0]
+    image = pixels(1)[0]
     exif = Image.Exif()
     exif[0x0112] = 6  # to be shown turned by a quarter, clockwise
-    turned = saved(tmp_path, Image.fromarray(picture), exif=exif)
-    assert np.array_equal(turned, np.rot90(picture, -1))
+    turned = saved(tmp_path, Image.fromarray(image), exif=exif)
+    assert np.array_equal(turned, np.rot90(image, -1))
 
 
 # .npz
@@ -171,18 +172,18 @@ def test_arrays(tmp_path, image, label, compressed):
     known, path = pixels(6), tmp_path / "set.npz"
     save = np.savez_compressed if compressed else np.savez
     save(path, **{image: known, label: np.array([2, 0, 1, 2, 0, 1], np.uint8)})
-    found = open_images(path) if image != "a" else open_images(path, image="a", label="b")
+    found = open_image_set(path) if image != "a" else open_image_set(path, image="a", label="b")
     assert np.array_equal(every(found), known)
     assert found.labels.tolist() == [2, 0, 1, 2, 0, 1]
     assert found.classes == ("0", "1", "2")
-    assert found.name(4) == f"{path}, picture 4"
+    assert found.name(4) == f"{path}, image 4"
 
 
 @pytest.mark.parametrize("shape", [(4, 8, 10), (4, 8, 10, 1)])
 def test_grey_arrays(tmp_path, shape):
     known = pixels(4, channels=1).reshape(shape)
     np.savez(tmp_path / "set.npz", images=known, labels=np.arange(4), classes=np.array(list("wxyz")))
-    found = open_images(tmp_path / "set.npz")
+    found = open_image_set(tmp_path / "set.npz")
     assert found.classes == ("w", "x", "y", "z")
     assert found.read(1).shape == (8, 10, 3)
     assert all(np.array_equal(found.read(1)[..., colour], known[1].reshape(8, 10)) for colour in range(3))
@@ -190,11 +191,11 @@ def test_grey_arrays(tmp_path, shape):
 
 def test_labels_by_name(tmp_path):
     np.savez(tmp_path / "a.npz", images=pixels(3), labels=np.array(["dog", "cat", "dog"]))
-    found = open_images(tmp_path / "a.npz")
+    found = open_image_set(tmp_path / "a.npz")
     assert (found.classes, found.labels.tolist()) == (("cat", "dog"), [1, 0, 1])
     classes = np.array(["dog", "eel", "cat"])
     np.savez(tmp_path / "b.npz", images=pixels(3), labels=np.array(["dog", "cat", "dog"]), classes=classes)
-    found = open_images(tmp_path / "b.npz")
+    found = open_image_set(tmp_path / "b.npz")
     assert (found.classes, found.labels.tolist()) == (("dog", "eel", "cat"), [0, 2, 0])
 
 
@@ -208,21 +209,27 @@ LABELS = np.arange(6)
         ({"images": pixels(6).astype(np.float32), "labels": LABELS}, "must be .* uint8, got .* float32"),
         ({"images": pixels(6).transpose(0, 3, 1, 2), "labels": LABELS}, r"must be .* got \(6, 3, 8, 10\) uint8"),
         ({"images": pixels(6, channels=2), "labels": LABELS}, r"got \(6, 8, 10, 2\)"),
-        ({"images": pixels(6), "labels": LABELS[:5]}, "6 pictures and 5 labels"),
-        ({"images": pixels(6), "labels": LABELS / 2}, "labels must be a row of whole numbers or of text"),
-        ({"images": pixels(6), "labels": LABELS - 1}, "be at least 0, got -1 at picture 0"),
-        ({"images": pixels(6), "labels": LABELS, "classes": np.array(list("abc"))}, "0 to 2, got 3 at picture 3"),
-        ({"images": pixels(6), "labels": LABELS, "classes": np.array(list("abcdea"))}, "a name of its own"),
-        ({"images": pixels(6), "labels": LABELS, "classes": np.arange(6)}, "'classes' must be a row of text"),
-        ({"images": pixels(2), "labels": np.array(list("az")), "classes": np.array(list("ab"))}, "'z' is none"),
-        ({"images": pixels(6)[:0], "labels": LABELS[:0]}, "holds no pictures"),
+        ({"images": pixels(6), "labels": LABELS[:5]}, "6 images and 5 labels"),
+        ({"images": pixels(6), "labels": LABELS / 2}, "labels must be a 1-d array of whole numbers or text"),
+        ({"images": pixels(6), "labels": LABELS - 1}, "be at least 0, got -1 at image 0"),
+        ({"images": pixels(6), "labels": LABELS, "classes": np.array(list("abc"))}, "0 to 2, got 3 at image 3"),
+        (
+            {"images": pixels(6), "labels": LABELS, "classes": np.array(list("abcdea"))},
+            "the names of classes must differ",
+        ),
+        ({"images": pixels(6), "labels": LABELS, "classes": np.arange(6)}, "'classes' must be a 1-d array of text"),
+        (
+            {"images": pixels(2), "labels": np.array(list("az")), "classes": np.array(list("ab"))},
+            "'z' is not one of the classes",
+        ),
+        ({"images": pixels(6)[:0], "labels": LABELS[:0]}, "holds no images"),
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )
 def test_arrays_that_are_refused(tmp_path, arrays, message):
     np.savez(tmp_path / "set.npz", **arrays)
     with pytest.raises(DataError, match=message):
-        open_images(tmp_path / "set.npz")
+        open_image_set(tmp_path / "set.npz")
 
 
 def test_objects_are_refused_before_they_are_read(tmp_path):
@@ -233,7 +240,7 @@ def test_objects_are_refused_before_they_are_read(tmp_path):
     path = tmp_path / "set.npz"
     np.savez(path, images=pixels(2), labels=np.arange(2), classes=np.array([Trap(), "b"], object))
     with pytest.raises(DataError, match=r"'classes' holds Python objects.*could run code"):
-        open_images(path)
+        open_image_set(path)
     assert not (tmp_path / "trapped").exists()
 
 
@@ -247,7 +254,7 @@ def test_declared_sizes_are_looked_at_first(tmp_path):
         archive.writestr("images.npy", header.getvalue())
         archive.writestr("labels.npy", b"")
     with pytest.raises(DataError, match="'images' declares 1,125,899,906,842,624 bytes; at most"):
-        open_images(tmp_path / "set.npz")
+        open_image_set(tmp_path / "set.npz")
 
 
 def test_damaged_archives(tmp_path):
@@ -255,23 +262,23 @@ def test_damaged_archives(tmp_path):
     np.savez_compressed(path, images=pixels(6), labels=LABELS)
     whole = path.read_bytes()
     path.write_bytes(whole[:200])
-    with pytest.raises(DataError, match="damaged, cut short"):
-        open_images(path)
+    with pytest.raises(DataError, match="damaged, truncated"):
+        open_image_set(path)
     path.write_bytes(whole[:300] + bytes(20) + whole[320:])
     with pytest.raises(DataError, match="damaged"):
-        open_images(path)
+        open_image_set(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("images.npy", b"no array")
         archive.writestr("labels.npy", b"no array")
-    with pytest.raises(DataError, match="'images' is damaged or no array"):
-        open_images(path)
+    with pytest.raises(DataError, match="'images' is damaged or not an array"):
+        open_image_set(path)
 
 
-# JPEG pictures that share a header
+# JPEG images that share a header
 
 
-def packed_of(pictures: np.ndarray) -> tuple[dict[str, np.ndarray], list[bytes]]:
-    files = [encoded(picture, "JPEG") for picture in pictures]
+def packed_of(images: np.ndarray) -> tuple[dict[str, np.ndarray], list[bytes]]:
+    files = [encoded(image, "JPEG") for image in images]
     length = files[0].index(b"\xff\xda")  # where the scan begins
     scans = [file[length:-2] for file in files]
     arrays = {
@@ -287,7 +294,7 @@ def packed_of(pictures: np.ndarray) -> tuple[dict[str, np.ndarray], list[bytes]]
 def test_packed_jpeg(tmp_path):
     arrays, files = packed_of(pixels(4))
     np.savez(tmp_path / "set.npz", **arrays)
-    found = open_images(tmp_path / "set.npz")
+    found = open_image_set(tmp_path / "set.npz")
     assert found.classes == ("class 0", "class 1", "class 2", "class 3")
     for number, file in enumerate(files):
         assert np.array_equal(found.read(number), np.asarray(Image.open(io.BytesIO(file))))
@@ -296,12 +303,12 @@ def test_packed_jpeg(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("offsets", np.array([0, 5, 3, 9]), "'offsets' must rise from 0 to"),
-        ("offsets", np.array([], np.int32), "'offsets' must rise"),
-        ("offsets", np.array([0.0, 1.0]), "'offsets' must rise"),
-        ("labels", np.arange(3), "3 labels need one offset more, got 5"),
-        ("header", np.zeros(9, np.int64), "'header' must be a row of uint8"),
-        ("header", np.zeros(9, np.uint8), "picture 0 cannot be decoded"),
+        ("offsets", np.array([0, 5, 3, 9]), "'offsets' must increase from 0 to"),
+        ("offsets", np.array([], np.int32), "'offsets' must increase"),
+        ("offsets", np.array([0.0, 1.0]), "'offsets' must increase"),
+        ("labels", np.arange(3), "3 labels need one more offset than labels, got 5"),
+        ("header", np.zeros(9, np.int64), "'header' must be a 1-d array of uint8"),
+        ("header", np.zeros(9, np.uint8), "image 0 cannot be decoded"),
     ],
     ids=["falling", "empty", "fractions", "too few labels", "wide header", "no header"],
 )
@@ -309,12 +316,12 @@ def test_packed_jpeg_that_is_refused(tmp_path, name, value, message):
     arrays, _ = packed_of(pixels(4))
     np.savez(tmp_path / "set.npz", **(arrays | {name: value}))
     with pytest.raises(DataError, match=message):
-        every(open_images(tmp_path / "set.npz"))
+        every(open_image_set(tmp_path / "set.npz"))
 
 
 @pytest.mark.skipif("REGARD_DATA" not in os.environ, reason="set REGARD_DATA to the folder with cifar10_jpeg")
 def test_cifar():
-    found = open_images("cifar10_jpeg/train.npz")
+    found = open_image_set("cifar10_jpeg/train.npz")
     assert len(found) == 50000
     assert found.classes[:4] == ("airplane", "automobile", "bird", "cat")
     assert found.labels[:12].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
@@ -347,22 +354,22 @@ def parquet_of(path, columns: dict, names: list[str] | None = None):
 @pytest.mark.parametrize("image", ["image", "img", "photo"])
 def test_a_table(tmp_path, struct, image):
     known = pixels(4)
-    files = [encoded(picture) for picture in known]
+    files = [encoded(image) for image in known]
     column = [{"bytes": file, "path": "/etc/passwd"} for file in files] if struct else files
     path = parquet_of(tmp_path / "set.parquet", {image: column, "label": [1, 0, 1, 0]}, ["cat", "dog"])
-    found = open_images(path, image="photo" if image == "photo" else "")
+    found = open_image_set(path, image="photo" if image == "photo" else "")
     assert found.classes == ("cat", "dog")
     assert found.labels.tolist() == [1, 0, 1, 0]
     assert np.array_equal(every(found), known)
 
 
 def test_a_table_without_names(tmp_path):
-    files = [encoded(picture) for picture in pixels(3)]
+    files = [encoded(image) for image in pixels(3)]
     path = parquet_of(tmp_path / "a.parquet", {"image": files, "label": [2, 0, 0]})
-    found = open_images(path)
+    found = open_image_set(path)
     assert (found.classes, found.labels.tolist()) == (("0", "2"), [1, 0, 0])
     path = parquet_of(tmp_path / "b.parquet", {"image": files, "label": ["eel", "dog", "eel"]})
-    found = open_images(path)
+    found = open_image_set(path)
     assert (found.classes, found.labels.tolist()) == (("dog", "eel"), [1, 0, 1])
     assert np.array_equal(found.read(2), pixels(3)[2])
 
@@ -383,19 +390,19 @@ PNG = encoded(pixels(1)[0])
             {"image": [{"bytes": PNG, "path": ""}, {"bytes": None, "path": "a.png"}], "label": [0, 1]},
             "1: has no bytes",
         ),
-        ({"image": [PNG, None], "label": [0, 1]}, "picture 1: has no bytes"),
-        ({"image": [PNG, b"abc"], "label": [0, 1]}, "picture 1 cannot be decoded"),
-        ({"image": [PNG, PNG], "label": [0, None]}, "picture 1: has no label"),
-        ({"image": [PNG, PNG], "label": [0.5, 1.0]}, "labels must be a row of whole numbers or of text"),
-        ({"image": [PNG, PNG], "label": [[0], [0, 1]]}, "labels must be a row .* got list<.*int64>"),
-        ({"image": [PNG][:0], "label": [0][:0]}, "must hold bytes|holds no pictures"),
+        ({"image": [PNG, None], "label": [0, 1]}, "image 1: has no bytes"),
+        ({"image": [PNG, b"abc"], "label": [0, 1]}, "image 1 cannot be decoded"),
+        ({"image": [PNG, PNG], "label": [0, None]}, "image 1: has no label"),
+        ({"image": [PNG, PNG], "label": [0.5, 1.0]}, "labels must be a 1-d array of whole numbers or text"),
+        ({"image": [PNG, PNG], "label": [[0], [0, 1]]}, "labels must be a 1-d array .* got list<.*int64>"),
+        ({"image": [PNG][:0], "label": [0][:0]}, "must hold bytes|holds no images"),
     ],
     ids=["column", "text", "path", "no bytes", "null", "damaged", "no label", "fractions", "lists", "empty"],
 )
 def test_tables_that_are_refused(tmp_path, columns, message):
     path = parquet_of(tmp_path / "set.parquet", columns)
     with pytest.raises(DataError, match=message):
-        every(open_images(path))
+        every(open_image_set(path))
 
 
 @pytest.mark.parametrize("twice", ["image", "label"])
@@ -407,28 +414,28 @@ def test_two_columns_of_one_name(tmp_path, twice):
     table = pyarrow.table(columns).append_column("other", columns[twice])
     parquet.write_table(table.rename_columns(["image", "label", twice]), tmp_path / "set.parquet")
     with pytest.raises(DataError, match=rf"set\.parquet: more than one column '{twice}'"):
-        open_images(tmp_path / "set.parquet")
+        open_image_set(tmp_path / "set.parquet")
     parquet.write_table(table.append_column("other", columns[twice]), tmp_path / "set.parquet")
-    assert len(open_images(tmp_path / "set.parquet")) == 2  # of those that are not read there may be two
+    assert len(open_image_set(tmp_path / "set.parquet")) == 2  # of those that are not read there may be two
 
 
 def test_no_table(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow", reason="pip install 'regard[parquet]'")
     path = tmp_path / "set.parquet"
     path.write_bytes(b"nothing of the kind")
-    with pytest.raises(DataError, match="damaged or no parquet file"):
-        open_images(path)
+    with pytest.raises(DataError, match="damaged or not a parquet file"):
+        open_image_set(path)
     parquet_of(path, {"image": [PNG, PNG], "label": [0, 1]})
     monkeypatch.setattr(images, "LARGEST", 10)
     with pytest.raises(DataError, match=r"declares .* bytes; at most 10 are read"):
-        open_images(path)
+        open_image_set(path)
 
 
 def test_a_table_needs_the_extra(tmp_path, monkeypatch):
     (tmp_path / "set.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"pip install 'regard\[parquet\]'"):
-        open_images(tmp_path / "set.parquet")
+        open_image_set(tmp_path / "set.parquet")
 
 
 # Labels
@@ -437,22 +444,22 @@ def test_a_table_needs_the_extra(tmp_path, monkeypatch):
 def test_classes_are_the_numbers_that_occur(tmp_path, monkeypatch):
     path = tmp_path / "set.npz"
     np.savez(path, images=pixels(4), labels=np.array([600_000, 0, 9, 600_000], np.int32))
-    found = open_images(path)
+    found = open_image_set(path)
     assert (found.classes, found.labels.tolist()) == (("0", "9", "600000"), [2, 0, 1, 2])
     np.savez(path, images=pixels(2), labels=np.array([9, 9]))
-    assert open_images(path).relabelled(found.classes).labels.tolist() == [1, 1]
+    assert open_image_set(path).relabelled(found.classes).labels.tolist() == [1, 1]
     np.savez(path, images=pixels(2), labels=np.array([2, 0]), classes=np.array(list("abc")))
-    assert (open_images(path).classes, open_images(path).labels.tolist()) == (("a", "b", "c"), [2, 0])
+    assert (open_image_set(path).classes, open_image_set(path).labels.tolist()) == (("a", "b", "c"), [2, 0])
     monkeypatch.setattr(images, "MOST_CLASSES", 2)
-    with pytest.raises(DataError, match=r"set\.npz has 3 classes, as 'a', 'b', 'c'; at most 2"):
-        open_images(path)
+    with pytest.raises(DataError, match=r"set\.npz has 3 classes, such as 'a', 'b', 'c'; at most 2"):
+        open_image_set(path)
 
 
 def test_one_class_is_enough_to_be_judged_by_but_not_to_learn(tmp_path):
     folder_of(tmp_path, {"a": list(pixels(2))})
-    found = open_images(tmp_path)
+    found = open_image_set(tmp_path)
     assert found.relabelled(["b", "a"]).labels.tolist() == [1, 1]
-    with pytest.raises(DataError, match=r"pets has the class 'a' alone; to be told apart there must be two"):
+    with pytest.raises(DataError, match=r"pets has the class 'a' alone; a classifier needs at least two"):
         need_classes(found, "pets")
     need_classes(made(), "pets")
 
@@ -462,14 +469,14 @@ def test_relabelled():
     assert found.classes == ("c", "x", "a", "b")
     assert found.labels.tolist() == [2, 3, 0, 2, 3, 0]
     assert np.array_equal(found.read(1), made(6).read(1))
-    with pytest.raises(DataError, match="there are pictures of 'c', but the classes are 'a', 'b'"):
+    with pytest.raises(DataError, match="there are images of 'c', but the classes are 'a', 'b'"):
         made(6).relabelled(["a", "b"])
-    assert made(2).relabelled(["a", "b"]).labels.tolist() == [0, 1]  # there is no picture of c
+    assert made(2).relabelled(["a", "b"]).labels.tolist() == [0, 1]  # there is no image of c
 
 
-def test_pictures_come_in_one_way():
-    with pytest.raises(ValueError, match="give one of them"):
-        Pictures(np.zeros(1), ("a",), name=str)
+def test_an_image_set_has_one_source():
+    with pytest.raises(ValueError, match="give either pixels or decode"):
+        ImageSet(np.zeros(1), ("a",), name=str)
 
 
 # Batches
@@ -482,12 +489,12 @@ def test_prepared_as_transformers_does(size, to):
     processor = transformers.ViTImageProcessorPil(
         size={"height": to[0], "width": to[1]}, image_mean=MEAN, image_std=STD
     )
-    picture = pixels(1, *size)[0]
-    raw = processor(picture, do_rescale=False, do_normalize=False, return_tensors="np")["pixel_values"][0]
-    found = resize(picture, *to)
+    image = pixels(1, *size)[0]
+    raw = processor(image, do_rescale=False, do_normalize=False, return_tensors="np")["pixel_values"][0]
+    found = resize(image, *to)
     assert found.dtype == np.uint8
     assert np.array_equal(found, raw.transpose(1, 2, 0))
-    expected = processor(Image.fromarray(picture), return_tensors="pt")["pixel_values"]
+    expected = processor(Image.fromarray(image), return_tensors="pt")["pixel_values"]
     assert torch.allclose(normalise(found[None], MEAN, STD), expected, rtol=0, atol=1e-6)
 
 
@@ -502,6 +509,6 @@ def test_normalise_leaves_what_it_was_given():
 
 
 def test_resize_within_a_box():
-    picture = pixels(1, 20, 30)[0]
-    assert np.array_equal(resize(picture, 6, 8, (5, 4, 13, 10)), picture[4:10, 5:13])
-    assert resize(picture, 20, 30) is picture
+    image = pixels(1, 20, 30)[0]
+    assert np.array_equal(resize(image, 6, 8, (5, 4, 13, 10)), image[4:10, 5:13])
+    assert resize(image, 20, 30) is image

@@ -171,10 +171,5 @@ def test_errors(name):
             MADE[name]("train", count)
 
 
-def test_only_batch_needs_torch():
-    code = "import sys, regard.data.made, regard.data.pairs, regard.data.text; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 KNOWN_DATES = [("1966年10月13日", "1966-10-13"), ("30Mar2047", "2047-03-30"), ("July 25 1911", "1911-07-25")]
 KNOWN_COPIES = [("v x j", "v x j"), ("s y o c p f y m p", "s y o c p f y m p")]

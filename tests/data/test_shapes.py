@@ -15,7 +15,7 @@ def test_classes_are_balanced_and_take_turns(train):
     assert train.pixels.dtype == np.uint8
     assert train.labels[:12].tolist() == [0, 1, 2, 3, 4, 5] * 2
     assert np.bincount(train.labels).tolist() == [100] * 6
-    assert train.name(3) == "shapes train, picture 3"
+    assert train.name(3) == "shapes train, image 3"
 
 
 def test_a_split_is_the_same_each_time_and_another_for_each(train):
@@ -36,8 +36,8 @@ def test_boxes_hold_the_shape(size):
     assert (right - left >= 0.25 * size).all()
     assert (bottom - top >= 0.25 * size).all()
     assert (right - left <= 0.8 * size + 2).all()
-    for picture, (left, top, right, bottom) in zip(made.pixels.astype(float), made.boxes, strict=True):
-        away = np.abs(picture - np.median(picture[_outside(size, left, top, right, bottom)], axis=0)).max(-1)
+    for image, (left, top, right, bottom) in zip(made.pixels.astype(float), made.boxes, strict=True):
+        away = np.abs(image - np.median(image[_outside(size, left, top, right, bottom)], axis=0)).max(-1)
         inside = away[top:bottom, left:right] > 48
         # Within the box much differs from the background, and something does near each of its edges.
         assert inside.mean() > 0.2
@@ -67,9 +67,9 @@ def test_mean_colour_does_not_tell_the_class(train):
 def test_the_form_does(train):
     """The share of the box that the shape fills tells ring and star from circle; chance would be 1 / 3."""
     fills = []
-    for picture, (left, top, right, bottom) in zip(train.pixels.astype(float), train.boxes, strict=True):
-        ground = np.median(picture[_outside(32, left, top, right, bottom)], axis=0)
-        fills.append((np.abs(picture - ground).max(-1) > 48)[top:bottom, left:right].mean())
+    for image, (left, top, right, bottom) in zip(train.pixels.astype(float), train.boxes, strict=True):
+        ground = np.median(image[_outside(32, left, top, right, bottom)], axis=0)
+        fills.append((np.abs(image - ground).max(-1) > 48)[top:bottom, left:right].mean())
     mean = {name: np.array(fills)[train.labels == label].mean() for label, name in enumerate(CLASSES)}
     assert mean["circle"] > mean["ring"] + 0.1
     assert mean["circle"] > mean["star"] + 0.2

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.data import wordpiece
-from regard.data.text import Special, Tokenizer
+from regard.data.special_tokens import Special
+from regard.data.tokenizer import Tokenizer
 
 TEXTS = [
     "The cat is playing; the dogs played on.",
@@ -82,7 +83,7 @@ def test_the_file_alone_is_the_tokenizer(tmp_path):
 
 TIES = [f"{a}{b} {b}{a}{c}" for a in "abcdefäé日" for b in "ghijkl" for c in "mnoпр"] * 2
 PROGRAM = """
-from regard.data.text import Tokenizer
+from regard.data.tokenizer import Tokenizer
 texts = [f"{a}{b} {b}{a}{c}" for a in "abcdefäé日" for b in "ghijkl" for c in "mnoпр"] * 2
 print(ascii(Tokenizer.train(texts, kind="wordpiece", size=150, layout="bert").inner.to_str()))
 """

@@ -19,7 +19,7 @@ def test_accuracy_is_the_share_that_is_right():
 @pytest.mark.parametrize("measure", [accuracy, report])
 @pytest.mark.parametrize(("answers", "truths"), [([], []), (["a"], []), (["a"], ["a", "b"])])
 def test_each_answer_needs_its_truth(measure, answers, truths):
-    message = f"each answer needs its truth, got {len(answers)} answers and {len(truths)} truths"
+    message = f"each answer needs a true label, got {len(answers)} answers and {len(truths)} labels"
     with pytest.raises(ValueError, match=message):
         measure(answers, truths)
 

@@ -91,10 +91,10 @@ def test_what_is_alike_is_seldom_told_apart():
 
 def test_the_interval_is_that_of_redrawn_test_sets():
     """Drawn and scored the long way."""
-    found = paired_bootstrap(WORSE, BETTER, REFERENCES, metric="bleu", samples=40, seed=3)
+    found = paired_bootstrap(WORSE, BETTER, REFERENCES, metric="bleu", samples=15, seed=3)
     random_rows = np.random.default_rng(3)
     differences = []
-    for rows in random_rows.choice(len(RIGHT), size=(40, len(RIGHT))):
+    for rows in random_rows.choice(len(RIGHT), size=(15, len(RIGHT))):
         references = [REFERENCES[row] for row in rows]
         second, first = (bleu([run[row] for row in rows], references)[0] for run in (BETTER, WORSE))
         differences.append(second - first)

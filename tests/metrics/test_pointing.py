@@ -41,7 +41,7 @@ def test_the_box_is_top_left_bottom_right():
     ids=["zero", "nan", "negative", "infinite"],
 )
 def test_a_map_needs_weight(table):
-    with pytest.raises(ValueError, match="finite and nowhere negative, with some weight"):
+    with pytest.raises(ValueError, match="finite and not negative, and must not be all zero"):
         mass_inside(table)
 
 
@@ -49,9 +49,9 @@ def test_wrong_shapes_and_boxes_are_refused():
     with pytest.raises(ValueError, match=r"shape \(rows, columns\), got \(4,\)"):
         mass_inside(np.ones(4))
     for box in ((1, 1, 3, 3), (0.5, 0, 0.5, 1), (0, 0.8, 1, 0.2), (-0.1, 0, 1, 1), (0, 0, float("nan"), 1)):
-        with pytest.raises(ValueError, match="in fractions of the picture"):
+        with pytest.raises(ValueError, match="in fractions of the image"):
             mass_inside(np.ones((4, 4)), box)
-        with pytest.raises(ValueError, match="in fractions of the picture"):
+        with pytest.raises(ValueError, match="in fractions of the image"):
             area(box)
 
 
@@ -74,10 +74,10 @@ def test_a_tie_is_no_answer():
     ("weights", "candidates", "message"),
     [
         (np.ones(3), [], "there must be a candidate"),
-        (np.ones(3), [[0], []], "each needs at least one token place"),
-        (np.ones(3), [[0], [3]], "token places must lie in 0 to 2, got 3"),
-        (np.ones(3), [[-1]], "token places must lie in 0 to 2, got -1"),
-        (np.ones((2, 3)), [[0]], r"one asking token \(tokens,\), got shape \(2, 3\)"),
+        (np.ones(3), [[0], []], "each needs at least one token index"),
+        (np.ones(3), [[0], [3]], "token indices must lie in 0 to 2, got 3"),
+        (np.ones(3), [[-1]], "token indices must lie in 0 to 2, got -1"),
+        (np.ones((2, 3)), [[0]], r"one query token \(tokens,\), got shape \(2, 3\)"),
         (np.array([np.nan, 1.0]), [[0], [1]], "got NaN"),
     ],
     ids=["none", "empty", "beyond", "before", "table", "nan"],

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data import byte_level
-from regard.data.pairs import DataError
-from regard.data.text import REGARD, SPECIAL, Special, Tokenizer
+from regard.data.special_tokens import REGARD, SPECIAL, Special
+from regard.data.tokenizer import Tokenizer
+from regard.errors import DataError
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -398,7 +399,7 @@ def test_load_refuses_what_is_no_tokenizer(tmp_path):
     raw = json.loads(whole)
     raw["model"]["vocab"] = {f"{piece}x": i for piece, i in raw["model"]["vocab"].items()}
     path.write_text(json.dumps(raw))
-    with pytest.raises(DataError, match=r"ids 0 to 3 must be <pad>, <s>, </s>, <unk>, or .* are \['<pad>x'"):
+    with pytest.raises(DataError, match=r"the ids from 0 must be <pad>, <s>, </s>, <unk>; or .* are \['<pad>x'"):
         Tokenizer.load(path)
     path.write_text("[" * 100_000)
     with pytest.raises(DataError, match="is not JSON"):

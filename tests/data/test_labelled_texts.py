@@ -8,9 +8,10 @@ import pytest
 import tokenizers
 import torch
 
-from regard.data.labelled import LabelledData, classes, encode_pair, read_labelled
-from regard.data.pairs import DataError
-from regard.data.text import Special, Tokenizer
+from regard.data.labelled_texts import LabelledData, classes, encode_pair, read_labelled
+from regard.data.special_tokens import Special
+from regard.data.tokenizer import Tokenizer
+from regard.errors import DataError
 
 SPECIAL = Special(pad=0, start=2, end=3, unknown=1, mask=4)
 TOKENIZER = Tokenizer.train(["abc abd bcd cab dab abcd badcab"] * 50, kind="wordpiece", size=40, layout="bert")
@@ -125,7 +126,7 @@ def test_labels_are_trimmed_and_texts_are_not(tmp_path):
         ("a.tsv", "a\t1\n\nb\t1\n", {}, "line 2: the line is empty"),
         ("a.tsv", "a\t1\n \t1\n", {}, "line 2: the text is empty; fill it in or remove the line"),
         ("a.tsv", "a\t1\nb\t \n", {}, "line 2: the label is empty"),
-        ("a.tsv", "a\t1\n", {"text": "1"}, "both text and label must be given, got '1'"),
+        ("a.tsv", "a\t1\n", {"text": "1"}, "give both text and label, got '1'"),
         ("a.tsv", "a\t1\n", {"text": "1", "label": "3"}, "line 1: 2 columns, but a line needs at least 3"),
         ("a.tsv", "x\ty\na\t1\n", {"text": "z", "label": "y"}, "line 1: no column 'z'; the header names 'x', 'y'"),
         ("a.tsv", "x\tx\na\t1\n", {"text": "x", "label": "x"}, "the same column; got x, x"),
@@ -141,7 +142,7 @@ def test_labels_are_trimmed_and_texts_are_not(tmp_path):
         ("a.csv", 'text,label\n"a,1\n', {}, "is not CSV"),
         ("a.jsonl", "[1]\n", {}, "line 1: holds a list, but must hold an object"),
         ("a.jsonl", "{\n", {}, "line 1: is not JSON"),
-        ("a.json", '[\n{"text": "a", "label": 1}\n]\n', {}, "line 1: is not JSON, which must be one object a line"),
+        ("a.json", '[\n{"text": "a", "label": 1}\n]\n', {}, "line 1: is not JSON .*; each line must be one object"),
         (
             "a.jsonl",
             '{"text": "a", "label": 1}\n{"text": "a"}\n',
@@ -177,7 +178,7 @@ def test_classes_are_in_order():
     assert classes(["10", "9", "-1", "9"]) == ("-1", "9", "10")
     assert classes(["10", "9", "x"]) == ("10", "9", "x")
     assert classes(["1", "01"]) == ("01", "1")
-    with pytest.raises(DataError, match=r"two classes or more .* got 'a'; is the label in another column"):
+    with pytest.raises(DataError, match=r"at least two classes, got 'a'; is the label in another column"):
         classes(["a", "a"])
     with pytest.raises(DataError, match="got none"):
         classes([])
@@ -188,30 +189,30 @@ def test_a_pair_in_its_frame():
     assert encode_pair([7, 8], [9], SPECIAL, 10) == ([2, 7, 8, 3, 9, 3], [0, 0, 0, 0, 1, 1])
     assert encode_pair([], [], SPECIAL, 10) == ([2, 3, 3], [0, 0, 1])
     assert encode_pair([7, 8, 9, 10], None, SPECIAL, 5) == ([2, 7, 8, 9, 3], [0] * 5)
-    with pytest.raises(ValueError, match="longest must be at least 5, got 4"):
+    with pytest.raises(ValueError, match="truncate must be at least 5, got 4"):
         encode_pair([7], None, SPECIAL, 4)
 
 
-@pytest.mark.parametrize("longest", [5, 6, 9, 12])
-def test_pairs_are_cut_as_transformers_cuts_them(longest):
+@pytest.mark.parametrize("truncate", [5, 6, 9, 12])
+def test_pairs_are_cut_as_transformers_cuts_them(truncate):
     """By `tokenizers`, which does it there: of the longer first."""
     peer = tokenizers.Tokenizer.from_str(TOKENIZER.inner.to_str())
-    peer.enable_truncation(longest, strategy="longest_first")
+    peer.enable_truncation(truncate, strategy="longest_first")
     letters = ["a", "b", "c", "d"]
     for first in range(10):
         for second in range(10):
             texts = [" ".join(letters[i % 4] for i in range(count)) for count in (first, second)]
             theirs = peer.encode(*texts)
-            ours = encode_pair(*(TOKENIZER.encode(text) for text in texts), SPECIAL, longest)
+            ours = encode_pair(*(TOKENIZER.encode(text) for text in texts), SPECIAL, truncate)
             assert ours == (theirs.ids, theirs.type_ids)
-        assert encode_pair(TOKENIZER.encode(texts[0]), None, SPECIAL, longest)[0] == peer.encode(texts[0]).ids
+        assert encode_pair(TOKENIZER.encode(texts[0]), None, SPECIAL, truncate)[0] == peer.encode(texts[0]).ids
 
 
 ROWS = [([5 + i % 20] * (1 + i % 30), [6] * (i % 7) if i % 2 else None, i % 3) for i in range(200)]
 
 
-def make(rows=ROWS, *, longest=24, batch_tokens=256, seed=1):
-    return LabelledData(rows, tokenizer=TOKENIZER, longest=longest, batch_tokens=batch_tokens, seed=seed)
+def make(rows=ROWS, *, truncate=24, batch_tokens=256, seed=1):
+    return LabelledData(rows, tokenizer=TOKENIZER, truncate=truncate, batch_tokens=batch_tokens, seed=seed)
 
 
 def test_batches_hold_every_row_once_framed_and_labelled():
@@ -238,8 +239,8 @@ def test_batches_hold_every_row_once_framed_and_labelled():
 
 def test_what_is_cut_is_counted():
     long = sum(len(first) + 2 + (0 if second is None else len(second) + 1) > 24 for first, second, _ in ROWS)
-    assert make().cut == long > 10
-    assert make(longest=64).cut == 0
+    assert make().truncated == long > 10
+    assert make(truncate=64).truncated == 0
     assert max(int(make().rows.lengths().max()), 24) == 24
 
 
@@ -260,7 +261,7 @@ def test_a_batch_moves_whole():
 def test_data_says_what_is_wrong():
     with pytest.raises(ValueError, match="at least one labelled text, got none"):
         make([])
-    with pytest.raises(ValueError, match="longest must be at least 5"):
-        make(longest=3)
+    with pytest.raises(ValueError, match="truncate must be at least 5"):
+        make(truncate=3)
     with pytest.raises(ValueError, match="batch_tokens must be at least 1"):
         make(batch_tokens=0)

@@ -8,6 +8,6 @@ from regard.metrics.references import check_references
 
 
 def exact_match(answers: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """The share of answers that equal one of their references to the letter, in percent."""
+    """The share of answers that are identical to one of their references, in percent."""
     check_references(answers, references)
     return 100 * sum(answer in given for answer, given in zip(answers, references, strict=True)) / len(answers)

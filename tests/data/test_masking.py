@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data import masked
+from regard.data import masking
 from regard.data.documents import read_documents
-from regard.data.masked import MaskedData, encode_sentences, ordinary_ids, read_sentences
-from regard.data.text import Tokenizer
+from regard.data.masking import MaskedData, encode_sentences, ordinary_ids, read_sentences
+from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import NAMES, word_pieces
 
 TOKENIZER = Tokenizer.train(["abc abd bcd cab dab abcd badcab"] * 50, kind="wordpiece", size=40, layout="bert")
@@ -74,7 +74,7 @@ def test_the_proportions_on_a_large_sample(large):
     real = chosen = hidden = swapped = kept = 0
     for batch in batches:
         ordinary = batch.mask & (batch.targets >= FIRST)
-        at = batch.chosen
+        at = batch.predicted
         assert not (at & ~ordinary).any()
         assert torch.equal(batch.tokens[~at], batch.targets[~at])
         counts = (0.15 * ordinary.sum(1)).round().clamp(min=1)
@@ -108,8 +108,8 @@ def test_places_and_random_tokens_are_drawn_evenly(large):
     for batch in batches:
         whole = batch.mask.sum(1) == 128
         if batch.mask.shape[1] == 128:
-            at, full = at + batch.chosen[whole].sum(0), full + int(whole.sum())
-        swapped = batch.chosen & (batch.tokens != SPECIAL.mask) & (batch.tokens != batch.targets)
+            at, full = at + batch.predicted[whole].sum(0), full + int(whole.sum())
+        swapped = batch.predicted & (batch.tokens != SPECIAL.mask) & (batch.tokens != batch.targets)
         drawn += torch.bincount(batch.tokens[swapped], minlength=len(TOKENIZER))
     assert at[0] == at[127] == 0
     # One place in 125 is [SEP], here or there; and no place is asked for more often than chance has it.
@@ -124,7 +124,7 @@ COUNTS = [30, 2, 1, 45, 7, 3, 60, 2, 19] * 4
 
 
 def test_what_follows_follows_and_what_does_not_is_from_another_document(monkeypatch):
-    monkeypatch.setattr(masked, "SHORT", 0.0)
+    monkeypatch.setattr(masking, "SHORT", 0.0)
     documents, tokenizer = numbered(COUNTS)
     data = make(documents, tokenizer=tokenizer)
     number_of = {i: number for number, document in enumerate(documents) for ids in document for i in ids}
@@ -160,7 +160,7 @@ def test_both_sorts_are_as_likely_in_documents_of_any_length():
 
 
 def test_what_is_too_long_is_cut_at_both_ends_of_the_longer_part(monkeypatch):
-    monkeypatch.setattr(masked, "SHORT", 0.0)
+    monkeypatch.setattr(masking, "SHORT", 0.0)
     documents, tokenizer = numbered([40] * 40, sizes=(20, 30))
     starts = {ids[0] for document in documents for ids in document}
     ends = {ids[-1] for document in documents for ids in document}
@@ -185,7 +185,7 @@ def test_some_rows_are_short(monkeypatch):
 
     data = make(documents, tokenizer=tokenizer)
     some = short()
-    monkeypatch.setattr(masked, "SHORT", 0.0)
+    monkeypatch.setattr(masking, "SHORT", 0.0)
     assert 0.04 < some - short() < 0.14  # the others stand at a document's end
 
 
@@ -212,7 +212,7 @@ def test_one_document_alone_gives_something_from_far_away():
 
 
 def test_the_smallest_document_alone(monkeypatch):
-    monkeypatch.setattr(masked, "SHORT", 0.0)
+    monkeypatch.setattr(masking, "SHORT", 0.0)
     data, told = make([[[5, 6], [7, 8], [9, 10], [11, 12]]]), set()
     for epoch in range(50):
         for first, second, follows, *_ in rows_of(data, epoch):
@@ -245,7 +245,7 @@ def test_the_same_seed_gives_the_same_batches_and_epochs_differ(large):
     assert torch.equal(data.batch(item).tokens, first[3].tokens)
     later = data.batch((1, *item[1:]))
     assert torch.equal(later.targets, first[3].targets)
-    assert (later.chosen & first[3].chosen).sum() < 0.3 * later.chosen.sum()
+    assert (later.predicted & first[3].predicted).sum() < 0.3 * later.predicted.sum()
 
 
 def test_batches_keep_to_their_size_and_hold_every_row_once():
@@ -260,7 +260,7 @@ def test_batches_keep_to_their_size_and_hold_every_row_once():
         assert batch.mask[:, 0].all()
         assert (batch.tokens[~batch.mask] == SPECIAL.pad).all()
         assert (batch.segments[~batch.mask] == 0).all()
-        assert not batch.chosen[~batch.mask].any()
+        assert not batch.predicted[~batch.mask].any()
 
 
 def test_without_pairs_rows_are_whole_sentences():
@@ -291,7 +291,7 @@ def test_whole_words_are_chosen_whole():
     for item in data.order(0):
         batch = data.batch(item)
         for ids, at, tokens in zip(
-            batch.targets.tolist(), batch.chosen.tolist(), batch.tokens.tolist(), strict=True
+            batch.targets.tolist(), batch.predicted.tolist(), batch.tokens.tolist(), strict=True
         ):
             real += sum(i >= FIRST for i in ids)
             chosen += sum(at)
@@ -312,9 +312,9 @@ def test_unknown_words_are_not_asked_for():
     data = make([text, text])
     for item in (item for epoch in range(20) for item in data.order(epoch)):
         batch = data.batch(item)
-        assert not (batch.chosen & (batch.targets == SPECIAL.unknown)).any()
+        assert not (batch.predicted & (batch.targets == SPECIAL.unknown)).any()
         asked = (batch.targets >= FIRST).any(1)
-        assert torch.equal(batch.chosen.any(1), asked)
+        assert torch.equal(batch.predicted.any(1), asked)
 
 
 def test_a_batch_moves_whole():
@@ -328,17 +328,21 @@ def test_a_batch_moves_whole():
 @pytest.mark.parametrize(
     ("documents", "options", "message"),
     [
-        ([], {}, "at least one document with two sentences; let more of the text be a document"),
+        ([], {}, "at least one document with two sentences; choose longer documents"),
         ([[[5, 6]], [[7]]], {}, "at least one document with two sentences"),
         ([[]], {"pairs": False}, "at least one document with tokens in it"),
-        ([[[5], [6], [7]]], {}, "one document, of 3 sentences; there must be two documents, or one of four"),
+        (
+            [[[5], [6], [7]]],
+            {},
+            "one document, of 3 sentences; there must be two documents, or one of at least four",
+        ),
         ([[[5], [6]]], {"length": 4}, "length must be at least 5, got 4"),
-        ([[[5], [6]]], {"chosen": 1.0}, r"chosen must lie in \(0, 1\), got 1.0"),
+        ([[[5], [6]]], {"mask_probability": 1.0}, r"mask_probability must lie in \(0, 1\), got 1.0"),
         ([[[5], [6]]], {"batch_tokens": 0}, "batch_tokens must be at least 1"),
         (
             [[[5], [6]]],
             {"tokenizer": Tokenizer.train(["a b"], kind="word")},
-            r"no token that hides another; wordpiece tokens have one, \[MASK\]",
+            r"no mask token; wordpiece tokenizers have one, \[MASK\]",
         ),
     ],
 )

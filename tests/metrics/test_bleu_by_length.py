@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from regard.metrics.bleu import bleu, tokenised_bleu
-from regard.metrics.lengths import bleu_by_length
+from regard.metrics.bleu_by_length import bleu_by_length
 
 
 def sources_of(counts: dict[int, int]) -> list[str]:
@@ -86,5 +86,5 @@ def test_wrong_questions_are_refused() -> None:
         bleu_by_length(["a", "b"], ["a"], [["a"]])
     with pytest.raises(ValueError, match="each answer needs its references"):
         bleu_by_length([], [], [])
-    with pytest.raises(ValueError, match=r"edges must rise, got \[5, 5\]"):
+    with pytest.raises(ValueError, match=r"edges must increase, got \[5, 5\]"):
         bleu_by_length(["a"], ["a"], [["a"]], edges=[5, 5])

@@ -1,4 +1,4 @@
-"""Documents become one long row of ids, and that becomes windows, in an order that (seed, epoch) fixes."""
+"""Documents become one long sequence of ids, cut into windows, in an order that is a function of (seed, epoch)."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from torch import Tensor
 from regard.data.batch import Batch, check_batching
 from regard.data.blocks import FULL
 from regard.data.files import sync_folder
-from regard.data.text import Tokenizer
+from regard.data.tokenizer import Tokenizer
 
-FILE = "text.ids"  # int32, in the machine's byte order: not for keeping
-WRITE = 1 << 20  # ids that wait in memory for the file
+FILE = "text.ids"  # int32, in the machine's byte order, because the file is temporary
+WRITE = 1 << 20  # ids that are buffered before they are written
 
 
 @dataclass(frozen=True)
 class TextBatch(Batch):
-    """A model is fed tokens[:, :-1] and must say tokens[:, 1:], of which the counted ones count."""
+    """tokens[:, :-1] is the input, tokens[:, 1:] is predicted; only `counted` places enter the loss."""
 
     tokens: Tensor  # (B, L + 1)
     counted: Tensor  # (B, L)
-    since: Tensor | None  # (B, L): place where the document of each fed token begins; None: looks go across
+    since: Tensor | None  # (B, L): where the document of each input token begins; None: attention crosses documents
 
 
 def encode_documents(
     documents: Iterable[Iterable[str]], tokenizer: Tokenizer, *, folder: Path, budget: int
 ) -> np.ndarray:
-    """The ids of all documents, each with the end token behind it: (N,) int32.
+    """The ids of all documents, each followed by the end token: (N,) int32.
 
-    In memory if they take at most `budget` bytes, else in a file in `folder`, which is to hold no other text:
-    what an earlier call left there is removed. A document comes in chunks and is never held whole."""
+    In memory if they take at most `budget` bytes, else in a file in `folder`, where the file of an earlier call is
+    removed. A document comes in chunks and is never in memory as a whole."""
     if budget < 1:
         raise ValueError(f"budget must be at least 1 byte, got {budget}")
     (folder / FILE).unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def encode_documents(
         if held.itemsize * len(held) > budget:
             return _spill(held, parts, folder)
     if not held:
-        raise ValueError("there is no document to learn from or to judge by, got none")
+        raise ValueError("there must be at least one document, got none")
     return np.frombuffer(held, np.int32)
 
 
@@ -74,7 +74,7 @@ def _spill(held: array[int], parts: Iterator[list[int]], folder: Path) -> np.nda
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL:
-            needs = f"the text takes 4 bytes a token there, {written:,} bytes of it were written"
+            needs = f"the text takes 4 bytes per token there; {written:,} bytes were written"
             raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
         raise
     sync_folder(folder)
@@ -82,30 +82,39 @@ def _spill(held: array[int], parts: Iterator[list[int]], folder: Path) -> np.nda
 
 
 class TextData:
-    """Windows of one long text. A text shorter than one is a single window.
+    """Windows of one long text. A text shorter than a window is a single window.
 
-    Windows are length + 1 ids and share one with the next, which the one must say and the other is fed."""
+    A window has length + 1 ids and overlaps the next by one, which is predicted in one and is input in the other.
+    `separate_documents`: attention does not cross the borders of documents."""
 
     def __init__(
-        self, ids: np.ndarray, *, length: int, batch_tokens: int, seed: int, end: int, apart: bool = False
+        self,
+        ids: np.ndarray,
+        *,
+        length: int,
+        batch_tokens: int,
+        seed: int,
+        end: int,
+        separate_documents: bool = False,
     ) -> None:
         if length < 1:
             raise ValueError(f"length must be at least 1, got {length}")
         if len(ids) < 2:
-            raise ValueError(f"the text must have at least 2 tokens, one to be fed and one to say, got {len(ids)}")
+            raise ValueError(f"the text must have at least 2 tokens, an input and one to predict, got {len(ids)}")
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.ids, self.length = ids, min(length, len(ids) - 1)
-        self.batch_tokens, self.seed, self.end, self.apart = batch_tokens, seed, end, apart
-        self.windows = sliding_window_view(np.asarray(ids), self.length + 1)  # a view: nothing is read yet
+        self.batch_tokens, self.seed = batch_tokens, seed
+        self.separator = end if separate_documents else None
+        self.windows = sliding_window_view(np.asarray(ids), self.length + 1)  # a view: nothing is copied
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def order(self, epoch: int) -> list[np.ndarray]:
-        """The epoch's batches as places where windows begin, drawn anew each epoch.
+        """The epoch's batches as the places where windows begin, drawn anew each epoch.
 
-        The first begins at an offset that is drawn too, so that windows fall elsewhere each time. What is left
-        over, less than a window before them and behind them, waits for another epoch."""
+        The first window begins at a random offset, so that the borders differ between epochs. Less than a window at
+        either end is left out of this epoch."""
         generator = np.random.default_rng([self.seed, epoch])
         offset = int(generator.integers(min(self.length, len(self.windows))))
         starts = generator.permutation(np.arange(offset, len(self.windows), self.length))
@@ -114,18 +123,18 @@ class TextData:
 
     def batch(self, starts: np.ndarray) -> TextBatch:
         tokens = self.windows[starts].astype(np.int64)
-        return _batch(tokens, np.ones((len(starts), self.length), bool), self.end if self.apart else None)
+        return _batch(tokens, np.ones((len(starts), self.length), bool), self.separator)
 
 
 def windows(
-    ids: np.ndarray, *, length: int, stride: int, batch_tokens: int, end: int, apart: bool = False
+    ids: np.ndarray, *, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool = False
 ) -> Iterator[TextBatch]:
     """The text for evaluation: every id is counted exactly once.
 
-    A document begins after an end token, so one is put in front of the first, and then that has its chance too.
-    Windows feed `length` tokens and begin `stride` apart. Each counts what those before did not: the first all,
-    the others their last `stride`, so before each of these the model sees length - stride tokens and more. The
-    last window is as long as the others and counts what is left."""
+    An end token is put in front of the text, so that its first token is predicted too, as after any other document.
+    Windows have `length` input tokens and begin `stride` apart. The first counts all its predictions, the others
+    their last `stride`, each with at least length - stride tokens of context. The last window is as long as the
+    others and counts what is left."""
     if length < 1:
         raise ValueError(f"length must be at least 1, got {length}")
     if not 1 <= stride <= length:
@@ -133,11 +142,11 @@ def windows(
     if not len(ids):
         raise ValueError("the text must have at least one token, got none")
     check_batching(batch_tokens=batch_tokens, seed=0)
-    return _windows(np.asarray(ids), min(length, len(ids)), stride, batch_tokens, end, apart)
+    return _windows(np.asarray(ids), min(length, len(ids)), stride, batch_tokens, end, separate_documents)
 
 
 def _windows(
-    ids: np.ndarray, length: int, stride: int, batch_tokens: int, end: int, apart: bool
+    ids: np.ndarray, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool
 ) -> Iterator[TextBatch]:
     last = len(ids) - length
     count, rows = 1 - (-last // stride), max(1, batch_tokens // length)
@@ -145,12 +154,12 @@ def _windows(
         numbers = np.arange(first, min(first + rows, count))[:, None]
         places = np.minimum(numbers * stride, last) + np.arange(length + 1)  # in the text with end in front
         tokens = np.where(places == 0, end, ids[np.maximum(places - 1, 0)]).astype(np.int64)
-        done = np.where(numbers == 0, 0, (numbers - 1) * stride + length)  # ids that windows before counted
-        yield _batch(tokens, places[:, :-1] >= done, end if apart else None)
+        done = np.where(numbers == 0, 0, (numbers - 1) * stride + length)  # ids that earlier windows counted
+        yield _batch(tokens, places[:, :-1] >= done, end if separate_documents else None)
 
 
 def _batch(tokens: np.ndarray, counted: np.ndarray, end: int | None) -> TextBatch:
-    """`end` parts documents: as a target it closes one, fed it opens the next. None: they are not kept apart."""
+    """`end` separates documents: predicted it ends one, as input it begins the next. None: not separated."""
     since = None
     if end is not None:
         places = np.arange(tokens.shape[1] - 1)

@@ -1,4 +1,4 @@
-"""BLEU by the length of the source: the picture that told fixed vectors and attention apart (Cho 2014)."""
+"""BLEU by the length of the source: the curve that shows what attention gains on long sentences (Cho 2014)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from regard.metrics.bleu import bleu, tokenised_bleu
 from regard.metrics.references import check_references
 
 WIDTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-BUCKETS = 8  # at most so many cover all but the longest twentieth of the sentences
+BUCKETS = 8  # at most this many cover all but the longest 5 % of the sentences
 FEWEST = 20  # BLEU of fewer sentences says little
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Sentences whose source has `low` to `high` words, both included."""
+    """Sentences whose source has `low` to `high` words, inclusive."""
 
     low: int
     high: int
@@ -34,18 +34,18 @@ def bleu_by_length(
     edges: Sequence[int] | None = None,
     tokenised: bool = False,
 ) -> list[Bucket]:
-    """A bucket for each range of source lengths, counted in words between spaces; empty ones are left out.
+    """A bucket for each range of source lengths, in words split at spaces; empty buckets are left out.
 
     `edges` are the lengths at which a new bucket begins: (10, 20) gives below 10, 10 to 19, and 20 and more.
-    Without them equal, round widths are taken, and buckets of fewer than 20 sentences joined with their
-    neighbours; that hangs on the sources alone, so several runs share their buckets."""
+    Without edges the buckets have equal, round widths, and buckets of fewer than 20 sentences are merged with their
+    neighbours. This depends only on the sources, so several runs have the same buckets."""
     check_references(answers, references)
     if len(sources) != len(answers):
         raise ValueError(f"each answer needs its source, got {len(answers)} answers, {len(sources)} sources")
     lengths = [len(source.split()) for source in sources]
     edges = _edges(lengths) if edges is None else list(edges)
     if any(low >= high for low, high in pairwise(edges)):
-        raise ValueError(f"edges must rise, got {edges}")
+        raise ValueError(f"edges must increase, got {edges}")
     rows: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
         rows.setdefault(bisect_right(edges, length), []).append(row)
@@ -60,9 +60,9 @@ def bleu_by_length(
 
 
 def _edges(lengths: Sequence[int]) -> list[int]:
-    """1 to w words, w + 1 to 2w, ..., with the smallest round w that makes few buckets; thin ones are joined.
+    """1 to w words, w + 1 to 2w, ..., with the smallest round w that gives few buckets; small ones are merged.
 
-    A bucket with fewer than 20 sentences takes in the next; what is left over at the end joins the last."""
+    A bucket with fewer than 20 sentences is merged with the next; the rest at the end is merged with the last."""
     usual = sorted(lengths)[int(0.95 * (len(lengths) - 1))]
     width = next((width for width in WIDTHS if usual <= BUCKETS * width), usual)
     counts = Counter(max(0, length - 1) // width for length in lengths)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.data import text as text_module
-from regard.data.text import KINDS, LAYOUTS, REGARD, SPECIAL, Special, Tokenizer
+from regard.data import tokenizer as tokenizer_module
+from regard.data.special_tokens import LAYOUTS, REGARD, SPECIAL, Special
+from regard.data.tokenizer import Tokenizer
+from regard.data.tokenizer_training import KINDS
 
 TEXTS = ["The cat sat on the mat.", "The cat, the dog: they sat.", "<s> is no token </s> here <pad> nor <unk>"] * 20
 ANY = [layout for layout in LAYOUTS if layout != "bert"]
@@ -114,14 +116,14 @@ CHUNKS = st.lists(st.text(st.sampled_from(CUTTABLE)) | st.text(st.characters(cod
 def test_a_stream_has_the_ids_of_the_whole(kind, form, chunks, part):
     tokenizer = STREAMED[kind, form]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_module, "PART", part)
+        patch.setattr(tokenizer_module, "PART", part)
         parts = list(tokenizer.encode_stream(iter(chunks)))
     assert list(chain(*parts)) == tokenizer.encode("".join(chunks))
 
 
 @pytest.mark.parametrize(("kind", "form"), STREAMED)
 def test_a_stream_is_not_held(kind, form, monkeypatch):
-    monkeypatch.setattr(text_module, "PART", 100)
+    monkeypatch.setattr(tokenizer_module, "PART", 100)
     line, read = "The cat sat, on the mat .\n", 0
 
     def lines():

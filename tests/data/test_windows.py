@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import stream
+from regard.data import windows as windows_module
 from regard.data.documents import read_documents
-from regard.data.stream import TextBatch, TextData, encode_documents, windows
-from regard.data.text import Special, Tokenizer
+from regard.data.special_tokens import Special
+from regard.data.tokenizer import Tokenizer
+from regard.data.windows import TextBatch, TextData, encode_documents, windows
 
 END = 2
 texts = st.lists(st.integers(END, 6), min_size=1, max_size=60).map(lambda ids: np.array(ids, np.int32))
@@ -58,12 +59,12 @@ def test_from_a_file_to_ids_and_back(tmp_path, kind, budget):
 @pytest.mark.parametrize("write", [1, 3, 100])
 @pytest.mark.parametrize("budget", [1, 4 * len(IDS) - 1])
 def test_beyond_the_budget_ids_lie_in_a_file(tmp_path, monkeypatch, budget, write):
-    monkeypatch.setattr(stream, "WRITE", write)
+    monkeypatch.setattr(windows_module, "WRITE", write)
     folder = tmp_path / "new" / "text"
     ids = encode_documents(documents(), Letters(), folder=folder, budget=budget)
     assert ids.tolist() == IDS
     assert isinstance(ids, np.memmap)
-    assert os.listdir(folder) == [stream.FILE]
+    assert os.listdir(folder) == [windows_module.FILE]
     data = TextData(ids, length=3, batch_tokens=3, seed=0, end=END)
     assert data.batch(np.array([2])).tokens.tolist() == [IDS[2:6]]
     assert encode_documents([["a"]], Letters(), folder=folder, budget=100).tolist() == [10, END]
@@ -75,7 +76,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device; the text takes 4 bytes a token"):
+    with pytest.raises(OSError, match=r"No space left on device; the text takes 4 bytes per token"):
         encode_documents(documents(), Letters(), folder=tmp_path, budget=1)
     assert os.listdir(tmp_path) == []
 
@@ -91,7 +92,7 @@ def test_an_error_among_the_documents_leaves_nothing(tmp_path):
 
 
 def test_no_documents_and_no_budget_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="there is no document"):
+    with pytest.raises(ValueError, match="there must be at least one document"):
         encode_documents([], Letters(), folder=tmp_path, budget=100)
     with pytest.raises(ValueError, match="budget must be at least 1 byte, got 0"):
         encode_documents(documents(), Letters(), folder=tmp_path, budget=0)
@@ -156,7 +157,7 @@ def test_a_short_text_is_one_window():
 @pytest.mark.parametrize(
     ("count", "options", "message"),
     [
-        (1, {}, "at least 2 tokens, one to be fed and one to say, got 1"),
+        (1, {}, "at least 2 tokens, an input and one to predict, got 1"),
         (9, {"length": 0}, "length must be at least 1, got 0"),
         (9, {"batch_tokens": 0}, "batch_tokens must be at least 1"),
         (9, {"seed": -1}, "seed must not be negative"),
@@ -176,14 +177,14 @@ def check_since(batch):
 @settings(deadline=None)
 @given(ids=texts.filter(lambda ids: len(ids) > 1), length=st.integers(1, 20))
 def test_since_in_training(ids, length):
-    data = TextData(ids, length=length, batch_tokens=50, seed=0, end=END, apart=True)
+    data = TextData(ids, length=length, batch_tokens=50, seed=0, end=END, separate_documents=True)
     for starts in data.order(0):
         check_since(data.batch(starts))
 
 
 def test_since_by_hand():
     ids = np.array([5, END, END, 6, 7, END, 8], np.int32)
-    [batch] = windows(ids, length=9, stride=9, batch_tokens=9, end=END, apart=True)
+    [batch] = windows(ids, length=9, stride=9, batch_tokens=9, end=END, separate_documents=True)
     assert batch.tokens.tolist() == [[END, 5, END, END, 6, 7, END, 8]]
     assert batch.since.tolist() == [[0, 0, 2, 3, 3, 3, 6]]
 
@@ -193,7 +194,9 @@ def test_since_by_hand():
 def test_windows_count_each_id_once_and_keep_the_promise(ids, length, stride, batch_tokens):
     stride = min(stride, length)
     text, counts, seen = [END, *ids.tolist()], [0] * len(ids), 0
-    batches = list(windows(ids, length=length, stride=stride, batch_tokens=batch_tokens, end=END, apart=True))
+    batches = list(
+        windows(ids, length=length, stride=stride, batch_tokens=batch_tokens, end=END, separate_documents=True)
+    )
     width, first = min(length, len(ids)), True
     for batch in batches:
         check_since(batch)
@@ -235,7 +238,7 @@ def test_a_batch_moves_whole():
 
 
 def test_batches_come_faster_than_a_card_can_train():
-    data = numbered(2_000_000, length=1024, batch_tokens=16 * 1024, end=END, apart=True)
+    data = numbered(2_000_000, length=1024, batch_tokens=16 * 1024, end=END, separate_documents=True)
     order = data.order(0)
     begin = time.perf_counter()
     for starts in order:

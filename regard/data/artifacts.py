@@ -1,0 +1,80 @@
+"""What a model must know of its data before it can be built or asked: tokenizers, class names, pixel statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from regard.data.special_tokens import Special
+from regard.data.tokenizer import Tokenizer
+from regard.errors import RunError
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """How images become numbers: resized to the model's size, then (value / 255 - mean) / std in each channel."""
+
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    resample: str = "bilinear"  # one of data.images.RESAMPLING
+
+
+class AnyTokenizer(Protocol):
+    """What text models ask of a tokenizer: ours, or SentencePiece in a Marian folder."""
+
+    special: Special
+    silent: set[int]  # ids that are never written out
+
+    def __len__(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+    def encode_words(self, text: str) -> tuple[list[int], list[int]]: ...
+
+    def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str: ...
+
+    def tokens(self, ids: Iterable[int]) -> list[str]: ...
+
+    def pieces(self, text: str) -> list[str]: ...
+
+    def word_of(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Each task needs some of these. A run's folder keeps them beside the weights."""
+
+    tokenizer: AnyTokenizer | None = None  # a translator's for the target, and for the source if that has none
+    source_tokenizer: Tokenizer | None = None
+    labels: tuple[str, ...] = ()
+    pixels: Pixels | None = None
+    max_length: int = 0  # tokens of a text that were read in training; 0: as many as the model has positions
+
+    @property
+    def text(self) -> AnyTokenizer:
+        """The tokenizer of a task that reads text."""
+        assert self.tokenizer is not None
+        return self.tokenizer
+
+    @property
+    def own_tokenizer(self) -> Tokenizer:
+        """The same where only a tokenizer of ours will do: to train with, or to write to a folder."""
+        if not isinstance(self.tokenizer, Tokenizer):
+            raise RunError(
+                "this model reads text by SentencePiece, which can be run here but not trained or written"
+            )
+        return self.tokenizer
+
+    def settings(self) -> dict[str, int | tuple[str, ...]]:
+        """The fields of a model's configuration that follow from the data."""
+        found: dict[str, int | tuple[str, ...]] = {}
+        if self.tokenizer is not None:
+            found["vocabulary"] = len(self.tokenizer)
+        if self.source_tokenizer is not None:
+            found["source_vocabulary"] = len(self.source_tokenizer)
+        if self.labels:
+            found["labels"] = self.labels
+        return found

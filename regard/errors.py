@@ -1,0 +1,37 @@
+"""What can go wrong and is not a bug of ours. Every package may import this; it imports nothing."""
+
+from __future__ import annotations
+
+
+class BadInput(ValueError):
+    """What the user gave cannot be used: the message says what came, what is allowed and what to do.
+
+    The command line exits with 2 for these, and with 1 for every other failure."""
+
+
+class DataError(BadInput):
+    """A data file is missing or does not hold what it should."""
+
+
+class RunError(BadInput):
+    """A run folder is missing, incomplete or not what it claims to be."""
+
+
+class RecipeError(BadInput):
+    """A recipe is missing or asks for something that does not exist."""
+
+
+class NoAttention(BadInput):
+    """Asked where a model looked that has no attention, or none of that name."""
+
+
+class Unrepresentable(ValueError):
+    """A model folder of another library asks for something that our model cannot do, or the other way round."""
+
+
+class Diverged(ValueError):
+    """The loss or the gradient is no longer finite."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C: the training was saved; the message says where, and how to go on."""
