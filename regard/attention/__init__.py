@@ -7,7 +7,7 @@ read = attend(query, memory)                     # as often as you like
 
 from regard.attention.attend import Attend, Look
 from regard.attention.heads import MultiHead
-from regard.attention.memory import Memory, Past
+from regard.attention.memory import GrowingMemory, Memory
 from regard.attention.packing import Packing
 from regard.attention.score import (
     SCORES,
@@ -32,6 +32,7 @@ __all__ = [
     "Cosine",
     "Dot",
     "General",
+    "GrowingMemory",
     "Hard",
     "LocalMonotonic",
     "LocalPredictive",
@@ -40,7 +41,6 @@ __all__ = [
     "Memory",
     "MultiHead",
     "Packing",
-    "Past",
     "Question",
     "ScaledDot",
     "Score",

@@ -20,22 +20,18 @@ from regard.attention.weigh import Hard, Places, Weigh
 
 @dataclass(frozen=True)
 class Look:
-    """One exact read and how it came about. Local attention has S places a query, all else S = K."""
+    """One exact read with its weights and scores. S places per query: the window in local attention, else S = K."""
 
     read: Tensor  # (B, .., Q, V)
     weights: Tensor  # (B, .., Q, S), before dropout
     scores: Tensor  # (B, .., Q, S)
-    places: Places | None = None  # which places those are; None: all, in order
-    chosen: Tensor | None = None  # (B, .., Q) the place hard attention took
+    places: Places | None = None  # which places these are; None: all K, in order
+    chosen: Tensor | None = None  # (B, .., Q) the place that hard attention chose
     log_probability: Tensor | None = None  # (B, .., Q) of that place
-    entropy: Tensor | None = None  # (B, .., Q) of the distribution it was drawn from
+    entropy: Tensor | None = None  # (B, .., Q) of the distribution it was sampled from
 
-    def dense(self, size: int) -> Tensor:
-        """The weights over all `size` places of the memory (B, .., Q, K)."""
-        return self.part(size, slice(None), None)
-
-    def part(self, size: int, rows: list[int] | slice, heads: Sequence[int] | None) -> Tensor:
-        """The same for some queries and, where there are heads, some of them."""
+    def dense(self, size: int, rows: list[int] | slice = slice(None), heads: Sequence[int] | None = None) -> Tensor:
+        """The weights over all `size` places of the memory (B, .., Q, K), of some queries and some heads."""
 
         def take(x: Tensor) -> Tensor:
             x = x.expand_as(self.weights)[..., rows, :]
@@ -67,7 +63,7 @@ def fused_attention(
     dropout: float,
     scale: float,
 ) -> Tensor:
-    """torch's kernel, which wants keys and values of one width: the narrower side is widened by zeros."""
+    """torch's fused kernel. It needs keys and values of equal width, so the narrower ones are zero-padded."""
     width, wanted = values.shape[-1], max(keys.shape[-1], values.shape[-1])
     query, keys, values = (
         x if x.shape[-1] == wanted else F.pad(x, (0, wanted - x.shape[-1])) for x in (query, keys, values)
@@ -79,9 +75,9 @@ def fused_attention(
 class Attend(nn.Module):
     """e = score(q, k), a = weigh(e), read = sum_i a_i v_i.
 
-    causal: a query at step t sees places 0 .. t; strict: 0 .. t - 1. Called, it may take the fused kernel;
-    `look` is exact and shows everything. `allowed` says for both where a query may look; where the kernel has
-    a faster way to say the same (`_fused_causal`), a test holds the two together."""
+    causal: a query at step t sees places 0 .. t; strict: 0 .. t - 1. Calling the module may use the fused kernel;
+    `look` is exact and returns weights and scores. `allowed` is the mask of both, except that the fused kernel has
+    a faster form of causality (`_fused_causal`); a test checks that the two agree."""
 
     def __init__(
         self,
@@ -94,7 +90,7 @@ class Attend(nn.Module):
     ):
         super().__init__()
         if strict and not causal:
-            raise ValueError("strict leaves the present out of the past, so it needs causal=True")
+            raise ValueError("strict=True hides the current place from causal attention, so it needs causal=True")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
         self.score = score
@@ -102,7 +98,7 @@ class Attend(nn.Module):
         self.causal, self.strict, self.dropout = causal, strict, dropout
 
     def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
-        """Prepare a memory once for all queries. Masked keys and values become 0: NaN there cannot leak."""
+        """Prepare a memory once for all queries. Masked keys and values are zeroed, so NaN cannot leak."""
         values = keys if values is None else values
         if mask is not None:
             check_mask(mask, keys)
@@ -116,14 +112,14 @@ class Attend(nn.Module):
         return Memory(self.score.keys(values), values, memory.mask)
 
     def allowed(self, question: Question, memory: Memory, places: Tensor | None = None) -> Tensor | None:
-        """Where each query may look: broadcasts to (B, .., Q, S); None: everywhere."""
+        """The mask of places each query may look at, broadcastable to (B, .., Q, S); None: everywhere."""
         ones = [1] * (question.query.dim() - 3)
         if places is not None:
             mask: Tensor | None = memory.select(places)
         else:
             mask = None if memory.mask is None else memory.mask.view(len(memory.mask), *ones, 1, -1)
         alone = question.newest and question.query.shape[-2] == 1 and not self.strict
-        if not self.causal or (alone and question.since is None):  # the newest place sees all there is
+        if not self.causal or (alone and question.since is None):  # the newest place sees the whole memory
             return mask
         position = self._positions(question, memory)
         if position.dim() == 2:
@@ -144,17 +140,17 @@ class Attend(nn.Module):
         return self._read(self._ask(query), memory)
 
     def look(self, query: Tensor | Question, memory: Memory) -> Look:
-        """The same read, exact, with weights, scores and the place chosen."""
+        """The exact read, with weights, scores and, for hard attention, the chosen place."""
         question = self._ask(query)
         if question.packing is not None:
-            raise ValueError("look shows a padded batch: give it the unpacked query and a memory with a mask")
+            raise ValueError("look does not take packed rows; pass the unpacked query and a memory with a mask")
         return self._look(question, memory)
 
     def _ask(self, query: Tensor | Question) -> Question:
         return query if isinstance(query, Question) else Question(query)
 
     def _may_fuse(self, query: Tensor) -> bool:
-        dropping = self.training and self.dropout > 0 and not query.is_cuda  # no kernel does so on the CPU
+        dropping = self.training and self.dropout > 0 and not query.is_cuda  # no fused kernel on the CPU has it
         return self.score.inner and self.weigh.fused and not dropping
 
     def _read(self, question: Question, memory: Memory) -> Tensor:
@@ -167,12 +163,12 @@ class Attend(nn.Module):
         return self._fused(question, memory)
 
     def _read_packed(self, question: Question, packing: Packing, memory: Memory) -> Tensor:
-        """Every group of rows by itself: (1, .., N, V)."""
+        """Attention within each group of packed rows: (1, .., N, V)."""
         self._check_packed(question, packing, memory)
         for seen in watching(self):
             self._show(seen, question, memory)
         if not packing.groups:
-            return memory.values  # none: nobody asks
+            return memory.values  # there are no tokens
         reads = []
         sides = (packing.split(x) for x in (question.query, memory.keys, memory.values))
         for group, query, keys, values in zip(packing.groups, *sides, strict=True):
@@ -182,14 +178,12 @@ class Attend(nn.Module):
 
     def _check_packed(self, question: Question, packing: Packing, memory: Memory) -> None:
         if not self.weigh.fused:
-            raise ValueError(
-                f"packed rows are read by soft attention, not by {type(self.weigh).__name__}; unpack them"
-            )
+            raise ValueError(f"packed rows need soft attention, not {type(self.weigh).__name__}; unpack them first")
         for name in ("position", "beta", "since", "newest"):
             if getattr(question, name) is not getattr(Question, name):
-                raise ValueError(f"a packed question has no {name}, each row counts from 0 on; unpack it")
+                raise ValueError(f"a packed question takes no {name}: each row counts from 0; unpack it first")
         if memory.mask is not None:
-            raise ValueError("a packed memory has no mask: what it would hide was left out when packing")
+            raise ValueError("a packed memory takes no mask: packing has already removed the padding")
         shape = (1, packing.size)
         for name, x in (("query", question.query), ("memory", memory.keys)):
             if (len(x), x.shape[-2]) != shape:
@@ -202,7 +196,7 @@ class Attend(nn.Module):
         for seen in watching(self):
             kept = seen.take(self, question.query.shape[-2])
             if kept:
-                seen.keep(self, "weights", look.part(memory.size, kept, seen.heads))
+                seen.keep(self, "weights", look.dense(memory.size, kept, seen.heads))
         return look
 
     def _exact(self, question: Question, memory: Memory) -> Look:
@@ -222,7 +216,7 @@ class Attend(nn.Module):
         if places is None or wide:
             scores = self.score.compare(query, memory.keys)
             mask = self.allowed(question, memory)
-            if places is not None:  # a window as wide as the memory: to read all is less work than to gather
+            if places is not None:  # a window as wide as the memory: reading all is cheaper than gathering
                 every = torch.arange(memory.size, device=scores.device)
                 inside = (every >= places.index[..., :1]) & (every <= places.index[..., -1:])  # (B, .., Q, K)
                 mask = inside if mask is None else mask & inside
@@ -232,11 +226,11 @@ class Attend(nn.Module):
             mask = self.allowed(question, memory, places.index)
         weighed = self.weigh(scores, mask, places)
         weights = drop(weighed.weights, self.dropout, self.training)
-        if weighed.chosen is not None and not weights.requires_grad:  # one value is read, the others not touched
+        if weighed.chosen is not None and not weights.requires_grad:  # only the chosen value is read
             found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
             read = weights.gather(-1, weighed.chosen[..., None]).to(found.dtype) * found.squeeze(-2)
         elif places is None or wide:
-            # einsum and not @, whose backward pass is several times slower on the CPU when queries are few
+            # Not @: with few queries its backward pass is several times slower on the CPU.
             read = torch.einsum("...qk,...kv->...qv", weights.to(memory.values.dtype), memory.values)
         else:
             found = gather(memory.values, places.index)  # (B, .., Q, S, V)
@@ -244,7 +238,7 @@ class Attend(nn.Module):
         return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
 
     def _fused(self, question: Question, memory: Memory) -> Tensor:
-        """Scaled dot-product attention in one kernel, which keeps no Q x K tensor."""
+        """Scaled dot-product attention in one kernel, which stores no Q x K tensor."""
         query, keys, values = self.score.query(question), memory.keys, memory.values
         scale = self.score.scale(query.shape[-1])
         flat = query.dim() == 3
@@ -261,7 +255,7 @@ class Attend(nn.Module):
                 read = fused_attention(query, keys, values, dropout=drop, scale=scale)
             else:
                 mask = mask.unsqueeze(1) if mask.dim() == 3 else mask  # a head dimension to broadcast over
-                some = mask.any(-1, keepdim=True)  # where there is nothing to look at, look at all and read 0
+                some = mask.any(-1, keepdim=True)  # a query that may look nowhere looks at all and reads 0
                 read = fused_attention(query, keys, values, mask=mask | ~some, dropout=drop, scale=scale)
                 read = read.masked_fill(~some, 0)
         return read[:, 0] if flat else read
@@ -269,14 +263,14 @@ class Attend(nn.Module):
     def _fused_causal(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float, drop: float
     ) -> Tensor:
-        """All queries of one sequence at once. The kernel takes a mask or causality, not both, so that padding
-        becomes one more feature: 1 in every query, 0 in a key that may be seen, far below 0 in one that may not.
-        A query with nothing but padding before it reads padding, which is 0."""
+        """Causal attention of a whole sequence. The kernel takes either a mask or causality, so padding becomes an
+        extra feature: 1 in every query, 0 in visible keys, a large negative number in masked keys. A query that has
+        only padding before it reads padding, whose values are 0."""
         if mask is not None:
             low = -3e4 if keys.dtype == torch.float16 else -1e30
             lift = torch.zeros_like(keys[..., :1]).masked_fill(~mask[:, None, :, None], low)
             keys, query = torch.cat([keys, lift], -1), torch.cat([query, torch.ones_like(query[..., :1])], -1)
-        if self.strict:  # seeing the places before one's own is seeing up to the place one earlier
+        if self.strict:  # shift: query t may see keys 0 .. t - 1
             query, keys = query[..., 1:, :], keys[..., :-1, :]
             first, values = torch.zeros_like(values[..., :1, :]), values[..., :-1, :]
         read = fused_attention(query, keys, values, causal=True, dropout=drop, scale=scale)
@@ -284,8 +278,8 @@ class Attend(nn.Module):
 
     @torch.no_grad()
     def _show(self, seen: Trace, question: Question, memory: Memory) -> None:
-        """Weights for a trace, beside the fused read: of the wanted heads and queries only. Packed rows are shown
-        as the padded batch they come from; padding asks nothing there."""
+        """Compute the weights of the traced heads and queries, in addition to the fused read. Packed rows are
+        recorded as the padded batch they come from, with zero weights for padding queries."""
         packing = question.packing
         kept = seen.take(self, question.query.shape[-2] if packing is None else packing.mask.shape[1])
         if not kept:

@@ -1,4 +1,4 @@
-"""Many heads: the same work as one, split so that each head may look elsewhere."""
+"""Multi-head attention: the projections are split so that each head attends separately."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.attention.weigh import Weigh
 class MultiHead(Attend):
     """head_j = attend(X W_j^Q, Y W_j^K, Y W_j^V), concat(heads) W^O   (Vaswani 2017, 3.2.2), d_k = dim / heads.
 
-    The split is a reshape of one projection. `score` (default scaled dot) works on one head's size."""
+    One projection serves all heads and is reshaped. `score` (default scaled dot) works on vectors of d_k."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class MultiHead(Attend):
         return replace(question, query=self._split(self.query(question.query)))
 
     def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
-        if mask is not None:  # before the projections, which would spread a NaN
+        if mask is not None:  # before the projections, which would spread NaN
             check_mask(mask, keys)
             hidden = ~mask[..., None]
             keys, values = keys.masked_fill(hidden, 0), None if values is None else values.masked_fill(hidden, 0)
         values = keys if values is None else values
         keys, values = self._split(self.key(keys)), self._split(self.value(values))
-        if self.causal:  # behind them only there, where a query may have nothing but padding before it
+        if self.causal:  # again after them: a query may have only padding before it, and their bias is not 0
             return super().remember(keys, values, mask)
         return replace(super().remember(keys, values), mask=mask)
 
@@ -65,6 +65,6 @@ class MultiHead(Attend):
         return self._merge(super().forward(query, memory))
 
     def look(self, query: Tensor | Question, memory: Memory) -> Look:
-        """Weights and scores are those of each head, the read is merged."""
+        """Weights and scores are per head; the read is merged and projected."""
         look = super().look(query, memory)
         return replace(look, read=self._merge(look.read))

@@ -1,9 +1,9 @@
-"""What is looked at: prepared keys, their values, and which places may be seen."""
+"""What a query looks at: prepared keys, values and a mask; fixed or growing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,89 +13,54 @@ from torch import Tensor
 class Memory:
     """Keys as a score prepared them, values, and a mask (True = may look).
 
-    Fixed: encoder states, an image's grid. Growing: `append` returns a longer memory (autograd sees it), or,
-    after `reserve`, writes into buffers whose shape never changes. Rewritten: `rewrite` below.
-    Reading cannot tell these apart: slots not yet filled are simply masked."""
+    Fixed: encoder states, an image's grid. Growing: `GrowingMemory`. Rewritten: `rewrite` below.
+    Attention reads all three alike."""
 
     keys: Tensor  # (B, .., K, D)
     values: Tensor  # (B, .., K, V)
     mask: Tensor | None = None  # (B, K)
-    filled: Tensor | None = None  # scalar: how many slots of reserved buffers are taken
 
     @property
     def size(self) -> int:
         return self.keys.shape[-2]
 
     def lengths(self) -> Tensor:
-        """(B,) how many places each row really has. Real places come first: padding is on the right."""
+        """(B,) how many real places each row has, assuming that padding is on the right."""
         if self.mask is None:
             return torch.full((len(self.keys),), self.size, device=self.keys.device)
         return self.mask.sum(-1)
 
     def select(self, places: Tensor) -> Tensor:
-        """mask[b, places[b, .., q, s]]; a place outside the memory may not be looked at."""
+        """mask[b, places[b, .., q, s]]; False for places outside the memory."""
         inside = (places >= 0) & (places < self.size)
         if self.mask is None:
             return inside
         flat = places.clamp(0, self.size - 1).flatten(1)  # (B, everything else)
         return inside & self.mask.gather(1, flat).view_as(places)
 
-    def reserve(self, capacity: int) -> Memory:
-        """The same memory at the front of buffers with room for `capacity` places."""
-        if capacity < self.size:
-            raise ValueError(f"capacity must be at least the {self.size} places already there, got {capacity}")
-        keys, values = (
-            torch.cat([x, x.new_zeros(*x.shape[:-2], capacity - self.size, x.shape[-1])], -2)
-            for x in (self.keys, self.values)
-        )
-        mask = torch.zeros(len(keys), capacity, dtype=torch.bool, device=keys.device)
-        mask[:, : self.size] = True if self.mask is None else self.mask
-        return Memory(keys, values, mask, torch.tensor(self.size, device=keys.device))
-
-    def append(self, new: Memory) -> Memory:
-        """This memory with the new places behind it: a new one, or written in place where room was reserved."""
-        if self.filled is None:
-            keys = torch.cat([self.keys, new.keys], -2)
-            values = torch.cat([self.values, new.values], -2)
-            if self.mask is None and new.mask is None:
-                return Memory(keys, values)
-            masks = [
-                m.mask if m.mask is not None else torch.ones(len(keys), m.size, dtype=torch.bool).to(keys.device)
-                for m in (self, new)
-            ]
-            return Memory(keys, values, torch.cat(masks, -1))
-        assert self.mask is not None
-        # On a card the question would wait for it, and a step being captured may not ask.
-        free = self.filled.device.type == "cpu" and not torch.compiler.is_compiling()
-        if free and self.filled + new.size > self.size:
-            raise ValueError(
-                f"the memory has room for {self.size} places, {int(self.filled)} are taken and {new.size} "
-                "more came; reserve more"
-            )
-        slots = self.filled + torch.arange(new.size, device=self.keys.device)
-        self.keys.index_copy_(-2, slots, new.keys)
-        self.values.index_copy_(-2, slots, new.values)
-        may = torch.ones_like(self.mask[:, : new.size]) if new.mask is None else new.mask
-        self.mask.index_copy_(1, slots, may)
-        return replace(self, filled=self.filled + new.size)
-
 
 @dataclass(frozen=True)
-class Past:
-    """What a decoder has written so far, as the memory of its own attention: buffers with some room, which `append`
-    fills in place. So go on from one Past once; `State.fork` first to go on twice.
+class GrowingMemory:
+    """A memory that grows at its end: a decoder's own past. Attention reads `memory`.
 
-    Rows are chosen and copied (`each`) without the room, so that a beam moves only what it holds."""
+    With gradients enabled `append` concatenates, so autograd sees every place. Without gradients it writes into
+    buffers with spare capacity, so a step costs only what it adds; two branches would then write into the same
+    buffer, so call `State.fork` before appending twice to one GrowingMemory.
 
-    keys: Tensor | None = None  # (N, .., capacity, D); None: nothing yet
-    values: Tensor | None = None
-    mask: Tensor | None = None  # (N, capacity); None: all may be seen
+    `change_rows` selects or copies rows without the spare capacity, so a beam moves only what it holds."""
+
+    keys: Tensor | None = None  # (N, .., capacity, D); None: empty
+    values: Tensor | None = None  # (N, .., capacity, V)
+    mask: Tensor | None = None  # (N, capacity); None: all places may be seen
     size: int = 0
 
-    def append(self, new: Memory) -> Past:
+    def append(self, new: Memory) -> GrowingMemory:
+        """This memory with the new places behind it."""
         size = self.size + new.size
         if self.keys is None or self.values is None:
-            return Past(new.keys, new.values, new.mask, size)
+            return GrowingMemory(new.keys, new.values, new.mask, size)
+        if torch.is_grad_enabled():
+            return GrowingMemory(*_joined(self.memory, new), size)
         keys, values, mask = self.keys, self.values, self.mask
         if size > keys.shape[-2]:
             capacity = size + max(15, size // 4)
@@ -107,23 +72,35 @@ class Past:
         values[..., self.size : size, :] = new.values
         if mask is not None:
             mask[:, self.size : size] = True if new.mask is None else new.mask
-        return Past(keys, values, mask, size)
+        return GrowingMemory(keys, values, mask, size)
 
     @property
     def memory(self) -> Memory:
-        """What is there, as attention reads it; nothing is copied."""
+        """The places filled so far, as views: nothing is copied."""
         assert self.keys is not None
         assert self.values is not None
         mask = None if self.mask is None else self.mask[:, : self.size]
         return Memory(self.keys[..., : self.size, :], self.values[..., : self.size, :], mask)
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Past:
-        """The same with its rows changed."""
+    def change_rows(self, change: Callable[[Tensor], Tensor]) -> GrowingMemory:
+        """Apply `change` (select, repeat or copy rows) to keys, values and mask."""
         if self.keys is None:
             return self
         held = self.memory
         mask = None if held.mask is None else change(held.mask)
-        return Past(change(held.keys), change(held.values), mask, self.size)
+        return GrowingMemory(change(held.keys), change(held.values), mask, self.size)
+
+
+def _joined(first: Memory, second: Memory) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys, values and mask of two memories, one behind the other."""
+    keys, values = torch.cat([first.keys, second.keys], -2), torch.cat([first.values, second.values], -2)
+    if first.mask is None and second.mask is None:
+        return keys, values, None
+    masks = [
+        torch.ones(len(keys), part.size, dtype=torch.bool, device=keys.device) if part.mask is None else part.mask
+        for part in (first, second)
+    ]
+    return keys, values, torch.cat(masks, 1)
 
 
 def _enlarged(x: Tensor, capacity: int) -> Tensor:

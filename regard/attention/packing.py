@@ -1,12 +1,12 @@
-"""Rows of different lengths end to end, so that no layer computes padding.
+"""Packed rows: sequences of different lengths end to end, so that no layer computes padding.
 
     packing = Packing(mask)                          # once for all layers
     x = packing.pack(x)                              # (B, T, dim) -> (1, N, dim), N real tokens
     x = x + attend(Question(x, packing=packing), attend.remember(x))
     x = packing.unpack(x)                            # (B, T, dim) again, 0 at padding
 
-What looks at one token at a time (linear layers, norms, dropout) takes the packed row as it is. Attention must not
-look from one row into another: it reads the rows in groups of near-equal length (`split`, `join`)."""
+Layers that work on each token separately (linear, norm, dropout) take the packed row as it is. Attention must not
+cross rows, so it runs on groups of rows of similar length (`split`, `join`)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# What one more group costs, in pairs of a query and a key: a card compares many while it waits for a launch.
+# The cost of one more group, in query-key pairs. On a GPU, launching a kernel takes as long as many comparisons.
 GROUP = {"cpu": 1 << 13, "cuda": 1 << 20}
 
 
 class Group(NamedTuple):
-    """Rows that attention reads together, each padded at the right to the longest of them."""
+    """Rows that attention processes together, right-padded to the longest of them."""
 
     rows: int
     longest: int
-    mask: Tensor | None  # (rows, longest); None: all are equally long
+    mask: Tensor | None  # (rows, longest); None: all have the same length
 
 
 class Packing:
-    """Where the real tokens of a mask (B, T) stand, anywhere in their rows, and where they go: longest row first.
+    """Maps the real tokens of a mask (B, T), wherever they are in their rows, to packed order: longest row first.
 
-    The device is asked once, here, and then never again."""
+    The constructor syncs with the GPU once; the methods never do."""
 
     def __init__(self, mask: Tensor):
         if mask.dtype != torch.bool or mask.dim() != 2:
             raise ValueError(
-                "a batch is packed by a boolean mask, True = a real token, of shape (rows, places); "
+                "packing needs a boolean mask (True = a real token) of shape (rows, positions); "
                 f"got {mask.dtype} of shape {tuple(mask.shape)}"
             )
         self.mask = mask
@@ -45,12 +45,12 @@ class Packing:
         row, place = real[order].nonzero(as_tuple=True)  # (N,) each
         row = order[row]
         self.size = len(row)
-        self.rows = row.to(mask.device)  # (N,) which row each token is of
-        self._index = (row * mask.shape[1] + place).to(mask.device)  # (N,) its place in the flattened batch
+        self.rows = row.to(mask.device)  # (N,) the row of each token
+        self._index = (row * mask.shape[1] + place).to(mask.device)  # (N,) its index in the flattened batch
         self._arrange(lengths[lengths > 0])
 
     def _arrange(self, lengths: Tensor) -> None:
-        """Group the rows of these lengths, longest first, and find the padded places (M,) that groups take."""
+        """Group the rows of these lengths, longest first, and index the M positions of the padded groups."""
         device = self.mask.device
         cuts = cut(lengths.tolist(), GROUP.get(device.type, GROUP["cuda"]))
         rows = torch.tensor([last - first for first, last in cuts], dtype=torch.long)
@@ -62,7 +62,7 @@ class Packing:
         self._sizes: list[int] = (rows * longest).tolist()
         self._spread = self._back = None
         if not real.all():
-            # A place of padding repeats its row's last token: that cannot bring a NaN into another row.
+            # Padding repeats the last token of its own row, so NaN cannot get into another row.
             begin = lengths.cumsum(0) - lengths
             self._spread = (begin[row] + place.minimum(lengths[row] - 1)).to(device)  # (M,)
             self._back = real.nonzero()[:, 0].to(device)  # (N,)
@@ -75,7 +75,7 @@ class Packing:
     def pack(self, x: Tensor) -> Tensor:
         """(B, T, ...) -> (1, N, ...)"""
         if x.shape[:2] != self.mask.shape:
-            raise ValueError(f"this packing takes {tuple(self.mask.shape)} rows and places, got {tuple(x.shape)}")
+            raise ValueError(f"this packing was made for shape {tuple(self.mask.shape)}, got {tuple(x.shape)}")
         return x.flatten(0, 1).index_select(0, self._index)[None]
 
     def unpack(self, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class Packing:
         ]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """The reverse; what stands at padding is left out."""
+        """The inverse of `split`; padding is dropped."""
         x = torch.cat([part.movedim(-2, 1).flatten(0, 1) for part in parts])  # (M, .., D)
         if self._back is not None:
             x = x.index_select(0, self._back)
@@ -104,7 +104,7 @@ class Packing:
 
 
 def cut(lengths: Sequence[int], cost: int) -> list[tuple[int, int]]:
-    """Cut rows, longest first, where the pairs that a group wastes on padding would exceed the cost of one more."""
+    """Start a new group where the pairs wasted on padding would exceed the cost of one more group."""
     cuts, waste = [0], 0
     for row, length in enumerate(lengths):
         waste += lengths[cuts[-1]] ** 2 - length**2

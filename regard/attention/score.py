@@ -1,7 +1,7 @@
-"""How well a key answers a query: the six scores of `SCORES`.
+"""How well a key matches a query: the six scores of `SCORES`.
 
-A score works in three parts, so that what depends on the keys alone is computed once per memory:
-`query(q)` and `keys(k)` prepare either side, `compare` sets every query against every key."""
+A score has three parts, so that the part that depends only on the keys is computed once per memory:
+`query(q)` and `keys(k)` prepare the two sides, `compare` scores every query against every key."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from regard.attention.packing import Packing
 
 @dataclass(frozen=True)
 class Question:
-    """All that a read may need: the query and, for some scores and ways to weigh, where and how it asks.
-
-    A plain query tensor may stand for Question(query)."""
+    """The query and what some scores and weighings need besides it. A plain tensor stands for Question(query)."""
 
     query: Tensor  # (B, .., Q, D)
     position: Tensor | None = None  # (Q,) or (B, Q): the step t of each query; None: 0, 1, 2, ...
-    beta: Tensor | None = None  # (B, .., Q): sharpness of each query, for the cosine score
-    since: Tensor | None = None  # (B, Q): causal attention sees no place before this one (a document's first)
-    newest: bool = False  # the queries are the last places of the memory, as while decoding
-    packing: Packing | None = None  # query and memory are rows end to end: each looks at its own
+    beta: Tensor | None = None  # (B, .., Q): inverse temperature of each query, for the cosine score
+    since: Tensor | None = None  # (B, Q): the first place that causal attention may see (the start of a document)
+    newest: bool = False  # the queries are the last places of the memory, as in decoding
+    packing: Packing | None = None  # query and memory are packed rows; each looks only at itself
 
     def positions(self) -> Tensor:
         if self.position is not None:
@@ -39,12 +37,11 @@ class Question:
 def gather(items: Tensor, places: Tensor) -> Tensor:
     """items[b, .., places[b, .., q, s]]: (B, .., K, D) at (B, .., Q, S) -> (B, .., Q, S, D).
 
-    Neither forward nor backward makes a Q x K tensor, and a memory split into heads is not copied. It is looked up
-    as words are: what `items[index]` does backward on a CPU takes ten times as long, and adds in an order that
-    differs from run to run."""
-    axes = sorted(range(items.dim() - 1), key=items.stride, reverse=True)  # as they lie in memory
+    Makes no Q x K tensor, forward or backward, and does not copy a memory that is split into heads. An embedding
+    lookup, since the backward pass of `items[index]` is ten times slower on the CPU and not deterministic."""
+    axes = sorted(range(items.dim() - 1), key=items.stride, reverse=True)  # in memory order
     table = items.permute(*axes, -1).reshape(-1, items.shape[-1])
-    step = dict.fromkeys(axes, 1)  # from one to the next, in rows of the table
+    step = dict.fromkeys(axes, 1)  # the stride of each axis, in rows of the table
     for outer, inner in reversed(list(pairwise(axes))):
         step[outer] = step[inner] * items.shape[inner]
     *lead, last = range(items.dim() - 1)
@@ -56,7 +53,7 @@ def gather(items: Tensor, places: Tensor) -> Tensor:
 
 
 class Score(nn.Module):
-    """An inner product of the two prepared sides, times `scale`: such scores share the fused kernel."""
+    """scale * (prepared query . prepared key): scores of this form can use the fused kernel."""
 
     inner = True
 
@@ -74,7 +71,7 @@ class Score(nn.Module):
         return query @ keys.mT * self.scale(query.shape[-1])
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
-        """The same for a few places (B, .., Q, S) of each query: the other keys are never touched."""
+        """The same for S places (B, .., Q, S) of each query; the other keys are not read."""
         return self.compare(query.unsqueeze(-2), gather(keys, places)).squeeze(-2)
 
 
@@ -85,13 +82,13 @@ class Dot(Score):
         super().__init__()
         if query_dim != key_dim:
             raise ValueError(
-                f"this score needs queries and keys of one size, got {query_dim} and {key_dim}; "
-                "make them equal or use general or additive"
+                f"this score needs queries and keys of the same size, got {query_dim} and {key_dim}; "
+                "make them equal, or use general or additive"
             )
 
 
 class ScaledDot(Dot):
-    """q . k / sqrt(D)   (Vaswani 2017): keeps a score's variance near 1 whatever D is."""
+    """q . k / sqrt(D)   (Vaswani 2017): keeps the variance of the scores near 1 for every D."""
 
     def scale(self, dim: int) -> float:
         return 1 / math.sqrt(dim)
@@ -109,9 +106,9 @@ class General(Score):
 
 
 class Cosine(Dot):
-    """beta cos(q, k)   (Graves 2014). beta is learned (softplus keeps it positive), given, or asked per query.
+    """beta cos(q, k)   (Graves 2014). beta is learned (positive by softplus), fixed, or given per query.
 
-    A cosine lies in [-1, 1], so with beta = 1 the weights could differ by e^2 at most: learning starts at 10."""
+    A cosine lies in [-1, 1], so with beta = 1 weights could differ at most by a factor e^2: beta starts at 10."""
 
     def __init__(self, query_dim: int, key_dim: int, *, beta: float | None = None):
         super().__init__(query_dim, key_dim)
@@ -126,8 +123,8 @@ class Cosine(Dot):
         return self.keys(question.query) * beta
 
     def keys(self, keys: Tensor) -> Tensor:
-        # In float32: a half-precision sum of squares overflows at length 256. A vector of length 0 has the
-        # slope 1 / eps, which must fit the type too.
+        # In float32: in float16 the sum of squares overflows at norm 256. At norm 0 the gradient is 1 / eps, which
+        # must not overflow either.
         eps = 1e-4 if keys.dtype == torch.float16 else 1e-6
         return F.normalize(keys.float(), dim=-1, eps=eps).to(keys.dtype)
 
@@ -135,7 +132,7 @@ class Cosine(Dot):
 class Additive(Score):
     """v . tanh(W q + U k)   (Bahdanau 2015, A.1.2; Luong's concat). U k is computed once per memory.
 
-    Both sides are prepared as e^{2x}: tanh(q + k) = 1 - 2 / (1 + e^{2q} e^{2k}) then needs no tanh per pair."""
+    Both sides are prepared as e^{2x}, since tanh(q + k) = 1 - 2 / (1 + e^{2q} e^{2k}) needs no tanh per pair."""
 
     inner = False
 
@@ -157,28 +154,28 @@ class Additive(Score):
 
 
 class Location(Score):
-    """e = W q   (Luong 2015): one score per place up to `longest`; what is stored there plays no part."""
+    """e = W q   (Luong 2015): one score per position up to `max_positions`, whatever the key is."""
 
     inner = False
 
-    def __init__(self, query_dim: int, key_dim: int, *, longest: int):
+    def __init__(self, query_dim: int, key_dim: int, *, max_positions: int):
         super().__init__()
-        self.weight = nn.Linear(query_dim, longest, bias=False)
+        self.weight = nn.Linear(query_dim, max_positions, bias=False)
 
     def query(self, question: Question) -> Tensor:
         return self.weight(question.query)
 
     def keys(self, keys: Tensor) -> Tensor:
-        longest, size = self.weight.out_features, keys.shape[-2]
-        if size > longest:
+        max_positions, size = self.weight.out_features, keys.shape[-2]
+        if size > max_positions:
             raise ValueError(
-                f"the location score knows {longest} places, this memory has {size}; "
-                "shorten the input or train with a larger `longest`"
+                f"the location score has {max_positions} positions, this memory has {size}; "
+                "shorten the input, or train with a larger model.max_positions"
             )
         return keys
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
-        return query[..., : self.keys(keys).shape[-2]]  # asked again: a memory may have grown
+        return query[..., : self.keys(keys).shape[-2]]  # checked again: the memory may have grown
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
         places = places.clamp(0, self.keys(keys).shape[-2] - 1)
@@ -195,10 +192,10 @@ SCORES: dict[str, type[Score]] = {
 }
 
 
-def build_score(name: str, query_dim: int, key_dim: int, *, longest: int) -> Score:
-    """The score of that name; `longest` is how many places the location score knows."""
+def build_score(name: str, query_dim: int, key_dim: int, *, max_positions: int) -> Score:
+    """The score of that name; only the location score needs `max_positions`."""
     if name not in SCORES:
         raise ValueError(f"unknown score {name!r}; there are {', '.join(SCORES)}")
     if name == "location":
-        return Location(query_dim, key_dim, longest=longest)
+        return Location(query_dim, key_dim, max_positions=max_positions)
     return SCORES[name](query_dim, key_dim)

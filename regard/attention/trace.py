@@ -1,12 +1,12 @@
-"""Watching where a model looks, without touching what it computes.
+"""Record where a model looks, without changing what it computes.
 
     with trace(model, "decoder.*.cross", heads=[0, 3], rows=[5]) as seen:
         model(source, target)
     seen["decoder.0.cross"]            # (B, heads, rows, K)
 
-Weights of the named sites are computed beside the usual read and nothing else is. Nothing watched, nothing paid.
-Each thread watches for itself. A model under torch.compile runs as compiled; what is watched is taken from a
-second, plain pass over the same inputs, so that the answer stays the compiled one to the bit."""
+The weights of the named sites are computed in addition to the usual read, so outputs do not change by a bit, and
+without a trace nothing extra is computed. Traces are per thread. A compiled model (torch.compile) runs as compiled;
+its weights come from a second, uncompiled pass over the same inputs, so that its output stays bit-identical."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,18 @@ from torch import Tensor, nn
 _watching: ContextVar[tuple[Trace, ...]] = ContextVar("watching", default=())
 
 
+class Traceable(Protocol):
+    """Anything with named modules: an nn.Module, or a typed protocol of models that says no more than this."""
+
+    def named_modules(self) -> Iterator[tuple[str, nn.Module]]: ...
+
+
 class Trace:
-    """What was seen: `seen[site]` the weights (B, .., Q, K), `seen[site, kind]` what else was recorded there."""
+    """What was recorded: `seen[site]` the weights (B, .., Q, K), `seen[site, kind]` tensors of another kind."""
 
     def __init__(self, names: dict[int, str], heads: Sequence[int] | None, rows: Sequence[int] | None):
         self.heads, self.rows = heads, rows
-        self._names = names  # id of a watched module -> its name in the model
+        self._names = names  # id of a traced module -> its name in the model
         self._kept: dict[tuple[str, str], list[Tensor]] = {}
         self._asked: dict[int, int] = {}  # how many queries each site has answered so far
 
@@ -35,7 +41,7 @@ class Trace:
         return id(module) in self._names
 
     def take(self, module: nn.Module, count: int) -> list[int]:
-        """Which of the next `count` queries of a site to keep: `rows` counts queries from the trace's start."""
+        """Which of the next `count` queries of a site to keep; `rows` counts from the start of the trace."""
         first = self._asked.get(id(module), 0)
         self._asked[id(module)] = first + count
         return [i for i in range(count) if self.rows is None or first + i in self.rows]
@@ -45,17 +51,17 @@ class Trace:
 
     @property
     def sites(self) -> list[str]:
-        """The sites that gave weights."""
+        """The sites whose weights were recorded."""
         return [site for site, kind in self._kept if kind == "weights"]
 
     def kinds(self, site: str) -> list[str]:
         return [kind for name, kind in self._kept if name == site]
 
     def __getitem__(self, site: str | tuple[str, str]) -> Tensor:
-        """One tensor for all calls of the site: queries follow each other; a shorter memory is padded with 0."""
+        """One tensor for all calls of the site, concatenated over queries; shorter memories are padded with 0."""
         key = (site, "weights") if isinstance(site, str) else site
         if key not in self._kept:
-            raise KeyError(f"nothing seen at {key}; seen: {', '.join(map(str, self._kept)) or 'nothing'}")
+            raise KeyError(f"nothing recorded at {key}; recorded: {', '.join(map(str, self._kept)) or 'nothing'}")
         parts = self._kept[key]
         if key[1] != "weights":
             return torch.cat(parts, -1) if parts[0].dim() else torch.stack(parts)
@@ -64,57 +70,57 @@ class Trace:
 
 
 def watching(module: nn.Module) -> list[Trace]:
-    """The traces of this thread that watch the module. Inside a compiled graph: none."""
+    """The active traces of this thread that include the module. Inside a compiled graph: none."""
     if torch.compiler.is_compiling():
         return []
     return [seen for seen in _watching.get() if seen.watches(module)]
 
 
 def record(module: nn.Module, kind: str, tensor: Tensor) -> None:
-    """Let whoever watches this module see a tensor (a gate, a window's centre); its last dimension is the query."""
+    """Add a tensor (a gate, a window's centre) to the traces of this module; its last dimension is the query."""
     for seen in watching(module):
         seen.keep(module, kind, tensor)
 
 
 @contextmanager
 def trace(
-    model: nn.Module,
+    model: Traceable,
     *patterns: str,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
 ) -> Iterator[Trace]:
-    """Watch the modules whose names match a pattern ('*': all), at these heads and query rows (None: all)."""
-    plain = getattr(model, "_orig_mod", model)
+    """Record at the modules whose names match a pattern ('*': all), for these heads and query rows (None: all)."""
+    plain: Traceable = getattr(model, "_orig_mod", model)
     modules = {id(module): name for name, module in plain.named_modules()}
     patterns = patterns or ("*",)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in modules.values()):
-            raise ValueError(f"no module is named like {pattern!r}; there are {', '.join(modules.values())}")
+            raise ValueError(f"no module name matches {pattern!r}; there are {', '.join(modules.values())}")
     if rows is not None and any(row < 0 for row in rows):
-        raise ValueError(f"rows count the queries from 0 on, as they are asked; got {list(rows)}")
+        raise ValueError(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
     names = {key: name for key, name in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
     seen = Trace(names, heads, rows)
     with ExitStack() as stack:
-        for module in model.modules():
-            if "_orig_mod" in module._modules:  # what torch.compile(model) gives; its class loads the compiler
+        for _, module in model.named_modules():
+            if "_orig_mod" in module._modules:  # torch.compile(model); importing its class would load the compiler
                 stack.callback(module.register_forward_hook(_again(seen), with_kwargs=True).remove)
             elif getattr(module, "_compiled_call_impl", None) is not None:
-                raise ValueError("a model compiled in place cannot be watched; use compiled = torch.compile(model)")
+                raise ValueError("a model compiled in place cannot be traced; use compiled = torch.compile(model)")
         token = _watching.set((*_watching.get(), seen))
         stack.callback(_watching.reset, token)
         yield seen
 
 
 def _again(seen: Trace) -> Any:
-    """A hook that runs a compiled module once more, uncompiled, for the watching thread alone."""
+    """A forward hook that runs a compiled module once more, uncompiled, in the tracing thread only."""
 
     def run(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         if seen not in _watching.get():
             return
         if module.training:
-            raise ValueError("a compiled model is watched in a second pass; call model.eval() first")
+            raise ValueError("a compiled model is traced by a second pass in eval mode; call model.eval() first")
         devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
-        token = _watching.set((seen,))  # other traces have passes of their own
+        token = _watching.set((seen,))  # other traces have hooks of their own
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=list(devices)):
                 module.get_submodule("_orig_mod")(*args, **kwargs)

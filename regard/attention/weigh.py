@@ -1,7 +1,7 @@
 """From scores to weights: soft, hard, local-m and local-p.
 
-A way to weigh may say before scoring which places matter (`places`), so that only those are scored and read.
-Masked places get weight exactly 0; a query with nothing to look at gets no weight anywhere."""
+A weighing may choose places before scoring (`places`), so that only those are scored and read.
+Masked places get weight exactly 0; a query without any allowed place gets weight 0 everywhere."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from regard.attention.score import Question
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the allowed keys of each query; where none is allowed, all 0 (and so is the gradient)."""
+    """Softmax over the allowed keys of each query; 0 where none is allowed, and so is the gradient."""
     if mask is None:
         return scores.softmax(-1)
-    low = torch.finfo(scores.dtype).min  # not -inf: a row of -inf would be NaN
+    low = torch.finfo(scores.dtype).min  # not -inf: a row of -inf would give NaN
     return scores.masked_fill(~mask, low).softmax(-1).masked_fill(~mask, 0)
 
 
 @dataclass(frozen=True)
 class Places:
-    """The few places (B, .., Q, S) each query scores, around its centre (B, .., Q); may lie outside the memory."""
+    """The places (B, .., Q, S) that each query scores, around its centre (B, .., Q); may be out of range."""
 
     index: Tensor
     centre: Tensor
@@ -33,18 +33,18 @@ class Places:
 
 @dataclass(frozen=True)
 class Weighed:
-    """Weights over the scored places and, for hard attention, the one place (B, .., Q) that was chosen."""
+    """Weights over the scored places and, for hard attention, the chosen place (B, .., Q)."""
 
     weights: Tensor
     chosen: Tensor | None = None
     log_probability: Tensor | None = None  # (B, .., Q) of the chosen place, with gradient
-    entropy: Tensor | None = None  # (B, .., Q) of the distribution it came from, with gradient
+    entropy: Tensor | None = None  # (B, .., Q) of the distribution it was sampled from, with gradient
 
 
 class Weigh(nn.Module):
     """Soft: softmax over the allowed places."""
 
-    fused = True  # the fused kernel computes just this
+    fused = True  # the fused kernel computes the same
 
     def places(self, question: Question, memory: Memory) -> Places | None:
         """Which places to score; None: all."""
@@ -55,10 +55,10 @@ class Weigh(nn.Module):
 
 
 class Hard(Weigh):
-    """One place: sampled while training, the most likely one when running (Xu 2015, sec. 4.1).
+    """One place: sampled in training, the most likely one in eval mode (Xu 2015, sec. 4.1).
 
-    Sampling has no gradient; `log_probability` and `entropy` give REINFORCE what it needs (`learn.reinforce`).
-    With straight_through the weights behave backwards as if they were the soft ones (Bengio 2013)."""
+    Sampling has no gradient; `log_probability` and `entropy` are for REINFORCE (`learn.reinforce`).
+    With straight_through the backward pass uses the gradient of the soft weights (Bengio 2013)."""
 
     fused = False
 
@@ -69,12 +69,12 @@ class Hard(Weigh):
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
         soft = masked_softmax(scores.float(), mask)
         if self.training:
-            # argmax(p / Exponential(1)) is a draw from p; a masked place has p = 0 and is never drawn.
+            # argmax(p / Exponential(1)) is a sample from p; a masked place has p = 0 and is never sampled.
             chosen = (soft / torch.empty_like(soft).exponential_()).argmax(-1)
         else:
             chosen = soft.argmax(-1)
         probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
-        some = probability > 0  # False where there was nothing to look at
+        some = probability > 0  # False where no place is allowed
         one = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * some[..., None]
         if self.straight_through and self.training:
             return Weighed(one + (soft - soft.detach()).to(scores.dtype), chosen)
@@ -95,7 +95,7 @@ class LocalMonotonic(Weigh):
         self.window = window
 
     def centre(self, question: Question, memory: Memory) -> Tensor:
-        """(B, .., Q): where each query's window lies."""
+        """(B, .., Q): the centre of each query's window."""
         query = question.query
         position = question.positions().to(torch.float32)
         if position.dim() == 2:
@@ -112,8 +112,8 @@ class LocalPredictive(LocalMonotonic):
     """local-p (Luong 2015): p_t = n sigmoid(v . tanh(W s_t)), n the row's true length; the softmax inside the
     window times exp(-(i - p_t)^2 / 2 sigma^2), sigma = w / 2, not renormalised, so that p_t gets a gradient.
 
-    W and v are kept sqrt(D) times as large as they act. Adam moves every weight alike, and sums of D features that
-    all move drove the sigmoid to its end, whence no gradient leads back, before the scores had learned anything."""
+    W and v are stored sqrt(D) times larger than they are used. Adam moves all weights by similar amounts; without
+    this scaling, sums over D features saturate the sigmoid, and its gradient vanishes before the scores learn."""
 
     def __init__(self, query_dim: int, *, window: int):
         super().__init__(window=window)
@@ -139,7 +139,7 @@ WAYS = ("soft", "hard", "local-m", "local-p")
 
 
 def build_weigh(name: str, query_dim: int, *, window: int, straight_through: bool = False) -> Weigh:
-    """The way to weigh of that name; `window` is the half-width of the local ones."""
+    """The weighing of that name; `window` is the half-width of the local ones."""
     if name == "soft":
         return Weigh()
     if name == "hard":

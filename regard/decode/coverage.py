@@ -1,4 +1,4 @@
-"""Has the whole source been read? A score for finished hypotheses, from where they looked."""
+"""Coverage penalty: rank finished hypotheses by how much of the source their attention covered."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.decode.protocol import Hypothesis
+from regard.decode.hypothesis import Hypothesis
 
-# A place never looked at costs beta * 9.2 and not infinity: hard and local attention leave many.
+# A place never looked at costs beta * 9.2 instead of infinity: hard and local attention skip many places.
 FLOOR = 1e-4
 
 
 def coverage_penalty(weights: Tensor, source_mask: Tensor | None = None, *, beta: float) -> Tensor:
     """cp = beta sum_i log min(sum_t a_ti, 1)   (Wu 2016, eq. 14), at most 0: weights (.., T, S) -> (..).
 
-    Places where the mask (.., S) is False are padding and cost nothing. The sum over t is at least FLOOR."""
+    Padding (source_mask (.., S) False) costs nothing. The sum over t is clamped to at least FLOOR."""
     if not 0 <= beta < math.inf:
         raise ValueError(f"beta must be 0 or more and finite, got {beta}; 0 is no coverage penalty")
     looked = weights.sum(-2, dtype=torch.promote_types(weights.dtype, torch.float32))  # (.., S)
@@ -42,17 +42,18 @@ def rerank(
 ) -> list[Hypothesis]:
     """One sentence's hypotheses, best first by score / length^alpha + cp, with beta = `coverage`.
 
-    The weights of each are (T, S), a row for every token its score sums over, the end token included; rows after
-    those are padding. Only what a search has found is ranked; cp does not steer the search itself, so let that
-    return more hypotheses (`best`) than are wanted in the end."""
+    The weights of each are (T, S), a row for every token its score sums over, the end token included; further rows
+    are padding. This only reranks; cp does not steer the search, so search with a larger `n_best` than needed."""
     if len(weights) != len(hypotheses):
-        raise ValueError(f"every hypothesis needs weights: got {len(hypotheses)} and weights of {len(weights)}")
+        raise ValueError(
+            f"every hypothesis needs weights: got {len(hypotheses)} hypotheses and weights of {len(weights)}"
+        )
     values = []
     for one, rows in zip(hypotheses, weights, strict=True):
         if len(rows) < one.length:
             raise ValueError(
                 f"a hypothesis of {one.length} tokens, the end token included, came with weights of {len(rows)}; "
-                "run the whole answer through the model"
+                "trace a teacher-forced pass over the whole answer"
             )
         cp = coverage_penalty(rows[: one.length], source_mask, beta=coverage)
         values.append(one.normalised(length_penalty) + cp.item())

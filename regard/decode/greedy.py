@@ -1,4 +1,4 @@
-"""One token after another, the most likely each time; and the loop that sampling shares with it."""
+"""Greedy decoding: the most likely token at each step; and the loop that it shares with sampling."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from regard.decode.protocol import Generator, Hypothesis, at_least_single, at_rest, collect
+from regard.decode.generator import at_least_float32, eval_mode
+from regard.decode.hypothesis import Hypothesis, collect
 from regard.decode.rules import Rules, Stop, impossible, read_rules
+from regard.models.protocols import Generator
 
 Each = Callable[[list[tuple[int, int]]], None]
 
@@ -21,43 +23,48 @@ def greedy(
     *,
     start: int | Tensor,
     end: int,
-    limit: int | Tensor,
-    least: int | Tensor = 0,
+    max_length: int | Tensor,
+    min_length: int | Tensor = 0,
     never: tuple[int, ...] = (),
     repetition_penalty: float = 1.0,
-    no_repeat: int = 0,
+    no_repeat_ngram: int = 0,
     prompt: Tensor | None = None,
     prompt_mask: Tensor | None = None,
     stop: Stop | None = None,
     each: Each | None = None,
 ) -> list[Hypothesis]:
-    """y_t = argmax p(y | y_<t, source), at most `limit` tokens of each sentence, the end token included.
+    """y_t = argmax p(y | y_<t, source), at most `max_length` tokens of each sentence, the end token included.
 
-    The end token is not written before `least` others; where both cannot hold, the limit does. A limit, a least
-    and a start per sentence (B,) keep an answer free of the batch it came in. Tokens in `never` are not written.
+    The end token is not written before `min_length` other tokens; if the two conflict, `max_length` wins. `start`,
+    `max_length` and `min_length` may be given per sentence (B,), so that an answer does not depend on its batch.
+    Tokens in `never` are not written.
 
-    `repetition_penalty` (1: none) divides the logits above 0 of tokens that came before and multiplies those
-    below; `no_repeat` n > 0 lets no n tokens in a row come twice. Both count the start token and the `prompt`
-    (B, P) before it, if there is one, beside what is written: to a language model that is its source.
+    `repetition_penalty` (1: none) divides positive logits of tokens that occurred before and multiplies negative
+    ones; `no_repeat_ngram` n > 0 forbids writing the same n tokens in a row twice. Both take into account what is
+    written, the start token, and the `prompt` (B, P) before it, if given: for a language model, its source.
 
-    A row is done early once `stop`, asked after every token but the end, says so of all it has written. `each` gets
-    (sentence, token) of every row that wrote one this step, the end token left out."""
+    `stop` is called with all tokens of a row after every token but the end token; True ends the row early. `each`
+    is called once per step with (sentence, token) of every row that wrote a token, the end token left out."""
     rules = read_rules(
         source,
         mask,
         start=start,
         end=end,
-        limit=limit,
-        least=least,
+        max_length=max_length,
+        min_length=min_length,
         never=never,
         repetition_penalty=repetition_penalty,
-        no_repeat=no_repeat,
+        no_repeat_ngram=no_repeat_ngram,
         prompt=prompt,
         prompt_mask=prompt_mask,
         stop=stop,
     )
-    # argmax finds the same several times slower on the CPU
-    return follow(model, source, mask, rules, lambda scores: scores.max(-1).indices, each)
+    return follow(model, source, mask, rules, choose=likeliest, each=each)
+
+
+def likeliest(scores: Tensor) -> Tensor:
+    """(N, V) -> (N,); on the CPU argmax is several times slower than max."""
+    return scores.max(-1).indices
 
 
 def follow(
@@ -65,15 +72,16 @@ def follow(
     source: Tensor,
     mask: Tensor,
     rules: Rules,
+    *,
     choose: Callable[[Tensor], Tensor],
-    each: Each | None,
+    each: Each | None = None,
 ) -> list[Hypothesis]:
-    """Go where `choose` leads: logits (N, V) under the rules in, next tokens (N,) out. Who is done leaves."""
+    """Decode with `choose`: logits (N, V) after the rules -> next tokens (N,). Finished rows leave the batch."""
     answers = [Hypothesis([], 0.0, False) for _ in source]
-    live = rules.limits.nonzero().flatten()  # (N,) which sentences are still being written
+    live = rules.max_lengths.nonzero().flatten()  # (N,) which sentences are still being written
     if not len(live):
         return answers
-    with at_rest(model):
+    with eval_mode(model):
         rules = rules.keep(live)
         state = model.start(source[live], mask[live])
         tokens = rules.start
@@ -81,7 +89,7 @@ def follow(
         totals = torch.zeros(len(live), device=live.device)
         for length in count(1):
             logits, state = model.step(tokens, state)
-            logits = at_least_single(logits)
+            logits = at_least_float32(logits)
             scores = logits.clone()
             rules.apply(scores, written)
             everything = logits.logsumexp(-1)
@@ -92,7 +100,7 @@ def follow(
             ended = tokens == rules.end
             if each is not None:
                 each(list(zip(live[~ended].tolist(), tokens[~ended].tolist(), strict=True)))
-            done = ended | (rules.limits == length) | rules.stops(written, ~ended)
+            done = ended | (rules.max_lengths == length) | rules.stops(written, ~ended)
             if not done.any():
                 continue
             for sentence, answer in collect(live[done], written[done], totals[done], rules.end):

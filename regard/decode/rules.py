@@ -1,4 +1,4 @@
-"""What may be written, and when a row is done: the same for every search."""
+"""Which tokens may be written and when a row ends: the same for every search."""
 
 from __future__ import annotations
 
@@ -16,45 +16,47 @@ Stop = Callable[[list[int]], bool]
 
 @dataclass(frozen=True)
 class Rules:
-    """Read by `read_rules` from the options of a search; made for the sentences it still works on by `keep`."""
+    """The options of a search, made by `read_rules`; `keep` selects the sentences that are still unfinished."""
 
-    limits: Tensor  # (B,) the most tokens, the end token included
-    leasts: Tensor  # (B,) the fewest before the end token
-    start: Tensor  # (B,) the first token fed
+    max_lengths: Tensor  # (B,) most tokens, the end token included
+    min_lengths: Tensor  # (B,) fewest tokens before the end token
+    start: Tensor  # (B,) the first input token
     before: Tensor  # (B, P) the prompt and the start token; -1 is padding
     end: int
     never: tuple[int, ...]
     penalty: float
-    no_repeat: int
+    no_repeat_ngram: int
     stop: Stop | None
 
     def keep(self, sentences: Tensor) -> Rules:
-        """The rules of some of the sentences."""
-        limits, leasts, start, before = (x[sentences] for x in (self.limits, self.leasts, self.start, self.before))
-        return replace(self, limits=limits, leasts=leasts, start=start, before=before)
+        """The rules of these sentences."""
+        max_lengths, min_lengths, start, before = (
+            x[sentences] for x in (self.max_lengths, self.min_lengths, self.start, self.before)
+        )
+        return replace(self, max_lengths=max_lengths, min_lengths=min_lengths, start=start, before=before)
 
     def apply(self, scores: Tensor, written: Tensor) -> None:
-        """Change the scores (N, V) of the next tokens in place, given what each row has written (N, length)."""
+        """Apply the rules in place to the scores (N, V) of the next tokens, given what is written (N, length)."""
         if not written.shape[1]:
             self.check_tokens(scores.shape[1])
-        if self.penalty != 1 or self.no_repeat:
+        if self.penalty != 1 or self.no_repeat_ngram:
             history = torch.cat([self.before.repeat_interleave(len(scores) // len(self.before), 0), written], 1)
             if self.penalty != 1:
                 penalise(scores, history, self.penalty)
-            if self.no_repeat:
-                forbid_repeats(scores, history, self.no_repeat)
+            if self.no_repeat_ngram:
+                forbid_repeats(scores, history, self.no_repeat_ngram)
         for token in self.never:
             scores[:, token] = -torch.inf
-        early = self.leasts > written.shape[1]
+        early = self.min_lengths > written.shape[1]
         scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
 
     def check_tokens(self, words: int) -> None:
         for name, token in (("end", self.end), *(("never", token) for token in self.never)):
             if not 0 <= token < words:
-                raise ValueError(f"{name} names token {token}, but the model's tokens are 0 to {words - 1}")
+                raise ValueError(f"{name} has token {token}, but the model's tokens are 0 to {words - 1}")
 
     def stops(self, written: Tensor, asked: Tensor) -> Tensor:
-        """Which of the rows asked (N,) `stop` closes, given all they have written (N, length)."""
+        """Which of the rows in `asked` (N,) end because `stop` says so of what they have written (N, length)."""
         stopped = torch.zeros_like(asked)
         if self.stop is not None:
             rows = asked.nonzero().flatten()
@@ -69,43 +71,46 @@ def read_rules(
     *,
     start: int | Tensor,
     end: int,
-    limit: int | Tensor,
-    least: int | Tensor,
+    max_length: int | Tensor,
+    min_length: int | Tensor,
     never: tuple[int, ...],
     repetition_penalty: float,
-    no_repeat: int,
+    no_repeat_ngram: int,
     prompt: Tensor | None,
     prompt_mask: Tensor | None,
     stop: Stop | None,
 ) -> Rules:
-    """The options of a search, checked and spread over the sentences of the source (B, S)."""
+    """Check the options of a search and expand them to the sentences of the source (B, S)."""
     if mask.dtype != torch.bool or mask.shape[:1] != source.shape[:1]:
         raise ValueError(
-            f"mask must be boolean (True = a real token) with one row a sentence, here {len(source)}; "
+            f"mask must be boolean (True = a real token) with one row per sentence, here {len(source)}; "
             f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
     if not 0 < repetition_penalty < math.inf:
         raise ValueError(
-            f"repetition_penalty must be above 0 and finite, got {repetition_penalty}; 1 is none, above 1 avoids"
+            f"repetition_penalty must be above 0 and finite, got {repetition_penalty}; 1 is off, above 1 "
+            "discourages repetition"
         )
-    if no_repeat < 0:
-        raise ValueError(f"no_repeat must be 0 (off) or the length of what may not come twice, got {no_repeat}")
+    if no_repeat_ngram < 0:
+        raise ValueError(
+            f"no_repeat_ngram must be 0 (off) or the n of n-grams not to repeat, got {no_repeat_ngram}"
+        )
     first = numbers("start", start, source)
     return Rules(
-        limits=numbers("limit", limit, source),
-        leasts=numbers("least", least, source),
+        max_lengths=numbers("max_length", max_length, source),
+        min_lengths=numbers("min_length", min_length, source),
         start=first,
         before=torch.cat([read_prompt(prompt, prompt_mask, source), first[:, None]], 1),
         end=end,
         never=tuple(never),
         penalty=repetition_penalty,
-        no_repeat=no_repeat,
+        no_repeat_ngram=no_repeat_ngram,
         stop=stop,
     )
 
 
 def numbers(name: str, value: int | Tensor, source: Tensor) -> Tensor:
-    """A whole number of 0 or more for each sentence (B,), on the source's device."""
+    """One non-negative integer per sentence (B,), on the source's device."""
     found = torch.as_tensor(value, device=source.device)
     if found.is_floating_point() or found.shape not in ((), source.shape[:1]):
         raise ValueError(
@@ -118,7 +123,7 @@ def numbers(name: str, value: int | Tensor, source: Tensor) -> Tensor:
 
 
 def read_prompt(prompt: Tensor | None, prompt_mask: Tensor | None, source: Tensor) -> Tensor:
-    """The prompts (B, P) with -1 for padding; none are empty ones (B, 0)."""
+    """The prompts (B, P) with -1 for padding; (B, 0) if there are none."""
     if prompt is None:
         return torch.empty(len(source), 0, dtype=torch.long, device=source.device)
     if prompt.dim() != 2 or len(prompt) != len(source):
@@ -137,10 +142,9 @@ def read_prompt(prompt: Tensor | None, prompt_mask: Tensor | None, source: Tenso
 
 
 def impossible(rows: Tensor) -> None:
-    """Refuse to go on where any of the rows has no next token."""
+    """Raise if any row has no possible next token."""
     if rows.any():
         raise ValueError(
-            "the model leaves no possible next token: its logits hold NaN or infinity (look for a diverged "
-            "training run), or all that is possible was named in never, was barred by no_repeat, or is the end "
-            "token before the least length"
+            "there is no possible next token: the logits hold NaN or infinity (did training diverge?), or every "
+            "token left is listed in never, forbidden by no_repeat_ngram, or the end token before min_length"
         )

@@ -1,4 +1,4 @@
-"""Tokens drawn from the model's own distribution, made sharper or cut off at will."""
+"""Sampling: tokens drawn from the model's distribution, with temperature, top-k and nucleus filters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from regard.decode.greedy import Each, follow
-from regard.decode.protocol import Generator, Hypothesis
+from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Stop, read_rules
+from regard.models.protocols import Generator
 
 
 def sample(
@@ -19,41 +20,41 @@ def sample(
     *,
     start: int | Tensor,
     end: int,
-    limit: int | Tensor,
-    least: int | Tensor = 0,
+    max_length: int | Tensor,
+    min_length: int | Tensor = 0,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int | None = None,
     never: tuple[int, ...] = (),
     repetition_penalty: float = 1.0,
-    no_repeat: int = 0,
+    no_repeat_ngram: int = 0,
     prompt: Tensor | None = None,
     prompt_mask: Tensor | None = None,
     stop: Stop | None = None,
     each: Each | None = None,
 ) -> list[Hypothesis]:
-    """y_t ~ softmax(log p / temperature), first cut to the `top_k` likeliest, then to the nucleus `top_p`.
+    """y_t ~ softmax(log p / temperature), restricted to the `top_k` likeliest tokens, then to the nucleus `top_p`.
 
-    The same seed gives the same text for the same batch on the same kind of device: all rows draw from one
-    generator, so that in another batch a row may read otherwise. Without a seed it is torch's global one.
-    The other options are those of greedy; the repetition penalty comes before the temperature."""
+    The same seed gives the same text for the same batch on the same kind of device. All rows draw from one random
+    generator (torch's global one without a seed), so in another batch a row may come out differently.
+    The other options are those of `greedy`; the repetition penalty is applied before the temperature."""
     if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be above 0 and finite, got {temperature}; greedy is its limit at 0")
+        raise ValueError(f"temperature must be above 0 and finite, got {temperature}; for the limit 0 use greedy")
     if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be 1 or more, or None for no such cut, got {top_k}")
+        raise ValueError(f"top_k must be 1 or more, or None for no such filter, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p must lie in (0, 1], or be None for no such cut, got {top_p}")
+        raise ValueError(f"top_p must lie in (0, 1], or be None for no such filter, got {top_p}")
     rules = read_rules(
         source,
         mask,
         start=start,
         end=end,
-        limit=limit,
-        least=least,
+        max_length=max_length,
+        min_length=min_length,
         never=never,
         repetition_penalty=repetition_penalty,
-        no_repeat=no_repeat,
+        no_repeat_ngram=no_repeat_ngram,
         prompt=prompt,
         prompt_mask=prompt_mask,
         stop=stop,
@@ -68,29 +69,28 @@ def sample(
             scores = keep_top_p(scores, top_p)
         return pick_one(scores.softmax(-1), dice)
 
-    return follow(model, source, mask, rules, draw, each)
+    return follow(model, source, mask, rules, choose=draw, each=each)
 
 
 def pick_one(probabilities: Tensor, dice: torch.Generator | None) -> Tensor:
-    """A token (N,) for each row: the first at which the sum of probabilities passes a number drawn in [0, 1).
+    """Sample a token (N,) for each row: the first whose cumulative probability exceeds a uniform draw in [0, 1).
 
-    torch's multinomial draws a number for every token of the vocabulary, and takes ten times as long on the CPU."""
-    sums = probabilities.double().cumsum(-1)  # in float32, 50,000 tokens would blur the rare ones
+    torch.multinomial draws one number per vocabulary token, which is ten times slower on the CPU."""
+    sums = probabilities.double().cumsum(-1)  # float32 would lose rare tokens among 50,000
     last = sums[:, -1:]
     drawn = torch.rand(last.shape, generator=dice, dtype=last.dtype, device=last.device) * last
-    # rounding must not lead past the last token that is possible
+    # Rounding must not select a token after the last possible one.
     drawn = torch.minimum(drawn, last.nextafter(torch.zeros_like(last)))
     return torch.searchsorted(sums, drawn, right=True).flatten()
 
 
 def sharpen(scores: Tensor, temperature: float) -> Tensor:
-    """scores / temperature, up to a constant. The largest becomes 0, so that a small temperature cannot
-    push all of them out of floating point's range."""
+    """scores / temperature, shifted so that the largest is 0: a small temperature cannot overflow them all."""
     return (scores - scores.amax(-1, keepdim=True)) / temperature
 
 
 def keep_top_k(scores: Tensor, k: int) -> Tensor:
-    """-inf for all but the k largest of each row; of equal ones at the border, some stay."""
+    """-inf for all but the k largest of each row; ties at the border are broken arbitrarily."""
     values, places = scores.topk(min(k, scores.shape[-1]))
     return torch.full_like(scores, -torch.inf).scatter(-1, places, values)
 
@@ -98,8 +98,8 @@ def keep_top_k(scores: Tensor, k: int) -> Tensor:
 def keep_top_p(scores: Tensor, p: float) -> Tensor:
     """-inf outside the nucleus: the fewest likeliest tokens whose probabilities reach p (Holtzman 2020)."""
     if p == 1:
-        return scores  # rounding in the sum would cut off the tail
+        return scores  # rounding of the sum would remove the tail
     values, places = scores.sort(dim=-1, descending=True, stable=True)
     probabilities = values.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities  # 0 for the likeliest, which therefore always stays
+    before = probabilities.cumsum(-1) - probabilities  # 0 for the likeliest, which is therefore always kept
     return torch.empty_like(scores).scatter(-1, places, values.masked_fill(before >= p, -torch.inf))

@@ -1,1 +1,1 @@
-"""What papers share beside attention."""
+"""Layers that several papers share, besides attention."""

@@ -1,7 +1,7 @@
-"""The Transformer's block, told once: look at your own sequence, perhaps at another, then think by yourself.
+"""The Transformer block: self-attention, optional cross-attention, feed-forward.
 
-Encoder (no mask of the future), decoder (with it, and a look at the source) and language model (with it, and no
-source) are three uses of it. `norm` is "post" as in Vaswani 2017 or "pre" as in Radford 2019."""
+It serves encoders (not causal), decoders (causal, with cross-attention) and language models (causal, without).
+`norm` is "post" as in Vaswani 2017 or "pre" as in Radford 2019."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Memory, MultiHead, Packing, Past, Question
+from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
 from regard.attention.kernels.dropout import Dropout
 
 NORMS = ("post", "pre")
-WORTH = 0.05  # with less padding than that, leaving it out costs more than it saves
+WORTH = 0.05  # with a smaller share of padding, packing costs more than it saves
 
 
 def quick_gelu(x: Tensor) -> Tensor:
@@ -35,20 +35,18 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def check_block(*, dim: int, heads: int, activation: str, norm: str) -> None:
+def check_heads(dim: int, heads: int) -> None:
     if dim % heads:
         raise ValueError(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
-    if norm not in NORMS:
-        raise ValueError(f"norm must be post (Vaswani 2017) or pre (Radford 2019), got {norm!r}")
 
 
 class FeedForward(nn.Module):
-    """W_2 act(W_1 x + b_1) + b_2, at every position alike   (Vaswani 2017, eq. 2)"""
+    """W_2 act(W_1 x + b_1) + b_2, at every position   (Vaswani 2017, eq. 2)"""
 
     def __init__(self, dim: int, ff: int, *, activation: str, dropout: float):
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"unknown activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
         self.inner, self.outer = nn.Linear(dim, ff), nn.Linear(ff, dim)
         self.act, self.dropout = ACTIVATIONS[activation], Dropout(dropout)
 
@@ -57,8 +55,8 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """x + part(norm(x)) (pre-norm) or norm(x + part(x)) (post-norm), for each part in turn: the look at one's own
-    sequence (`attend`), at another (`cross`), and the feed-forward layer (`feed`)."""
+    """x + part(norm(x)) (pre-norm) or norm(x + part(x)) (post-norm), for each part in turn: self-attention
+    (`attend`), cross-attention (`cross`) and the feed-forward layer (`feed`)."""
 
     def __init__(
         self,
@@ -73,13 +71,15 @@ class Block(nn.Module):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         activation_dropout: float = 0.0,
-        path_dropout: float = 0.0,
+        drop_path: float = 0.0,
         eps: float = 1e-5,
     ):
         super().__init__()
-        check_block(dim=dim, heads=heads, activation=activation, norm=norm)
-        if not 0 <= path_dropout < 1:
-            raise ValueError(f"path_dropout must lie in [0, 1), got {path_dropout}")
+        check_heads(dim, heads)
+        if norm not in NORMS:
+            raise ValueError(f"norm must be post (Vaswani 2017) or pre (Radford 2019), got {norm!r}")
+        if not 0 <= drop_path < 1:
+            raise ValueError(f"drop_path must lie in [0, 1), got {drop_path}")
         self.pre = norm == "pre"
         self.attend = MultiHead(dim, heads, causal=causal, dropout=attention_dropout)
         self.attend_norm = nn.LayerNorm(dim, eps)
@@ -88,7 +88,7 @@ class Block(nn.Module):
         self.feed = FeedForward(dim, ff, activation=activation, dropout=activation_dropout)
         self.feed_norm = nn.LayerNorm(dim, eps)
         self.dropout = Dropout(dropout)
-        self.path_dropout = path_dropout
+        self.drop_path = drop_path
 
     def forward(
         self,
@@ -96,17 +96,17 @@ class Block(nn.Module):
         *,
         mask: Tensor | None = None,
         since: Tensor | None = None,
-        past: Past | None = None,
+        past: GrowingMemory | None = None,
         source: Memory | None = None,
         packing: Packing | None = None,
-    ) -> tuple[Tensor, Past | None]:
-        """x (N, T, dim) -> the same shape, and the past with x behind it.
+    ) -> tuple[Tensor, GrowingMemory | None]:
+        """x (N, T, dim) -> the same shape, and the past with x appended.
 
-        mask (N, T): which of x may be looked at. since (N, T): where each one's document begins. With a past, x
-        comes after it. source (B): what `cross` looks at; the N / B beams of a sentence ask it together.
-        packing: x (1, tokens, dim) holds the rows of a batch end to end, without their padding."""
+        mask (N, T): which positions of x may be looked at. since (N, T): where each position's document begins.
+        past: the positions before x. source (B): the memory of `cross`, shared by the N / B beams of a sentence.
+        packing: x (1, tokens, dim) holds the packed rows of a batch, without padding."""
         if packing is not None and self.cross is not None:
-            raise ValueError("packed rows cannot look at a source; unpack them for a block with cross=True")
+            raise ValueError("a block with cross=True takes no packed rows; unpack them first")
         grown = past
 
         def look(x: Tensor) -> Tensor:
@@ -137,22 +137,22 @@ class Block(nn.Module):
         return norm(x + self._kept(self.dropout(part(x)), packing))
 
     def _kept(self, x: Tensor, packing: Packing | None) -> Tensor:
-        """Stochastic depth (Huang 2016): a part of the block is left out for a whole row with probability p, and
-        counts 1 / (1 - p) where it is kept."""
-        if not self.training or self.path_dropout == 0:
+        """Stochastic depth (Huang 2016): with probability p a part of the block is dropped for a whole row; where
+        it is kept, it is scaled by 1 / (1 - p)."""
+        if not self.training or self.drop_path == 0:
             return x
         rows = len(x) if packing is None else len(packing.mask)
-        keep = torch.rand(rows, device=x.device) >= self.path_dropout
-        scale = keep.to(x.dtype) / (1 - self.path_dropout)
+        keep = torch.rand(rows, device=x.device) >= self.drop_path
+        scale = keep.to(x.dtype) / (1 - self.drop_path)
         scale = scale[:, None] if packing is None else scale[packing.rows][None]  # (B, 1) or (1, N)
         return x * scale[..., None]
 
 
 def through(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None = None) -> Tensor:
-    """x (B, T, dim) through every block. Where a share of the batch is padding, that is left out (`Packing`) and
-    comes out as 0; else it goes along unseen. Its states mean nothing either way."""
+    """Run x (B, T, dim) through every block. A batch with enough padding is packed, and the states of padding come
+    out as 0; otherwise padding is masked. The states of padding are meaningless either way."""
     packing = None
-    if mask is not None and not torch.compiler.is_compiling():  # a compiled graph wants one shape for all batches
+    if mask is not None and not torch.compiler.is_compiling():  # a compiled graph needs static shapes
         packing = Packing(mask)
         padding = 1 - packing.size / max(1, mask.numel())
         if padding < WORTH:

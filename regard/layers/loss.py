@@ -1,4 +1,4 @@
-"""From states to the loss of the right tokens, without keeping the logits."""
+"""Cross-entropy from states, without storing the logits."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-ROWS = 1024  # rows of logits held at once; even, for twins to stay together
+ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What `model.loss(batch)` gives. `total` is differentiated; the rest judges and rewards."""
+    """What `model.loss(batch)` returns. `total` is differentiated; the rest is for metrics and REINFORCE."""
 
-    total: Tensor  # scalar: the (smoothed) negative log-likelihood of all target tokens, and any disagreement
+    total: Tensor  # scalar: (smoothed) negative log-likelihood of all target tokens, plus the R-Drop term
     likelihood: Tensor  # (B,) log p(target | source) of each row, unsmoothed, without gradient
-    tokens: Tensor  # scalar: how many target tokens total sums over
+    tokens: Tensor  # scalar: number of target tokens that total sums over
     chosen: Tensor | None = None  # (B,) log-probability of the places hard attention sampled, with gradient
-    entropy: Tensor | None = None  # (B,) entropy of the distributions they were drawn from, with gradient
+    entropy: Tensor | None = None  # (B,) entropy of the distributions they were sampled from, with gradient
 
 
 def token_loss(
@@ -31,32 +31,32 @@ def token_loss(
     target: Tensor,
     mask: Tensor,
     *,
-    smoothing: float = 0.0,
-    agreement: float = 0.0,
+    label_smoothing: float = 0.0,
+    r_drop: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of softmax(W x + b) (or without b) against the target, at the masked-in positions only.
+    """Cross-entropy of softmax(W x + b) (b may be None) against the target, where the mask is True.
 
     states (B, T, D), weight (V, D), target and mask (B, T) -> the sum, and log p(target) of each row (B,).
-    With smoothing e the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016).
-    With agreement a the second half of the rows is the first once more, under another dropout, and where these say
-    p and q, a (KL(p || q) + KL(q || p)) / 2 is added (R-Drop, Liang 2021)."""
+    label_smoothing e: the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016).
+    r_drop a: the second half of the rows repeats the first with another dropout mask; where the two predict p and
+    q, a (KL(p || q) + KL(q || p)) / 2 is added (R-Drop, Liang 2021)."""
     if torch.is_autocast_enabled(states.device.type):
         dtype = torch.get_autocast_dtype(states.device.type)
         states, weight = states.to(dtype), weight.to(dtype)
-    learning = torch.is_grad_enabled()  # inside a Function it never is
+    learning = torch.is_grad_enabled()  # inside an autograd.Function it is always off
     states, target = states[mask], target[mask]  # (N, D) and (N,)
-    if agreement:  # both sayings about a token side by side
+    if r_drop:  # the two predictions of a token side by side
         states, target = (side.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1) for side in (states, target))
-    total, known = _TokenLoss.apply(states, weight, bias, target, smoothing, agreement, learning)
-    if agreement:
+    total, known = _TokenLoss.apply(states, weight, bias, target, label_smoothing, r_drop, learning)
+    if r_drop:
         known = known.view(-1, 2).T.flatten()
     rows = torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
     return total, rows.sum(-1)
 
 
 class _TokenLoss(torch.autograd.Function):
-    """Softmax minus target is the gradient of the logits, known as soon as they are: both products of the
-    backward pass are taken at once, chunk by chunk, and the logits thrown away."""
+    """The gradient of the logits is softmax minus target, so the forward pass already computes the gradients of
+    states and weight, chunk by chunk, and discards the logits."""
 
     @staticmethod
     def forward(
@@ -65,8 +65,8 @@ class _TokenLoss(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         target: Tensor,
-        smoothing: float,
-        agreement: float,
+        label_smoothing: float,
+        r_drop: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         size = len(weight)
@@ -84,24 +84,24 @@ class _TokenLoss(torch.autograd.Function):
             right = target[part, None]
             top = logits.amax(-1, keepdim=True)
             known[part] = (logits.gather(1, right) - top).squeeze(1)
-            if smoothing:
-                total -= smoothing * (logits.mean(-1, keepdim=True) - top).sum()
+            if label_smoothing:
+                total -= label_smoothing * (logits.mean(-1, keepdim=True) - top).sum()
             logits.sub_(top)
-            slope = logits.exp() if agreement else logits.exp_()
+            slope = logits.exp() if r_drop else logits.exp_()
             level = slope.sum(-1)
             known[part] -= level.log()
-            total += smoothing * level.log().sum() - (1 - smoothing) * known[part].sum()
-            if agreement or learning:
+            total += label_smoothing * level.log().sum() - (1 - label_smoothing) * known[part].sum()
+            if r_drop or learning:
                 slope.div_(level[:, None])
-            if agreement:
+            if r_drop:
                 apart, pull = _disagreement(slope, logits.sub_(level.log()[:, None]))
-                total += agreement / 2 * apart
-                slope.add_(pull, alpha=agreement / 2)
+                total += r_drop / 2 * apart
+                slope.add_(pull, alpha=r_drop / 2)
             if not learning:
                 continue
-            if smoothing:
-                slope.sub_(smoothing / size)
-            slope.scatter_add_(1, right, torch.full_like(right, smoothing - 1, dtype=slope.dtype))
+            if label_smoothing:
+                slope.sub_(label_smoothing / size)
+            slope.scatter_add_(1, right, torch.full_like(right, label_smoothing - 1, dtype=slope.dtype))
             if for_bias is not None:
                 for_bias += slope.sum(0)
             slope = slope.to(states.dtype)
@@ -124,9 +124,9 @@ class _TokenLoss(torch.autograd.Function):
 
 
 def _disagreement(chances: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (2 N, V), p and q in turn -> sum of KL(p || q) + KL(q || p), and its gradient by the logits.
+    """Rows (2 N, V), alternating p and q -> sum of KL(p || q) + KL(q || p), and its gradient w.r.t. the logits.
 
-    That of KL(p || q) is p (log p - log q - KL(p || q)) by the logits of p, and q - p by those of q."""
+    The gradient of KL(p || q) is p (log p - log q - KL(p || q)) w.r.t. the logits of p, q - p w.r.t. those of q."""
     p, log = chances.view(-1, 2, chances.shape[-1]), logs.view(-1, 2, logs.shape[-1])
     ratio = log - log.flip(1)
     divergence = (p * ratio).sum(-1, keepdim=True)  # (N, 2, 1)

@@ -1,6 +1,7 @@
-"""Where a token stands. Attention alone cannot tell: it reads a memory as a bag of places.
+"""Position encodings: attention by itself does not know the order of its memory.
 
-Called with positions (L,) or (B, L), each gives (.., L, dim) to add to the embeddings."""
+Called with positions (L,) or (B, L), each returns (.., L, dim) to add to the embeddings. `most` is an upper bound
+of the positions, if the caller knows one, so that no GPU sync is needed."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from torch import Tensor, nn
 def sinusoids(positions: Tensor, dim: int) -> Tensor:
     """PE(p, 2i) = sin(p / 10000^(2i/dim)), PE(p, 2i+1) = cos(p / 10000^(2i/dim))   (Vaswani 2017, 3.5).
 
-    Computed in float64: far from 0 a float32 angle has lost its digits."""
+    Computed in float64: large angles lose precision in float32."""
     pair = torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64)
     angles = positions[..., None].double() / 10000 ** (pair / dim)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].float()
 
 
 class Sinusoidal(nn.Module):
-    """Fixed waves, from fast to slow: any length, bounded, and PE(p + k) is a linear map of PE(p)."""
+    """Fixed waves, from fast to slow: any length, bounded, and PE(p + k) is a linear function of PE(p)."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -27,9 +28,8 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", torch.empty(0, dim), persistent=False)
 
     def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
-        """`most`: no position lies beyond, where the caller knows; to ask the positions is to wait for a card."""
         most = int(positions.max()) if most is None and positions.numel() else most or 0
-        table = self.table  # another thread may put a shorter one there meanwhile
+        table = self.table  # another thread may meanwhile assign a shorter one
         if most >= len(table) or table.device != positions.device:
             size = max(most + 1, 2 * len(table), 64)
             table = self.table = sinusoids(torch.arange(size, device=positions.device), self.dim)
@@ -37,25 +37,25 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """A table with a last row. There is nothing to say of what comes after it."""
+    """A learned embedding for each of max_positions positions; later positions are an error."""
 
-    def __init__(self, dim: int, *, longest: int):
+    def __init__(self, dim: int, *, max_positions: int):
         super().__init__()
-        self.table = nn.Embedding(longest, dim)
+        self.table = nn.Embedding(max_positions, dim)
         nn.init.normal_(self.table.weight, std=0.02)
 
     def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
         most = int(positions.max()) if most is None and positions.numel() else most or 0
         if most >= self.table.num_embeddings:
             raise ValueError(
-                f"position {most} is beyond the last of the {self.table.num_embeddings} this model has learned; "
-                "shorten the text, or train with a larger model.longest"
+                f"position {most} is beyond the last of the {self.table.num_embeddings} positions of this model; "
+                "shorten the text, or train with a larger model.max_positions"
             )
         return self.table(positions)
 
 
 class Number(nn.Module):
-    """The plain number in every feature. Rejected: it grows without bound and drowns the embeddings."""
+    """The position itself in every feature. For comparison only: unbounded, it swamps the embeddings."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -66,27 +66,27 @@ class Number(nn.Module):
 
 
 class Fraction(Number):
-    """position / (length - 1), in [0, 1]. Rejected: the same step means another distance in each sentence. Of one
-    that is being written the length is not known, so that here it is taken against `longest`."""
+    """position / (max_positions - 1), in [0, 1]. For comparison only. Dividing by the sentence's own length would
+    give the same step another size in each sentence, and while decoding that length is not known."""
 
-    def __init__(self, dim: int, *, longest: int):
+    def __init__(self, dim: int, *, max_positions: int):
         super().__init__(dim)
-        self.longest = longest
+        self.max_positions = max_positions
 
     def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
-        return super().forward(positions) / max(1, self.longest - 1)
+        return super().forward(positions) / max(1, self.max_positions - 1)
 
 
 POSITIONS = ("sinusoidal", "learned", "fraction", "number", "none")
 
 
-def build_positions(name: str, dim: int, *, longest: int) -> nn.Module | None:
+def build_positions(name: str, dim: int, *, max_positions: int) -> nn.Module | None:
     if name == "sinusoidal":
         return Sinusoidal(dim)
     if name == "learned":
-        return Learned(dim, longest=longest)
+        return Learned(dim, max_positions=max_positions)
     if name == "fraction":
-        return Fraction(dim, longest=longest)
+        return Fraction(dim, max_positions=max_positions)
     if name == "number":
         return Number(dim)
     if name == "none":

@@ -1,4 +1,4 @@
-"""Recurrent layers: a bidirectional encoder that never sees padding, and a cell for loops of one's own."""
+"""Recurrent layers: an encoder over packed sequences, a single cell for explicit loops, and a stack of layers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-KINDS = {"gru": (nn.GRU, 3), "lstm": (nn.LSTM, 4)}  # the layer and how many gates it has
+KINDS = {"gru": (nn.GRU, 3), "lstm": (nn.LSTM, 4)}  # the layer and its number of gates
 
 CellState = tuple[Tensor, ...]  # (h,) for a GRU, (h, c) for an LSTM, each (N, dim)
 
@@ -17,9 +17,9 @@ def check_kind(kind: str) -> None:
 
 
 class Encoder(nn.Module):
-    """h_i = [forward_i; backward_i] of every position (or the forward half alone), and the states it ended in.
+    """h_i = [forward_i; backward_i] at every position (or forward_i alone), and the final states.
 
-    Rows are packed, so that the backward pass begins at a row's own last token and padding costs nothing."""
+    Sequences are packed, so the backward direction starts at a row's last real token and padding costs nothing."""
 
     def __init__(
         self, kind: str, inputs: int, dim: int, *, layers: int = 1, dropout: float = 0.0, bidirectional: bool = True
@@ -33,8 +33,8 @@ class Encoder(nn.Module):
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
-        """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, D), 0 where padded, and the last
-        states of every layer (B, layers, D); D = 2 dim, or dim in one direction"""
+        """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, D), 0 at padding, and the final
+        states of every layer (B, layers, D); D = 2 dim, or dim if not bidirectional"""
         lengths = mask.sum(1).cpu()
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         out, last = self.rnn(packed)
@@ -46,10 +46,10 @@ class Encoder(nn.Module):
 
 
 class Cell(nn.Module):
-    """One step of a GRU or LSTM. `ahead` is the part W x + b of the input that is known before the loop begins.
+    """One step of a GRU or LSTM. `ahead` is W x + b, which can be computed for all steps before the loop.
 
-    GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h + b)): torch's form, which resets after the product with U
-    where Cho 2014 resets before it, so that one matrix product serves all gates."""
+    GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h + b)): torch's form, which applies the reset gate after the
+    product with U (Cho 2014: before it), so that one matmul serves all gates."""
 
     def __init__(self, kind: str, inputs: int, dim: int):
         super().__init__()
@@ -76,7 +76,7 @@ class Cell(nn.Module):
 
 
 class Stack(nn.Module):
-    """Recurrent layers over a whole sequence at once, or over one step of it."""
+    """Stacked recurrent layers over a whole sequence, or over one step of it."""
 
     def __init__(self, kind: str, inputs: int, dim: int, *, layers: int, dropout: float = 0.0):
         super().__init__()
@@ -85,7 +85,7 @@ class Stack(nn.Module):
         self.rnn = KINDS[kind][0](inputs, dim, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
     def begin(self, x: Tensor) -> CellState:
-        """Zero states (N, layers, dim): rows first, as decoding reorders them."""
+        """Zero states (N, layers, dim); rows come first, since decoding reorders them."""
         zeros = x.new_zeros(len(x), self.rnn.num_layers, self.rnn.hidden_size)
         return (zeros, zeros) if self.kind == "lstm" else (zeros,)
 

@@ -2,6 +2,7 @@
 
 import math
 import string
+from itertools import product
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from regard.attention import (
     Cosine,
     Dot,
     General,
+    GrowingMemory,
     Hard,
     MultiHead,
     Question,
@@ -67,54 +69,61 @@ def make_mask(kind, size):
     return mask
 
 
-def remember(attend, k, v, mask, cached):
-    """One memory, made at once, by appending, or inside reserved buffers."""
-    if cached == "no":
+def remember(attend, k, v, mask, grown):
+    """One memory: made at once, grown with gradients (concatenated), or without (inside a buffer)."""
+    if grown == "no":
         return attend.remember(k, v, mask)
-    cut = k.shape[-2] - 3
-    parts = [
-        attend.remember(k[..., part, :], v[..., part, :], None if mask is None else mask[:, part])
-        for part in (slice(0, cut), slice(cut, cut + 1), slice(cut + 1, None))
-    ]
-    memory = parts[0].reserve(k.shape[-2] + 2) if cached == "reserved" else parts[0]
-    return memory.append(parts[1]).append(parts[2])
+    cut, memory = k.shape[-2] - 3, GrowingMemory()
+    with torch.set_grad_enabled(grown == "with gradients"):
+        for part in (slice(0, cut), slice(cut, cut + 1), slice(cut + 1, None)):
+            own = None if mask is None else mask[:, part]
+            memory = memory.append(attend.remember(k[..., part, :], v[..., part, :], own))
+    return memory.memory
 
 
 def close(one, other, bound):
     return (one.double() - other.double()).abs().max() <= bound * max(1.0, float(other.detach().abs().max()))
 
 
+GRID = list(
+    product(
+        ["all", "right", "left", "holes"],
+        ["all", "causal", "strict"],
+        ["no", "with gradients", "without gradients"],
+        [((), K), ((2,), Q)],  # all queries of a sequence, and the last few of one with heads
+    )
+)
+
+
 @pytest.mark.parametrize("dtype", PRECISION, ids=str)
-@pytest.mark.parametrize("cached", ["no", "appended", "reserved"])
-@pytest.mark.parametrize("causal", ["all", "causal", "strict"])
-@pytest.mark.parametrize("masked", ["all", "right", "left", "holes"])
 @pytest.mark.parametrize("name", INNER)
-def test_fused_is_exact(name, masked, causal, cached, dtype):
-    """In value and gradient: all queries of a sequence, and the last few of one with heads."""
+def test_fused_is_exact(name, dtype):
+    """In value and gradient, over mask x causality x growth x heads."""
     torch.manual_seed(0)
-    attend = Attend(build_score(name, D, D, longest=K), causal=causal != "all", strict=causal == "strict").to(dtype)
-    mask = make_mask(masked, K)
-    for heads, count in [((), K), ((2,), Q)]:
+    attends = {
+        causal: Attend(build_score(name, D, D, max_positions=K), causal=causal != "all", strict=causal == "strict")
+        for causal in ("all", "causal", "strict")
+    }
+    for masked, causal, grown, (heads, count) in GRID:
+        case = f"mask {masked}, causality {causal}, grown {grown}, heads {heads}"
+        attend, mask = attends[causal].to(dtype), make_mask(masked, K)
         q, k, v = (torch.randn(B, *heads, n, D).to(dtype).requires_grad_() for n in (count, K, K))
-        # All of them ask without saying where, unless they ask of a cache or are the last few.
-        whole = cached == "no" and count == K
+        # The queries of a whole sequence need no positions; those of a grown memory and the last few do.
+        whole = grown == "no" and count == K
         question = Question(q, position=None if whole else torch.arange(K - count, K))
+        memory = remember(attend, k, v, mask, grown)
+        with Seen() as seen:
+            called = attend(question, memory)
+        assert seen.fused, case
+        inputs = [q] if grown == "without gradients" else [q, k, v, *attend.parameters()]
         results = []
-        for way in ("called", "look"):
-            memory = remember(attend, k, v, mask, cached)
-            if way == "called":
-                with Seen() as seen:
-                    read = attend(question, memory)
-                assert seen.fused
-            else:
-                read = attend.look(question, memory).read
-            assert read.dtype == dtype
+        for read in (called, attend.look(question, memory).read):
+            assert read.dtype == dtype, case
             weight = torch.linspace(-1, 1, read.numel(), dtype=dtype).view_as(read)
-            inputs = [q, k, v, *attend.parameters()]
-            results.append([read, *torch.autograd.grad((read * weight).sum(), inputs)])
+            results.append([read, *torch.autograd.grad((read * weight).sum(), inputs, retain_graph=True)])
         for one, other in zip(*results, strict=True):
-            assert one.isfinite().all()
-            assert close(one, other, PRECISION[dtype])
+            assert one.isfinite().all(), case
+            assert close(one, other, PRECISION[dtype]), case
 
 
 @pytest.mark.parametrize("masked", ["all", "right", "left"])
@@ -159,7 +168,7 @@ def test_causal_is_what_it_says(strict):
 def test_no_queries_by_keys_tensor_is_kept_or_made(name, causal, masked):
     torch.manual_seed(0)
     long = 256
-    attend = Attend(build_score(name, D, D, longest=1), causal=causal != "all", strict=causal == "strict")
+    attend = Attend(build_score(name, D, D, max_positions=1), causal=causal != "all", strict=causal == "strict")
     q, k = torch.randn(1, long, D, requires_grad=True), torch.randn(1, long, D, requires_grad=True)
     mask = torch.arange(long)[None] < long - 20 if masked else None
     kept = []
@@ -181,17 +190,19 @@ def test_no_queries_by_keys_tensor_is_kept_or_made(name, causal, masked):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("reserved", [False, True])
+@pytest.mark.parametrize("grown", [False, True])
 @pytest.mark.parametrize("heads", [None, 2])
-def test_one_question_does_not_copy_the_memory(heads, reserved, masked):
+@torch.no_grad()
+def test_one_question_does_not_copy_the_memory(heads, grown, masked):
     """A decoder asks once per token: the memory is read where it lies."""
     long = 1024
     attend = Attend(ScaledDot(D, D), causal=True) if heads is None else MultiHead(D, heads, causal=True)
     states = torch.randn(1, long, D)
     memory = attend.remember(states, mask=torch.arange(long)[None] >= 3 if masked else None)
-    memory = memory.reserve(long + 8) if reserved else memory
-    question = Question(torch.randn(1, 1, D), position=torch.tensor([long - 1]))
-    with torch.no_grad(), Seen(memory.keys, memory.values, *attend.parameters()) as seen:
+    if grown:
+        memory = GrowingMemory().append(memory).append(attend.remember(torch.randn(1, 1, D))).memory
+    question = Question(torch.randn(1, 1, D), position=torch.tensor([memory.size - 1]))
+    with Seen(memory.keys, memory.values, *attend.parameters()) as seen:
         attend(question, memory)
     assert seen.fused
     assert seen.largest <= 2 * long  # a mask; not the long x D of keys or values
@@ -302,7 +313,10 @@ def test_self_attention_of_a_sentence():
 def test_permutation_equivariance():
     torch.manual_seed(0)
     x, order = torch.randn(2, 7, D), torch.randperm(7)
-    for attend in [*(Attend(build_score(name, D, D, longest=7)) for name in (*INNER, "additive")), MultiHead(D, 2)]:
+    for attend in [
+        *(Attend(build_score(name, D, D, max_positions=7)) for name in (*INNER, "additive")),
+        MultiHead(D, 2),
+    ]:
         read = attend(x, attend.remember(x))
         turned = attend(x[:, order], attend.remember(x[:, order]))
         assert torch.allclose(turned, read[:, order], atol=1e-5)
@@ -319,7 +333,7 @@ def test_beams_are_extra_queries(name, way):
     """W beams of a sentence ask its one memory: the same as W copies of it, asked once each."""
     torch.manual_seed(0)
     width = 3
-    attend = Attend(build_score(name, D, D, longest=K), build_weigh(way, D, window=2), causal=True).eval()
+    attend = Attend(build_score(name, D, D, max_positions=K), build_weigh(way, D, window=2), causal=True).eval()
     q, k, mask = torch.randn(B, width, D), torch.randn(B, K, D), make_mask("right", K)
     position = torch.randint(0, K, (B, width))
     together = attend(Question(q, position=position), attend.remember(k, mask=mask))
@@ -403,7 +417,7 @@ def test_the_newest_places_ask_as_in_the_whole(count, strict, masked):
 
 
 def test_settings_are_checked():
-    with pytest.raises(ValueError, match=r"strict .* needs causal=True"):
+    with pytest.raises(ValueError, match=r"strict=True .* needs causal=True"):
         Attend(Dot(D, D), strict=True)
     for dropout in (-0.1, 1.0):
         with pytest.raises(ValueError, match=rf"dropout must lie in \[0, 1\), got {dropout}"):

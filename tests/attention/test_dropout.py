@@ -30,15 +30,15 @@ def test_neighbours_are_dropped_on_their_own():
     assert (together - wanted).abs().max() < 0.007
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (2, 3, 5), (4, 0), (0,)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_any_shape_and_precision(shape, dtype):
+def test_any_shape_and_precision(dtype):
     torch.manual_seed(0)
-    x = torch.ones(shape, dtype=dtype)
-    out = drop(x, 0.5, True)
-    assert (out.shape, out.dtype) == (x.shape, dtype)
-    assert torch.equal(x, torch.ones_like(x))
-    assert ((out == 0) | (out == 2)).all()
+    for shape in [(), (1,), (3,), (5, 7), (2, 3, 5), (4, 0), (0,)]:
+        x = torch.ones(shape, dtype=dtype)
+        out = drop(x, 0.5, True)
+        assert (out.shape, out.dtype) == (x.shape, dtype)
+        assert torch.equal(x, torch.ones_like(x)), shape
+        assert ((out == 0) | (out == 2)).all(), shape
 
 
 def test_a_tensor_that_lies_crosswise():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import Additive, Attend, Cosine, MultiHead, Question, ScaledDot
+from regard.attention import Additive, Attend, Cosine, GrowingMemory, MultiHead, Question, ScaledDot
 
 B, Q, K, D, H = 3, 5, 5, 12, 3
 LINEARS = ("query", "key", "value", "out")
@@ -118,13 +118,13 @@ def test_one_step_at_a_time():
     ours, theirs = twins(causal=True)
     x = torch.randn(B, K, D)
     whole = ask_them(theirs, x, x, mask=None, causal=True)[0]
-    for capacity in (None, K + 2):
-        memory = ours.remember(x[:, :1])
-        memory = memory if capacity is None else memory.reserve(capacity)
-        for t in range(K):
-            memory = memory.append(ours.remember(x[:, t : t + 1])) if t else memory
-            read = ours(Question(x[:, t : t + 1], position=torch.tensor([t])), memory)
-            assert torch.allclose(read[:, 0], whole[:, t], atol=2e-6)
+    for gradients in (True, False):
+        memory = GrowingMemory()
+        with torch.set_grad_enabled(gradients):
+            for t in range(K):
+                memory = memory.append(ours.remember(x[:, t : t + 1]))
+                read = ours(Question(x[:, t : t + 1], position=torch.tensor([t])), memory.memory)
+                assert torch.allclose(read[:, 0], whole[:, t], atol=2e-6), (gradients, t)
 
 
 @pytest.mark.parametrize("heads", [5, 0, -3])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -138,26 +140,29 @@ def test_real_lengths_waste_little() -> None:
 # ---------------------------------------------------------------- what is read
 
 
-@each_cost
-@each_mask
-@pytest.mark.usefixtures("costs")
 @pytest.mark.parametrize("way", ["free", "causal", "strict"])
-def test_reads_what_the_padded_batch_reads(name: str, way: str) -> None:
-    """In value and in every gradient, in both precisions."""
-    mask = MASKS[name]
-    for dtype, close in ((torch.float32, 5e-6), (torch.float64, 1e-12)):
-        for attend in sites(causal=way != "free", strict=way == "strict").values():
-            if dtype == torch.float64 and isinstance(attend.score, (Additive, Cosine)):
-                continue  # these compute in float32 whatever comes
-            attend.to(dtype)
+def test_reads_what_the_padded_batch_reads(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In value and in every gradient, in both precisions, for every mask and any size of groups."""
+    for (kind, attend), dtype in product(
+        sites(causal=way != "free", strict=way == "strict").items(), (torch.float32, torch.float64)
+    ):
+        if dtype == torch.float64 and isinstance(attend.score, (Additive, Cosine)):
+            continue  # these compute in float32 whatever comes
+        close = 5e-6 if dtype == torch.float32 else 1e-12
+        attend.to(dtype)
+        for name, mask in MASKS.items():
             x = torch.randn(*mask.shape, D, dtype=dtype, requires_grad=True)
-            ours, theirs = read_packed(attend, x, mask), read_padded(attend, x, mask)
-            torch.testing.assert_close(ours, theirs, rtol=close, atol=close)
-            inputs = [x, *attend.parameters()]
-            upstream = torch.randn_like(ours)
-            grads = (torch.autograd.grad(read, inputs, upstream) for read in (ours, theirs))
-            for one, other in zip(*grads, strict=True):
-                torch.testing.assert_close(one, other, rtol=10 * close, atol=10 * close)
+            inputs, upstream = [x, *attend.parameters()], torch.randn(*mask.shape, D, dtype=dtype)
+            padded = read_padded(attend, x, mask)
+            wanted = [padded, *torch.autograd.grad(padded, inputs, upstream)]
+            for cost_name, cost in COSTS.items():
+                monkeypatch.setitem(module.GROUP, "cpu", cost)
+                read = read_packed(attend, x, mask)
+                found = [read, *torch.autograd.grad(read, inputs, upstream)]
+                for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+                    bound = 10 * close if number else close  # the read, then its gradients
+                    said = f"{kind}, {dtype}, mask {name!r}, groups {cost_name!r}: "
+                    torch.testing.assert_close(one, other, rtol=bound, atol=bound, msg=lambda m, s=said: s + m)
 
 
 @pytest.mark.parametrize("kind", sites())
@@ -231,33 +236,28 @@ class Two(nn.Module):
         return read(self.second, torch.tanh(read(self.first, x, mask)), mask)
 
 
-@each_mask
-@pytest.mark.parametrize("kind", ["heads", "additive"])
 @pytest.mark.parametrize("part", [(None, None), ([2, 0], [1, 4, 8])], ids=["all", "some"])
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_a_trace_shows_the_padded_batch(
-    name: str, kind: str, part: tuple[list[int] | None, list[int] | None], dropout: float
-) -> None:
+def test_a_trace_shows_the_padded_batch(part: tuple[list[int] | None, list[int] | None], dropout: float) -> None:
     """Of the usual shape and in the batch's order, 0 at padding on either side; watching changes no bit."""
-    mask, (heads, rows) = MASKS[name], part
-    model = Two(kind, dropout)
-    x = torch.randn(*mask.shape, D)
-    torch.manual_seed(1)
-    unseen = model(x, mask, True)
-    torch.manual_seed(1)
-    with trace(model, "*", heads=heads, rows=rows) as seen:
-        assert torch.equal(model(x, mask, True), unseen)
-    model.eval()  # a padded pass draws its dropout differently, so later sites would see other states
-    with trace(model, "*", heads=heads, rows=rows) as padded:
-        model(x, mask, False)
-    shown = ["first"] if dropout else ["first", "second"]
-    real = mask if rows is None else mask[:, rows]
-    for site in shown:
-        ask = real[..., None] if padded[site].dim() == 3 else real[:, None, :, None]
-        torch.testing.assert_close(seen[site], padded[site] * ask, rtol=5e-6, atol=5e-6)
-        assert not (seen[site] * ~ask).any()
-        assert torch.allclose(seen[site].sum(-1), ask[..., 0].float(), atol=1e-5)
-        assert not seen[site].requires_grad
+    heads, rows = part
+    for kind, (name, mask) in product(("heads", "additive"), MASKS.items()):
+        case, model, x = f"{kind}, mask {name!r}", Two(kind, dropout), torch.randn(*mask.shape, D)
+        torch.manual_seed(1)
+        unseen = model(x, mask, True)
+        torch.manual_seed(1)
+        with trace(model, "*", heads=heads, rows=rows) as seen:
+            assert torch.equal(model(x, mask, True), unseen), case
+        model.eval()  # a padded pass draws its dropout differently, so later sites would see other states
+        with trace(model, "*", heads=heads, rows=rows) as padded:
+            model(x, mask, False)
+        real = mask if rows is None else mask[:, rows]
+        for site in ["first"] if dropout else ["first", "second"]:
+            ask = real[..., None] if padded[site].dim() == 3 else real[:, None, :, None]
+            assert torch.allclose(seen[site], padded[site] * ask, rtol=5e-6, atol=5e-6), case
+            assert not (seen[site] * ~ask).any(), case
+            assert torch.allclose(seen[site].sum(-1), ask[..., 0].float(), atol=1e-5), case
+            assert not seen[site].requires_grad, case
 
 
 def test_rows_that_were_not_asked_for_are_not_shown() -> None:
@@ -273,7 +273,7 @@ def test_rows_that_were_not_asked_for_are_not_shown() -> None:
 
 
 def test_masks_are_boolean_and_of_a_batch() -> None:
-    with pytest.raises(ValueError, match=r"boolean mask, True = a real token.*got torch.float32 of shape \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"boolean mask \(True = .*got torch.float32 of shape \(2, 3\)"):
         Packing(torch.ones(2, 3))
     with pytest.raises(ValueError, match=r"got torch.bool of shape \(3,\)"):
         Packing(torch.ones(3, dtype=torch.bool))
@@ -281,7 +281,7 @@ def test_masks_are_boolean_and_of_a_batch() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     packing = Packing(MASKS["right"])
-    with pytest.raises(ValueError, match=r"takes \(5, 9\) rows and places, got \(5, 8, 2\)"):
+    with pytest.raises(ValueError, match=r"made for shape \(5, 9\), got \(5, 8, 2\)"):
         packing.pack(torch.randn(5, 8, 2))
     with pytest.raises(ValueError, match=r"holds \(1, 25\) tokens, got \(1, 24, 2\)"):
         packing.unpack(torch.randn(1, 24, 2))
@@ -291,9 +291,9 @@ def test_what_does_not_fit_is_refused() -> None:
             attend(Question(short, packing=packing), attend.remember(x))
         with pytest.raises(ValueError, match=r"holds \(1, 25\) tokens, got a memory of \(1, 24\)"):
             attend(Question(x, packing=packing), attend.remember(short))
-        with pytest.raises(ValueError, match="a packed memory has no mask"):
+        with pytest.raises(ValueError, match="a packed memory takes no mask"):
             attend(Question(x, packing=packing), attend.remember(x, mask=torch.ones(1, 25, dtype=torch.bool)))
-        with pytest.raises(ValueError, match="look shows a padded batch"):
+        with pytest.raises(ValueError, match="look does not take packed rows"):
             attend.look(Question(x, packing=packing), attend.remember(x))
 
 
@@ -302,7 +302,7 @@ def test_a_packed_question_counts_for_itself(name: str) -> None:
     packing, x = Packing(MASKS["right"]), torch.randn(1, 25, D)
     attend = sites(causal=True)["cosine"]
     extra = {"position": torch.arange(25), "beta": torch.ones(1, 25), "since": torch.zeros(1, 25), "newest": True}
-    with pytest.raises(ValueError, match=f"a packed question has no {name}"):
+    with pytest.raises(ValueError, match=f"a packed question takes no {name}"):
         attend(Question(x, packing=packing, **{name: extra[name]}), attend.remember(x))
 
 
@@ -310,5 +310,5 @@ def test_a_packed_question_counts_for_itself(name: str) -> None:
 def test_packed_rows_are_read_softly(weigh: nn.Module) -> None:
     packing, x = Packing(MASKS["right"]), torch.randn(1, 25, D)
     attend = Attend(ScaledDot(D, D), weigh)
-    with pytest.raises(ValueError, match=f"soft attention, not by {type(weigh).__name__}"):
+    with pytest.raises(ValueError, match=f"soft attention, not {type(weigh).__name__}"):
         attend(Question(x, packing=packing), attend.remember(x))

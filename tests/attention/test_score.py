@@ -16,6 +16,7 @@ from regard.attention import (
     Cosine,
     Dot,
     General,
+    GrowingMemory,
     Location,
     Question,
     ScaledDot,
@@ -68,7 +69,7 @@ def off(ours, truth):
 def make(name, dtype=torch.float32):
     torch.manual_seed(list(SCORES).index(name))
     size = E if name in ("general", "additive", "location") else D
-    score = build_score(name, D, size, longest=6).to(dtype)
+    score = build_score(name, D, size, max_positions=6).to(dtype)
     q = torch.randn(B, Q, D).to(dtype).requires_grad_()
     k = torch.randn(B, K, size).to(dtype).requires_grad_()
     return score, q, k
@@ -134,7 +135,7 @@ SQUARE = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
         ),
         (Cosine(2, 2, beta=2.0), {}, [1.9677398, 0.0]),  # 2 * 11 / (sqrt(5) * 5)
         (
-            Location(2, 2, longest=3),
+            Location(2, 2, max_positions=3),
             {"weight.weight": torch.tensor([[1.0, 0.0], [0.5, 0.5], [9.0, 9.0]])},
             [1.0, 1.5],
         ),
@@ -198,7 +199,7 @@ def test_cosine_of_nothing(dtype):
 
 @pytest.mark.parametrize("score", [Dot, ScaledDot, Cosine])
 def test_unequal_sizes_are_refused(score):
-    with pytest.raises(ValueError, match=r"got 3 and 4; make them equal or use general or additive"):
+    with pytest.raises(ValueError, match=r"got 3 and 4; make them equal, or use general or additive"):
         score(3, 4)
 
 
@@ -206,25 +207,25 @@ def test_unknown_name_is_refused():
     with pytest.raises(
         ValueError, match=r"'concat'; there are dot, scaled_dot, general, additive, cosine, location"
     ):
-        build_score("concat", 3, 3, longest=9)
+        build_score("concat", 3, 3, max_positions=9)
 
 
 def test_location_refuses_a_longer_memory():
-    attend = Attend(Location(D, D, longest=4))
+    attend = Attend(Location(D, D, max_positions=4))
     q = torch.randn(1, 1, D)
     assert attend(q, attend.remember(torch.randn(1, 4, D))).shape == (1, 1, D)
-    with pytest.raises(ValueError, match=r"knows 4 places, this memory has 5; shorten"):
+    with pytest.raises(ValueError, match=r"has 4 positions, this memory has 5; shorten"):
         attend.remember(torch.randn(1, 5, D))
 
 
-@pytest.mark.parametrize("grow", ["append", "reserve"])
-def test_location_refuses_a_memory_that_grew_too_long(grow):
-    attend = Attend(Location(D, D, longest=4))
-    memory = attend.remember(torch.randn(1, 4, D))
-    memory = memory.reserve(6) if grow == "reserve" else memory
-    memory = memory.append(attend.remember(torch.randn(1, 1, D)))
-    with pytest.raises(ValueError, match=r"knows 4 places"):
-        attend(torch.randn(1, 1, D), memory)
+@pytest.mark.parametrize("gradients", [True, False])
+def test_location_refuses_a_memory_that_grew_too_long(gradients):
+    attend, memory = Attend(Location(D, D, max_positions=4)), GrowingMemory()
+    with torch.set_grad_enabled(gradients):
+        for size in (4, 1):
+            memory = memory.append(attend.remember(torch.randn(1, size, D)))
+        with pytest.raises(ValueError, match=r"has 4 positions"):
+            attend(torch.randn(1, 1, D), memory.memory)
 
 
 def usual(score, q, k):

@@ -13,6 +13,7 @@ from regard.attention import (
     Additive,
     Attend,
     Cosine,
+    GrowingMemory,
     Hard,
     LocalMonotonic,
     LocalPredictive,
@@ -193,10 +194,10 @@ def test_a_growing_memory_is_padded(model):
     with trace(model, "layers.0.self") as whole:
         site(x, site.remember(x))
     with trace(model, "layers.0.self") as seen:
-        memory = site.remember(x[:, :1])
+        memory = GrowingMemory()
         for t in range(T):
-            memory = memory.append(site.remember(x[:, t : t + 1])) if t else memory
-            site(Question(x[:, t : t + 1], position=torch.tensor([t])), memory)
+            memory = memory.append(site.remember(x[:, t : t + 1]))
+            site(Question(x[:, t : t + 1], position=torch.tensor([t])), memory.memory)
     assert torch.allclose(seen["layers.0.self"], whole["layers.0.self"], atol=1e-6)
 
 
@@ -212,7 +213,9 @@ def test_records_of_other_kinds(model):
         record(model.layers[0], "share", torch.tensor(0.5))
         record(model.layers[1], "share", torch.tensor(0.75))  # not watched
     assert seen["layers.0", "share"].tolist() == [0.25, 0.5]
-    with pytest.raises(KeyError, match=r"nothing seen at \('layers.1', 'share'\); seen: \('layers.0', 'share'\)"):
+    with pytest.raises(
+        KeyError, match=r"nothing recorded at \('layers.1', 'share'\); recorded: \('layers.0', 'share'\)"
+    ):
         seen["layers.1", "share"]
 
 

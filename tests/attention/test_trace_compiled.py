@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+import torch._inductor.config
 from torch import nn
 
 from regard.attention import Additive, Attend, MultiHead, record, trace
@@ -60,7 +61,8 @@ def test_bit_equal_and_seen(model, backend):
         pytest.skip("inductor needs g++, and a torch that lies in a path without spaces")
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend)
-    with torch.no_grad():
+    # Without vector instructions inductor need not try out the compiler for each kind of them, for half a minute.
+    with torch.no_grad(), torch._inductor.config.patch({"cpp.vec_isa_ok": False}):
         plain = compiled(*inputs())
         with trace(compiled, "", "cross", heads=[1], rows=[0]) as seen:
             watched = compiled(*inputs())

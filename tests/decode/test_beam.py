@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.decode.beam import beam
-from regard.decode.protocol import Hypothesis
+from regard.decode.hypothesis import Hypothesis
 from regard.layers.state import State
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
@@ -42,36 +42,52 @@ def sentences(words: int, number: int, seed: int) -> tuple[Tensor, Tensor]:
     return torch.randint(words, (number, 6), generator=dice), mask
 
 
+Known = dict[tuple[int, ...], list[float]]
+
+
+def following(
+    model: Bahdanau, source: Tensor, mask: Tensor, live: list[list[int]], known: Known
+) -> list[list[float]]:
+    """log p(next token) after each beginning, teacher forced; `known` keeps those of earlier searches."""
+    new = [tokens for tokens in live if tuple(tokens) not in known]
+    if new:
+        target = torch.tensor([[START, *tokens] for tokens in new])
+        with torch.no_grad():
+            logits = model(source.expand(len(new), -1), target, mask.expand(len(new), -1))
+        known |= zip(map(tuple, new), logits[:, -1].log_softmax(-1).tolist(), strict=True)
+    return [known[tuple(tokens)] for tokens in live]
+
+
 def plain_beam(
     model: Bahdanau,
     source: Tensor,
     mask: Tensor,
     *,
-    limit: int,
+    max_length: int,
     width: int,
     alpha: float,
     penalty: float = 1.0,
-    no_repeat: int = 0,
+    no_repeat_ngram: int = 0,
     prompt: tuple[int, ...] = (),
     stop: int | None = None,
+    known: Known | None = None,
 ) -> tuple[list[tuple[float, list[int]]], int]:
     """Beam search of one sentence (1, S), each beginning teacher forced anew, by the rules of Hugging Face's
     generate with early_stopping=False; and how many steps it took. `stop` closes an answer like the end token."""
 
+    known = {} if known is None else known
     live: list[tuple[float, list[int]]] = [(0.0, [])]
     pool: list[tuple[float, list[int]]] = []
-    for length in range(1, limit + 1):
+    for length in range(1, max_length + 1):
         grown = []
-        target = torch.tensor([[START, *tokens] for _, tokens in live])
-        with torch.no_grad():
-            logits = model(source.expand(len(live), -1), target, mask.expand(len(live), -1))
-        for (total, tokens), following in zip(live, logits[:, -1].log_softmax(-1).tolist(), strict=True):
+        steps = following(model, source, mask, [tokens for _, tokens in live], known)
+        for (total, tokens), after in zip(live, steps, strict=True):
             past = [*prompt, START, *tokens]
-            for token, step in enumerate(following):
-                if not no_repeat or not repeats([*past, token], no_repeat):
+            for token, step in enumerate(after):
+                if not no_repeat_ngram or not repeats([*past, token], no_repeat_ngram):
                     grown.append((total + step * (penalty if token in past else 1), [*tokens, token]))
         chosen = sorted(grown, reverse=True)[: 2 * width]
-        ends = [length == limit or tokens[-1] in (END, stop) for _, tokens in chosen]
+        ends = [length == max_length or tokens[-1] in (END, stop) for _, tokens in chosen]
         pool += [
             (chosen[place][0] / length**alpha, chosen[place][1])
             for place, is_end in enumerate(ends[:width])
@@ -93,18 +109,42 @@ def whole(answer: Hypothesis) -> list[int]:
     return [*answer.tokens, END] if answer.finished else answer.tokens
 
 
+@pytest.fixture(scope="module")
+def known() -> list[Known]:
+    """Of each sentence, what the searches of the next test share: one model reads the same twelve sentences."""
+    return [{} for _ in range(12)]
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
-@pytest.mark.parametrize(("width", "best"), [(2, 1), (3, 3), (5, 2)])
-def test_a_sentence_is_searched_by_the_rules_and_then_leaves(alpha: float, width: int, best: int) -> None:
-    model, (source, mask), limit = Counted(8, 3), sentences(8, 12, 0), 12
+@pytest.mark.parametrize(("width", "n_best"), [(2, 1), (3, 3), (5, 2)])
+def test_a_sentence_is_searched_by_the_rules_and_then_leaves(
+    alpha: float, width: int, n_best: int, known: list[Known]
+) -> None:
+    model, (source, mask), max_length = Counted(8, 3), sentences(8, 12, 0), 12
     found = beam(
-        model, source, mask, start=START, end=END, limit=limit, width=width, length_penalty=alpha, best=best
+        model,
+        source,
+        mask,
+        start=START,
+        end=END,
+        max_length=max_length,
+        width=width,
+        length_penalty=alpha,
+        n_best=n_best,
     )
     lasted = []
     for row, answers in enumerate(found):
-        truth, steps = plain_beam(model, source[row, None], mask[row, None], limit=limit, width=width, alpha=alpha)
-        assert [whole(one) for one in answers] == [tokens for _, tokens in truth[:best]]
-        assert [one.normalised(alpha) for one in answers] == pytest.approx([score for score, _ in truth[:best]])
+        truth, steps = plain_beam(
+            model,
+            source[row, None],
+            mask[row, None],
+            max_length=max_length,
+            width=width,
+            alpha=alpha,
+            known=known[row],
+        )
+        assert [whole(one) for one in answers] == [tokens for _, tokens in truth[:n_best]]
+        assert [one.normalised(alpha) for one in answers] == pytest.approx([score for score, _ in truth[:n_best]])
         lasted.append(steps)
     assert model.seen == [sum(one > step for one in lasted) for step in range(max(lasted))]
     assert min(lasted) < max(lasted)
@@ -115,10 +155,10 @@ def test_a_sentence_is_searched_by_the_rules_and_then_leaves(alpha: float, width
     seed=st.integers(0, 10**6),
     words=st.integers(4, 9),
     width=st.integers(2, 6),
-    limit=st.integers(1, 8),
+    max_length=st.integers(1, 8),
     alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0, -0.5]),
     penalty=st.sampled_from([1.0, 1.3, 0.7]),
-    no_repeat=st.integers(0, 3),
+    no_repeat_ngram=st.integers(0, 3),
     prompt=st.lists(st.sampled_from([0, 1, 3]), max_size=4).map(tuple),
     stop=st.sampled_from([None, 3]),
 )
@@ -126,16 +166,16 @@ def test_beam_is_the_plain_search(
     seed: int,
     words: int,
     width: int,
-    limit: int,
+    max_length: int,
     alpha: float,
     penalty: float,
-    no_repeat: int,
+    no_repeat_ngram: int,
     prompt: tuple[int, ...],
     stop: int | None,
 ) -> None:
     model, (source, mask) = Counted(words, seed), sentences(words, 3, seed)
     before = torch.tensor([[PADDING] * (5 - len(prompt)) + list(prompt)]).expand(3, -1)
-    controls: dict[str, Any] = {"repetition_penalty": penalty, "no_repeat": no_repeat}
+    controls: dict[str, Any] = {"repetition_penalty": penalty, "no_repeat_ngram": no_repeat_ngram}
     controls |= {"prompt": before, "prompt_mask": before != PADDING, "stop": lambda tokens: tokens[-1] == stop}
     found = beam(
         model,
@@ -143,9 +183,9 @@ def test_beam_is_the_plain_search(
         mask,
         start=START,
         end=END,
-        limit=limit,
+        max_length=max_length,
         width=width,
-        best=width,
+        n_best=width,
         length_penalty=alpha,
         **controls,
     )
@@ -154,11 +194,11 @@ def test_beam_is_the_plain_search(
             model,
             source[row, None],
             mask[row, None],
-            limit=limit,
+            max_length=max_length,
             width=width,
             alpha=alpha,
             penalty=penalty,
-            no_repeat=no_repeat,
+            no_repeat_ngram=no_repeat_ngram,
             prompt=prompt,
             stop=stop,
         )
@@ -169,7 +209,7 @@ def test_beam_is_the_plain_search(
 def test_a_sentence_without_a_way_on_keeps_what_it_found() -> None:
     """With no token twice, four words (one of them the start) end within three tokens; the limit is never met."""
     model, (source, mask) = Counted(4, 0), sentences(4, 3, 0)
-    found = beam(model, source, mask, start=START, end=END, limit=9, width=6, best=6, no_repeat=1)
+    found = beam(model, source, mask, start=START, end=END, max_length=9, width=6, n_best=6, no_repeat_ngram=1)
     assert [sorted(whole(one) for one in some) for some in found] == [
         [[0, 2], [0, 3, 2], [2], [3, 0, 2], [3, 2]]
     ] * 3

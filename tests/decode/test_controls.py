@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.decode.beam import beam
 from regard.decode.greedy import greedy
-from regard.decode.protocol import Hypothesis
+from regard.decode.hypothesis import Hypothesis
 from regard.decode.repetition import forbid_repeats, penalise
 from regard.decode.sample import sample
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
@@ -21,7 +21,7 @@ from regard.models.bahdanau import Bahdanau, BahdanauConfig
 START, END, WORDS, LIMIT, NUMBER = 1, 2, 8, 10, 8
 
 write = partial(greedy, end=END)
-search = partial(beam, end=END, width=3, best=3)
+search = partial(beam, end=END, width=3, n_best=3)
 draw = partial(sample, end=END, seed=1)
 ALL = pytest.mark.parametrize("decode", [write, search, draw])
 
@@ -105,9 +105,9 @@ def test_greedy_minds_what_came_before_and_scores_as_the_model(
         source,
         mask,
         start=starts,
-        limit=LIMIT,
+        max_length=LIMIT,
         repetition_penalty=penalty,
-        no_repeat=size,
+        no_repeat_ngram=size,
         prompt=prompts,
         prompt_mask=prompts != 9,
     )
@@ -132,8 +132,8 @@ def test_greedy_minds_what_came_before_and_scores_as_the_model(
 @ALL
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_nothing_comes_twice(model: Bahdanau, asked: tuple[Tensor, Tensor], decode: Any, size: int) -> None:
-    free = flat(decode(model, *asked, start=START, limit=LIMIT))
-    held = flat(decode(model, *asked, start=START, limit=LIMIT, no_repeat=size))
+    free = flat(decode(model, *asked, start=START, max_length=LIMIT))
+    held = flat(decode(model, *asked, start=START, max_length=LIMIT, no_repeat_ngram=size))
 
     def twice(answer: Hypothesis) -> bool:
         line = [START, *whole(answer)]
@@ -147,9 +147,9 @@ def test_nothing_comes_twice(model: Bahdanau, asked: tuple[Tensor, Tensor], deco
 def test_sampling_the_likeliest_is_greedy_under_all_rules(model: Bahdanau, asked: tuple[Tensor, Tensor]) -> None:
     rules: dict[str, Any] = {
         "start": START,
-        "limit": LIMIT,
+        "max_length": LIMIT,
         "repetition_penalty": 1.4,
-        "no_repeat": 2,
+        "no_repeat_ngram": 2,
     }
     assert draw(model, *asked, top_k=1, temperature=0.5, **rules) == write(model, *asked, **rules)
 
@@ -164,7 +164,7 @@ def test_a_stop_is_asked_of_every_living_row_and_ends_it(
         seen.append(tuple(tokens))
         return tokens[-2:] == [7, 7] or tokens[-1] == 4
 
-    answers = flat(decode(model, *asked, start=START, limit=LIMIT, stop=stop))
+    answers = flat(decode(model, *asked, start=START, max_length=LIMIT, stop=stop))
     stopped = [one for one in answers if one.tokens and not one.finished and len(one.tokens) < LIMIT]
     assert stopped
     assert all(one.tokens[-2:] == [7, 7] or one.tokens[-1] == 4 for one in stopped)
@@ -176,8 +176,8 @@ def test_a_stop_is_asked_of_every_living_row_and_ends_it(
 
 
 def test_a_row_that_stops_leaves_the_others_as_they_were(model: Bahdanau, asked: tuple[Tensor, Tensor]) -> None:
-    free = write(model, *asked, start=START, limit=LIMIT)
-    held = write(model, *asked, start=START, limit=LIMIT, stop=lambda tokens: len(tokens) == 3)
+    free = write(model, *asked, start=START, max_length=LIMIT)
+    held = write(model, *asked, start=START, max_length=LIMIT, stop=lambda tokens: len(tokens) == 3)
     assert [whole(one)[:3] for one in free] == [whole(one) for one in held]
 
 
@@ -186,8 +186,8 @@ def test_a_program_hears_every_token_as_it_comes(
     model: Bahdanau, asked: tuple[Tensor, Tensor], decode: Any
 ) -> None:
     steps: list[list[tuple[int, int]]] = []
-    limits = torch.tensor([0, 1, 2, 9, 9, 9, 4, 10])
-    answers = decode(model, *asked, start=START, limit=limits, each=steps.append)
+    max_lengths = torch.tensor([0, 1, 2, 9, 9, 9, 4, 10])
+    answers = decode(model, *asked, start=START, max_length=max_lengths, each=steps.append)
     heard: list[list[int]] = [[] for _ in answers]
     for place, step in enumerate(steps):
         for sentence, token in step:
@@ -201,12 +201,12 @@ def test_a_program_hears_every_token_as_it_comes(
 def test_a_start_for_each_sentence(model: Bahdanau, asked: tuple[Tensor, Tensor], decode: Any) -> None:
     """A limit of 0 leaves before the first step; the starts of the others stay theirs."""
     source, mask = asked
-    starts, limits = torch.arange(NUMBER) % WORDS, torch.tensor([3, 0, 9, 5, 9, 0, 9, 9])
+    starts, max_lengths = torch.arange(NUMBER) % WORDS, torch.tensor([3, 0, 9, 5, 9, 0, 9, 9])
     options = {"top_k": 1} if decode is draw else {}
-    found = decode(model, source, mask, start=starts, limit=limits, **options)
+    found = decode(model, source, mask, start=starts, max_length=max_lengths, **options)
     for row in range(NUMBER):
         one = slice(row, row + 1)
-        alone = decode(model, source[one], mask[one], start=row, limit=int(limits[row]), **options)
+        alone = decode(model, source[one], mask[one], start=row, max_length=int(max_lengths[row]), **options)
         assert [whole(some) for some in flat(alone)] == [whole(some) for some in flat(found[one])]
 
 
@@ -216,7 +216,7 @@ def test_a_start_for_each_sentence(model: Bahdanau, asked: tuple[Tensor, Tensor]
     [
         ({"repetition_penalty": 0.0}, "repetition_penalty must be above 0 and finite, got 0.0"),
         ({"repetition_penalty": math.nan}, "repetition_penalty must be above 0 and finite, got nan"),
-        ({"no_repeat": -1}, r"no_repeat must be 0 \(off\) or the length"),
+        ({"no_repeat_ngram": -1}, r"no_repeat_ngram must be 0 \(off\) or the n of n-grams"),
         ({"start": torch.tensor([1, 2])}, "start must be a whole number or one for each of the 8 sentences"),
         ({"start": -1}, "start must be 0 or more, got -1"),
         (
@@ -227,11 +227,11 @@ def test_a_start_for_each_sentence(model: Bahdanau, asked: tuple[Tensor, Tensor]
             {"prompt": torch.zeros(8, 3, dtype=torch.long), "prompt_mask": torch.ones(8, 3)},
             "prompt_mask must be boolean",
         ),
-        ({"no_repeat": 1, "never": (0, 3, 4, 5, 6, 7), "least": 3}, "barred by no_repeat"),
+        ({"no_repeat_ngram": 1, "never": (0, 3, 4, 5, 6, 7), "min_length": 3}, "forbidden by no_repeat_ngram"),
     ],
 )
 def test_wrong_controls_are_named(
     model: Bahdanau, asked: tuple[Tensor, Tensor], decode: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        decode(model, *asked, **{"start": START, "limit": LIMIT, **options})
+        decode(model, *asked, **{"start": START, "max_length": LIMIT, **options})

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention import trace
 from regard.decode.beam import beam
 from regard.decode.coverage import FLOOR, coverage_penalty, rerank
-from regard.decode.protocol import Hypothesis
+from regard.decode.hypothesis import Hypothesis
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
 START, END = 1, 2
@@ -81,7 +81,7 @@ def searched() -> list[tuple[list[Hypothesis], Tensor, Tensor]]:
     source = torch.randint(3, 12, (4, 6))
     mask = torch.arange(6) < torch.tensor([[6], [4], [3], [5]])
     parts = []
-    for row, answers in enumerate(beam(model, source, mask, start=START, end=END, limit=7, width=5, best=5)):
+    for row, answers in enumerate(beam(model, source, mask, start=START, end=END, max_length=7, width=5, n_best=5)):
         longest = max(one.length for one in answers)
         target = torch.tensor([[START, *one.tokens, *[END] * 9][:longest] for one in answers])
         with torch.no_grad(), trace(model, "attend") as seen:
@@ -125,5 +125,5 @@ def test_masks_and_weights_that_do_not_fit_are_refused() -> None:
         ValueError, match="a hypothesis of 3 tokens, the end token included, came with weights of 2"
     ):
         rerank([one], [LOOKED], length_penalty=1.0, coverage=0.1)
-    with pytest.raises(ValueError, match="got 1 and weights of 2"):
+    with pytest.raises(ValueError, match="got 1 hypotheses and weights of 2"):
         rerank([one], [LOOKED, LOOKED], length_penalty=1.0, coverage=0.1)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.decode.beam import beam
 from regard.decode.greedy import greedy
-from regard.decode.protocol import Hypothesis
+from regard.decode.hypothesis import Hypothesis
 from regard.decode.sample import keep_top_k, keep_top_p, pick_one, sample, sharpen
 from regard.layers.state import State
 
@@ -82,11 +82,13 @@ def sentences(number: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return torch.randint(20, (number, 6), generator=dice), mask
 
 
-def choices(words: int, limit: int, never: tuple[int, ...] = (), least: int = 0) -> list[list[int]]:
-    """Every way to write at most `limit` tokens, cut off or closed by the end after at least `least`."""
+def choices(words: int, max_length: int, never: tuple[int, ...] = (), min_length: int = 0) -> list[list[int]]:
+    """Every way to write at most `max_length` tokens, cut off or closed by the end after at least `min_length`."""
     inner = [token for token in range(words) if token != END and token not in never]
-    closed = [[*some, END] for size in range(least, limit) for some in itertools.product(inner, repeat=size)]
-    return closed + [list(some) for some in itertools.product(inner, repeat=limit)]
+    closed = [
+        [*some, END] for size in range(min_length, max_length) for some in itertools.product(inner, repeat=size)
+    ]
+    return closed + [list(some) for some in itertools.product(inner, repeat=max_length)]
 
 
 def exhaustive(
@@ -114,19 +116,27 @@ draw = partial(sample, start=START, end=END)
 @pytest.mark.parametrize("alpha", [0, 0.6, 1.0, -1])
 def test_beam_of_width_one_is_greedy(seed: int, alpha: float) -> None:
     model, (source, mask) = Writer(6, seed), sentences(9, seed)
-    likely = write(model, source, mask, limit=12)
-    beams = search(model, source, mask, limit=12, width=1, length_penalty=alpha)
+    likely = write(model, source, mask, max_length=12)
+    beams = search(model, source, mask, max_length=12, width=1, length_penalty=alpha)
     assert [[whole(one)] for one in likely] == [[whole(one) for one in some] for some in beams]
     assert [one.score for one in likely] == pytest.approx([some[0].score for some in beams])
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
 def test_full_width_is_exhaustive_search(alpha: float) -> None:
-    words, limit = 4, 4
+    words, max_length = 4, 4
     model, (source, mask) = Writer(words, 1), sentences(3)
-    found = search(model, source, mask, limit=limit, width=words**limit, length_penalty=alpha, best=words**limit)
+    found = search(
+        model,
+        source,
+        mask,
+        max_length=max_length,
+        width=words**max_length,
+        length_penalty=alpha,
+        n_best=words**max_length,
+    )
     for row, answers in enumerate(found):
-        truth = exhaustive(model, source[row, None], mask[row, None], choices(words, limit), alpha)
+        truth = exhaustive(model, source[row, None], mask[row, None], choices(words, max_length), alpha)
         assert [whole(one) for one in answers] == [tokens for _, tokens in truth]
         assert [one.normalised(alpha) for one in answers] == pytest.approx([score for score, _ in truth])
         assert sum(math.exp(one.score) for one in answers) == pytest.approx(1)  # nothing is missed
@@ -135,7 +145,7 @@ def test_full_width_is_exhaustive_search(alpha: float) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_full_width_is_exhaustive_search_without_the_tokens_in_never(alpha: float) -> None:
     model, (source, mask) = Writer(5, 2), sentences(4)
-    found = search(model, source, mask, limit=3, width=125, length_penalty=alpha, never=(PAD, START))
+    found = search(model, source, mask, max_length=3, width=125, length_penalty=alpha, never=(PAD, START))
     for row, answers in enumerate(found):
         truth = exhaustive(model, source[row, None], mask[row, None], choices(5, 3, (PAD, START)), alpha)
         assert whole(answers[0]) == truth[0][1]
@@ -144,19 +154,26 @@ def test_full_width_is_exhaustive_search_without_the_tokens_in_never(alpha: floa
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_full_width_is_exhaustive_search_of_answers_long_enough(alpha: float) -> None:
-    model, (source, mask), leasts = Writer(4, 1), sentences(6), [0, 1, 2, 3, 4, 9]
+    model, (source, mask), min_lengths = Writer(4, 1), sentences(6), [0, 1, 2, 3, 4, 9]
     found = search(
-        model, source, mask, limit=4, least=torch.tensor(leasts), width=256, length_penalty=alpha, best=256
+        model,
+        source,
+        mask,
+        max_length=4,
+        min_length=torch.tensor(min_lengths),
+        width=256,
+        length_penalty=alpha,
+        n_best=256,
     )
-    for row, (least, answers) in enumerate(zip(leasts, found, strict=True)):
-        truth = exhaustive(model, source[row, None], mask[row, None], choices(4, 4, least=least), alpha)
+    for row, (min_length, answers) in enumerate(zip(min_lengths, found, strict=True)):
+        truth = exhaustive(model, source[row, None], mask[row, None], choices(4, 4, min_length=min_length), alpha)
         assert [whole(one) for one in answers] == [tokens for _, tokens in truth]
         assert [one.normalised(alpha) for one in answers] == pytest.approx([score for score, _ in truth])
 
 
 def test_greedy_goes_the_second_best_way_where_the_best_would_end_too_early() -> None:
     model, (source, mask) = Writer(6, 3), sentences(10)
-    free, held = write(model, source, mask, limit=9), write(model, source, mask, limit=9, least=3)
+    free, held = write(model, source, mask, max_length=9), write(model, source, mask, max_length=9, min_length=3)
     early = [row for row, one in enumerate(free) if one.finished and len(one.tokens) < 3]
     assert 0 < len(early) < 10
     assert [row for row in range(10) if free[row] != held[row]] == early
@@ -169,26 +186,34 @@ def test_greedy_goes_the_second_best_way_where_the_best_would_end_too_early() ->
         assert len(held[row].tokens) >= 3
 
 
-@pytest.mark.parametrize("decode", [write, search, partial(search, width=3, best=3), partial(draw, top_k=1)])
+@pytest.mark.parametrize("decode", [write, search, partial(search, width=3, n_best=3), partial(draw, top_k=1)])
 @pytest.mark.parametrize("precision", [torch.float32, torch.float64])
 def test_the_batch_changes_no_answer(decode: Any, precision: torch.dtype) -> None:
     model, (source, mask) = Writer(7, 4).to(precision), sentences(10)
-    limits, leasts = torch.tensor([12, 3, 7, 0, 1, 9, 12, 5, 2, 8]), torch.tensor([3, 0, 9, 1, 0, 5, 0, 4, 1, 7])
-    together = decode(model, source, mask, limit=limits, least=leasts, never=(PAD, START))
+    max_lengths, min_lengths = (
+        torch.tensor([12, 3, 7, 0, 1, 9, 12, 5, 2, 8]),
+        torch.tensor([3, 0, 9, 1, 0, 5, 0, 4, 1, 7]),
+    )
+    together = decode(model, source, mask, max_length=max_lengths, min_length=min_lengths, never=(PAD, START))
     for row, size in enumerate(mask.sum(1).tolist()):
         [alone] = decode(
             model,
             source[row, None, :size],
             mask[row, None, :size],
-            limit=int(limits[row]),
-            least=int(leasts[row]),
+            max_length=int(max_lengths[row]),
+            min_length=int(min_lengths[row]),
             never=(PAD, START),
         )
         same(alone, together[row])
     order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
     wider = torch.cat([source, torch.full((10, 5), 9)], 1), torch.cat([mask, mask.new_zeros(10, 5)], 1)
     shuffled = decode(
-        model, wider[0][order], wider[1][order], limit=limits[order], least=leasts[order], never=(PAD, START)
+        model,
+        wider[0][order],
+        wider[1][order],
+        max_length=max_lengths[order],
+        min_length=min_lengths[order],
+        never=(PAD, START),
     )
     for row, answer in zip(order.tolist(), shuffled, strict=True):
         same(answer, together[row])
@@ -200,10 +225,12 @@ def same(one: Any, other: Any) -> None:
     assert [some.score for some in many[0]] == pytest.approx([some.score for some in many[1]], abs=1e-5)
 
 
-@pytest.mark.parametrize("decode", [write, partial(search, width=4, best=4), partial(draw, temperature=2, seed=1)])
+@pytest.mark.parametrize(
+    "decode", [write, partial(search, width=4, n_best=4), partial(draw, temperature=2, seed=1)]
+)
 def test_stepping_is_scoring_all_at_once(decode: Any) -> None:
     model, (source, mask) = Writer(6, 5), sentences(8)
-    for row, answers in enumerate(decode(model, source, mask, limit=9, least=2, never=(PAD,))):
+    for row, answers in enumerate(decode(model, source, mask, max_length=9, min_length=2, never=(PAD,))):
         for one in [answers] if isinstance(answers, Hypothesis) else answers:
             steps = model.score(source[row, None], mask[row, None], torch.tensor([whole(one)]))
             assert one.score == pytest.approx(steps.sum().item())
@@ -212,7 +239,7 @@ def test_stepping_is_scoring_all_at_once(decode: Any) -> None:
 
 def test_the_best_are_sorted_and_distinct() -> None:
     model, (source, mask) = Writer(6, 6), sentences(8)
-    for answers in search(model, source, mask, limit=9, width=7, best=7):
+    for answers in search(model, source, mask, max_length=9, width=7, n_best=7):
         scores = [one.normalised(1.0) for one in answers]
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(whole(one)) for one in answers}) == len(answers) == 7
@@ -220,39 +247,39 @@ def test_the_best_are_sorted_and_distinct() -> None:
 
 def test_fewer_answers_where_fewer_exist() -> None:
     model, (source, mask) = Writer(3, 0), sentences(2)
-    found = search(model, source, mask, limit=1, width=20, best=20)
+    found = search(model, source, mask, max_length=1, width=20, n_best=20)
     assert [sorted(whole(one) for one in answers) for answers in found] == [[[0], [1], [2]]] * 2
 
 
 def test_beams_share_one_memory_and_who_is_done_leaves() -> None:
     model, (source, mask) = Writer(6, 3), sentences(10)
-    search(model, source, mask, limit=torch.arange(1, 11), width=4)
+    search(model, source, mask, max_length=torch.arange(1, 11), width=4)
     assert model.seen[0] == (10, 1, 10)  # one start each, of which the beams come
     assert all(rows == 4 * held and width == 4 for rows, width, held in model.seen[1:])
     held = [some[2] for some in model.seen]
     assert held == sorted(held, reverse=True)
     assert all(here <= 10 - step for step, here in enumerate(held))
     model.seen.clear()
-    answers = write(model, source, mask, limit=6)
+    answers = write(model, source, mask, max_length=6)
     assert [some[0] for some in model.seen] == [
         sum(one.length > step for one in answers) for step in range(max(one.length for one in answers))
     ]
 
 
-@pytest.mark.parametrize("decode", [write, partial(draw, seed=3), partial(search, width=9, best=9)])
+@pytest.mark.parametrize("decode", [write, partial(draw, seed=3), partial(search, width=9, n_best=9)])
 def test_limits_and_forbidden_tokens_hold(decode: Any) -> None:
     model, (source, mask) = Writer(7, 7), sentences(6)
-    limits, leasts = torch.tensor([0, 1, 2, 5, 9, 0]), torch.tensor([0, 1, 1, 9, 6, 3])
+    max_lengths, min_lengths = torch.tensor([0, 1, 2, 5, 9, 0]), torch.tensor([0, 1, 1, 9, 6, 3])
     never = (PAD, START, 4)
-    found = decode(model, source, mask, limit=limits, least=leasts, never=never)
-    for most, least, answers in zip(limits.tolist(), leasts.tolist(), found, strict=True):
+    found = decode(model, source, mask, max_length=max_lengths, min_length=min_lengths, never=never)
+    for most, min_length, answers in zip(max_lengths.tolist(), min_lengths.tolist(), found, strict=True):
         for one in [answers] if isinstance(answers, Hypothesis) else answers:
-            assert min(most, least) <= len(one.tokens) <= one.length <= most
+            assert min(most, min_length) <= len(one.tokens) <= one.length <= most
             assert one.finished or one.length == most
             assert not {*never, END} & set(one.tokens)
-    for answers in decode(model, source, mask, limit=0):
+    for answers in decode(model, source, mask, max_length=0):
         assert answers in (Hypothesis([], 0.0, False), [Hypothesis([], 0.0, False)])
-    assert decode(model, source[:0], mask[:0], limit=4) == []
+    assert decode(model, source[:0], mask[:0], max_length=4) == []
 
 
 def test_temperature_by_hand() -> None:
@@ -293,7 +320,7 @@ def test_what_cannot_be_is_never_drawn() -> None:
 def test_sampling_follows_the_distribution(cut: dict[str, Any], temperature: float) -> None:
     model, (source, mask), number = Writer(7, 8), sentences(1, seed=3), 4000
     many = source.expand(number, -1), mask.expand(number, -1)
-    drawn = draw(model, *many, limit=1, temperature=temperature, seed=5, never=(PAD,), **cut)
+    drawn = draw(model, *many, max_length=1, temperature=temperature, seed=5, never=(PAD,), **cut)
     counts = torch.bincount(torch.tensor([whole(one)[0] for one in drawn]), minlength=7)
     logits, _ = model.step(torch.tensor([START]), model.start(source, mask))
     expected = nucleus(logits[0].tolist(), temperature, cut.get("top_k", 7), cut.get("top_p", 1.0))
@@ -321,15 +348,15 @@ def nucleus(logits: list[float], temperature: float, top_k: int, top_p: float) -
 def test_a_seed_decides_the_text(device: str) -> None:
     model, (source, mask) = Writer(7, 9).to(device), sentences(8)
     source, mask = source.to(device), mask.to(device)
-    first, second, other = (draw(model, source, mask, limit=10, seed=seed) for seed in (1, 1, 2))
+    first, second, other = (draw(model, source, mask, max_length=10, seed=seed) for seed in (1, 1, 2))
     assert first == second != other
     torch.manual_seed(0)
-    free = draw(model, source, mask, limit=10)
-    assert free != draw(model, source, mask, limit=10)  # torch's own generator goes on
+    free = draw(model, source, mask, max_length=10)
+    assert free != draw(model, source, mask, max_length=10)  # torch's own generator goes on
     torch.manual_seed(0)
-    assert free == draw(model, source, mask, limit=10)
+    assert free == draw(model, source, mask, max_length=10)
     state = torch.get_rng_state()
-    draw(model, source, mask, limit=10, seed=1)
+    draw(model, source, mask, max_length=10, seed=1)
     assert torch.equal(state, torch.get_rng_state())  # a seed leaves it alone
 
 
@@ -337,8 +364,8 @@ def test_a_seed_decides_the_text(device: str) -> None:
 @pytest.mark.parametrize("decode", [write, search, partial(draw, top_k=1)])
 def test_the_answers_come_from_the_device_of_the_source(device: str, decode: Any) -> None:
     source, mask = sentences(6)
-    here = decode(Writer(7, 9), source, mask, limit=torch.arange(6))
-    there = decode(Writer(7, 9).to(device), source.to(device), mask.to(device), limit=torch.arange(6))
+    here = decode(Writer(7, 9), source, mask, max_length=torch.arange(6))
+    there = decode(Writer(7, 9).to(device), source.to(device), mask.to(device), max_length=torch.arange(6))
     for one, other in zip(here, there, strict=True):
         same(one, other)
 
@@ -348,13 +375,13 @@ def test_a_model_in_training_rests_and_goes_on(decode: Any) -> None:
     model, (source, mask) = Writer(6, 1), sentences(4)
     model.train()
     model.cell.eval()  # a frozen part stays frozen
-    answers = decode(model, source, mask, limit=6, **({"seed": 1} if decode is draw else {}))
+    answers = decode(model, source, mask, max_length=6, **({"seed": 1} if decode is draw else {}))
     assert (model.training, model.dropout.training, model.cell.training) == (True, True, False)
     model.eval()
-    assert answers == decode(model, source, mask, limit=6, **({"seed": 1} if decode is draw else {}))
+    assert answers == decode(model, source, mask, max_length=6, **({"seed": 1} if decode is draw else {}))
     model.train()
-    with pytest.raises(ValueError, match="never names token 6"):
-        decode(model, source, mask, limit=6, never=(6,))
+    with pytest.raises(ValueError, match="never has token 6"):
+        decode(model, source, mask, max_length=6, never=(6,))
     assert model.training
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
@@ -362,7 +389,7 @@ def test_a_model_in_training_rests_and_goes_on(decode: Any) -> None:
 
 def test_half_precision_scores_in_single() -> None:
     model, (source, mask) = Writer(7, 2).to(torch.bfloat16), sentences(3)
-    for one in write(model, source, mask, limit=6):
+    for one in write(model, source, mask, max_length=6):
         assert one.score != torch.tensor(one.score, dtype=torch.bfloat16).item()
 
 
@@ -375,33 +402,33 @@ def test_half_precision_scores_in_single() -> None:
         (draw, {"top_p": 0.0}, r"top_p must lie in \(0, 1\]"),
         (draw, {"top_p": 1.1}, r"top_p must lie in \(0, 1\]"),
         (search, {"width": 0}, "width must be 1 or more, got 0"),
-        (search, {"width": 3, "best": 4}, r"best must lie in 1..width, here 1..3, got 4"),
-        (search, {"best": 0}, "best must lie in 1..width"),
+        (search, {"width": 3, "n_best": 4}, r"n_best must lie in 1..width, here 1..3, got 4"),
+        (search, {"n_best": 0}, "n_best must lie in 1..width"),
         (search, {"length_penalty": math.inf}, "length_penalty must be finite"),
-        (write, {"limit": -1}, "limit must be 0 or more, got -1"),
-        (write, {"limit": torch.tensor([1, 2, 3])}, "one for each of the 2 sentences"),
-        (write, {"limit": torch.tensor([1.0, 2.0])}, "limit must be a whole number"),
-        (search, {"least": -2}, "least must be 0 or more, got -2"),
-        (draw, {"least": torch.tensor([[1], [2]])}, r"least must be a whole number .* of shape \(2, 1\)"),
+        (write, {"max_length": -1}, "max_length must be 0 or more, got -1"),
+        (write, {"max_length": torch.tensor([1, 2, 3])}, "one for each of the 2 sentences"),
+        (write, {"max_length": torch.tensor([1.0, 2.0])}, "max_length must be a whole number"),
+        (search, {"min_length": -2}, "min_length must be 0 or more, got -2"),
+        (draw, {"min_length": torch.tensor([[1], [2]])}, r"min_length must be a whole number .* of shape \(2, 1\)"),
         (write, {"never": tuple(range(6))}, "no possible next token"),
-        (search, {"least": 1, "never": (0, 1, 3, 4, 5)}, "or is the end token before the least length"),
-        (write, {"end": 6}, "end names token 6, but the model's tokens are 0 to 5"),
+        (search, {"min_length": 1, "never": (0, 1, 3, 4, 5)}, "or the end token before min_length"),
+        (write, {"end": 6}, "end has token 6, but the model's tokens are 0 to 5"),
         (search, {"never": (-1,)}, "the model's tokens are 0 to 5"),
     ],
 )
 def test_wrong_options_are_named(decode: Any, options: dict[str, Any], message: str) -> None:
     model, (source, mask) = Writer(6, 0), sentences(2)
     with pytest.raises(ValueError, match=message):
-        decode(model, source, mask, **{"limit": 5, **options})
+        decode(model, source, mask, **{"max_length": 5, **options})
 
 
 @pytest.mark.parametrize("decode", [write, search, draw])
 def test_a_mask_of_numbers_and_a_broken_model_are_refused(decode: Any) -> None:
     model, (source, mask) = Writer(6, 0), sentences(2)
     with pytest.raises(ValueError, match="mask must be boolean"):
-        decode(model, source, mask.long(), limit=5)
-    with pytest.raises(ValueError, match="one row a sentence, here 2"):
-        decode(model, source, mask[:1], limit=5)
+        decode(model, source, mask.long(), max_length=5)
+    with pytest.raises(ValueError, match="one row per sentence, here 2"):
+        decode(model, source, mask[:1], max_length=5)
     nn.init.constant_(model.out.bias, math.nan)
     with pytest.raises(ValueError, match="NaN"):
-        decode(model, source, mask, limit=5)
+        decode(model, source, mask, max_length=5)

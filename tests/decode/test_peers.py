@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from regard.decode.beam import beam
 from regard.decode.greedy import greedy
-from regard.decode.protocol import Hypothesis
-from regard.models.foreign import Form, Table, read_parts
-from regard.models.gpt2 import GPT2, GPT2_FORM
-from regard.models.transformer import MARIAN, Transformer
+from regard.decode.hypothesis import Hypothesis
+from regard.foreign.form import Form, Table, read_parts
+from regard.foreign.gpt2 import GPT2_FORM
+from regard.foreign.marian import MARIAN
+from regard.models.gpt2 import GPT2
+from regard.models.transformer import Transformer
 
 transformers = pytest.importorskip("transformers")
 
@@ -101,7 +103,7 @@ def whole(answer: Hypothesis) -> list[int]:
 
 def decode(copy: Any, tokens: Tensor, mask: Tensor, *, width: int = 1, **options: Any) -> list[list[int]]:
     """What is written here."""
-    asked: dict[str, Any] = {"end": END, "limit": LIMIT, "never": (PAD,), **options}
+    asked: dict[str, Any] = {"end": END, "max_length": LIMIT, "never": (PAD,), **options}
     if isinstance(copy, GPT2):
         asked |= {"start": tokens[:, -1], "prompt": tokens[:, :-1], "prompt_mask": mask[:, :-1]}
         tokens, mask = tokens[:, :-1], mask[:, :-1]
@@ -116,10 +118,10 @@ CONTROLS = [
     ({}, {}),
     ({"repetition_penalty": 1.4}, {"repetition_penalty": 1.4}),
     ({"repetition_penalty": 0.8}, {"repetition_penalty": 0.8}),
-    ({"no_repeat": 1}, {"no_repeat_ngram_size": 1}),
-    ({"no_repeat": 2}, {"no_repeat_ngram_size": 2}),
+    ({"no_repeat_ngram": 1}, {"no_repeat_ngram_size": 1}),
+    ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
     (
-        {"no_repeat": 3, "repetition_penalty": 1.2, "least": 5},
+        {"no_repeat_ngram": 3, "repetition_penalty": 1.2, "min_length": 5},
         {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2, "min_new_tokens": 5},
     ),
 ]
@@ -144,7 +146,7 @@ def test_beam(kind: str, alpha: float, width: int, request: pytest.FixtureReques
     theirs = generate(
         peer, tokens, mask, num_beams=width, length_penalty=alpha, num_return_sequences=width, early_stopping=False
     )
-    assert decode(copy, tokens, mask, width=width, length_penalty=alpha, best=width) == theirs
+    assert decode(copy, tokens, mask, width=width, length_penalty=alpha, n_best=width) == theirs
     assert len({len(one) for one in theirs}) > 1
 
 
@@ -157,4 +159,4 @@ def test_beam_with_controls(
     peer, copy = request.getfixturevalue(kind)
     tokens, mask = texts(left=kind == "writer")
     theirs = generate(peer, tokens, mask, num_beams=width, num_return_sequences=2, length_penalty=1.0, **there)
-    assert decode(copy, tokens, mask, width=width, best=2, **here) == theirs
+    assert decode(copy, tokens, mask, width=width, n_best=2, **here) == theirs

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Packing, Past
+from regard.attention import GrowingMemory, Packing
 from regard.layers.block import ACTIVATIONS, NORMS, Block, FeedForward, through
 
 B, T, S, DIM, HEADS, FF = 3, 6, 5, 12, 3, 20
@@ -92,9 +92,9 @@ def test_is_torchs_decoder_layer(norm: str, activation: str, masked: bool) -> No
     same(ours(x, source=ours.cross.remember(states, mask=mask))[0], wanted, x, states)
 
 
-def pieces(block: Block, x: Tensor, cuts: list[int], past: Past | None = None, **options: Any) -> Tensor:
+def pieces(block: Block, x: Tensor, cuts: list[int], past: GrowingMemory | None = None, **options: Any) -> Tensor:
     """x through the block part by part, each part behind the past."""
-    past, found = past or Past(), []
+    past, found = past or GrowingMemory(), []
     for part in x.split(cuts, 1):
         out, past = block(part, past=past, **options)
         found.append(out)
@@ -120,7 +120,7 @@ def test_padding_of_the_first_piece_stays_hidden() -> None:
     """A prompt padded at the left, then single steps without a mask."""
     block = build(causal=True)
     x, mask = torch.randn(B, T, DIM), torch.arange(T) >= torch.tensor([[0], [3], [2]])
-    out, past = block(x[:, :4], mask=mask[:, :4], past=Past())
+    out, past = block(x[:, :4], mask=mask[:, :4], past=GrowingMemory())
     found = [out]
     for step in (4, 5):
         out, past = block(x[:, step : step + 1], past=past)
@@ -267,7 +267,7 @@ def test_stochastic_depth_leaves_parts_out_row_by_row(norm: str, packed: bool) -
     """Each row comes out as one of the four blocks that lack a part or not; those kept count 1 / (1 - p) more."""
     rate, count, rounds = 0.25, 60, 20
     mask = lengths_of(*[2] * (count - 1), 6) if packed else lengths_of(*[3] * count)
-    block = build(norm=norm, path_dropout=rate)
+    block = build(norm=norm, drop_path=rate)
     x = torch.randn(*mask.shape, DIM)
 
     def add(x: Tensor, norm: nn.LayerNorm, part: Any, kept: bool) -> Tensor:
@@ -294,21 +294,21 @@ def test_stochastic_depth_leaves_parts_out_row_by_row(norm: str, packed: bool) -
 
 def test_stochastic_depth_is_for_training() -> None:
     x = torch.randn(B, T, DIM)
-    assert torch.equal(build(path_dropout=0.5)(x)[0], build()(x)[0])
+    assert torch.equal(build(drop_path=0.5)(x)[0], build()(x)[0])
 
 
 def test_packed_rows_alone_are_what_a_packing_takes() -> None:
     mask = PADDED["right"]
     packing = Packing(mask)
     x = packing.pack(torch.randn(*mask.shape, DIM))
-    with pytest.raises(ValueError, match="packed rows cannot look at a source; unpack them"):
+    with pytest.raises(ValueError, match="a block with cross=True takes no packed rows; unpack them"):
         build(cross=True)(x, packing=packing)
-    with pytest.raises(ValueError, match="a packed memory has no mask"):
+    with pytest.raises(ValueError, match="a packed memory takes no mask"):
         build()(x, packing=packing, mask=torch.ones(x.shape[:2], dtype=torch.bool))
-    with pytest.raises(ValueError, match="a packed question has no since"):
+    with pytest.raises(ValueError, match="a packed question takes no since"):
         build(causal=True)(x, packing=packing, since=torch.zeros(x.shape[:2], dtype=torch.long))
-    with pytest.raises(ValueError, match="a packed question has no newest"):
-        build(causal=True)(x, packing=packing, past=Past())
+    with pytest.raises(ValueError, match="a packed question takes no newest"):
+        build(causal=True)(x, packing=packing, past=GrowingMemory())
 
 
 def test_the_feed_forward_layer_minds_its_own_place() -> None:
@@ -359,5 +359,5 @@ def test_what_there_is_not_is_refused() -> None:
         build(activation="mish")
     with pytest.raises(ValueError, match=r"norm must be post .* or pre .*, got 'none'"):
         build(norm="none")
-    with pytest.raises(ValueError, match=r"path_dropout must lie in \[0, 1\), got 1.0"):
-        build(path_dropout=1.0)
+    with pytest.raises(ValueError, match=r"drop_path must lie in \[0, 1\), got 1.0"):
+        build(drop_path=1.0)

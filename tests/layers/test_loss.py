@@ -26,10 +26,10 @@ def parts(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor, T
 
 
 def reference(
-    states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, mask: Tensor, smoothing: float
+    states: Tensor, weight: Tensor, bias: Tensor, target: Tensor, mask: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
     logits = (states @ weight.T + bias).double()
-    total = functional.cross_entropy(logits[mask], target[mask], label_smoothing=smoothing, reduction="sum")
+    total = functional.cross_entropy(logits[mask], target[mask], label_smoothing=label_smoothing, reduction="sum")
     known = logits.log_softmax(-1).gather(-1, target[..., None]).squeeze(-1)
     return total, (known * mask).sum(1)
 
@@ -39,14 +39,14 @@ def gradients(total: Tensor, *leaves: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("rows", [1, 4, 7, 21, 1024])  # 21 positions are masked in: 1, 6, 3, 1 and 1 chunks
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.9])
 def test_value_and_gradients_are_those_of_cross_entropy(
-    monkeypatch: pytest.MonkeyPatch, rows: int, smoothing: float
+    monkeypatch: pytest.MonkeyPatch, rows: int, label_smoothing: float
 ) -> None:
     monkeypatch.setattr(loss, "ROWS", rows)
     states, weight, bias, target, mask = parts()
-    wanted, rows_wanted = reference(states, weight, bias, target, mask, smoothing)
-    total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=smoothing)
+    wanted, rows_wanted = reference(states, weight, bias, target, mask, label_smoothing)
+    total, likelihood = token_loss(states, weight, bias, target, mask, label_smoothing=label_smoothing)
     torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=1e-5, atol=1e-5)
     assert not likelihood.requires_grad
@@ -80,18 +80,18 @@ def test_large_logits_do_not_overflow() -> None:
     states, weight, bias, target, mask = parts()
     with torch.no_grad():
         states *= 1e4
-    total, _ = token_loss(states, weight, bias, target, mask, smoothing=0.1)
+    total, _ = token_loss(states, weight, bias, target, mask, label_smoothing=0.1)
     wanted, _ = reference(states, weight, bias, target, mask, 0.1)
     torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=0.0)
     assert all(slope.isfinite().all() for slope in gradients(total, states, weight, bias))
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_bfloat16_autocast_is_near_and_gives_float32_gradients(smoothing: float) -> None:
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_bfloat16_autocast_is_near_and_gives_float32_gradients(label_smoothing: float) -> None:
     states, weight, bias, target, mask = parts()
-    wanted, rows_wanted = reference(states, weight, bias, target, mask, smoothing)
+    wanted, rows_wanted = reference(states, weight, bias, target, mask, label_smoothing)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=smoothing)
+        total, likelihood = token_loss(states, weight, bias, target, mask, label_smoothing=label_smoothing)
     assert total.dtype == likelihood.dtype == torch.float32
     torch.testing.assert_close(total.double(), wanted, rtol=2e-2, atol=0.0)
     torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=3e-2, atol=0.1)
@@ -132,7 +132,7 @@ def test_a_chunk_of_logits_is_all_there_ever_is(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(loss, "ROWS", 5)
     states, weight, bias, target, mask = parts()
     with Sizes():
-        token_loss(states, weight, bias, target, mask, smoothing=0.1)[0].backward()
+        token_loss(states, weight, bias, target, mask, label_smoothing=0.1)[0].backward()
     wide = {shape[0] for shape in sizes if len(shape) == 2 and shape[1] == WORDS and shape[0] != DIM}
     assert wide <= {5, 1}, f"only chunks of 5 rows, and the last of 1, may be {WORDS} wide, got {wide}"
     assert 5 in wide
@@ -150,19 +150,19 @@ def test_judging_costs_one_product_only() -> None:
     assert judging.get_total_flops() == product
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_without_a_bias_it_is_that_of_a_bias_of_0(monkeypatch: pytest.MonkeyPatch, smoothing: float) -> None:
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_without_a_bias_it_is_that_of_a_bias_of_0(monkeypatch: pytest.MonkeyPatch, label_smoothing: float) -> None:
     monkeypatch.setattr(loss, "ROWS", 5)
     states, weight, bias, target, mask = parts()
     zero = torch.zeros_like(bias)
-    wanted, rows_wanted = reference(states, weight, zero, target, mask, smoothing)
-    total, likelihood = token_loss(states, weight, None, target, mask, smoothing=smoothing)
+    wanted, rows_wanted = reference(states, weight, zero, target, mask, label_smoothing)
+    total, likelihood = token_loss(states, weight, None, target, mask, label_smoothing=label_smoothing)
     torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=1e-5, atol=1e-5)
     for ours, theirs in zip(gradients(total, states, weight), gradients(wanted, states, weight), strict=True):
         torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-5)
     with torch.no_grad():
-        again, _ = token_loss(states, weight, None, target, mask, smoothing=smoothing)
+        again, _ = token_loss(states, weight, None, target, mask, label_smoothing=label_smoothing)
     assert torch.equal(again, total)
 
 
@@ -196,20 +196,20 @@ def reference_agreement(states: Tensor, weight: Tensor, bias: Tensor, mask: Tens
 
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("rows", [2, 8, 42, 1024])  # 21, 6, 1 and 1 chunks
-@pytest.mark.parametrize(("smoothing", "agreement"), [(0.0, 1.0), (0.1, 5.0), (0.9, 0.3)])
+@pytest.mark.parametrize(("label_smoothing", "r_drop"), [(0.0, 1.0), (0.1, 5.0), (0.9, 0.3)])
 def test_agreement_is_the_divergence_of_both_ways(
-    monkeypatch: pytest.MonkeyPatch, with_bias: bool, rows: int, smoothing: float, agreement: float
+    monkeypatch: pytest.MonkeyPatch, with_bias: bool, rows: int, label_smoothing: float, r_drop: float
 ) -> None:
     monkeypatch.setattr(loss, "ROWS", rows)
     states, weight, bias, target, mask = twins()
     leaves = (states, weight, bias) if with_bias else (states, weight)
     shift = bias if with_bias else torch.zeros(WORDS)
-    wanted, rows_wanted = reference(states, weight, shift, target, mask, smoothing)
+    wanted, rows_wanted = reference(states, weight, shift, target, mask, label_smoothing)
     apart = reference_agreement(states, weight, shift, mask)
     assert apart > 1
-    options = {"smoothing": smoothing, "agreement": agreement}
+    options = {"label_smoothing": label_smoothing, "r_drop": r_drop}
     total, likelihood = token_loss(states, weight, bias if with_bias else None, target, mask, **options)
-    wanted = wanted + agreement * apart
+    wanted = wanted + r_drop * apart
     torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=1e-5, atol=1e-5)
     assert not likelihood.requires_grad
@@ -232,7 +232,7 @@ def test_agreement_of_more_tokens_than_a_chunk_holds() -> None:
     assert mask.sum() % loss.ROWS
     wanted, rows_wanted = reference(states, weight, bias, target, mask, 0.1)
     wanted = wanted + 2 * reference_agreement(states, weight, bias, mask)
-    total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=0.1, agreement=2.0)
+    total, likelihood = token_loss(states, weight, bias, target, mask, label_smoothing=0.1, r_drop=2.0)
     torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=0.0)
     torch.testing.assert_close(likelihood.double(), rows_wanted, rtol=1e-5, atol=1e-4)
     leaves = (states, weight, bias)
@@ -246,7 +246,7 @@ def test_gradients_with_agreement_are_differences(place: int) -> None:
     *leaves, target, mask = twins()
 
     def total(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return token_loss(states, weight, bias, target, mask, smoothing=0.1, agreement=2.0)[0]
+        return token_loss(states, weight, bias, target, mask, label_smoothing=0.1, r_drop=2.0)[0]
 
     leaf = leaves[place]
     slope = torch.autograd.grad(total(*leaves), leaf)[0]
@@ -263,8 +263,8 @@ def test_states_that_are_the_same_agree() -> None:
     """Then nothing is added, and there is nothing to pull at."""
     states, weight, bias, target, mask = parts()
     both, targets, masks = (torch.cat([part, part]) for part in (states, target, mask))
-    total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=0.1)
-    doubled, likelihoods = token_loss(both, weight, bias, targets, masks, smoothing=0.1, agreement=100.0)
+    total, likelihood = token_loss(states, weight, bias, target, mask, label_smoothing=0.1)
+    doubled, likelihoods = token_loss(both, weight, bias, targets, masks, label_smoothing=0.1, r_drop=100.0)
     torch.testing.assert_close(doubled, 2 * total, rtol=1e-5, atol=0.0)
     torch.testing.assert_close(likelihoods, likelihood.repeat(2), rtol=1e-5, atol=1e-5)
     leaves = (states, weight, bias)
@@ -274,8 +274,8 @@ def test_states_that_are_the_same_agree() -> None:
 
 def test_agreement_of_0_changes_nothing() -> None:
     states, weight, bias, target, mask = parts()  # rows that are no twins
-    total, likelihood = token_loss(states, weight, bias, target, mask, smoothing=0.1)
-    again, likelihood_again = token_loss(states, weight, bias, target, mask, smoothing=0.1, agreement=0.0)
+    total, likelihood = token_loss(states, weight, bias, target, mask, label_smoothing=0.1)
+    again, likelihood_again = token_loss(states, weight, bias, target, mask, label_smoothing=0.1, r_drop=0.0)
     assert torch.equal(again, total)
     assert torch.equal(likelihood_again, likelihood)
     leaves = (states, weight, bias)
@@ -292,7 +292,7 @@ def test_agreement_under_bfloat16_autocast_is_near(with_bias: bool) -> None:
     wanted = wanted + 2 * reference_agreement(states, weight, shift, mask)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         total, likelihood = token_loss(
-            states, weight, bias if with_bias else None, target, mask, smoothing=0.1, agreement=2.0
+            states, weight, bias if with_bias else None, target, mask, label_smoothing=0.1, r_drop=2.0
         )
     assert total.dtype == likelihood.dtype == torch.float32
     torch.testing.assert_close(total.double(), wanted, rtol=2e-2, atol=0.0)
@@ -303,17 +303,17 @@ def test_agreement_under_bfloat16_autocast_is_near(with_bias: bool) -> None:
 
 def test_agreement_with_nothing_masked_in_padding_of_nan_and_large_logits() -> None:
     states, weight, bias, target, mask = twins()
-    total, likelihood = token_loss(states, weight, bias, target, torch.zeros_like(mask), agreement=1.0)
+    total, likelihood = token_loss(states, weight, bias, target, torch.zeros_like(mask), r_drop=1.0)
     assert total == 0
     assert torch.equal(likelihood, torch.zeros(2 * ROWS))
     spoiled = states.detach().masked_fill(~mask[..., None], torch.nan).requires_grad_()
-    total, _ = token_loss(states, weight, bias, target, mask, agreement=1.0)
-    again, _ = token_loss(spoiled, weight, bias, target, mask, agreement=1.0)
+    total, _ = token_loss(states, weight, bias, target, mask, r_drop=1.0)
+    again, _ = token_loss(spoiled, weight, bias, target, mask, r_drop=1.0)
     assert torch.equal(total, again)
     slope = gradients(again, spoiled)[0]
     assert torch.equal(slope[~mask], torch.zeros_like(slope[~mask]))
     assert torch.equal(slope[mask], gradients(total, states)[0][mask])
-    large, _ = token_loss(1e4 * states, weight, bias, target, mask, agreement=1.0)
+    large, _ = token_loss(1e4 * states, weight, bias, target, mask, r_drop=1.0)
     wanted = reference(1e4 * states, weight, bias, target, mask, 0.0)[0]
     wanted = wanted + reference_agreement(1e4 * states, weight, bias, mask)
     torch.testing.assert_close(large.double(), wanted, rtol=1e-4, atol=0.0)

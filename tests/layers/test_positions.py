@@ -74,11 +74,11 @@ def test_waves_are_no_weights():
 
 def test_no_positions_give_no_encodings():
     for name in POSITIONS[:-1]:
-        assert build_positions(name, 4, longest=3)(torch.zeros(2, 0, dtype=torch.long)).shape == (2, 0, 4)
+        assert build_positions(name, 4, max_positions=3)(torch.zeros(2, 0, dtype=torch.long)).shape == (2, 0, 4)
 
 
 def test_learned_positions_are_rows_of_a_table_that_learns():
-    encode = Learned(8, longest=10)
+    encode = Learned(8, max_positions=10)
     positions = torch.tensor([[0, 9], [3, 3]])
     assert torch.equal(encode(positions), encode.table.weight[positions])
     encode(positions).sum().backward()
@@ -86,8 +86,10 @@ def test_learned_positions_are_rows_of_a_table_that_learns():
 
 
 def test_beyond_the_last_row_is_a_clear_error():
-    encode = Learned(8, longest=10)
-    message = "position 10 is beyond the last of the 10 .*; shorten the text, or train with a larger model.longest"
+    encode = Learned(8, max_positions=10)
+    message = (
+        "position 10 is beyond the last of the 10 .*; shorten the text, or train with a larger model.max_positions"
+    )
     with pytest.raises(ValueError, match=message):
         encode(torch.tensor([[1, 10]]))
     with pytest.raises(ValueError, match=message):
@@ -98,19 +100,19 @@ def test_the_rejected_schemes_show_why_they_were():
     positions = torch.arange(5)
     number = Number(3)(positions)
     assert torch.equal(number, positions.float()[:, None].expand(5, 3))
-    fraction = Fraction(3, longest=5)(positions)
+    fraction = Fraction(3, max_positions=5)(positions)
     assert fraction[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
     # The same position means another thing where the longest differs: what sines do not do.
-    assert not torch.equal(Fraction(3, longest=9)(positions), fraction)
+    assert not torch.equal(Fraction(3, max_positions=9)(positions), fraction)
     assert Number(3)(positions + 1000).max() > 1000
     assert Number(3)(torch.ones(2, 4, dtype=torch.long)).shape == (2, 4, 3)
 
 
 def test_positions_are_built_by_name():
-    kinds = [type(build_positions(name, 4, longest=3)) for name in POSITIONS]
+    kinds = [type(build_positions(name, 4, max_positions=3)) for name in POSITIONS]
     assert kinds == [Sinusoidal, Learned, Fraction, Number, type(None)]
     with pytest.raises(ValueError, match="unknown positions 'rotary'; there are sinusoidal, learned, fraction"):
-        build_positions("rotary", 4, longest=3)
+        build_positions("rotary", 4, max_positions=3)
 
 
 def test_a_table_that_another_thread_makes_shorter_is_not_read():

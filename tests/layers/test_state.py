@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Memory, Past
+from regard.attention import GrowingMemory, Memory
 from regard.layers.state import State, each_tensor
 
 
@@ -91,12 +91,13 @@ def test_a_fork_shares_no_buffer_of_its_rows() -> None:
     assert branch.rows[0].cells[1].min() > -99
 
 
-def past(rows: int, *, masked: bool = False) -> Past:
+def past(rows: int, *, masked: bool = False) -> GrowingMemory:
     """Two places of each row, in buffers with room for more; row i holds i, then 10 + i."""
-    found, number = Past(), torch.arange(float(rows)).view(rows, 1, 1)
-    for step in (0.0, 10.0):
-        mask = torch.arange(rows)[:, None] % 2 == 0 if masked and not step else None
-        found = found.append(Memory(number + step, -number - step, mask))
+    found, number = GrowingMemory(), torch.arange(float(rows)).view(rows, 1, 1)
+    with torch.no_grad():
+        for step in (0.0, 10.0):
+            mask = torch.arange(rows)[:, None] % 2 == 0 if masked and not step else None
+            found = found.append(Memory(number + step, -number - step, mask))
     assert found.keys is not None
     assert found.keys.shape[1] > 2
     return found
@@ -104,7 +105,7 @@ def past(rows: int, *, masked: bool = False) -> Past:
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_past_moves_with_its_row(masked: bool) -> None:
-    begun = State(torch.arange(2), (past(2, masked=masked), Past())).spread(2)
+    begun = State(torch.arange(2), (past(2, masked=masked), GrowingMemory())).spread(2)
 
     def rows(state: State) -> list[float]:
         held = state.rows[0].memory
@@ -113,7 +114,7 @@ def test_a_past_moves_with_its_row(masked: bool) -> None:
         if masked:
             assert held.mask.tolist() == [[row % 2 == 0, True] for row in held.keys[:, 0, 0]]
         assert state.rows[0].size == state.rows[0].keys.shape[1] == 2, "the room is not moved"
-        assert state.rows[1] == Past()
+        assert state.rows[1] == GrowingMemory()
         return held.keys[:, 0, 0].tolist()
 
     assert rows(begun) == [0, 0, 1, 1]
@@ -122,6 +123,7 @@ def test_a_past_moves_with_its_row(masked: bool) -> None:
     assert rows(begun.fork()) == [0, 0, 1, 1]
 
 
+@torch.no_grad()
 def test_branches_of_a_past_go_on_apart() -> None:
     """Both would write into the same room: that is what a fork is for."""
     trunk = State((), (past(2),))

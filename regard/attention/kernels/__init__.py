@@ -1,1 +1,1 @@
-"""Kernels for what torch does not fuse."""
+"""Kernels for operations that torch does not fuse."""

@@ -1,8 +1,8 @@
-"""sum_d v_d tanh(q_d + k_d) for every query and key, without a tanh per pair and without keeping the pairs.
+"""sum_d v_d tanh(q_d + k_d) for every query and key, without a tanh per pair and without storing the pairs.
 
-tanh(q + k) = 1 - 2 t with t = 1 / (1 + e^{2q} e^{2k}): the exponentials are taken once per query and once per
-key, a pair costs a multiplication, an addition and a reciprocal. Pairs are made a chunk at a time, in a buffer
-that stays in the cache, and made again in the backward pass, where d tanh = 4 t (1 - t)."""
+tanh(q + k) = 1 - 2 t with t = 1 / (1 + e^{2q} e^{2k}): exponentials are computed once per query and once per key,
+so a pair costs a multiplication, an addition and a reciprocal. Pairs are computed in chunks that fit the cache, and
+recomputed in the backward pass, where d tanh = 4 t (1 - t)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from torch.autograd.function import once_differentiable
 
 try:
     from regard.attention.kernels import additive_cuda
-except ImportError:  # no Triton here: the chunks below do it on any device
+except ImportError:  # no Triton: the chunked code below runs on any device
     additive_cuda = None  # type: ignore[assignment]
 
-# e^{2 * 43} squared overflows to inf and its inverse to 0, which are the right limits; beyond 43 a single factor
-# would. Where |k| <= 33, clamping |q| at 43 changes nothing in float32 (and the other way round).
+# e^{2 * 43} e^{2 * 43} overflows to inf and its reciprocal to 0, which are the right limits; beyond 43 a
+# single factor would overflow. For |k| <= 33, clamping |q| at 43 changes nothing in float32, and vice versa.
 LIMIT = 43.0
 CHUNK = {"cpu": 1 << 20, "cuda": 1 << 26}  # pairs x features held at once
-# So few of a single query a card may keep: there a loop over queries waits for launches, not for work.
+# A single query with at most this many pairs x features keeps them all on a GPU, where chunks are launch-bound.
 FEW = 1 << 23
 
 
 def exponentials(x: Tensor) -> Tensor:
-    """e^{2x} in float32, which either side of `sum_of_tanh` takes."""
+    """e^{2x} in float32: the form of both inputs of `sum_of_tanh`."""
     return torch.exp(2 * x.float().clamp(-LIMIT, LIMIT))
 
 
@@ -43,7 +43,7 @@ def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
 
 def _chunks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Slices of rows and queries whose pairs fit the chunk."""
+    """Slices of rows and queries whose pairs fit one chunk."""
     (rows, count, dim), size = queries.shape, keys.shape[1]
     room = max(1, CHUNK.get(queries.device.type, CHUNK["cpu"]) // max(1, size * dim))  # queries at once
     if room >= count:
@@ -85,7 +85,7 @@ class _SumOfTanh(torch.autograd.Function):
             t = _gaps(queries[rows, asked], keys[rows])
             for_v += g.reshape(-1) @ t.flatten(0, 2)
             t.addcmul_(t, t, value=-1).mul_(g[..., None])  # g t (1 - t)
-            # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}; done while the chunk is in the cache
+            # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}; computed while the chunk is in the cache
             torch.div(t.sum(2).mul_(2 * v), queries[rows, asked], out=for_queries[rows, asked])
             part = (t[:, 0] if t.shape[1] == 1 else t.sum(1)).mul_(2 * v).div_(keys[rows])
             for_keys[rows] = part if asked.start == 0 else for_keys[rows] + part

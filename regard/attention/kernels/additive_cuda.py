@@ -1,6 +1,6 @@
-"""`additive.py` on a CUDA card: Triton kernels that keep every pair in registers.
+"""`additive.py` on CUDA: Triton kernels that keep every pair in registers.
 
-Letters: N rows; A and B are the two sides set against each other: queries and keys, or keys and queries."""
+Letters: N rows; A and B are the two sides of a pair: queries and keys, or keys and queries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = tl.constexpr(32)  # features summed apart before they join the total: a long float32 sum drifts
-PROGRAMS = 1024  # enough to fill a large card
+BLOCK = tl.constexpr(32)  # features per partial sum: a long float32 sum loses precision
+PROGRAMS = 1024  # enough to fill a large GPU
 
 
 @triton.jit
 def _many(a, b, v, out, A, B, D, TILE_A: tl.constexpr, TILE_B: tl.constexpr):
-    """out[n, i, j] = sum_d v_d (1 - 2 / (1 + a[n, d, i] b[n, d, j])); features come first, for loads in order."""
+    """out[n, i, j] = sum_d v_d (1 - 2 / (1 + a[n, d, i] b[n, d, j])); features come first, for coalesced loads."""
     n = tl.program_id(2).to(tl.int64)
     i = tl.program_id(0) * TILE_A + tl.arange(0, TILE_A)
     j = tl.program_id(1) * TILE_B + tl.arange(0, TILE_B)
@@ -33,7 +33,7 @@ def _many(a, b, v, out, A, B, D, TILE_A: tl.constexpr, TILE_B: tl.constexpr):
 
 @triton.jit
 def _few(a, b, v, out, A, B, D, TILE_B: tl.constexpr, TILE_D: tl.constexpr):
-    """The same for one query a program and features last: a step of a decoder."""
+    """The same with one query per program and features last: for a decoder step."""
     n = tl.program_id(2).to(tl.int64)
     i = tl.program_id(0)
     j = tl.program_id(1) * TILE_B + tl.arange(0, TILE_B)

@@ -1,4 +1,4 @@
-"""Dropout whose noise is cheap on the CPU, where drawing it one float at a time costs more than using it."""
+"""Dropout with cheap random numbers on the CPU, where drawing a float per element costs more than using it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-LEVELS = 1 << 16  # a number of 16 bits decides: four of them in one draw
+LEVELS = 1 << 16  # 16 random bits per element: one 64-bit number serves four
 
 
 def drop(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Each number 0 with probability `rate` (a multiple of 2^-16), the others divided by 1 - rate."""
+    """Zero each element with probability `rate` (to a multiple of 2^-16), divide the others by 1 - rate."""
     if not training or rate == 0:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -34,7 +34,7 @@ class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         noise = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        level = min(round(rate * LEVELS), LEVELS - 1) - LEVELS // 2  # one more would be no number of 16 bits
+        level = min(round(rate * LEVELS), LEVELS - 1) - LEVELS // 2  # LEVELS itself would not fit 16 bits
         keep = (noise.view(torch.int16)[: x.numel()] >= level).view(x.shape)
         ctx.save_for_backward(keep)
         ctx.scale = 1 / (1 - rate)

@@ -1,4 +1,4 @@
-"""First weights: drawn, or taken over from another model."""
+"""Weight initialisation: random, or copied from another model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 
 
 def truncated_normal_(tensor: Tensor, std: float = 0.02) -> Tensor:
-    """Normal, and what lies beyond two deviations drawn again, by the inverse of the distribution between them.
-    torch's own trunc_normal_ draws until nothing lies outside, which never ends where drawing is switched off."""
-    if has_torch_function_unary(tensor):  # as torch's own do: drawing can be switched off
+    """Normal within two standard deviations; values outside are resampled by inverse transform sampling.
+    torch's trunc_normal_ resamples in a loop, which never ends while initialisation is skipped."""
+    if has_torch_function_unary(tensor):  # as torch's own functions do, so that it can be skipped
         return handle_torch_function(truncated_normal_, (tensor,), tensor, std=std)
     nn.init.normal_(tensor, std=std)
     if tensor.is_meta:
@@ -28,7 +28,7 @@ def truncated_normal_(tensor: Tensor, std: float = 0.02) -> Tensor:
 
 @torch.no_grad()
 def take_over(model: nn.Module, theirs: Mapping[str, Tensor]) -> list[str]:
-    """The weights of the same name and shape; gives the names of those that stay as they were."""
+    """Copy the weights that have the same name and shape; returns the names of all others."""
     new = []
     for name, weight in model.named_parameters():
         if name in theirs and theirs[name].shape == weight.shape:

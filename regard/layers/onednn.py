@@ -1,4 +1,4 @@
-"""Which library multiplies matrices on the CPU."""
+"""Disable oneDNN matmuls on ARM."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch import nn
 
 ARM = platform.machine() in ("aarch64", "arm64")
 _lock = threading.Lock()
-_inside: list[bool] = []  # one entry for each thread inside; the first holds the setting from before
+_inside: list[bool] = []  # one entry per thread inside; the first is the setting to restore
 
 
 @contextmanager
-def plain_products(model: Any) -> Iterator[None]:
-    """On ARM torch gives float32 products of more than 8 rows to oneDNN, which lays the weights out anew each time.
-    For the layers of a small model that takes longer than the product (on two Neoverse N1 cores, 64 rows of 256 by
-    256: 1.2 ms, without it 0.16). So it is left out meanwhile, but for models with recurrent layers, which it has
-    kernels of its own for. Elsewhere nothing changes.
+def without_onednn(model: Any) -> Iterator[None]:
+    """On ARM, torch runs float32 matmuls with more than 8 rows in oneDNN, which repacks the weights at every call.
+    For small layers that takes longer than the matmul (two Neoverse N1 cores, 64 rows by 256 x 256: 1.2 ms, without
+    oneDNN 0.16 ms), so oneDNN is disabled inside this context, except for models with recurrent layers, for which
+    it has kernels of its own. On other machines nothing changes.
 
-    The switch is the whole process's: the last thread to leave turns it back."""
+    The flag is global to the process: the last thread to leave restores it."""
     parts = model.modules() if isinstance(model, nn.Module) else ()
     if not ARM or any(isinstance(part, nn.RNNBase) for part in parts):
         yield

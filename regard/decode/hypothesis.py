@@ -1,0 +1,37 @@
+"""The answer that a search gives, with its score.
+
+Letters: N rows, each of one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One answer. The score is log p(tokens | source) of the model itself: temperature, filters and forbidden
+    tokens do not change it, so it equals the score of a teacher-forced pass. Beam search alone ranks by, and
+    keeps, scores after the repetition penalty and renormalisation."""
+
+    tokens: list[int]  # without start and end token
+    score: float  # sum over the tokens, the end token included
+    finished: bool  # False: cut off by max_length or by stop
+
+    @property
+    def length(self) -> int:
+        """How many tokens the score sums over."""
+        return len(self.tokens) + self.finished
+
+    def normalised(self, length_penalty: float) -> float:
+        """score / length^alpha"""
+        return self.score / max(self.length, 1) ** length_penalty
+
+
+def collect(sentences: Tensor, written: Tensor, scores: Tensor, end: int) -> Iterator[tuple[int, Hypothesis]]:
+    """Turn finished rows into (sentence, hypothesis); written (N, length) is `finished` if it ends with `end`."""
+    for sentence, tokens, score in zip(sentences.tolist(), written.tolist(), scores.tolist(), strict=True):
+        finished = tokens[-1] == end
+        yield sentence, Hypothesis(tokens[:-1] if finished else tokens, score, finished)

@@ -1,0 +1,46 @@
+"""How answers are searched for. No torch here, so that recipes can be checked and shown without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.data.fields import check, setting
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """A recipe's [decode]: greedy, beam search, or, with a temperature above 0, sampling."""
+
+    beam: int = setting(1, at_least=1, below=1000)
+    n_best: int = setting(1, at_least=1, below=1000)  # answers to give for each input
+    length_penalty: float = 1.0
+    coverage: float = setting(0.0, at_least=0)  # beam: penalty for source tokens left unread (Wu 2016, eq. 14)
+    min_length: int = setting(0, at_least=0, below=1 << 20)  # tokens
+    max_length: int = setting(0, at_least=0, below=1 << 20)  # with the end token; 0: twice the source and 20
+    replace_unknown: bool = False  # copy the source word most looked at in place of an unknown one
+    repetition_penalty: float = setting(1.0, above=0)  # above 1, earlier tokens are less likely (Keskar 2019)
+    no_repeat_ngram: int = setting(0, at_least=0, below=1 << 20)  # no n-gram of this length occurs twice; 0: off
+    renormalise: bool = False  # beam: renormalise log p after tokens were ruled out
+    stop: tuple[str, ...] = ()  # generation ends before any of these strings
+    temperature: float = setting(0.0, at_least=0)  # 0: no sampling
+    top_k: int = setting(0, at_least=0, below=1 << 31)
+    top_p: float = setting(1.0, above=0, at_most=1)
+    seed: int = setting(0, at_least=0, below=1 << 63)
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.n_best > self.beam:
+            raise ValueError(f"n_best must be at most beam = {self.beam}, got {self.n_best}; take a wider beam")
+        if self.max_length and self.min_length >= self.max_length:
+            raise ValueError(
+                f"min_length must be below max_length = {self.max_length}, which counts the end token too, "
+                f"got {self.min_length}"
+            )
+        if self.coverage and self.beam == 1:
+            raise ValueError("coverage chooses among the answers of a beam; set beam above 1")
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop
+        if not isinstance(stops, list | tuple) or not all(isinstance(one, str) and one for one in stops):
+            raise ValueError(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
+        object.__setattr__(self, "stop", tuple(stops))  # a TOML file gives a list
+        if self.temperature and self.n_best > 1:
+            raise ValueError(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")
