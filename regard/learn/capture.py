@@ -1,8 +1,8 @@
-"""A step recorded once and played again: torch's CUDA graphs.
+"""A training step captured in a CUDA graph and replayed.
 
-A small model keeps a card waiting: to ask for one small product after the other takes longer than the products.
-A recorded step is asked for as a whole. So it must be the same each time but for the numbers: batches of one
-shape, no question to the card in between, the rate in a tensor."""
+Small models are launch-bound: launching the kernels takes longer than running them. A CUDA graph launches the
+whole step at once. A captured step must be the same each time except for the values in its tensors: batches of one
+shape, no GPU sync in between, the learning rate in a tensor."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from regard.data.batch import Batch
 
-WARM = 3  # steps of a shape before it is recorded: libraries choose their ways, the optimiser makes its moments
-MOST = 16  # shapes that are recorded; each holds the memory of its step
+WARM = 3  # eager steps per shape before capture: libraries pick kernels, the optimiser allocates its state
+MOST = 16  # shapes that are captured; each graph holds the memory of its step
 
 Numbers = dict[str, Tensor]
 Change = Callable[[Iterable[Batch]], Numbers]
@@ -24,29 +24,29 @@ Change = Callable[[Iterable[Batch]], Numbers]
 
 class Recording(NamedTuple):
     graph: torch.cuda.CUDAGraph
-    batch: Batch  # where the next one must lie
-    numbers: Numbers  # overwritten by the next
+    batch: Batch  # static input: the next batch is copied into it
+    numbers: Numbers  # static output: overwritten by the next replay
 
 
 class Captured:
-    """Steps of one batch each, as a recording for each shape of batch that comes often enough.
+    """Steps of one batch each, with one CUDA graph for each batch shape that comes often enough.
 
-    Seeds must be set before: what is drawn at random follows from the seed in a recording, too."""
+    Set the seed before each step: random numbers in a replayed graph follow from it too."""
 
     def __init__(self) -> None:
         self.seen: Counter[Any] = Counter()
         self.recordings: dict[Any, Recording] = {}
         self.stream = torch.cuda.Stream()
-        self.pool = torch.cuda.graph_pool_handle()  # one memory for all: only one is played at a time
+        self.pool = torch.cuda.graph_pool_handle()  # shared by all graphs: only one runs at a time
 
     def __call__(self, change: Change, batches: Iterable[Batch]) -> Numbers:
-        """`change` is a step's work, the same each time."""
+        """`change` does one training step; it must be the same function each time."""
         (batch,) = batches
         try:
             return self._step(change, batch)
         except torch.OutOfMemoryError as error:
             raise torch.OutOfMemoryError(
-                f"{error}\nA recorded step keeps its memory: lower data.batch, or set train.capture = false"
+                f"{error}\nA captured step keeps its memory: use smaller batches, or set train.capture = false"
             ) from error
 
     def _step(self, change: Change, batch: Batch) -> Numbers:
@@ -63,7 +63,7 @@ class Captured:
         return {name: number.clone() for name, number in numbers.items()}
 
     def _aside(self, change: Change, batch: Batch) -> Numbers:
-        """As it is, but beside the main stream, as torch wants of what is recorded later."""
+        """Run eagerly on the side stream, as torch requires before a capture."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             numbers = change([batch])
@@ -71,7 +71,7 @@ class Captured:
         return numbers
 
     def _record(self, change: Change, batch: Batch) -> Recording:
-        """Nothing is computed yet."""
+        """Capture the step; nothing is computed until the graph is replayed."""
         held = batch.each(torch.clone)
         graph = torch.cuda.CUDAGraph()
         try:
@@ -79,9 +79,9 @@ class Captured:
                 numbers = change([held])
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as error:  # torch's own, when it ends the recording; what led to it comes before
+        except RuntimeError as error:  # torch raises it when the capture ends; the cause is its context
             raise ValueError(
-                "a step of this model cannot be recorded: set train.capture = false, and begin in a new process, "
-                f"for torch is no longer sound in this one. It says: {error.__context__ or error}"
+                "a step of this model cannot be captured: set train.capture = false and start a new process, as a "
+                f"failed capture leaves CUDA unusable in this one. Torch says: {error.__context__ or error}"
             ) from error
         return Recording(graph, held, numbers)

@@ -1,7 +1,7 @@
 """Training state on disk, in safetensors and JSON: OUT/training/step-00000100/.
 
-A checkpoint is written to a temporary folder, synced and renamed, so a folder named step-... is whole.
-Should its files be damaged later, their sha256 in state.json tells, and the one before is used."""
+A checkpoint is written to a temporary folder, synced and renamed, so a folder named step-... is complete.
+Files that are damaged later are found by their sha256 in state.json, and the checkpoint before is used."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as tensors_to_bytes
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.files import sync_folder, write_file
+from regard.models.protocols import Module
 
 MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
 Say = Callable[[str], None]
@@ -27,32 +28,32 @@ Say = Callable[[str], None]
 
 @dataclass
 class Standing:
-    """Where a training stands. Noise and order of the data follow from the seed, so this is all there is."""
+    """The training state beside model and optimiser. Noise and data order follow from the seed and the step."""
 
-    step: int = 0  # steps done
+    step: int = 0  # steps taken
     epoch: int = 0
     index: int = 0  # the next batch of the epoch
     best: dict[str, float] | None = None  # metrics of the best validation
     best_step: int = 0
-    stale: int = 0  # validations since then
+    stale: int = 0  # validations since the best one
     plateau_scale: float = 1.0
     plateau_stale: int = 0
     baseline: float | None = None
     scaler: dict[str, Any] = field(default_factory=dict)
-    validated: bool = False  # False for one that Ctrl-C left between two validations; it is never averaged
+    validated: bool = False  # False: saved by Ctrl-C between two validations; never averaged
     averaged: int = 0  # how many checkpoints were averaged at the end
     ended: bool = False
 
 
 class Damaged(Exception):
-    """A checkpoint that must not be used, and why."""
+    """Why a checkpoint cannot be used."""
 
 
 # ---- tensors by name
 
 
-def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers; one that is tied to several names comes once, under the first."""
+def named_tensors(model: Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers; a tied one comes once, under its first name."""
     seen: set[int] = set()
     tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -63,7 +64,7 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """A safetensors file, there whole or not at all; OSError when the disk is full."""
+    """Write a safetensors file atomically; OSError when the disk is full."""
     write_file(path, _to_bytes(tensors, metadata))
 
 
@@ -72,8 +73,8 @@ def _to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = N
     return tensors_to_bytes(plain, metadata)
 
 
-def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, source: str | Path) -> None:
-    """Put tensors into the model, by name; nothing is changed unless all of them fit."""
+def fill(model: Module, tensors: Mapping[str, Tensor], *, source: str | Path) -> None:
+    """Copy tensors into the model by name; nothing is changed unless all of them fit."""
     own = named_tensors(model)
     if own.keys() != tensors.keys():
         missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
@@ -100,8 +101,8 @@ def _form(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """{"exp_avg/encoder.weight": ...}: what the optimiser knows of each parameter, by its name."""
+def optimiser_tensors(model: Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state by parameter name: {"exp_avg/encoder.weight": ...}."""
     tensors = {}
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
@@ -111,7 +112,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 
 
 def fill_optimiser(
-    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], *, source: Path
+    model: Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], *, source: Path
 ) -> None:
     """The reverse of optimiser_tensors."""
     parameters = dict(model.named_parameters())
@@ -121,7 +122,7 @@ def fill_optimiser(
         if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
             raise ValueError(f"{source}: {label} {_form(tensor)} belongs to no parameter of this model")
         known.setdefault(parameters[name], {})[key] = tensor
-    groups = optimiser.state_dict()["param_groups"]  # numbers parameters in the order of the groups
+    groups = optimiser.state_dict()["param_groups"]  # torch numbers parameters in the order of the groups
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state = {number: known[parameter] for number, parameter in enumerate(order) if parameter in known}
     optimiser.load_state_dict({"state": state, "param_groups": groups})
@@ -131,7 +132,7 @@ def fill_optimiser(
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of run folder OUT, the newest first."""
+    """The checkpoints of run folder OUT, newest first."""
     found = [path for path in (folder / "training").glob("step-*") if path.name[5:].isdigit()]
     return sorted(found, key=_step_of, reverse=True)
 
@@ -145,16 +146,16 @@ def _path(folder: Path, step: int) -> Path:
 
 
 def clean(folder: Path) -> None:
-    """Remove what a killed run left half-written."""
+    """Remove half-written files of a killed run."""
     for place in (folder, folder / "training"):
         for left in place.glob(".tmp-*"):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def save(
-    folder: Path, standing: Standing, model: nn.Module, optimiser: torch.optim.Optimizer, *, average: int = 0
+    folder: Path, standing: Standing, model: Module, optimiser: torch.optim.Optimizer, *, average: int = 0
 ) -> Path:
-    """Write a checkpoint; only when it stands are older ones deleted. Returns its folder."""
+    """Write a checkpoint, then delete older ones. Returns its folder."""
     path = _path(folder, standing.step)
     temporary = path.with_name(f".tmp-{path.name}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +169,7 @@ def save(
             files[name] = _sha256(data)
             write_file(temporary / name, data)
         _write_state(temporary, standing, files, type(optimiser).__name__)
-        if path.exists():  # one that was refused when the run was resumed
+        if path.exists():  # a damaged one that was skipped when the run was resumed
             _remove(path)
         os.rename(temporary, path)
     except BaseException:
@@ -180,7 +181,7 @@ def save(
 
 
 def update(folder: Path, standing: Standing, *, average: int = 0) -> None:
-    """Change what the checkpoint of standing.step says of the standing; its tensors stay. Older ones, left by a run
+    """Rewrite state.json of the checkpoint of standing.step; its tensors stay. Older checkpoints, left by a run
     that was killed within `save`, are deleted."""
     _prune(folder, standing.step, average)
     path = _path(folder, standing.step)
@@ -203,9 +204,9 @@ def _sha256(data: bytes) -> str:
 
 
 def _prune(folder: Path, step: int, average: int) -> None:
-    """Keep the newest two, and as many validated ones as are to be averaged.
+    """Keep the newest two checkpoints and the validated ones that will be averaged.
 
-    Those past `step` were refused when the run was resumed."""
+    Those after `step` are damaged ones that were skipped when the run was resumed."""
     past = [path for path in checkpoints(folder) if _step_of(path) <= step]
     keep = past[:2] + [path for path in past if _validated(path)][:average]
     for path in checkpoints(folder):
@@ -214,7 +215,7 @@ def _prune(folder: Path, step: int, average: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Renamed first, so that being killed meanwhile leaves nothing that looks like a checkpoint."""
+    """Rename, then delete: a run killed in between leaves nothing that looks like a checkpoint."""
     away = path.with_name(f".tmp-old-{path.name}")
     os.rename(path, away)
     shutil.rmtree(away)
@@ -251,8 +252,8 @@ def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Te
     return parse_tensors(data)
 
 
-def load_newest(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, *, say: Say) -> Standing | None:
-    """Fill model and optimiser from the newest checkpoint that is whole. None when there are none at all."""
+def load_newest(folder: Path, model: Module, optimiser: torch.optim.Optimizer, *, say: Say) -> Standing | None:
+    """Fill model and optimiser from the newest checkpoint that is undamaged; None if there is no checkpoint."""
     found = checkpoints(folder)
     for path in found:
         try:
@@ -260,7 +261,7 @@ def load_newest(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer
             weights, moments = (_read_tensors(path, name, record) for name in (MODEL, OPTIMISER))
             standing = _standing(record)
         except Damaged as damage:
-            say(f"{path} is refused: {damage}")
+            say(f"{path} is skipped: {damage}")
             continue
         if record["optimiser"] != type(optimiser).__name__:
             raise ValueError(
@@ -295,10 +296,10 @@ def _whole(folder: Path, say: Say) -> Iterator[dict[str, Tensor]]:
             say(f"{path} is left out of the average: {damage}")
 
 
-def average(folder: Path, count: int, model: nn.Module, *, say: Say) -> int:
-    """Give the model the mean, taken in float64, of the newest `count` checkpoints; how many there were.
+def average(folder: Path, count: int, model: Module, *, say: Say) -> int:
+    """Fill the model with the float64 mean of the newest `count` validated checkpoints; returns how many it found.
 
-    Whole numbers (counters) are not averaged: the newest is kept."""
+    Integer tensors (counters) are not averaged: the newest is kept."""
     total: dict[str, Tensor] = {}
     used = 0
     for tensors in _whole(folder, say):

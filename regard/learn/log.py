@@ -1,4 +1,4 @@
-"""OUT/log.jsonl: one row a step, one row a validation."""
+"""OUT/log.jsonl: one row per step and one per validation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from regard.learn.checkpoint import Standing
 
 
 class Log:
-    """Rows wait here and are written about once a second. Until then their numbers may stay on the device,
-    so that logging a step does not make the processor wait for the card."""
+    """Rows are buffered and written about once a second. Until then their values may stay on the GPU, so that
+    logging a step needs no GPU sync."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,7 +25,7 @@ class Log:
         self.written = time.monotonic()
 
     def cut(self, standing: Standing) -> None:
-        """Leave what happened up to the checkpoint: later rows will come again, a torn line is of no use."""
+        """Drop rows after the checkpoint, which will be written again, and lines that are not complete."""
         if not self.path.exists():
             return
         lines = self.path.read_bytes().splitlines(keepends=True)
@@ -40,7 +40,7 @@ class Log:
         return time.monotonic() - self.written >= 1.0
 
     def flush(self, *, sync: bool = False) -> list[dict[str, Any]]:
-        """Write the rows that waited, and return them, their numbers as Python's."""
+        """Write the buffered rows and return them, tensors as Python numbers."""
         rows = [{key: _number(value) for key, value in row.items()} for row in self.rows]
         text = "".join(json.dumps({key: _finite(value) for key, value in row.items()}) + "\n" for row in rows)
         self.rows = []
@@ -69,5 +69,5 @@ def _number(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no word for nan and inf."""
+    """JSON has no nan and inf: they are written as null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""How far the training is, on stderr."""
+"""Progress bars and messages on stderr."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 Item = TypeVar("Item")
-FEW = 10_000  # what takes no time needs no line
+FEW = 10_000  # fewer items are read too quickly to show a count
+
+
+def say(text: str) -> None:
+    """A message for people: on stderr, as stdout is for answers."""
+    print(text, file=sys.stderr)
 
 
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
-    """The items, how many came so far being shown while they are read, where stderr is a terminal."""
+    """Pass the items through and show how many were read so far, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield from items
         return
@@ -50,7 +55,7 @@ class Progress:
             self.task = self.bar.add_task("starting", total=steps, completed=step)
 
     def advance(self, step: int, loss: float, speed: float) -> None:
-        """`loss` is per unit, a target token unless told, `speed` in units a second."""
+        """`loss` is per unit (a target token by default), `speed` in units per second."""
         self.step, self.loss, self.speed = step, loss, speed
         if self.bar:
             self.bar.update(self.task, completed=step, description=self.line())

@@ -1,4 +1,4 @@
-"""Learning where to look when the look is a draw: REINFORCE (Xu 2015, sec. 4.1)."""
+"""REINFORCE: training hard attention, which samples where to look (Xu 2015, sec. 4.1)."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from regard.layers.loss import Loss
-from regard.learn.optimise import Training
+from regard.learn.settings import Training
 
 
 @dataclass
 class Baseline:
-    """b <- 0.9 b + 0.1 mean reward   (Xu 2015). None until the first batch, which is its own baseline."""
+    """b <- 0.9 b + 0.1 mean reward   (Xu 2015). None before the first batch, which is its own baseline."""
 
     value: float | None = None
 
     def update(self, reward: float) -> None:
-        if math.isfinite(reward):  # a float16 batch that overflowed must not spoil the average
+        if math.isfinite(reward):  # a float16 overflow must not spoil the average
             self.value = reward if self.value is None else 0.9 * self.value + 0.1 * reward
 
 
 def objective(loss: Loss, baseline: Baseline, settings: Training) -> Tensor:
-    """What is differentiated, per target token; for models that sample nothing it is total / tokens.
+    """The loss to differentiate, per target token; total / tokens for models that sample nothing.
 
-    With s the sampled places, R = log p(y | s) and b the baseline of the batches before, the gradient is
+    With s the sampled positions, R = log p(y | s) and b the baseline from earlier batches, the gradient is
         d total - sum over rows of [reinforce_weight (R - b) d log p(s) + entropy_weight d H(s)].
-    R is the log-likelihood of the whole row, as in the paper: only then, with reinforce_weight 1, is this an
-    unbiased estimate of the gradient of E[log p(y | s)], the bound being raised. The mean per token would
-    have less variance between short and long rows, but it is the gradient of something else."""
+    R is the log-likelihood of the whole row, as in the paper: only then, and with reinforce_weight 1, is this an
+    unbiased estimate of the gradient of E[log p(y | s)], the lower bound that is maximised. A mean per token
+    would have less variance between short and long rows, but it is the gradient of another objective."""
     if loss.chosen is None:
         return loss.total / loss.tokens
     reward = loss.likelihood.detach()  # (B,)

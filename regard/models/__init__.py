@@ -1,19 +1,18 @@
-"""One file per paper."""
+"""One file per paper, and the table of them all."""
 
 import dataclasses
-from typing import Any
 
 from regard.models.bahdanau import Bahdanau
-from regard.models.bert import BERT_FORM, Bert
-from regard.models.foreign import Form
-from regard.models.gpt2 import GPT2, GPT2_FORM
+from regard.models.bert import Bert
+from regard.models.gpt2 import GPT2
 from regard.models.luong import Luong
+from regard.models.protocols import Model, ModelConfig
 from regard.models.rnnlm import RNNLM
 from regard.models.seq2seq import Seq2seq
-from regard.models.transformer import MARIAN, Transformer
-from regard.models.vit import VIT_FORM, ViT
+from regard.models.transformer import Transformer
+from regard.models.vit import ViT
 
-MODELS: dict[str, Any] = {
+MODELS: dict[str, type[Model]] = {
     "seq2seq": Seq2seq,
     "bahdanau": Bahdanau,
     "luong": Luong,
@@ -23,16 +22,19 @@ MODELS: dict[str, Any] = {
     "bert": Bert,
     "vit": ViT,
 }
-# Those that `transformers` opens too.
-FORMS: dict[str, Form] = {"transformer": MARIAN, "gpt2": GPT2_FORM, "bert": BERT_FORM, "vit": VIT_FORM}
 
 
-def task_of(name: str, config: Any) -> str:
-    """What a model is for, which with some hangs on its head."""
+def name_of(model: Model) -> str:
+    """The model's name in MODELS."""
+    return next(name for name, kind in MODELS.items() if kind is type(model))
+
+
+def task_of(name: str, config: ModelConfig) -> str:
+    """The verb of a model's task; for some models it depends on the head."""
     return getattr(config, "task", MODELS[name].task)
 
 
-def blank(name: str) -> dict[str, Any]:
-    """What stands for settings that are not known before the data is."""
+def blank(name: str) -> dict[str, int]:
+    """Placeholders for settings that come from the data, so that a configuration can be checked without it."""
     words = any(field.name == "vocabulary" for field in dataclasses.fields(MODELS[name].Config))
     return {"vocabulary": 1} if words else {}

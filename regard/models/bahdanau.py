@@ -1,17 +1,17 @@
 """Neural machine translation by jointly learning to align and translate (Bahdanau, Cho & Bengio 2015).
 
     h_i = [forward_i; backward_i]                      the memory: states of a bidirectional encoder
-    c_t = sum_i a_ti h_i,  a_t from score(s_{t-1}, h)  the read: before each word the decoder looks at the source
+    c_t = sum_i a_ti h_i,  a_t from score(s_{t-1}, h)  the read: the decoder looks at the source before each word
     s_t = f(s_{t-1}, y_{t-1}, c_t)
     p(y_t) = softmax(W_o maxout(U_o s_t + V_o y_{t-1} + C_o c_t))
 
-The score is additive in the paper; any other, and hard or local attention, may stand in its place.
-Where we depart: the output is read from s_t, as in the paper's eq. 4 (its appendix A.2.2 writes s_{t-1}); the
-GRU is torch's (see `layers.recurrent.Cell`); LSTM cells, dropout and more layers are options. Of several decoder
-layers the first one looks, the others follow it (as in GNMT, Wu 2016), so that they run over all steps at once.
+The score is additive in the paper; other scores, and hard or local attention, are options.
+Differences: the output uses s_t, as in the paper's eq. 4 (its appendix A.2.2 writes s_{t-1}); the GRU is torch's
+(see `layers.recurrent.Cell`); LSTM cells, dropout and more layers are options. With several decoder layers only the
+first one attends (as in GNMT, Wu 2016), so the layers above run over all steps at once.
 
-Out of the time loop: W y_{t-1} of all steps, U h_i of all positions, the upper layers and all of the output.
-Inside remain what needs s_{t-1}: the read and the cell."""
+Only the read and the cell need s_{t-1} and stay in the time loop. W y_{t-1}, U h_i, the upper layers and the output
+are computed for all steps at once."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Look, Memory, Question
-from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_config
-from regard.layers.recurrent import Cell, CellState, Encoder, Stack
+from regard.attention import SCORES, WAYS, Look, Memory, Question
+from regard.data.fields import check, setting
+from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
+from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
 from regard.layers.state import State
 
 
 @dataclass(frozen=True)
 class BahdanauConfig:
-    vocabulary: int
-    source_vocabulary: int = 0  # 0: one vocabulary for both sides
-    embed: int = 256
-    encoder: int = 256  # states of each direction; a memory slot is twice as wide
-    decoder: int = 512
-    readout: int = 256  # width of the maxout layer before the softmax
-    cell: str = "gru"
-    encoder_layers: int = 1
-    decoder_layers: int = 1
-    score: str = "additive"
-    weigh: str = "soft"
-    window: int = 5  # half-width of local attention
+    vocabulary: int = setting(at_least=1)
+    source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
+    embed: int = setting(256, at_least=1)
+    encoder: int = setting(256, at_least=1)  # states of each direction; a memory slot is twice as wide
+    decoder: int = setting(512, at_least=1)
+    readout: int = setting(256, at_least=1)  # width of the maxout layer before the softmax
+    cell: str = setting("gru", choices=KINDS)
+    encoder_layers: int = setting(1, at_least=1)
+    decoder_layers: int = setting(1, at_least=1)
+    score: str = setting("additive", choices=SCORES)
+    weigh: str = setting("soft", choices=WAYS)
+    window: int = setting(5, at_least=1)  # half-width of local attention
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
-    longest: int = 256  # most source tokens, the end token included
-    dropout: float = 0.1
+    max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
+    dropout: float = setting(0.1, at_least=0, below=1)
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
 
     def __post_init__(self) -> None:
-        check_config(self, width="readout")
+        check(self)
+        check_tied(self, width="readout")
 
 
 class Bahdanau(EncoderDecoder):
@@ -76,7 +78,7 @@ class Bahdanau(EncoderDecoder):
         return memory, (first, torch.zeros_like(first)) if self.config.cell == "lstm" else (first,)
 
     def move(self, ahead: Tensor, state: CellState, memory: Memory, time: Tensor) -> tuple[Look, CellState]:
-        """One step of N = B W rows, the W beams of a sentence asking one memory: the read, then the cell."""
+        """One step of N = B W rows (W beams per sentence share one memory): the read, then the cell."""
         query, position = (
             x.unflatten(0, (len(memory.keys), -1)) for x in (state[0], time.expand(len(state[0])))
         )  # (B, W, D) and (B, W)
@@ -89,7 +91,7 @@ class Bahdanau(EncoderDecoder):
         return self.dropout(pairs.unflatten(-1, (-1, 2)).amax(-1))
 
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
-        """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout), the looks"""
+        """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
         ahead = self.cell.input(embedded).unbind(1)
         times = torch.arange(target.shape[1], device=target.device).unbind()

@@ -1,39 +1,38 @@
 """BERT: pre-training of deep bidirectional transformers (Devlin et al. 2019): a Transformer's encoder alone.
 
-    x = norm(E[token] + S[segment] + P[position]);  x -> norm(x + look(x)) -> norm(x + feed(x))  N times
-    hidden word       p = softmax(E norm(gelu(W_m x_i)) + b)
+    x = norm(E[token] + S[segment] + P[position]);  x -> norm(x + attend(x)) -> norm(x + feed(x))  N times
+    masked token      p = softmax(E norm(gelu(W_m x_i)) + b)
     next sentence     p = softmax(W_n tanh(W_p x_0)),  class  p = softmax(W_c tanh(W_p x_0))
 
-Every place sees every other, so that words are hidden and foretold from both sides; x_0 stands for the whole text.
-Post-norm, exact GELU, eps 1e-12, the output tied to the embeddings, weights drawn from a normal distribution of
-deviation 0.02 that ends at two deviations. Sizes: base and large are the paper's, the smaller ones those of Turc et
-al. 2019 (Well-read students learn better). Position counts places of the row, padding too. Left out: the heads for
-answers in a text and for a label of each word. A run is a folder of `transformers`."""
+Attention is bidirectional: a masked token is predicted from both sides; x_0, the state of [CLS], stands for the
+whole text. Post-norm, exact GELU, eps 1e-12, output tied to the embeddings, weights initialised from a normal
+distribution (std 0.02) truncated at two standard deviations. Sizes: base and large are the paper's, the smaller
+ones are from Turc et al. 2019 (Well-read students learn better). Positions count padding too. Left out: the heads
+for question answering and token classification. A run is a Hugging Face folder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.kernels.dropout import Dropout
-from regard.data.labelled import LabelledBatch
-from regard.data.masked import MaskedBatch
-from regard.data.text import Special
-from regard.layers.block import ACTIVATIONS, Block, check_block, through
-from regard.layers.encoder_decoder import check_numbers
-from regard.layers.first import take_over, truncated_normal_
+from regard.data.fields import check, setting
+from regard.data.labelled_texts import LabelledBatch
+from regard.data.masking import MaskedBatch
+from regard.layers.block import ACTIVATIONS, Block, check_heads, through
+from regard.layers.init import take_over, truncated_normal_
 from regard.layers.loss import Loss, token_loss
 from regard.layers.positions import Learned
-from regard.models.foreign import Form, Part, Table, check_labels, read_labels, same, write_labels
+from regard.models.labels import check_labels
 
-HEADS = {  # and the names they go by in `transformers`
+HEADS = {  # head -> its class in `transformers`
     "none": "BertModel",
     "masked": "BertForMaskedLM",
-    "pretrain": "BertForPreTraining",  # hidden words and next sentence
+    "pretrain": "BertForPreTraining",  # masked tokens and next sentence
     "classify": "BertForSequenceClassification",
 }
 TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "classify": "classify"}
@@ -41,38 +40,32 @@ TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "classify": "cla
 
 @dataclass(frozen=True)
 class BertConfig:
-    vocabulary: int
-    dim: int = 768
-    layers: int = 12
-    heads: int = 12
-    ff: int = 0  # 0: four times dim
-    longest: int = 512  # positions
-    segments: int = 2
-    activation: str = "gelu"
-    eps: float = 1e-12  # of the norms
-    head: str = "pretrain"
-    pooler: bool = True  # pretrain and classify need it, masked has none
-    labels: tuple[str, ...] = ()  # the classes' names; () until the data are read
+    vocabulary: int = setting(at_least=1)
+    dim: int = setting(768, at_least=1)
+    layers: int = setting(12, at_least=1)
+    heads: int = setting(12, at_least=1)
+    ff: int = setting(0, at_least=0)  # 0: four times dim
+    max_positions: int = setting(512, at_least=3)  # at least [CLS], a word and [SEP]
+    segments: int = setting(2, at_least=1)
+    activation: str = setting("gelu", choices=ACTIVATIONS)
+    eps: float = setting(1e-12, above=0, below=1)  # of the norms
+    head: str = setting("pretrain", choices=HEADS)
+    pooler: bool = True  # tanh layer on [CLS]; pretrain and classify need it, masked has none
+    labels: tuple[str, ...] = ()  # class names; () until the data has been read
     tied: bool = True  # one table for input and output
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
+    dropout: float = setting(0.1, at_least=0, below=1)
+    attention_dropout: float = setting(0.1, at_least=0, below=1)
 
     def __post_init__(self) -> None:
-        check_numbers(self, may_be_0=("ff",))
-        check_block(dim=self.dim, heads=self.heads, activation=self.activation, norm="post")
-        if not 0 < self.eps < 1:
-            raise ValueError(f"eps must lie in (0, 1), got {self.eps}")
-        if self.longest < 3:
-            raise ValueError(f"longest must be at least 3 ([CLS], a word and [SEP]), got {self.longest}")
-        if self.head not in HEADS:
-            raise ValueError(f"head must be one of {', '.join(HEADS)}, got {self.head!r}")
+        check(self)
+        check_heads(self.dim, self.heads)
         if self.labels and self.head != "classify":
-            raise ValueError(f"labels are the classes of head = 'classify', and head is {self.head!r}")
+            raise ValueError(f"labels are for head = 'classify', and head is {self.head!r}")
         if len(self.labels) == 1:
             raise ValueError(f"labels must name two classes or more, got {self.labels[0]!r:.80} alone")
         check_labels(self.labels)
         if self.head in ("pretrain", "classify") and not self.pooler:
-            raise ValueError(f"head {self.head!r} reads the pooled state, so that pooler must be true")
+            raise ValueError(f"head {self.head!r} reads the pooled state: pooler must be true")
 
     @property
     def task(self) -> str:
@@ -87,8 +80,21 @@ class BertConfig:
         return self.pooler and self.head != "masked"
 
     @property
-    def foretells(self) -> bool:
+    def predicts_words(self) -> bool:
         return self.head in ("masked", "pretrain")
+
+
+class TextBatch(Protocol):
+    """Texts, or pairs of texts, as a classifier reads them."""
+
+    @property
+    def tokens(self) -> Tensor: ...  # (B, T)
+
+    @property
+    def segments(self) -> Tensor: ...  # (B, T): 0 in the first text, 1 in the second
+
+    @property
+    def mask(self) -> Tensor: ...  # (B, T), True = a real token
 
 
 class Bert(nn.Module):
@@ -102,9 +108,9 @@ class Bert(nn.Module):
         "base": {"dim": 768, "layers": 12, "heads": 12},
         "large": {"dim": 1024, "layers": 24, "heads": 16},
     }
-    task = "fill"  # that of the head is config.task
+    task = "fill"  # by default; config.task depends on the head
     layout = "bert"
-    LEARNS = ("head", "pooler")  # the recipe's word, whatever run a training begins with
+    OF_RECIPE = ("head", "pooler")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -112,7 +118,7 @@ class Bert(nn.Module):
         dim, eps = config.dim, config.eps
         self.embed = nn.Embedding(config.vocabulary, dim)
         self.segments = nn.Embedding(config.segments, dim)
-        self.positions = Learned(dim, longest=config.longest)
+        self.positions = Learned(dim, max_positions=config.max_positions)
         self.norm, self.dropout = nn.LayerNorm(dim, eps), Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             Block(
@@ -129,7 +135,7 @@ class Bert(nn.Module):
         )
         if config.pools:
             self.pooler = nn.Linear(dim, dim)
-        if config.foretells:
+        if config.predicts_words:
             self.masked, self.masked_norm = nn.Linear(dim, dim), nn.LayerNorm(dim, eps)
             self.out = nn.Linear(dim, config.vocabulary)
         if config.head == "pretrain":
@@ -141,16 +147,16 @@ class Bert(nn.Module):
                 truncated_normal_(part.weight)
             if isinstance(part, nn.Linear):
                 nn.init.zeros_(part.bias)
-        if config.foretells and config.tied:
+        if config.predicts_words and config.tied:
             self.out.weight = self.embed.weight
 
     @property
     def alignment(self) -> str:
-        """The look that is shown unless another is asked for."""
+        """The attention that is shown by default."""
         return f"blocks.{len(self.blocks) - 1}.attend"
 
     def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) -> (B, T, dim); without segments all are of the first. Padding's states mean nothing."""
+        """tokens (B, T) -> (B, T, dim). Segments default to 0. States at padding are meaningless."""
         which = self.segments.weight[0] if segments is None else self.segments(segments)
         places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.embed(tokens) + which + self.positions(places, most=tokens.shape[1] - 1)
@@ -166,206 +172,68 @@ class Bert(nn.Module):
         return self.pooler(states[:, 0]).tanh()
 
     def masked_logits(self, states: Tensor) -> Tensor:
-        """Of the words that may stand there: (.., dim) -> (.., V)"""
-        states = self._foretold(states)
+        """Logits of the masked token: states (.., dim) -> (.., V)"""
+        states = self._predicted_states(states)
         return self.out(states)
 
     def next_logits(self, states: Tensor) -> Tensor:
-        """(B, T, dim) -> (B, 2): 0, the second part follows the first; 1, it is from elsewhere"""
-        self._must_be("says whether a sentence follows", "pretrain")
+        """(B, T, dim) -> (B, 2): 0 = the second part follows the first, 1 = it comes from elsewhere"""
+        self._must_be("predicts the next sentence", "pretrain")
         return self.next(self.pooled(states))
 
-    def class_logits(self, states: Tensor) -> Tensor:
-        """(B, T, dim) -> (B, classes)"""
-        self._must_be("tells classes apart", "classify")
+    def class_logits(self, batch: TextBatch) -> Tensor:
+        """Texts or pairs of texts -> (B, classes)"""
+        self._must_be("classifies", "classify")
+        states = self.states(batch.tokens, batch.segments, batch.mask)
         return self.classify(self.dropout(self.pooled(states)))
 
-    def _foretold(self, states: Tensor) -> Tensor:
-        self._must_be("foretells words", "masked", "pretrain")
+    def _predicted_states(self, states: Tensor) -> Tensor:
+        self._must_be("predicts words", "masked", "pretrain")
         return self.masked_norm(ACTIVATIONS[self.config.activation](self.masked(states)))
 
     def _must_be(self, what: str, *heads: str) -> None:
         if self.config.head not in heads:
             raise ValueError(
                 f"a BERT that {what} has the head {' or '.join(heads)}, this one has {self.config.head}; "
-                "train one with model.head set so"
+                f"train one with model.head = {heads[0]!r}"
             )
 
-    def loss(self, batch: MaskedBatch | LabelledBatch, *, smoothing: float = 0.0) -> Loss:
-        states = self.states(batch.tokens, batch.segments, batch.mask)
+    def loss(self, batch: MaskedBatch | LabelledBatch, *, label_smoothing: float = 0.0) -> Loss:
         if isinstance(batch, LabelledBatch):
-            return self._class_loss(states, batch.labels, smoothing)
-        chosen = batch.chosen
-        found = self._foretold(states[chosen])[:, None]  # (n, 1, dim), of the chosen places alone
+            return self._class_loss(batch, label_smoothing)
+        states = self.states(batch.tokens, batch.segments, batch.mask)
+        predicted = batch.predicted
+        found = self._predicted_states(states[predicted])[:, None]  # (n, 1, dim), predicted tokens only
         total, known = token_loss(
             found,
             self.out.weight,
             self.out.bias,
-            batch.targets[chosen][:, None],
+            batch.targets[predicted][:, None],
             torch.ones_like(found[..., 0], dtype=torch.bool),
-            smoothing=smoothing,
+            label_smoothing=label_smoothing,
         )
-        likelihood = torch.zeros_like(chosen, dtype=known.dtype).masked_scatter(chosen, known).sum(1)
-        if batch.follows is not None:  # a mean over rows beside a mean over words: the paper adds the two
-            apart = F.cross_entropy(self.next_logits(states).float(), batch.follows, label_smoothing=smoothing)
+        likelihood = torch.zeros_like(predicted, dtype=known.dtype).masked_scatter(predicted, known).sum(1)
+        if batch.follows is not None:  # the paper adds a mean over rows to a mean over tokens
+            apart = F.cross_entropy(
+                self.next_logits(states).float(), batch.follows, label_smoothing=label_smoothing
+            )
             total = total + apart * len(known)
-        return Loss(total, likelihood, chosen.sum().clamp(min=1))  # where every word is unknown, none is chosen
+        return Loss(
+            total, likelihood, predicted.sum().clamp(min=1)
+        )  # nothing is predicted where every token is unknown
 
-    def _class_loss(self, states: Tensor, labels: Tensor, smoothing: float) -> Loss:
-        logits = self.class_logits(states).float()
-        total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    def _class_loss(self, batch: LabelledBatch, label_smoothing: float) -> Loss:
+        labels, logits = batch.labels, self.class_logits(batch).float()
+        total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=label_smoothing)
         likelihood = -F.cross_entropy(logits.detach(), labels, reduction="none")
         return Loss(total, likelihood, labels.new_full((), len(labels)))
 
     def adopt(self, other: Bert) -> list[str]:
-        """Begin with the weights of another; gives the names of those that stay new. A head for other classes is
-        not taken."""
+        """Copy the weights of another BERT; returns the names of those that stay new. A head for other classes is
+        not copied."""
         if not isinstance(other, Bert):
-            raise ValueError(f"bert takes over the weights of another bert, got {type(other).__name__}")
+            raise ValueError(f"bert can only start from another bert, got {type(other).__name__}")
         theirs = other.state_dict()
         if other.config.labels != self.config.labels:
             theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("classify.")}
         return take_over(self, theirs)
-
-
-# ---- the form of `transformers`
-
-
-def _parts(config: BertConfig) -> list[Part]:
-    tables = {
-        "word_embeddings": "embed",
-        "token_type_embeddings": "segments",
-        "position_embeddings": "positions.table",
-    }
-    parts = [same(f"bert.embeddings.{theirs}.weight", f"{ours}.weight") for theirs, ours in tables.items()]
-    both = {"bert.embeddings.LayerNorm": "norm"}  # weight and bias
-    for layer in range(config.layers):
-        theirs, ours = f"bert.encoder.layer.{layer}", f"blocks.{layer}"
-        both |= {f"{theirs}.attention.self.{name}": f"{ours}.attend.{name}" for name in ("query", "key", "value")}
-        both |= {
-            f"{theirs}.attention.output.dense": f"{ours}.attend.out",
-            f"{theirs}.attention.output.LayerNorm": f"{ours}.attend_norm",
-            f"{theirs}.intermediate.dense": f"{ours}.feed.inner",
-            f"{theirs}.output.dense": f"{ours}.feed.outer",
-            f"{theirs}.output.LayerNorm": f"{ours}.feed_norm",
-        }
-    if config.pools:
-        both["bert.pooler.dense"] = "pooler"
-    if config.foretells:
-        both |= {
-            "cls.predictions.transform.dense": "masked",
-            "cls.predictions.transform.LayerNorm": "masked_norm",
-        }
-        parts.append(same("cls.predictions.bias", "out.bias"))
-        if not config.tied:
-            parts[-1] = Part("cls.predictions.bias", ("out.bias",), lambda x: x.clone(), lambda x: (), unused=True)
-            both["cls.predictions.decoder"] = "out"
-    if config.head == "pretrain":
-        both["cls.seq_relationship"] = "next"
-    if config.head == "classify":
-        both["classifier"] = "classify"
-    return parts + [
-        same(f"{theirs}.{kind}", f"{ours}.{kind}") for theirs, ours in both.items() for kind in ("weight", "bias")
-    ]
-
-
-def _copies(config: BertConfig) -> dict[str, str]:
-    if not config.foretells:
-        return {}
-    found = {
-        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    }
-    if not config.tied:
-        found = {"cls.predictions.bias": ""}  # the decoder has one of its own, and this one is left over
-    if config.head == "masked":  # what pretraining left beside it
-        unused = ("bert.pooler.dense", "cls.seq_relationship")
-        found |= {f"{name}.{kind}": "" for name in unused for kind in ("weight", "bias")}
-    return found
-
-
-def _holds(config: BertConfig, names: frozenset[str]) -> BertConfig:
-    """Files may hold more than their architecture says (the released models: all that was pretrained), or no
-    pooler."""
-    if config.head not in ("none", "masked"):
-        return config
-    bare = {name.removeprefix("bert.") for name in names}
-    pooler = "pooler.dense.weight" in bare
-    if "cls.predictions.transform.dense.weight" not in bare:
-        return config if config.head == "masked" else replace(config, pooler=pooler)
-    whole = pooler and "cls.seq_relationship.weight" in bare
-    return replace(config, head="pretrain" if whole else "masked", pooler=True)
-
-
-def _rename(name: str) -> str:
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-
-
-def _read_config(table: Table) -> tuple[BertConfig, Special]:
-    heads = {name: head for head, name in HEADS.items()}
-    head = heads[(table.table.get("architectures") or ["BertModel"])[0]]  # without a name, by the files: `_holds`
-    table.must("position_embedding_type", "absolute")
-    table.must("add_cross_attention", False)
-    table.must("directionality", "bidi")
-    table.must("pooler_type", "first_token_transform")
-    for key in ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head"):
-        table.left.discard(f"pooler_{key}")  # written by the first code of the paper, and read by nobody
-    table.left.discard("classifier_dropout")  # acts in training alone; here it is that of the rest
-    if head == "classify":
-        table.must("problem_type", None, "single_label_classification")
-    dim = table.take("hidden_size", 768)
-    ff = table.count("intermediate_size", 3072)
-    config = BertConfig(
-        vocabulary=table.take("vocab_size", 30522),
-        dim=dim,
-        layers=table.take("num_hidden_layers", 12),
-        heads=table.take("num_attention_heads", 12),
-        ff=0 if ff == 4 * dim else ff,
-        longest=table.take("max_position_embeddings", 512),
-        segments=table.take("type_vocab_size", 2),
-        activation=table.take("hidden_act", "gelu"),
-        eps=table.take("layer_norm_eps", 1e-12),
-        head=head,
-        labels=read_labels(table.table) if head == "classify" else (),
-        tied=table.take("tie_word_embeddings", True),
-        dropout=table.take("hidden_dropout_prob", 0.1),
-        attention_dropout=table.take("attention_probs_dropout_prob", 0.1),
-    )
-    pad = 0 if table.table.get("pad_token_id") is None else table.token("pad_token_id")
-    return config, Special(pad, -1, -1, -1)  # the others are the tokenizer's to know
-
-
-def _write_config(config: BertConfig, special: Special) -> dict[str, Any]:
-    return {
-        "vocab_size": config.vocabulary,
-        "hidden_size": config.dim,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.ff or 4 * config.dim,
-        "max_position_embeddings": config.longest,
-        "type_vocab_size": config.segments,
-        "position_embedding_type": "absolute",
-        "hidden_act": config.activation,
-        "layer_norm_eps": config.eps,
-        "tie_word_embeddings": config.tied,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "pad_token_id": special.pad,
-        **(write_labels(config.labels) if config.labels else {}),
-    }
-
-
-BERT_FORM = Form(
-    "bert",
-    tuple(HEADS.values()),
-    _read_config,
-    _write_config,
-    _parts,
-    lambda config: "",
-    prefix="bert.",
-    computed=r"bert\.embeddings\.(position|token_type)_ids",
-    copies=_copies,
-    architecture=lambda config: HEADS[config.head],
-    holds=_holds,
-    rename=_rename,
-)

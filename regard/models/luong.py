@@ -1,16 +1,16 @@
 """Effective approaches to attention-based neural machine translation (Luong, Pham & Manning 2015).
 
-    s_t = f(s_{t-1}, [y_{t-1}; z_{t-1}])               input feeding: the last attentional state goes in too
-    c_t = sum_i a_ti h_i,  a_t from score(s_t, h)      unlike Bahdanau's, the new state asks
+    s_t = f(s_{t-1}, [y_{t-1}; z_{t-1}])               input feeding: the last attentional state is an input
+    c_t = sum_i a_ti h_i,  a_t from score(s_t, h)      the query is the new state, not the last one
     z_t = tanh(W_c [c_t; s_t])                         the attentional state
     p(y_t) = softmax(W_o z_t)
 
 Global attention (`weigh = "soft"`) with any score; the paper's concat is `additive`. Local attention with a window
-centred at the step (`local-m`) or where the model predicts (`local-p`).
-Where we depart: one layer unless told (the paper has four); GRU cells, hard attention and an encoder of two
-directions, each half as wide, are options. The decoder starts from the encoder's last states.
+centred at the step (`local-m`) or at a predicted position (`local-p`).
+Differences: one layer by default (the paper has four); GRU cells, hard attention and a bidirectional encoder, each
+direction half as wide, are options. The decoder starts from the encoder's final states.
 
-With input feeding the layers run step by step; without it, all steps at once and one look for all of them."""
+With input feeding the decoder runs step by step; without it, all steps run at once, with one look for all."""
 
 from __future__ import annotations
 
@@ -20,34 +20,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Look, Memory, Question
-from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_config
+from regard.attention import SCORES, WAYS, Look, Memory, Question
+from regard.data.fields import check, setting
+from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
 from regard.layers.state import State
 
 
 @dataclass(frozen=True)
 class LuongConfig:
-    vocabulary: int
-    source_vocabulary: int = 0  # 0: one vocabulary for both sides
-    embed: int = 256
-    dim: int = 512  # states of encoder and decoder
-    cell: str = "lstm"
-    layers: int = 1
+    vocabulary: int = setting(at_least=1)
+    source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
+    embed: int = setting(256, at_least=1)
+    dim: int = setting(512, at_least=1)  # states of encoder and decoder
+    cell: str = setting("lstm", choices=KINDS)
+    layers: int = setting(1, at_least=1)
     bidirectional: bool = False  # two directions of dim / 2 each
-    feeding: bool = True
-    score: str = "general"
-    weigh: str = "soft"
-    window: int = 10  # half-width of local attention
+    feeding: bool = True  # input feeding
+    score: str = setting("general", choices=SCORES)
+    weigh: str = setting("soft", choices=WAYS)
+    window: int = setting(10, at_least=1)  # half-width of local attention
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
-    longest: int = 256  # most source tokens, the end token included
-    dropout: float = 0.2
+    max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
+    dropout: float = setting(0.2, at_least=0, below=1)
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
 
     def __post_init__(self) -> None:
-        check_config(self, width="dim")
+        check(self)
+        check_tied(self, width="dim")
         if self.bidirectional and self.dim % 2:
-            raise ValueError(f"two directions share dim, which must be even, got {self.dim}")
+            raise ValueError(
+                f"dim must be even with bidirectional = true (half for each direction), got {self.dim}"
+            )
 
 
 class Luong(EncoderDecoder):
@@ -76,13 +80,13 @@ class Luong(EncoderDecoder):
         self.combine = nn.Linear(2 * dim, dim)
 
     def encode(self, source: Tensor, mask: Tensor) -> tuple[Memory, CellState]:
-        """source (B, S) -> the memory (B, S, dim), and the last states (B, layers, dim), where decoding begins"""
+        """source (B, S) -> the memory (B, S, dim) and the final states (B, layers, dim), where decoding starts"""
         states, last = self.encoder(self.embed_source(source), mask)
         return self.attend.remember(self.dropout(states), mask=mask), last
 
     def attentional(self, states: Tensor, position: Tensor, memory: Memory) -> tuple[Tensor, Look]:
-        """z = tanh(W_c [c; s]) of states (N, T, dim), whose steps are position (N, T); N = B W rows, the W beams
-        of a sentence asking one memory"""
+        """z = tanh(W_c [c; s]) of states (N, T, dim) at steps position (N, T); N = B W rows (W beams per sentence
+        share one memory)"""
         query, position = (x.reshape(len(memory.keys), -1, *x.shape[2:]) for x in (states, position))
         look = self.attend.look(Question(query, position), memory)
         reads = look.read.view_as(states)
@@ -91,7 +95,7 @@ class Luong(EncoderDecoder):
     def move(
         self, ahead: Tensor, fed: Tensor, state: CellState, memory: Memory, time: Tensor
     ) -> tuple[Tensor, CellState, Look]:
-        """One step with input feeding: all layers, then the look"""
+        """One step with input feeding: all layers, then the look."""
         ahead = ahead + self.feed(fed)
         after: list[CellState] = []
         for number, cell in enumerate(self.cells):
@@ -103,7 +107,7 @@ class Luong(EncoderDecoder):
         return attentional[:, 0], tuple(torch.stack(part, 1) for part in zip(*after, strict=True)), look
 
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
-        """Teacher forcing: target (B, T), already shifted right -> attentional states (B, T, dim), the looks"""
+        """Teacher forcing: target (B, T), already shifted right -> attentional states (B, T, dim) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
         times = torch.arange(target.shape[1], device=target.device)
         if not self.config.feeding:

@@ -1,11 +1,11 @@
-"""Recurrent neural network based language model (Mikolov et al. 2010), as Zaremba, Sutskever & Vinyals 2014 made it
-large: LSTM layers with dropout between them and never along time. What GPT-2 is measured against.
+"""Recurrent neural network based language model (Mikolov et al. 2010), as scaled up by
+Zaremba, Sutskever & Vinyals 2014: LSTM layers with dropout between them, none along time. The baseline for GPT-2.
 
     s_t = f(s_{t-1}, E[token]);  p = softmax(W s_t + b)
 
-It looks at nothing: all that it knows of the text is in s_t. Where we depart: GRU cells are an option, output and
-input embeddings may be tied (Press & Wolf 2017), and each window of training begins with an empty state, where
-Zaremba carries the last one on, so that it learns from just what GPT-2 learns from."""
+No attention: everything known about the text so far is in s_t. Differences: GRU cells are an option, output and
+input embeddings may be tied (Press & Wolf 2017), and each training window starts from a zero state (Zaremba
+carries the last state over), so that it trains on exactly the same examples as GPT-2."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.kernels.dropout import Dropout
-from regard.data.stream import TextBatch
-from regard.layers.encoder_decoder import check_numbers
+from regard.data.fields import check, setting
+from regard.data.windows import TextBatch
+from regard.layers.encoder_decoder import check_tied
 from regard.layers.loss import Loss, token_loss
-from regard.layers.recurrent import Stack, check_kind
+from regard.layers.recurrent import KINDS, Stack
 from regard.layers.state import State
 
 
 @dataclass(frozen=True)
 class RNNLMConfig:
-    vocabulary: int
-    embed: int = 512
-    dim: int = 512
-    layers: int = 2
-    cell: str = "lstm"
-    longest: int = 1 << 20  # it could go on for ever
-    tied: bool = False
-    dropout: float = 0.5
+    vocabulary: int = setting(at_least=1)
+    embed: int = setting(512, at_least=1)
+    dim: int = setting(512, at_least=1)
+    layers: int = setting(2, at_least=1)
+    cell: str = setting("lstm", choices=KINDS)
+    max_positions: int = setting(1 << 20, at_least=1)  # a recurrent model has no limit of its own
+    tied: bool = False  # one table for input and output
+    dropout: float = setting(0.5, at_least=0, below=1)
 
     def __post_init__(self) -> None:
-        check_numbers(self)
-        check_kind(self.cell)
-        if self.tied and self.dim != self.embed:
-            raise ValueError(f"tied embeddings need dim = embed, got {self.dim} and {self.embed}")
+        check(self)
+        check_tied(self, width="dim")
 
 
 class RNNLM(nn.Module):
@@ -45,7 +44,7 @@ class RNNLM(nn.Module):
     Config = RNNLMConfig
     task = "generate"
     layout = "gpt2"
-    alignment = ""  # it never looks back
+    alignment = ""  # no attention
 
     def __init__(self, config: RNNLMConfig):
         super().__init__()
@@ -63,12 +62,12 @@ class RNNLM(nn.Module):
         return self.dropout(self.stack(x, self.stack.begin(x))[0])
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) of what follows each token"""
+        """Logits (B, T, V) of the token after each one."""
         states = self.states(tokens) if mask is None else self.dropout(self.walk(tokens, mask)[0])
         return self.out(states)
 
     def walk(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Step by step, passing over padding wherever it is: states (B, T, dim), and the state after the last."""
+        """Step by step, skipping padding on either side: states (B, T, dim) and the final state."""
         state = self.stack.begin(self.embed.weight.new_zeros(len(tokens), 1))
         found = [self.embed.weight.new_zeros(len(tokens), 0, self.config.dim)]
         for now, real in zip(tokens.unbind(1), mask.unbind(1), strict=True):
@@ -77,10 +76,11 @@ class RNNLM(nn.Module):
             found.append(out)
         return torch.cat(found, 1), state
 
-    def loss(self, batch: TextBatch, *, smoothing: float = 0.0) -> Loss:
+    def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
         if batch.since is not None:
             raise ValueError(
-                "rnnlm reads a row from left to right and cannot keep its documents apart; unset data.apart"
+                "rnnlm reads a row from left to right and cannot separate its documents; "
+                "set data.separate_documents = false"
             )
         total, likelihood = token_loss(
             self.states(batch.tokens[:, :-1]),
@@ -88,12 +88,12 @@ class RNNLM(nn.Module):
             self.out.bias,
             batch.tokens[:, 1:],
             batch.counted,
-            smoothing=smoothing,
+            label_smoothing=label_smoothing,
         )
         return Loss(total, likelihood, batch.counted.sum())
 
     def start(self, source: Tensor, mask: Tensor) -> State:
-        """Read a prompt (B, S), padded at the left, all but its last token: that is the first to be stepped on."""
+        """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
         return State((), self.walk(source, mask)[1])
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

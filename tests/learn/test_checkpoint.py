@@ -8,7 +8,8 @@ from torch import nn
 
 from regard.learn import checkpoint
 from regard.learn.checkpoint import Standing
-from regard.learn.optimise import Training, build_optimiser
+from regard.learn.optimise import build_optimiser
+from regard.learn.settings import Training
 
 
 class Tied(nn.Module):
@@ -148,7 +149,7 @@ def test_a_damaged_one_is_refused_and_the_one_before_is_used(tmp_path, damage):
     assert standing.step == 1
     assert torch.equal(model.embed.weight, earlier.embed.weight)
     assert len(said) == 1
-    assert "step-00000002 is refused" in said[0]
+    assert "step-00000002 is skipped" in said[0]
     assert name in said[0]
 
 

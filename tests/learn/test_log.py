@@ -1,11 +1,9 @@
-import io
 import json
 
 import torch
 
 from regard.learn.checkpoint import Standing
 from regard.learn.log import Log
-from regard.learn.progress import Progress
 
 
 def rows_of(path):
@@ -42,30 +40,3 @@ def test_cut_leaves_the_rows_up_to_the_checkpoint_and_repairs_a_torn_line(tmp_pa
     assert rows_of(log.path) == [{"step": 1}, {"step": 2}]
     log.cut(Standing())
     assert rows_of(log.path) == []
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def show(file):
-    progress = Progress(file)
-    progress.begin(0, 100)
-    progress.advance(50, 1.25, 12345.6)
-    progress.say(f"{progress.line()}  valid_loss [1.5]")
-    progress.end()
-    return file.getvalue()
-
-
-def test_only_plain_lines_without_a_terminal():
-    shown = show(io.StringIO())
-    assert shown == "step 50/100  loss 1.2500  12,346 tokens/s  0:00:00 left  valid_loss [1.5]\n"
-
-
-def test_a_bar_on_a_terminal():
-    shown = show(Terminal())
-    assert "━" in shown
-    assert "valid_loss [1.5]" in shown
-    assert "12,346 tokens/s" in shown
-    assert shown.index("\x1b[?25l") < shown.rindex("\x1b[?25h")  # the cursor is hidden, then back

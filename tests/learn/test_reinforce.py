@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from regard.layers.loss import Loss
-from regard.learn.optimise import Training
 from regard.learn.reinforce import Baseline, objective
+from regard.learn.settings import Training
 
 REWARDS = torch.tensor([-1.0, -3.0, -0.5, -2.0], dtype=torch.float64)  # log p(y | place)
 

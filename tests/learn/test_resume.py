@@ -21,7 +21,8 @@ from torch.nn import functional
 from regard.layers.loss import Loss
 from regard.learn import checkpoint
 from regard.learn.loop import fit
-from regard.learn.optimise import Training, build_optimiser
+from regard.learn.optimise import build_optimiser
+from regard.learn.settings import Training
 
 STEPS, KILLS = 120, 20
 
@@ -55,7 +56,7 @@ class Counter(nn.Module):
         self.out = nn.Linear(dim, 11)
         self.out.weight = self.embed.weight
 
-    def loss(self, batch, *, smoothing=0.0):
+    def loss(self, batch, *, label_smoothing=0.0):
         states, _ = self.rnn(self.drop(self.embed(batch.tokens[:, :-1])))
         logits, target = self.out(self.drop(states)).flatten(0, 1), batch.tokens[:, 1:].flatten()
         total = functional.cross_entropy(logits, target, reduction="sum")
@@ -71,7 +72,8 @@ def train(folder, *, resume, dim=16, steps=STEPS):
         checkpoint.write_tensors(folder / "model.safetensors", checkpoint.named_tensors(model))
 
     settings = Training(
-        steps=steps, every=5, accumulate=2, average=3, rate=0.01, schedule="plateau", seed=7, device="cpu"
+        steps=steps, eval_every=5, accumulate_steps=2, average_checkpoints=3, learning_rate=0.01,
+        schedule="plateau", seed=7, device="cpu",
     )  # fmt: skip
     return fit(
         Counter(dim), Numbers(), settings=settings, folder=folder, validate=validate, keep_best=keep_best,

@@ -8,10 +8,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import trace
+from regard.attention import SCORES, WAYS, trace
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
 WORDS, EMBED, ENCODER, DECODER, READOUT = 9, 5, 3, 7, 4
+FITTING = {"encoder": 8, "decoder": 16}  # keys are twice as wide as the encoder: every score fits
+VARIANTS: dict[str, dict[str, Any]] = {
+    "lstm": {"cell": "lstm"},
+    "deep gru": {"encoder_layers": 2, "decoder_layers": 2},
+    "deep lstm": {"cell": "lstm", "encoder_layers": 2, "decoder_layers": 3},
+    "tied": {"tied": True},
+    "straight through": {"weigh": "hard", "straight_through": True},
+    "two vocabularies": {"source_vocabulary": 13, "tied": True},
+    **{f"{score} {way}": FITTING | {"score": score, "weigh": way} for score in SCORES for way in WAYS},
+}
+LEARNS = ("deep lstm", "tied", "dot soft", "location local-p", "additive hard")
 
 
 def build(**changes: Any) -> Bahdanau:
@@ -100,13 +111,13 @@ def test_tied_embeddings_are_one_table() -> None:
 
 
 def test_a_score_that_does_not_fit_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="queries and keys of one size, got 7 and 6; make them equal"):
+    with pytest.raises(ValueError, match="queries and keys of the same size, got 7 and 6; make them equal"):
         build(score="dot")
-    with pytest.raises(ValueError, match="unknown score 'dots'; there are dot"):
+    with pytest.raises(ValueError, match=r"score must be one of 'dot', .*, got 'dots'"):
         build(score="dots")
-    with pytest.raises(ValueError, match="unknown way to weigh 'softly'; there are soft"):
+    with pytest.raises(ValueError, match=r"weigh must be one of 'soft', .*, got 'softly'"):
         build(weigh="softly")
-    with pytest.raises(ValueError, match="unknown recurrent cell 'rnn'"):
+    with pytest.raises(ValueError, match="cell must be one of 'gru', 'lstm', got 'rnn'"):
         build(cell="rnn")
 
 

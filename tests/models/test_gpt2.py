@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from regard.app import recipe
 from regard.attention import trace
+from regard.data.windows import TextBatch
+from regard.errors import RecipeError
 from regard.models.gpt2 import GPT2, GPT2Config
-from regard.tasks.folder import shapes
+from regard.runs.folder import shapes
+from regard.tasks.recipe import build_job
 
 WORDS, DIM, HEADS, LAYERS = 9, 6, 2, 2
 TEXT = torch.tensor([0, 5, 3, 7, 4])
+VARIANTS: dict[str, dict[str, Any]] = {
+    "untied": {"tied": False},
+    "narrow": {"ff": 5, "heads": 1, "layers": 3},
+    "gelu": {"activation": "gelu"},
+    "eps": {"eps": 1e-2},
+}
+LEARNS = ("untied",)
 
 
 def build(**changes: Any) -> GPT2:
     torch.manual_seed(0)
-    sizes = {"dim": DIM, "layers": LAYERS, "heads": HEADS, "longest": 20}
+    sizes = {"dim": DIM, "layers": LAYERS, "heads": HEADS, "max_positions": 20}
     return GPT2(GPT2Config(WORDS, **sizes | changes)).eval()
 
 
@@ -82,9 +92,40 @@ def test_logits_and_weights_are_those_of_the_paper(changes: dict[str, Any]) -> N
     torch.testing.assert_close(seen[model.alignment][0].double(), weights, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("variant", ["plain", *VARIANTS])
+@torch.no_grad()
+def test_documents_of_a_row_are_as_if_alone(variant: str) -> None:
+    """They neither see each other nor count each other's positions; so the loss is the sum of theirs, too."""
+    model = stirred(build(**VARIANTS.get(variant, {})))
+    tokens = torch.randint(2, WORDS, (2, 9), generator=torch.Generator().manual_seed(1))
+    since = torch.tensor([[0, 0, 0, 3, 3, 3, 3, 3], [0, 1, 1, 1, 1, 1, 1, 1]])
+    states = model.states(tokens[:, :-1], since=since)
+    total, likelihood = torch.zeros((), dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    for row, ends in enumerate([[0, 3, 8], [0, 1, 8]]):
+        for begin, end in pairwise(ends):
+            alone = tokens[row : row + 1, begin : end + 1]
+            torch.testing.assert_close(states[row, begin:end], model.states(alone[:, :-1])[0])
+            loss = model.loss(TextBatch(alone, torch.ones_like(alone[:, 1:], dtype=torch.bool), None))
+            total, likelihood[row] = total + loss.total, likelihood[row] + loss.likelihood[0]
+    packed = model.loss(TextBatch(tokens, torch.ones_like(since, dtype=torch.bool), since))
+    torch.testing.assert_close(packed.total.double(), total, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(packed.likelihood.double(), likelihood, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(model.states(tokens[:, :-1]), states, atol=1e-3)
+
+
+@torch.no_grad()
+def test_it_ends_with_its_positions() -> None:
+    long = torch.randint(2, WORDS, (1, 21))
+    model = build()
+    state = model.start(long[:, :-1], torch.ones(1, 20, dtype=torch.bool))
+    for too_long in (lambda: model(long), lambda: model.step(long[:, -1], state)):
+        with pytest.raises(ValueError, match=r"position 20 is beyond the last of the 20 .* shorten the text"):
+            too_long()
+
+
 def test_first_weights() -> None:
     """N(0, 0.02), what writes into the residual path smaller by sqrt(2 N) (section 2.3); biases 0, norms 1."""
-    model = build(dim=128, layers=8, longest=500)
+    model = build(dim=128, layers=8, max_positions=500)
     for label, parameter in model.named_parameters():
         if "norm" in label:
             assert torch.equal(parameter, torch.full_like(parameter, float(label.endswith("weight")))), label
@@ -103,20 +144,22 @@ SIZES = {"small": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl"
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_are_those_of_the_released_models(name: str) -> None:
     table = {"model": {"name": "gpt2", "size": name}, "data": {"train": "some.txt"}, "train": {"steps": 1}}
-    config = GPT2Config(vocabulary=50257, **recipe.build(table).config)
+    config = GPT2Config(vocabulary=50257, **build_job(table).config)
     assert sum(tensor.numel() for tensor in shapes("gpt2", config).values()) == SIZES[name]
 
 
 def test_a_size_there_is_not_is_refused() -> None:
-    with pytest.raises(recipe.RecipeError, match="must be one of small, medium, large, xl, got 'base'"):
-        recipe.build({"model": {"name": "gpt2", "size": "base"}, "data": {"train": "some.txt"}})
+    with pytest.raises(RecipeError, match="must be one of small, medium, large, xl, got 'base'"):
+        build_job({"model": {"name": "gpt2", "size": "base"}, "data": {"train": "some.txt"}})
 
 
 def test_what_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="got dim 6 and 4 heads"):
         build(heads=4)
-    with pytest.raises(ValueError, match="unknown activation 'maxout'"):
+    with pytest.raises(ValueError, match=r"activation must be one of 'relu', .*, got 'maxout'"):
         build(activation="maxout")
-    for eps in (0.0, 1.0, float("nan")):
+    with pytest.raises(ValueError, match="eps must be a number, got nan"):
+        build(eps=float("nan"))
+    for eps in (0.0, 1.0):
         with pytest.raises(ValueError, match=r"eps must lie in \(0, 1\)"):
             build(eps=eps)

@@ -8,10 +8,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import trace
+from regard.attention import SCORES, WAYS, trace
 from regard.models.luong import Luong, LuongConfig
 
 WORDS, EMBED, DIM = 9, 5, 6
+VARIANTS: dict[str, dict[str, Any]] = {
+    "gru": {"cell": "gru"},
+    "deep": {"layers": 2},
+    "two directions": {"layers": 2, "cell": "gru", "bidirectional": True},
+    "not fed": {"feeding": False, "layers": 2},
+    "not fed, local": {"feeding": False, "weigh": "local-p"},
+    "not fed, hard": {"feeding": False, "weigh": "hard"},
+    "tied": {"tied": True},
+    "two vocabularies": {"source_vocabulary": 13},
+    "straight through": {"weigh": "hard", "straight_through": True},
+    **{f"{score} {way}": {"score": score, "weigh": way} for score in SCORES for way in WAYS},
+}
+LEARNS = ("deep", "tied", "dot soft", "location local-p", "additive hard", "not fed")
 SOURCE, TARGET = torch.tensor([5, 3, 8, 4, 6, 7, 2]), torch.tensor([1, 7, 6, 4])
 
 
@@ -147,6 +160,6 @@ def test_local_attention_tells_its_centres() -> None:
 
 
 def test_two_directions_share_an_even_width() -> None:
-    with pytest.raises(ValueError, match="dim, which must be even, got 7"):
+    with pytest.raises(ValueError, match=r"dim must be even with bidirectional = true .*, got 7"):
         LuongConfig(WORDS, dim=7, bidirectional=True)
     assert LuongConfig(WORDS, dim=7).dim == 7

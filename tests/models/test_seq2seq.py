@@ -11,6 +11,16 @@ from torch import Tensor, nn
 from regard.models.seq2seq import Seq2seq, Seq2seqConfig, reverse
 
 WORDS, EMBED, DIM = 9, 5, 6
+VARIANTS: dict[str, dict[str, Any]] = {
+    "gru": {"cell": "gru"},
+    "deep": {"layers": 2},
+    "reverse": {"reverse": True},
+    "remind": {"remind": True},
+    "reverse and remind": {"remind": True, "reverse": True, "cell": "gru", "layers": 2},
+    "tied": {"tied": True},
+    "two vocabularies": {"source_vocabulary": 13},
+}
+LEARNS = ("deep", "tied", "reverse and remind")
 SOURCE, TARGET = torch.tensor([5, 3, 8, 4, 2]), torch.tensor([1, 7, 6, 4])
 
 

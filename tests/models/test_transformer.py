@@ -9,20 +9,34 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.app import recipe
 from regard.attention import trace
 from regard.data.batch import PairBatch
+from regard.errors import RecipeError
 from regard.layers.positions import POSITIONS
 from regard.models.transformer import Transformer, TransformerConfig
-from regard.tasks.folder import shapes
+from regard.runs.folder import shapes
+from regard.tasks.recipe import build_job
 
 WORDS, DIM, HEADS = 9, 6, 2
+UNEQUAL = {"layers": 1, "decoder_layers": 3, "heads": 4, "decoder_heads": 2, "ff": 10, "decoder_ff": 14}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pre": {"norm": "pre"},
+    "untied": {"tied": False},
+    "two vocabularies": {"source_vocabulary": 13},
+    "two vocabularies, untied": {"source_vocabulary": 13, "tied": False},
+    "unequal": UNEQUAL,
+    "unequal pre": UNEQUAL | {"norm": "pre", "positions": "learned", "tied": False},
+    "gelu": {"activation": "gelu"},
+    "unscaled": {"scaled": False},
+    **{f"{kind} positions": {"positions": kind} for kind in POSITIONS if kind != "sinusoidal"},
+}
+LEARNS = ("pre", "unequal", "learned positions")
 SOURCE, TARGET = torch.tensor([5, 3, 7, 4, 0]), torch.tensor([8, 7, 6, 4])
 
 
 def build(**changes: Any) -> Transformer:
     torch.manual_seed(0)
-    sizes = {"dim": DIM, "layers": 2, "heads": HEADS, "ff": 10, "dropout": 0.0, "longest": 20}
+    sizes = {"dim": DIM, "layers": 2, "heads": HEADS, "ff": 10, "dropout": 0.0, "max_positions": 20}
     return Transformer(TransformerConfig(WORDS, **sizes | changes)).eval()
 
 
@@ -142,16 +156,16 @@ def batch() -> PairBatch:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_embedding_of_padding_is_and_stays_0(tied: bool, smoothing: float) -> None:
-    """It is the start token too, and with a tied table smoothing would move it as a row of the output."""
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_the_embedding_of_padding_is_and_stays_0(tied: bool, label_smoothing: float) -> None:
+    """It is the start token too, and with a tied table label smoothing would move it as a row of the output."""
     model = build(tied=tied).train()
     tables = {model.source_embed.weight, model.target_embed.weight}
     assert len(tables) == (1 if tied else 2)
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
     for _ in range(5):
         optimiser.zero_grad()
-        model.loss(batch(), smoothing=smoothing).total.backward()
+        model.loss(batch(), label_smoothing=label_smoothing).total.backward()
         assert all(table.grad is not None and table.grad[3].any() for table in tables)
         optimiser.step()
     for table in tables:
@@ -192,9 +206,9 @@ def test_learned_positions_end_and_sines_do_not() -> None:
     long = torch.full((1, 21), 5)
     assert build()(SOURCE[None], long).isfinite().all()
     model = build(positions="learned")
-    assert (model.longest_target, build().longest_target >= 1 << 30) == (20, True)
+    assert (model.max_target_positions, build().max_target_positions >= 1 << 30) == (20, True)
     model(SOURCE[None], long[:, :20])
-    with pytest.raises(ValueError, match="position 20 is beyond the last of the 20 this model has learned"):
+    with pytest.raises(ValueError, match="position 20 is beyond the last of the 20 positions of this model"):
         model(SOURCE[None], long)
 
 
@@ -213,13 +227,13 @@ def test_what_there_is_not_is_refused() -> None:
         build(heads=4)
     with pytest.raises(ValueError, match="got dim 6 and 4 heads"):
         build(decoder_heads=4)
-    with pytest.raises(ValueError, match=r"positions must be one of sinusoidal, learned, .*, got 'rotary'"):
+    with pytest.raises(ValueError, match=r"positions must be one of 'sinusoidal', 'learned', .*, got 'rotary'"):
         build(positions="rotary")
     with pytest.raises(ValueError, match=r"dim must be even .*, got 5"):
         build(dim=5, heads=1)
-    with pytest.raises(ValueError, match=r"norm must be post .* or pre .*, got 'sandwich'"):
+    with pytest.raises(ValueError, match=r"norm must be one of 'post', 'pre', got 'sandwich'"):
         build(norm="sandwich")
-    with pytest.raises(ValueError, match="unknown activation 'maxout'"):
+    with pytest.raises(ValueError, match=r"activation must be one of 'relu', .*, got 'maxout'"):
         build(activation="maxout")
 
 
@@ -229,7 +243,7 @@ def test_what_there_is_not_is_refused() -> None:
 def sized(name: str, **more: Any) -> TransformerConfig:
     """What a recipe with model.size makes of it, with the paper's 37,000 joint tokens."""
     model = {"name": "transformer", "size": name, **more}
-    job = recipe.build({"model": model, "data": {"made": "dates"}, "train": {"steps": 1}})
+    job = build_job({"model": model, "data": {"made": "dates"}, "train": {"steps": 1}})
     return TransformerConfig(vocabulary=37000, **job.config)
 
 
@@ -246,5 +260,5 @@ def test_sizes_are_those_of_the_paper(name: str, millions: int) -> None:
 def test_what_is_said_beside_a_size_wins() -> None:
     config = sized("tiny", layers=2)
     assert (config.dim, config.layers, config.heads, config.ff) == (128, 2, 4, 256)
-    with pytest.raises(recipe.RecipeError, match="must be one of tiny, small, base, big, got 'xl'"):
+    with pytest.raises(RecipeError, match="must be one of tiny, small, base, big, got 'xl'"):
         sized("xl")

@@ -13,8 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.attention import trace
-from regard.models.foreign import Table, Unrepresentable, read_labels, read_parts, write_parts
-from regard.models.vit import VIT_FORM, ViT, ViTConfig
+from regard.errors import Unrepresentable
+from regard.foreign.form import Table, read_labels, read_parts, write_parts
+from regard.foreign.vit import VIT_FORM
+from regard.models.vit import ViT, ViTConfig
 
 transformers = pytest.importorskip("transformers")
 
@@ -69,7 +71,6 @@ def read(folder: Path) -> ViT:
     settings.done()
     assert special is None
     tensors = {VIT_FORM.rename(name): x for name, x in load_file(folder / "model.safetensors").items()}
-    assert VIT_FORM.holds is not None
     config = VIT_FORM.holds(config, frozenset(tensors))
     full = {name if name.startswith(("vit.", "classifier.")) else f"vit.{name}": x for name, x in tensors.items()}
     unused = VIT_FORM.copies(config)
@@ -81,8 +82,7 @@ def read(folder: Path) -> ViT:
 
 
 def write(model: ViT, folder: Path) -> Path:
-    assert VIT_FORM.architecture is not None
-    config = {"model_type": VIT_FORM.kind, "architectures": [VIT_FORM.architecture(model.config)]}
+    config = {"model_type": VIT_FORM.model_type, "architectures": [VIT_FORM.architecture(model.config)]}
     config |= VIT_FORM.write_config(model.config, None)
     (folder / "config.json").write_text(json.dumps(config))
     tensors = write_parts(VIT_FORM.parts(model.config), model.state_dict())
@@ -101,10 +101,10 @@ def close(ours: Tensor, theirs: Tensor) -> None:
     assert float((ours - theirs).abs().max()) <= 1e-5 * float(theirs.abs().max())
 
 
-def pictures(model: ViT, rows: int = 0, columns: int = 0) -> Tensor:
+def some_images(model: ViT, rows: int = 0, columns: int = 0) -> Tensor:
     """Of the size it was trained on, or of another."""
     config, dice = model.config, torch.Generator().manual_seed(1)
-    height, width = (rows or config.grid[0]) * config.patch, (columns or config.grid[1]) * config.patch
+    height, width = (rows or config.grid[0]) * config.patch_size, (columns or config.grid[1]) * config.patch_size
     return torch.randn(3, config.channels, height, width, generator=dice)
 
 
@@ -136,7 +136,7 @@ def test_a_classifier_of_theirs(name: str, tmp_path: Path) -> None:
     ours = read(saved(theirs, tmp_path))
     assert ours.config.labels == tuple(LABELS.values())
     assert not ours.config.pooler
-    compare(ours, theirs, pictures(ours))
+    compare(ours, theirs, some_images(ours))
 
 
 @pytest.mark.parametrize("pooler", [True, False], ids=["pooler", "no pooler"])
@@ -146,7 +146,7 @@ def test_a_bare_model_of_theirs(name: str, pooler: bool, tmp_path: Path) -> None
     theirs = peer("Model", pooler, **CONFIGS[name])
     ours = read(saved(theirs, tmp_path))
     assert (ours.config.labels, ours.config.pooler) == ((), pooler)
-    compare(ours, theirs, pictures(ours))
+    compare(ours, theirs, some_images(ours))
 
 
 @pytest.mark.parametrize("head", ["ForImageClassification", "Model"])
@@ -162,7 +162,7 @@ def test_ours_opened_by_them(name: str, head: str, tmp_path: Path) -> None:
         tmp_path / "theirs", attn_implementation="eager", output_loading_info=True
     )
     assert not any(report.values()), report
-    compare(ours, theirs.eval(), pictures(ours))
+    compare(ours, theirs.eval(), some_images(ours))
     assert read(tmp_path / "theirs").config == ours.config
     again = read(saved(theirs, tmp_path / "again"))
     assert again.config == ours.config
@@ -173,10 +173,10 @@ def test_ours_opened_by_them(name: str, head: str, tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_a_bare_model_of_ours_without_pooler_opened_by_them(tmp_path: Path) -> None:
-    ours = ViT(ViTConfig(image=12, patch=4, dim=24, layers=2, heads=4)).eval()
+    ours = ViT(ViTConfig(image_size=12, patch_size=4, dim=24, layers=2, heads=4)).eval()
     write(ours, tmp_path)
     theirs = transformers.ViTModel.from_pretrained(tmp_path, add_pooling_layer=False, attn_implementation="eager")
-    compare(ours, theirs.eval(), pictures(ours))
+    compare(ours, theirs.eval(), some_images(ours))
 
 
 @pytest.mark.parametrize("size", [(6, 6), (2, 5), (1, 1), (9, 1), (3, 4)], ids=str)
@@ -185,7 +185,7 @@ def test_other_sizes_are_interpolated_as_theirs(size: tuple[int, int], tmp_path:
     theirs = peer()
     ours = read(saved(theirs, tmp_path))
     assert ours.config.grid == (3, 3)
-    compare(ours, theirs, pictures(ours, *size), interpolate_pos_encoding=True)
+    compare(ours, theirs, some_images(ours, *size), interpolate_pos_encoding=True)
 
 
 @pytest.mark.parametrize("head", ["ForImageClassification", "Model"])
@@ -194,7 +194,7 @@ def test_names_as_they_are_inside_of_transformers_5(head: str, tmp_path: Path) -
     theirs = peer(head, **CONFIGS["odd sizes"])
     save_file(theirs.state_dict(), saved(theirs, tmp_path) / "model.safetensors", {"format": "pt"})
     ours = read(tmp_path)
-    compare(ours, theirs, pictures(ours))
+    compare(ours, theirs, some_images(ours))
 
 
 @torch.no_grad()
@@ -204,7 +204,7 @@ def test_a_pooler_left_over_beside_a_head_is_not_read(tmp_path: Path) -> None:
     tensors |= {"vit.pooler.dense.weight": torch.ones(24, 24), "vit.pooler.dense.bias": torch.ones(24)}
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     ours = read(tmp_path)
-    compare(ours, theirs, pictures(ours))
+    compare(ours, theirs, some_images(ours))
 
 
 def test_without_architectures_the_files_say_what_is_there(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_settings_that_are_not_there_are_their_defaults() -> None:
 
 
 def test_stochastic_depth_is_kept(tmp_path: Path) -> None:
-    ours = ViT(ViTConfig(("a", "b"), 8, patch=4, dim=8, layers=2, heads=2, path_dropout=0.25))
+    ours = ViT(ViTConfig(("a", "b"), 8, patch_size=4, dim=8, layers=2, heads=2, drop_path=0.25))
     assert read(write(ours, tmp_path)).config == ours.config
     transformers.ViTForImageClassification.from_pretrained(tmp_path)
 
@@ -235,24 +235,24 @@ def test_stochastic_depth_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"pooler_act": "relu"}, "pooler_act = 'relu' has no counterpart here, only 'tanh'"),
-        ({"pooler_output_size": 7}, "pooler_output_size = 7 has no counterpart here, only 768"),
+        ({"pooler_act": "relu"}, "pooler_act = 'relu' is not supported, only 'tanh'"),
+        ({"pooler_output_size": 7}, "pooler_output_size = 7 is not supported, only 768"),
         ({"image_size": [8, 8, 8]}, r"image_size must be a number or two, .*; got \[8, 8, 8\]"),
         ({"image_size": 0}, "image_size must be a number"),
         ({"image_size": [True, 8]}, "image_size must be a number"),
-        ({"patch_size": [16, 8]}, r"patch_size = \[16, 8\] has no counterpart here, only square patches"),
+        ({"patch_size": [16, 8]}, r"patch_size = \[16, 8\] is not supported, only square patches"),
         ({"patch_size": [16]}, "patch_size must be a number or two"),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label must name the classes 0 to 1"),
     ],
     ids=str,
 )
-def test_what_has_no_counterpart_is_refused(table: dict[str, Any], words: str) -> None:
+def test_what_is_not_supported_is_refused(table: dict[str, Any], words: str) -> None:
     with pytest.raises(Unrepresentable, match=words):
         config_of(**table)
 
 
-def test_patches_must_divide_the_picture() -> None:
-    with pytest.raises(ValueError, match="image must be a multiple of patch, got 225 and 16"):
+def test_patches_must_divide_the_image() -> None:
+    with pytest.raises(ValueError, match="image_size must be a multiple of patch_size, got 225 and 16"):
         config_of(image_size=225)
 
 

@@ -1,4 +1,4 @@
-"""Two passes of a translator must agree (R-Drop): what `train.agreement` adds, and trainings with it."""
+"""Two passes of a translator must agree (R-Drop): what `train.r_drop` adds, and trainings with it."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import fresh, plain, small
 from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.data.batch import PairBatch, PairData
 from regard.layers.loss import Loss
-from regard.learn.loop import Learner, fit
-from regard.learn.optimise import Training
+from regard.learn.loop import Stepper, fit
+from regard.learn.settings import Training
 from regard.models import MODELS
+from regard.models.protocols import Translator
 
 WORDS = 12
-SMALL: dict[str, dict[str, Any]] = {
-    "transformer": {"dim": 16, "layers": 2, "heads": 2, "ff": 24},
-    "luong": {"embed": 8, "dim": 12},
-    "bahdanau": {"embed": 8, "encoder": 6, "decoder": 12, "readout": 8},
-    "seq2seq": {"embed": 8, "dim": 12, "layers": 2},
-}
-HARD = ["luong", "bahdanau"]
+TRANSLATORS = [name for name in MODELS if isinstance(plain(name), Translator)]
+HARD = [name for name in TRANSLATORS if hasattr(small(name), "weigh")]
 
 
 def build(name: str, **changes: Any) -> nn.Module:
-    torch.manual_seed(0)
-    kind = MODELS[name]
-    return kind(kind.Config(vocabulary=WORDS, longest=20, **SMALL[name] | changes)).train()
+    return fresh(name, size=12, vocabulary=WORDS, max_positions=20, **changes).train()
 
 
 def data(*, batch_tokens: int = 40) -> PairData:
@@ -69,11 +64,11 @@ def alike(ours: dict[str, Tensor], theirs: dict[str, Tensor], *, atol: float) ->
         assert torch.allclose(slope, theirs[key], rtol=1e-3, atol=atol), key
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_without_dropout_both_passes_are_the_same(name: str) -> None:
     model, batch = build(name, dropout=0.0), one_batch()
-    plain = loss_at(1, model, batch, smoothing=0.1)
-    double = loss_at(2, model, batch, smoothing=0.1, agreement=5.0)
+    plain = loss_at(1, model, batch, label_smoothing=0.1)
+    double = loss_at(2, model, batch, label_smoothing=0.1, r_drop=5.0)
     assert double.tokens == 2 * plain.tokens
     torch.testing.assert_close(per_token(double), per_token(plain), rtol=1e-5, atol=0.0)
     torch.testing.assert_close(double.likelihood, plain.likelihood.repeat(2), rtol=1e-4, atol=1e-5)
@@ -81,7 +76,7 @@ def test_without_dropout_both_passes_are_the_same(name: str) -> None:
     alike(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_dropout_makes_them_differ_and_that_is_what_is_added(name: str) -> None:
     """Against the logits that the model gives for the batch and itself again, under the same draws of dropout."""
     model, batch = build(name, dropout=0.3), one_batch()
@@ -93,24 +88,24 @@ def test_dropout_makes_them_differ_and_that_is_what_is_added(name: str) -> None:
     p, q = logits.log_softmax(-1)[mask].chunk(2)
     for one, other in ((p, q), (q, p)):
         wanted = wanted + 2.0 / 2 * functional.kl_div(one, other, reduction="sum", log_target=True)
-    loss = loss_at(3, model, batch, smoothing=0.1, agreement=2.0)
+    loss = loss_at(3, model, batch, label_smoothing=0.1, r_drop=2.0)
     torch.testing.assert_close(loss.total, wanted, rtol=1e-5, atol=1e-4)
     ours, theirs = slopes(model, loss.total), slopes(model, wanted)
     alike(ours, theirs, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_with_dropout_the_loss_is_larger_on_average(name: str) -> None:
     model, batch = build(name, dropout=0.3), one_batch()
     with torch.no_grad():
         # Otherwise too even at first for dropout to matter.
         model.out.weight.mul_(4)  # type: ignore[union-attr, operator]
         plain = torch.stack([per_token(loss_at(seed, model, batch)) for seed in range(20)])
-        double = torch.stack([per_token(loss_at(seed, model, batch, agreement=5.0)) for seed in range(20)])
+        double = torch.stack([per_token(loss_at(seed, model, batch, r_drop=5.0)) for seed in range(20)])
         assert double.mean() > plain.mean() + 3 * (plain.var() / 20 + double.var() / 20).sqrt()
         model.eval()
-        judged = per_token(loss_at(0, model, batch, agreement=5.0))
-        torch.testing.assert_close(judged, per_token(loss_at(0, model, batch)), rtol=1e-5, atol=0.0)
+        evaluated = per_token(loss_at(0, model, batch, r_drop=5.0))
+        torch.testing.assert_close(evaluated, per_token(loss_at(0, model, batch)), rtol=1e-5, atol=0.0)
 
 
 @pytest.mark.parametrize("name", HARD)
@@ -118,14 +113,14 @@ def test_hard_attention_draws_for_each_pass(name: str) -> None:
     """The places differ even without dropout; a reward is the likelihood of the row's own pass, and no more."""
     model, batch = build(name, weigh="hard", dropout=0.0), one_batch()
     rows = len(batch.source)
-    loss = loss_at(0, model, batch, agreement=1.0)
+    loss = loss_at(0, model, batch, r_drop=1.0)
     assert loss.chosen is not None
     assert loss.entropy is not None
     assert len(loss.chosen) == len(loss.entropy) == len(loss.likelihood) == 2 * rows
     assert not torch.equal(loss.chosen[:rows], loss.chosen[rows:])
     apart = loss.total + loss.likelihood.sum()  # unsmoothed, so that this is left
     assert apart > 1e-3
-    other = loss_at(0, model, batch, agreement=4.0)
+    other = loss_at(0, model, batch, r_drop=4.0)
     torch.testing.assert_close(other.total + other.likelihood.sum(), 4 * apart, rtol=1e-2, atol=1e-3)
     assert torch.equal(other.likelihood, loss.likelihood)
     found = slopes(model, loss.chosen.sum())
@@ -134,19 +129,25 @@ def test_hard_attention_draws_for_each_pass(name: str) -> None:
 
 @pytest.mark.parametrize("straight_through", [False, True])
 @pytest.mark.parametrize("name", HARD)
-def test_hard_attention_learns_with_agreement(tmp_path: Path, name: str, straight_through: bool) -> None:
+def test_hard_attention_learns_with_r_drop(tmp_path: Path, name: str, straight_through: bool) -> None:
     changes = {"weigh": "hard", "straight_through": straight_through, "dropout": 0.1}
     losses = Run(tmp_path, build(name, **changes)).fit().rows("loss")
     assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
 
 
 def test_a_step_weighs_each_batch_by_its_tokens() -> None:
-    """accumulate = 3 with dropout: loss and gradient are those of all tokens of both passes together."""
+    """accumulate_steps = 3 with dropout: loss and gradient are those of all tokens of both passes together."""
     model, pairs = build("transformer", dropout=0.3), data()
     batches = [pairs.batch(rows) for rows in pairs.order(0)[:3]]
     assert len({int(batch.target_mask.sum()) for batch in batches}) > 1
     settings = Training(
-        steps=1, accumulate=3, agreement=2.0, smoothing=0.1, clip=0.0, device="cpu", optimiser="sgd"
+        steps=1,
+        accumulate_steps=3,
+        r_drop=2.0,
+        label_smoothing=0.1,
+        max_grad_norm=0.0,
+        device="cpu",
+        optimiser="sgd",
     )
     before = {key: value.clone() for key, value in model.state_dict().items()}
     seeds, plain_loss = [], model.loss
@@ -156,12 +157,12 @@ def test_a_step_weighs_each_batch_by_its_tokens() -> None:
         return plain_loss(batch, **options)  # type: ignore[operator]
 
     model.loss = listening  # type: ignore[assignment]
-    numbers = Learner(model, settings).step(1, iter(batches), rate=1e-3)
+    numbers = Stepper(model, settings).step(1, iter(batches), rate=1e-3)
     ours = {key: value.grad.clone() for key, value in model.named_parameters() if value.grad is not None}
     model.loss = plain_loss
     model.load_state_dict(before)
     losses = [
-        loss_at(seed, model, batch, smoothing=0.1, agreement=2.0)
+        loss_at(seed, model, batch, label_smoothing=0.1, r_drop=2.0)
         for seed, batch in zip(seeds, batches, strict=True)
     ]
     count = sum(loss.tokens for loss in losses)
@@ -179,9 +180,9 @@ class Run:
         self.folder, self.model = folder, model
         settings: dict[str, Any] = {
             "steps": 30,
-            "every": 15,
-            "rate": 0.02,
-            "agreement": 1.0,
+            "eval_every": 15,
+            "learning_rate": 0.02,
+            "r_drop": 1.0,
             "seed": 5,
             "device": "cpu",
         }
@@ -210,18 +211,18 @@ def same_weights(one: Run, other: Run) -> bool:
     return list(left) == list(right) and all(torch.equal(left[key], right[key]) for key in left)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_thirty_steps_lower_the_loss(tmp_path: Path, name: str) -> None:
-    run = Run(tmp_path, build(name, dropout=0.1), accumulate=2, smoothing=0.1).fit()
+    run = Run(tmp_path, build(name, dropout=0.1), accumulate_steps=2, label_smoothing=0.1).fit()
     losses, valid = run.rows("loss"), run.rows("valid_loss")
     assert len(losses) == 30
     assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
     assert valid[-1] < valid[0]
 
 
-def test_without_dropout_accumulated_steps_are_those_without_agreement(tmp_path: Path) -> None:
+def test_without_dropout_accumulated_steps_are_those_without_r_drop(tmp_path: Path) -> None:
     plain, double = (
-        Run(tmp_path / str(weight), build("luong", dropout=0.0), agreement=weight, accumulate=2, steps=6).fit()
+        Run(tmp_path / str(weight), build("luong", dropout=0.0), r_drop=weight, accumulate_steps=2, steps=6).fit()
         for weight in (0.0, 3.0)
     )
     assert double.rows("loss") == pytest.approx(plain.rows("loss"), rel=1e-4)
@@ -231,7 +232,7 @@ def test_without_dropout_accumulated_steps_are_those_without_agreement(tmp_path:
 def test_the_weights_follow_from_the_seed(tmp_path: Path) -> None:
     runs = [
         Run(tmp_path / name, build("transformer", dropout=0.2), steps=8, **changes)
-        for name, changes in (("a", {}), ("b", {}), ("c", {"seed": 6}), ("d", {"agreement": 2.0}))
+        for name, changes in (("a", {}), ("b", {}), ("c", {"seed": 6}), ("d", {"r_drop": 2.0}))
     ]
     for run in runs:
         torch.rand(7)  # what was drawn before has no part
@@ -246,9 +247,11 @@ def test_the_weights_follow_from_the_seed(tmp_path: Path) -> None:
     ("name", "changes"), [("transformer", {}), ("bahdanau", {"weigh": "hard"})], ids=["transformer", "hard"]
 )
 def test_resumed_it_takes_the_steps_it_would_have(tmp_path: Path, name: str, changes: dict[str, Any]) -> None:
-    straight = Run(tmp_path / "straight", build(name, dropout=0.2, **changes), accumulate=2, steps=10).fit()
-    Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate=2, steps=5).fit()
-    halved = Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate=2, steps=10).fit(resume=True)
+    straight = Run(tmp_path / "straight", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=10).fit()
+    Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=5).fit()
+    halved = Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=10).fit(
+        resume=True
+    )
     assert same_weights(straight, halved)
     assert straight.rows("loss") == halved.rows("loss")
     assert len(halved.rows("loss")) == 10

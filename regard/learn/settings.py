@@ -1,0 +1,51 @@
+"""Every setting of a training. No torch here, so that recipes can be checked and shown without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.data.fields import check, numbers, setting
+
+CAPTURED = {"optimiser": ("adamw",), "precision": ("float32", "bfloat16"), "accumulate_steps": (1,)}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A recipe's [train]. The learning rate rises over `warmup_steps`, then follows the schedule."""
+
+    steps: int = setting(at_least=1)
+    optimiser: str = setting("adamw", choices=("adamw", "sgd"))
+    learning_rate: float = setting(1e-3, above=0)
+    betas: tuple[float, float] = (0.9, 0.999)  # adamw
+    weight_decay: float = setting(0.0, at_least=0)  # on matrices only, see build_optimiser
+    momentum: float = setting(0.0, at_least=0, below=1)  # sgd
+    schedule: str = setting("constant", choices=("constant", "cosine", "inverse_root", "plateau"))
+    warmup_steps: int = setting(0, at_least=0)
+    min_lr_ratio: float = setting(0.0, at_least=0, at_most=1)  # where cosine ends, as a share of learning_rate
+    plateau_factor: float = setting(0.5, above=0, below=1)
+    plateau_patience: int = setting(2, at_least=1)  # validations without improvement before the rate falls
+    label_smoothing: float = setting(0.0, at_least=0, below=1)
+    r_drop: float = setting(0.0, at_least=0)  # weight of the divergence of two passes with dropout (Liang 2021)
+    max_grad_norm: float = setting(1.0, at_least=0)  # clip the global gradient norm; 0: no clipping
+    accumulate_steps: int = setting(1, at_least=1)  # batches in one step
+    precision: str = setting("float32", choices=("float32", "bfloat16", "float16"))
+    compile: bool = False
+    capture: bool = False  # GPU: capture a training step in a CUDA graph and replay it, see capture.py
+    eval_every: int = setting(100, at_least=1)  # steps between validations, and between checkpoints
+    best_by: str = "valid_loss"  # the validation metric by which the best weights are chosen
+    patience: int = setting(0, at_least=0)  # validations without improvement before stopping early; 0: never stop
+    average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
+    seed: int = setting(0, at_least=0)
+    device: str = setting("auto", choices=("auto", "cpu", "cuda"))
+    reinforce_weight: float = setting(1.0, at_least=0)  # hard attention only
+    entropy_weight: float = setting(0.01, at_least=0)  # hard attention only
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name, fits in CAPTURED.items():
+            if self.capture and (value := getattr(self, name)) not in fits:
+                raise ValueError(f"a step with {name} = {value} cannot be captured; set capture = false")
+        betas = numbers("betas", self.betas, (2,))
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas must lie in [0, 1), got {self.betas!r}")
+        object.__setattr__(self, "betas", betas)  # a TOML file gives a list

@@ -1,0 +1,79 @@
+"""Validation during training: the metrics, the best weights, and patience."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from regard.learn.checkpoint import Standing
+from regard.learn.progress import Progress
+from regard.learn.seeds import noise
+from regard.learn.settings import Training
+from regard.models.protocols import Learner
+
+Metrics = dict[str, float]
+Trained = TypeVar("Trained", bound=Learner)
+
+
+class Validation(Generic[Trained]):
+    """Validates in eval mode without gradients, and keeps the best weights so far."""
+
+    def __init__(
+        self,
+        model: Trained,
+        validate: Callable[[Trained], Metrics],
+        keep_best: Callable[[Trained, Metrics], None],
+        better: tuple[str, str],
+        settings: Training,
+    ) -> None:
+        self.key, self.direction = better
+        if self.direction not in ("min", "max"):
+            raise ValueError(f"better must be (metric, 'min' or 'max'), got {better!r}")
+        self.model, self.validate, self.keep_best, self.settings = model, validate, keep_best, settings
+
+    def measure(self, step: int) -> Metrics:
+        torch.manual_seed(noise(self.settings.seed, step, -1))
+        self.model.eval()
+        with torch.no_grad():
+            metrics = self.validate(self.model)
+        self.model.train()
+        if self.key not in metrics:
+            raise ValueError(f"no metric is called {self.key!r}; validation gives {', '.join(metrics)}")
+        return {name: float(value) for name, value in metrics.items()}
+
+    def _rank(self, metrics: Metrics) -> tuple[float, float]:
+        """Lower is better. Ties, which are common in accuracy, are broken by the lower loss."""
+        value = metrics[self.key]
+        return value if self.direction == "min" else -value, metrics.get("valid_loss", 0.0)
+
+    def keep_if_best(self, metrics: Metrics, standing: Standing) -> bool:
+        if not math.isfinite(metrics[self.key]):
+            return False
+        if standing.best and self._rank(metrics) >= self._rank(standing.best):
+            return False
+        self.model.eval()
+        self.keep_best(self.model, metrics)
+        self.model.train()
+        standing.best, standing.best_step = metrics, standing.step
+        return True
+
+    def __call__(self, standing: Standing, progress: Progress) -> dict[str, Any]:
+        """Returns the row for the log. No improvement counts towards both `patience` and `plateau_patience`."""
+        metrics = self.measure(standing.step)
+        if best := self.keep_if_best(metrics, standing):
+            standing.stale = standing.plateau_stale = 0
+        else:
+            standing.stale += 1
+            standing.plateau_stale += 1
+        if self.settings.schedule == "plateau" and standing.plateau_stale >= self.settings.plateau_patience:
+            standing.plateau_scale *= self.settings.plateau_factor
+            standing.plateau_stale = 0
+        progress.say(f"{progress.line()}  {words(metrics)}{'  best so far' if best else ''}")
+        return {"step": standing.step, **metrics}
+
+
+def words(metrics: Metrics) -> str:
+    return "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())

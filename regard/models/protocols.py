@@ -1,0 +1,146 @@
+"""What models can be asked, as typed protocols. Code above `models` knows a model by these and never by its class.
+
+Letters: B batch, T tokens, S source tokens, N = B x beams, V vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.loss import Loss
+from regard.layers.state import State
+
+
+class Module(Protocol):
+    """The part of `torch.nn.Module` that is used here."""
+
+    training: bool
+
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
+
+    def named_modules(self) -> Iterator[tuple[str, nn.Module]]: ...
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]: ...
+
+    def train(self, mode: bool = True) -> Any: ...
+
+    def eval(self) -> Any: ...
+
+    def to(self, device: torch.device | str) -> Any: ...
+
+
+class ModelConfig(Protocol):
+    """A frozen dataclass of settings that checks itself. It may have a `task` of its own, where that depends on
+    the head, and `labels`, `vocabulary`, `source_vocabulary`, which follow from the data."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class Batch(Protocol):
+    """What a learner learns from: tensors that can be moved to a device."""
+
+    def to(self, device: torch.device) -> Any: ...
+
+
+@runtime_checkable
+class Learner(Module, Protocol):
+    """A module that can be trained. `loss` may take further options; a task names those that it allows
+    (`label_smoothing`, `r_drop`)."""
+
+    def loss(self, batch: Any) -> Loss: ...
+
+
+class Model(Learner, Protocol):
+    """An entry of MODELS."""
+
+    paper: str
+    Config: Any  # the dataclass that `config` is an instance of
+    task: str  # the verb of its task, unless its configuration has one
+    layout: str  # how a tokenizer numbers the special tokens for it; "": it reads no text
+
+    def __init__(self, config: Any) -> None: ...
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def alignment(self) -> str: ...  # the attention that is shown unless another is asked for; "": it has none
+
+
+@runtime_checkable
+class Adopter(Protocol):
+    """A model that can begin with the weights of one with another head or another input size."""
+
+    def adopt(self, other: Any) -> list[str]:
+        """Take over what fits; the names of the weights that stay new."""
+        ...
+
+
+@runtime_checkable
+class Generator(Module, Protocol):
+    """Writes one token at a time."""
+
+    def start(self, source: Tensor, mask: Tensor) -> State:
+        """Read the source or prompt (B, S), mask True = a real token."""
+        ...
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """The last tokens (N,) -> logits of the next ones (N, V) and the state after them."""
+        ...
+
+
+@runtime_checkable
+class Translator(Model, Generator, Protocol):
+    """Reads a source as a memory and writes a target."""
+
+    max_target_positions: int  # the most tokens it can write
+
+    def encode(self, source: Tensor, mask: Tensor) -> Any: ...
+
+    def decode(self, target: Tensor, *encoded: Any) -> Any: ...
+
+
+@runtime_checkable
+class LanguageModel(Model, Generator, Protocol):
+    """Continues a text."""
+
+    def states(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor: ...
+
+
+@runtime_checkable
+class Encoder(Model, Protocol):
+    """Gives every token of a text a state (B, T, D)."""
+
+    def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor: ...
+
+
+@runtime_checkable
+class Classifier(Model, Protocol):
+    """Tells classes apart: of texts, of images, of whatever its batch holds."""
+
+    def class_logits(self, batch: Any) -> Tensor: ...  # (B, classes)
+
+
+@runtime_checkable
+class PatchEncoder(Model, Protocol):
+    """Gives every patch of an image a state (B, P, D), behind that of a class token if it has one."""
+
+    def grid(self, images: Tensor) -> tuple[int, int]: ...  # rows and columns of patches
+
+    def tokens(self, images: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class MaskedLanguageModel(Encoder, Protocol):
+    """Predicts masked tokens, and whether one part of a text follows another."""
+
+    def masked_logits(self, states: Tensor) -> Tensor: ...
+
+    def next_logits(self, states: Tensor) -> Tensor: ...

@@ -1,0 +1,266 @@
+"""Every entry of MODELS, small, with inputs for it: for tests that ask all models of a kind the same question.
+
+A configuration is made small by the names and types of its fields, so a new model needs no entry here. Every model
+has the variant "plain"; its own test may name more, as VARIANTS = {"tied": {"tied": True}}, and in LEARNS those of
+them that are trained too. That test is read by `own`, so it must not call `each`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.data.artifacts import Artifacts, Pixels
+from regard.data.batch import PairBatch
+from regard.data.image_batches import ImageBatch
+from regard.data.labelled_texts import LabelledBatch
+from regard.data.masking import MaskedBatch
+from regard.data.special_tokens import Special
+from regard.data.tokenizer import Tokenizer
+from regard.data.windows import TextBatch
+from regard.models import MODELS, name_of, task_of
+from regard.models.protocols import Encoder, Generator, Translator
+
+WORDS, LABELS = 11, ("bad", "fair", "good")
+SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
+LENGTHS, TARGETS = [7, 4, 9, 1], [6, 8, 3, 5]  # real tokens in the four rows of a batch
+
+# ---- models
+
+
+def small(name: str, variant: str = "plain", *, size: int = 8, **changes: Any) -> Any:
+    """The model's configuration with every size made small, and without dropout."""
+    kind, values = MODELS[name], {}
+    for field in dataclasses.fields(kind.Config):
+        if field.type == "int" and field.default != 0:  # 0: as another setting
+            largest = 2 if field.name.endswith(("layers", "heads")) else size
+            values[field.name] = SIZES.get(field.name) or min(field.default, largest)
+        elif is_dropout(field.name):
+            values[field.name] = 0.0
+        elif field.name == "labels" and kind.task in ("classify", "recognise"):
+            values[field.name] = LABELS
+    return kind.Config(**values | variants(name)[variant] | changes)
+
+
+def is_dropout(name: str) -> bool:
+    return name.endswith("dropout") or name == "drop_path"
+
+
+def fresh(name: str, variant: str = "plain", **changes: Any) -> Any:
+    """With its initial weights."""
+    torch.manual_seed(0)
+    return MODELS[name](small(name, variant, **changes))
+
+
+def build(name: str, variant: str = "plain", **changes: Any) -> Any:
+    """In eval mode. Initial weights are near 0 and biases are 0: noise makes every part matter."""
+    model = fresh(name, variant, **changes)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = 0.3 * torch.randn_like(parameter)
+            if parameter.dim() > 1 and parameter.any():
+                noise[~parameter.flatten(1).any(1)] = 0  # a single row of 0, as that of Marian's padding, stays 0
+            parameter.add_(noise)
+    return model.eval()
+
+
+def variants(name: str) -> dict[str, dict[str, Any]]:
+    return {"plain": {}} | getattr(own(name), "VARIANTS", {})
+
+
+@cache
+def own(name: str) -> ModuleType | None:
+    """The model's own test, if there is one."""
+    path = Path(__file__).parent / "models" / f"test_{name}.py"
+    spec = importlib.util.spec_from_file_location(f"own_test_of_{name}", path)
+    if not path.exists() or spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def each(*protocols: type, learns: bool = False, only: Callable[[Any], bool] | None = None) -> pytest.MarkDecorator:
+    """The test runs for every model that satisfies one of the protocols, in each variant.
+
+    learns: only in "plain" and in what its test names in LEARNS. only: a condition on the configuration."""
+    rows = []
+    for name in MODELS:
+        if not protocols or isinstance(plain(name), protocols):
+            chosen = ("plain", *getattr(own(name), "LEARNS", ())) if learns else variants(name)
+            rows += [(name, variant) for variant in chosen if only is None or only(small(name, variant))]
+    return pytest.mark.parametrize(("name", "variant"), rows, ids=["-".join(row).replace(" ", "_") for row in rows])
+
+
+@cache
+def plain(name: str) -> Any:
+    return build(name)
+
+
+# ---- inputs
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a model is called with: four rows of several lengths, with garbage in their padding at the right."""
+
+    given: dict[str, Tensor]
+    lengths: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # of the inputs that are padded
+    answered: str = ""  # the input that the output is as long as; "": one answer for each row
+
+    def answers(self, model: Any) -> list[Tensor]:
+        """What the model says of the real tokens of each row."""
+        found = model(**{name: x.to(next(model.parameters()).device) for name, x in self.given.items()})
+        return [row[: self.lengths[self.answered][i]] if self.answered else row for i, row in enumerate(found)]
+
+    def alone(self, row: int) -> Rows:
+        """One row without padding, and so without a mask."""
+        given = {name: x[row : row + 1] for name, x in self.given.items() if x.dtype != torch.bool}
+        given = {name: x[:, : self.lengths[name][row]] if name in self.lengths else x for name, x in given.items()}
+        return Rows(given, {name: [lengths[row]] for name, lengths in self.lengths.items()}, self.answered)
+
+    def wider(self) -> Rows:
+        """With more padding."""
+        given = {
+            name: torch.cat([x, x.new_zeros(len(x), 3)], 1) if name in self.lengths else x
+            for name, x in self.given.items()
+        }
+        return Rows(given, self.lengths, self.answered)
+
+    def other_padding(self) -> Rows:
+        """With other garbage in the padding."""
+        given = dict(self.given)
+        for name, lengths in self.lengths.items():
+            if given[name].dtype != torch.bool:
+                given[name] = torch.where(real(lengths), given[name], 0)
+        return Rows(given, self.lengths, self.answered)
+
+
+def real(lengths: list[int]) -> Tensor:
+    """(4, longest), True = a real token"""
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+def words(lengths: list[int], seed: int = 1) -> Tensor:
+    """Tokens (4, longest) of ids that are special in no layout; the rows differ in their first token."""
+    tokens = torch.randint(5, WORDS - 1, (4, max(lengths)), generator=torch.Generator().manual_seed(seed))
+    tokens[:, 0] = torch.arange(5, 9)
+    return tokens
+
+
+def other(tokens: Tensor) -> Tensor:
+    """Another word at each position."""
+    return 5 + (tokens - 4) % (WORDS - 6)
+
+
+def rows(model: Any) -> Rows:
+    if isinstance(model, Translator):
+        target = words(TARGETS, seed=2)
+        target[:, 0] = special(model).start
+        given = {"source": words(LENGTHS), "target": target, "source_mask": real(LENGTHS)}
+        return Rows(given, {"source": LENGTHS, "target": TARGETS, "source_mask": LENGTHS}, "target")
+    given = {"tokens": words(LENGTHS), "mask": real(LENGTHS)}
+    if isinstance(model, Encoder) and not isinstance(model, Generator):
+        given["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
+    if isinstance(model, Encoder):
+        return Rows(given, dict.fromkeys(given, LENGTHS), "tokens")
+    return Rows({"images": images(model)})
+
+
+def images(model: Any) -> Tensor:
+    config: Any = model.config
+    height, width = config.image_size, getattr(config, "image_width", 0) or config.image_size
+    return torch.randn(4, config.channels, height, width, generator=torch.Generator().manual_seed(1))
+
+
+# ---- batches
+
+
+def batch(model: Any) -> Any:
+    """What the model learns from, as its task makes it."""
+    task = task_of(name_of(model), model.config)
+    assert task in BATCHES, f"no batch is known for models that {task}: add one to BATCHES"
+    return BATCHES[task](model)
+
+
+def pairs(model: Any) -> PairBatch:
+    given, mask = rows(model).given, real(TARGETS)
+    source = given["source"].masked_fill(~given["source_mask"], special(model).pad)
+    ends = torch.arange(max(TARGETS)) == torch.tensor(TARGETS)[:, None] - 1
+    target = given["target"].masked_fill(ends, special(model).end).masked_fill(~mask, special(model).pad)
+    return PairBatch(source, given["source_mask"], target, mask)
+
+
+def windows(model: Any) -> TextBatch:
+    tokens = words(LENGTHS)
+    counted = torch.ones_like(tokens[:, 1:], dtype=torch.bool)
+    counted[1, :3] = counted[2, 5] = False
+    return TextBatch(tokens, counted, None)
+
+
+def masked(model: Any) -> MaskedBatch:
+    """Some words of each row, shown or not; whether the second part follows, if the model predicts that."""
+    tokens, segments, mask = (rows(model).given[name] for name in ("tokens", "segments", "mask"))
+    predicted = torch.zeros_like(mask)
+    for row, places in enumerate([(1, 4, 6), (2, 3), (1, 2, 8), (0,)]):
+        predicted[row, list(places)] = True
+    shown = torch.where(predicted & (torch.arange(max(LENGTHS)) % 2 == 0), special(model).mask, tokens)
+    follows = torch.tensor([0, 1, 1, 0]) if model.config.head == "pretrain" else None
+    return MaskedBatch(shown, segments, mask, predicted, tokens, follows)
+
+
+def labelled(model: Any) -> LabelledBatch:
+    tokens, segments, mask = (rows(model).given[name] for name in ("tokens", "segments", "mask"))
+    return LabelledBatch(tokens, segments, mask, torch.tensor([2, 0, 1, 2]))
+
+
+def pictured(model: Any) -> ImageBatch:
+    return ImageBatch(images(model), torch.eye(len(LABELS))[[2, 0, 1, 2]])
+
+
+BATCHES: dict[str, Callable[[Any], Any]] = {
+    "translate": pairs,
+    "generate": windows,
+    "fill": masked,
+    "classify": labelled,
+    "recognise": pictured,
+}
+
+
+# ---- artifacts
+
+
+@cache
+def tokenizer(layout: str, size: int) -> Tokenizer:
+    kind = "wordpiece" if layout == "bert" else "character"
+    text = "abcdefghijkl" if kind == "character" else "a b c d e f g h i j k l"
+    found = Tokenizer.train([text], kind=kind, layout=layout, size=size)
+    assert len(found) == size
+    return found
+
+
+def special(model: Any) -> Special:
+    return tokenizer(model.layout, WORDS).special
+
+
+def artifacts(model: Any) -> Artifacts:
+    source = getattr(model.config, "source_vocabulary", 0)
+    return Artifacts(
+        tokenizer(model.layout, WORDS) if model.layout else None,
+        tokenizer(model.layout, source) if source else None,
+        labels=getattr(model.config, "labels", ()),
+        pixels=None if model.layout else Pixels(*[(0.5,) * model.config.channels] * 2),
+    )
+
+
+def near(ours: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-5)
