@@ -1,0 +1,169 @@
+"""The small JSON files that `transformers` keeps beside config.json: written, and read strictly."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from regard.data.artifacts import Pixels
+from regard.data.images import RESAMPLING
+from regard.data.special_tokens import Special
+from regard.data.tokenizer import Tokenizer
+from regard.decode.settings import Decoding
+from regard.errors import RunError
+from regard.foreign.contents import Contents, Json
+from regard.foreign.form import Table
+
+TOKENIZER_CONFIG = "tokenizer_config.json"
+GENERATION = "generation_config.json"
+PREPROCESSOR = "preprocessor_config.json"
+LEAST_STD = 1e-6  # dividing by less may not stay finite
+
+# ---- tokenizer_config.json
+
+
+def tokenizer_file(tokenizer: Tokenizer, max_length: int, names: dict[str, int]) -> Json:
+    """`names`: special token ids by their names in transformers; ids below 0 are left out."""
+    tokens = {key: tokenizer.inner.id_to_token(number) for key, number in names.items() if number >= 0}
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_length,
+        **tokens,
+    }
+
+
+def text_names(special: Special) -> dict[str, int]:
+    return {"eos_token": special.end, "pad_token": special.pad, "unk_token": special.unknown}
+
+
+# ---- generation_config.json
+
+# Settings of transformers' generate, and ours.
+SEARCH = {
+    "num_beams": "beam",
+    "length_penalty": "length_penalty",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "renormalize_logits": "renormalise",
+}
+# Limits on length and time are given with each input.
+IGNORED = frozenset({"max_new_tokens", "max_time", "renormalize_logits", "_from_model_config"})
+
+
+def generation_file(special: Special, decoding: Decoding) -> Json:
+    table: Json = {"eos_token_id": special.end, "pad_token_id": special.pad, "use_cache": True}
+    table |= {"do_sample": decoding.temperature > 0}
+    if decoding.temperature:
+        table |= {"temperature": decoding.temperature, "top_k": decoding.top_k, "top_p": decoding.top_p}
+    else:
+        table |= {"num_beams": decoding.beam, "length_penalty": decoding.length_penalty}
+    table |= {"repetition_penalty": decoding.repetition_penalty, "no_repeat_ngram_size": decoding.no_repeat_ngram}
+    return table | {"renormalize_logits": decoding.renormalise}
+
+
+def read_decoding(contents: Contents, special: Special, fixed: dict[str, tuple[object, ...]]) -> Decoding:
+    """The settings of generation_config.json; old folders have them in config.json. `fixed`: keys that must have
+    one of these values, as others would make transformers generate other tokens than we do."""
+    name = GENERATION if contents.has(GENERATION) else "config.json"
+    table = contents.json(name)
+    try:
+        if name == GENERATION:
+            _check_generation(Table(table), special, fixed)
+        sampled = {"temperature": 1.0, "top_k": 50, "top_p": 1.0} if table.get("do_sample") else {}
+        asked = {key: table.get(key, default) for key, default in sampled.items()}
+        asked |= {ours: table[key] for key, ours in SEARCH.items() if table.get(key) is not None}
+        return Decoding(**{key: value for key, value in asked.items() if value is not None})
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise RunError(f"{contents.path / name}: {error!s:.300}") from None
+
+
+def _check_generation(table: Table, special: Special, fixed: dict[str, tuple[object, ...]]) -> None:
+    table.must("eos_token_id", special.end, [special.end], None)
+    table.must("min_length", 0, None)
+    table.must("min_new_tokens", None, 0)
+    table.must("num_return_sequences", 1, None)
+    for key, allowed in fixed.items():
+        table.must(key, *allowed)
+    if table.table.get("do_sample"):
+        table.must("num_beams", 1, None)
+    elif table.table.get("num_beams") not in (None, 1):
+        table.must("early_stopping", False, None)
+    table.left -= IGNORED
+    table.done()
+
+
+# ---- preprocessor_config.json
+
+# Settings of an image processor beside mean and std, with the values that we support.
+FIXED: dict[str, tuple[object, ...]] = {
+    "do_resize": (True,),
+    "do_rescale": (True,),
+    "do_normalize": (True,),
+    "do_center_crop": (False, None),
+    "do_convert_rgb": (True, False, None),
+    "rescale_factor": (1 / 255,),
+}
+
+
+class ImageConfig(Protocol):
+    """A model's configuration, as far as it says what images it takes."""
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def size(self) -> tuple[int, int]: ...  # height and width
+
+
+def preprocessor_file(config: ImageConfig, pixels: Pixels) -> Json:
+    height, width = config.size
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": int(RESAMPLING[pixels.resample]),
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(pixels.mean),
+        "image_std": list(pixels.std),
+    }
+
+
+def read_pixels(contents: Contents, config: ImageConfig) -> Pixels:
+    """How images become numbers; without the file, mean and std are 0.5, as in ViT."""
+    default = Pixels((0.5,) * config.channels, (0.5,) * config.channels)
+    if not contents.has(PREPROCESSOR):
+        return default
+    path, table = contents.path / PREPROCESSOR, contents.json(PREPROCESSOR)
+    try:
+        for key, allowed in FIXED.items():
+            if table.get(key, allowed[0]) not in allowed:
+                raise ValueError(f"{key} = {table[key]!r:.80} is not supported, only {allowed[0]!r}")
+        _check_size(table.get("size"), config.size)
+        names = {int(number): name for name, number in RESAMPLING.items()}
+        if (resample := names.get(table.get("resample", int(RESAMPLING[default.resample])))) is None:
+            known = " and ".join(f"{number} ({name})" for number, name in names.items())
+            raise ValueError(f"resample = {table['resample']!r:.80} is not supported, only {known}")
+        mean, std = (_numbers(table.get(key), key, config.channels) for key in ("image_mean", "image_std"))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RunError(f"{path}: {error!s:.300}") from None
+    if std is not None and not all(value >= LEAST_STD for value in std):
+        raise RunError(f"{path}: image_std must be at least {LEAST_STD}, got {list(std)}")
+    return Pixels(mean or default.mean, std or default.std, resample)
+
+
+def _check_size(size: Any, wanted: tuple[int, int]) -> None:
+    found = (size.get("height"), size.get("width")) if isinstance(size, dict) else (size, size)
+    if size is not None and found != wanted:
+        raise ValueError(f"size is {size!r:.80}, but images are {wanted[0]} x {wanted[1]} by config.json")
+
+
+def _numbers(value: Any, key: str, channels: int) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(type(one) in (int, float) and abs(one) < 1e6 for one in value):
+        raise ValueError(f"{key} must be a list of numbers, got {value!r:.80}")
+    if len(value) != channels:
+        raise ValueError(f"{key} must have one number for each of {channels} channels, got {len(value)}")
+    return tuple(float(one) for one in value)

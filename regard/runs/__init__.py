@@ -1,0 +1,1 @@
+"""A run is a folder: written, read, refused."""

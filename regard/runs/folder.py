@@ -1,0 +1,317 @@
+"""A run is a folder anyone can open: config, weights, tokenizer, recipe, log and model card.
+
+Models that have a form in another library are saved in it, and folders of that library are opened as they are.
+Opening runs no code from a folder, follows no path in it, and compares every shape before memory is allocated."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from regard.data.artifacts import AnyTokenizer, Artifacts, Pixels
+from regard.data.fields import build, read_toml
+from regard.data.files import write_file
+from regard.data.special_tokens import Special
+from regard.data.tokenizer import Tokenizer
+from regard.decode.settings import Decoding
+from regard.errors import DataError, RecipeError, RunError
+from regard.foreign import FORMS, form_of
+from regard.foreign.contents import Contents, Json
+from regard.foreign.form import Form, Table, read_parts, used, write_parts
+from regard.foreign.hf_files import PREPROCESSOR, preprocessor_file, read_pixels
+from regard.learn.checkpoint import fill, named_tensors, write_tensors
+from regard.models import MODELS, name_of
+from regard.models.protocols import Model, ModelConfig
+from regard.runs.weights import WEIGHTS, has_weights, read_headers, read_weights
+
+SHIPPED = Path(__file__).parent.parent / "shipped"
+TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
+RECIPE = "recipe.toml"
+TYPE = "regard-"  # model_type of a run that only regard can open begins with this
+FORMAT_VERSION = 1  # of the folders of our own form
+MOST_LAYERS, MOST = (
+    1000,
+    1 << 24,
+)  # more than any real model has: a hostile config must not keep us building for hours
+
+
+def shipped() -> list[str]:
+    """The names of the runs that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+
+
+def find(run: str | Path) -> Path:
+    """The place of a run: a folder, else the name of a shipped run."""
+    path = Path(run)
+    if path.is_dir():
+        contents = Contents(path)
+        if contents.has("config.json") or any(form.matches(contents) for form in FORMS.values()):
+            return path
+        raise RunError(f"{path} is a folder without config.json, so it is not a run; `regard train` makes one")
+    if str(run) in shipped():
+        return SHIPPED / str(run)
+    there = ", ".join(shipped()) or "none"
+    raise RunError(f"there is no run {str(run)!r}: it is neither a folder nor one of those shipped ({there})")
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What config.json says."""
+
+    name: str  # of the model, in MODELS
+    config: ModelConfig
+    form: Form[Any] | None = None  # None: our own
+    special: Special | None = None  # special tokens, as far as another library's config.json names them
+
+
+class Folder:
+    """A run's folder, opened. Every file is read when it is first asked for, and once."""
+
+    def __init__(self, run: str | Path) -> None:
+        self.path = find(run)
+        self.contents = Contents(self.path)
+
+    @cached_property
+    def settings(self) -> ModelSettings:
+        """The model's name and its configuration, every field checked."""
+        return read_settings(self.contents)
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.settings.config
+
+    @cached_property
+    def recipe(self) -> Json | None:
+        """recipe.toml as tables; None where there is none, as in folders of other libraries."""
+        path = self.path / RECIPE
+        try:
+            return read_toml(path) if path.is_file() else None
+        except RecipeError as error:
+            raise RunError(str(error)) from None
+
+    def model(self) -> Model:
+        """The model with its weights, in float32 and eval mode, on the CPU."""
+        return read_model(self.path, self.settings)
+
+    def tokenizer(self) -> AnyTokenizer:
+        settings = self.settings
+        try:
+            if settings.form and settings.special:
+                return settings.form.tokenizer(self.contents, settings.config, settings.special)
+            return _read_tokenizer(self.path / TOKENIZER, getattr(settings.config, "vocabulary"))  # noqa: B009
+        except (DataError, RecursionError) as error:
+            raise RunError(str(error)) from None
+
+    def source_tokenizer(self) -> Tokenizer | None:
+        """The source's own, of a translator with two vocabularies."""
+        size = getattr(self.config, "source_vocabulary", 0)
+        return _read_tokenizer(self.path / SOURCE_TOKENIZER, size) if size else None
+
+    def max_length(self) -> int:
+        """How many tokens of a text are read; 0: as many as the model has positions."""
+        form = self.settings.form
+        return form.max_length(self.contents) if form else 0
+
+    def pixels(self) -> Pixels:
+        form, config = self.settings.form, self.config
+        return form.pixels(self.contents, config) if form else read_pixels(self.contents, config)  # type: ignore[arg-type]
+
+    def decoding(self) -> Decoding:
+        """The decoding settings: those of the recipe, else those of the other library's files."""
+        if self.recipe is not None:
+            table = self.recipe.get("decode", {})
+            if not isinstance(table, dict):
+                raise RunError(f"{self.path / RECIPE}: decode must be a section [decode], got {table!r:.80}")
+            try:
+                return build(Decoding, table, "decode")
+            except RecipeError as error:
+                raise RunError(f"{self.path / RECIPE}: {error}") from None
+        form, special = self.settings.form, self.settings.special
+        return form.decoding(self.contents, special) if form and special else Decoding()
+
+
+# ---- writing
+
+
+def begin(
+    folder: Path,
+    model: Model,
+    artifacts: Artifacts,
+    recipe: str,
+    decoding: Decoding | None = None,
+    *,
+    dtype: str = "float32",
+) -> None:
+    """Write everything of a run but its weights, which will be of that dtype."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = name_of(model)
+    form = form_of(name, model.config)
+    special = artifacts.tokenizer.special if artifacts.tokenizer is not None else None
+    if form:
+        config: Json = {"model_type": form.model_type, "architectures": [form.architecture(model.config)]}
+        config |= {"dtype": dtype, **form.write_config(model.config, special)}
+        files = form.small_files(model.config, artifacts, decoding or Decoding())
+    else:
+        config = {"model_type": TYPE + name, "format_version": FORMAT_VERSION, **dataclasses.asdict(model.config)}
+        files = {}
+        if artifacts.pixels is not None:
+            files[PREPROCESSOR] = preprocessor_file(model.config, artifacts.pixels)
+    if recipe:
+        write_file(folder / RECIPE, recipe.encode())
+    if artifacts.tokenizer is not None:
+        artifacts.own_tokenizer.save(folder / TOKENIZER)
+    if artifacts.source_tokenizer is None:
+        (folder / SOURCE_TOKENIZER).unlink(missing_ok=True)  # left by an abandoned training
+    else:
+        artifacts.source_tokenizer.save(folder / SOURCE_TOKENIZER)
+    for file, table in {**files, "config.json": config}.items():
+        write_file(folder / file, (json.dumps(table, indent=2) + "\n").encode())
+
+
+def save_weights(folder: Path, model: Model, dtype: torch.dtype = torch.float32) -> None:
+    """Replace model.safetensors atomically: a reader finds the old weights or the new."""
+    tensors = named_tensors(model)
+    if form := form_of(name_of(model), model.config):
+        tensors = write_parts(form.parts(model.config), tensors)
+    write_tensors(folder / WEIGHTS, {name: tensor.to(dtype) for name, tensor in tensors.items()}, {"format": "pt"})
+
+
+# ---- reading
+
+
+def read_settings(contents: Contents) -> ModelSettings:
+    for form in FORMS.values():
+        if form.matches(contents):
+            return _foreign_settings(contents, form)
+    path = contents.path / "config.json"
+    kind = contents.config.get("model_type")
+    if not isinstance(kind, str):
+        found = "it has no model_type" if kind is None else f"its model_type is {kind!r:.80}"
+        raise RunError(f"{path} is not the configuration of a run: {found}")
+    name = kind.removeprefix(TYPE)
+    if name not in MODELS or name == kind:
+        known = ", ".join([*(form.model_type for form in FORMS.values()), *(TYPE + name for name in MODELS)])
+        raise RunError(f"{path} asks for {kind!r:.80}; this version opens {known}")
+    return ModelSettings(name, _own_config(path, contents.config, name))
+
+
+def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
+    path, found = contents.path / form.config_file, contents.json(form.config_file)
+    asked = found.get("architectures")
+    if asked is not None and asked not in [[one] for one in form.architectures]:
+        known = ", ".join(form.architectures)
+        raise RunError(f"{path}: architectures = {asked!r:.80} is not supported, only {known}")
+    try:
+        table = Table(found)
+        config, special = form.read_config(table)
+        table.done()
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from None
+    if has_weights(path.parent):
+        names = (name for header in read_headers(path.parent).values() for name in header)
+        config = form.holds(config, frozenset(map(form.rename, names)))
+    for key, number in vars(special).items() if special else ():
+        if number >= config.vocabulary:
+            raise RunError(
+                f"{path}: the {key} token is {number:,}, and vocab_size ends at {config.vocabulary - 1:,}"
+            )
+    return ModelSettings(form.model, config, form, special)
+
+
+def _own_config(path: Path, table: Json, name: str) -> ModelConfig:
+    version = table.get("format_version")
+    if type(version) is not int or version < 1:
+        raise RunError(f"{path}: format_version must be a whole number of at least 1, got {version!r:.40}")
+    if version > FORMAT_VERSION:
+        raise RunError(
+            f"{path}: this run was written by a newer version of regard: its format_version is {version:,}, and "
+            f"this version reads up to {FORMAT_VERSION}; upgrade regard"
+        )
+    values = {key: value for key, value in table.items() if key not in ("model_type", "format_version")}
+    fields = [field.name for field in dataclasses.fields(MODELS[name].Config)]
+    if odd := sorted(set(values) ^ set(fields)):
+        raise RunError(f"{path}: missing or unknown: {', '.join(odd):.200}; {name} has {', '.join(fields)}")
+    try:  # the configuration checks types and ranges; JSON has lists where it has tuples
+        return MODELS[name].Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from None
+
+
+class SkipInit(TorchFunctionMode):
+    """Skip weight initialisation: the weights are loaded next, or the model is on the meta device, where random
+    initialisation would make torch import its compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("uniform_", "normal_", "truncated_normal_"):
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
+    """Every weight by name, on the meta device. ValueError where there can be no such model."""
+    check_sizes(config)
+    with torch.device("meta"), SkipInit():
+        return named_tensors(MODELS[name](config))
+
+
+def check_sizes(config: ModelConfig) -> None:
+    for key, value in dataclasses.asdict(config).items():
+        most = MOST_LAYERS if key.endswith("layers") else MOST
+        if type(value) is int and value > most:
+            raise ValueError(f"{key} must be at most {most:,}, got {value:,}")
+
+
+def check_layers(config: ModelConfig, tensors: int) -> None:
+    """Each layer has weights, so a config with more layers than there are tensors is refused before building."""
+    layers = max([value for key, value in dataclasses.asdict(config).items() if key.endswith("layers")], default=0)
+    if layers > tensors:
+        raise ValueError(f"it has {layers:,} layers, and the folder holds only {tensors:,} tensors")
+
+
+def read_model(folder: Path, settings: ModelSettings) -> Model:
+    name, config, form = settings.name, settings.config, settings.form
+    headers = read_headers(folder)
+    try:
+        check_sizes(config)
+        check_layers(config, sum(map(len, headers.values())))
+        wanted = shapes(name, config)
+    except ValueError as error:
+        raise RunError(f"{folder / 'config.json'}: {error}") from None
+    parts = form.parts(config) if form else []
+    if form:
+        wanted = write_parts(used(parts), wanted)
+    copies = form.copies(config) if form else {}
+    tensors = read_weights(headers, {key: tuple(x.shape) for key, x in wanted.items()}, form, copies)
+    with SkipInit():
+        model = MODELS[name](config)
+    assert isinstance(model, nn.Module)
+    fill(model, read_parts(parts, tensors) if form else tensors, source=folder)
+    model.eval()
+    return model
+
+
+def _read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
+    """The tokenizer; its ids must be exactly those of the model."""
+    try:
+        tokenizer = Tokenizer.load(path)
+    except (DataError, RecursionError) as error:
+        raise RunError(str(error)) from None
+    ids = sorted(tokenizer.inner.get_vocab().values())
+    if ids != list(range(vocabulary)):
+        raise RunError(
+            f"{path} has {len(ids):,} entries, ids up to {max(ids):,}, and config.json says {vocabulary:,}; "
+            "they are not from the same run"
+        )
+    return tokenizer

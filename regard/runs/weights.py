@@ -1,0 +1,166 @@
+"""Weights from disk. Every header is read, and every name and shape is checked, before memory is allocated for a
+tensor. Only files beside config.json are opened, whatever an index says."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from regard.errors import RunError
+from regard.foreign.form import Form
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+LARGEST_INDEX = 16 << 20
+PICKLES = (b"\x80", b"PK")  # the first bytes of a pickle, and of the zip file that torch.save writes
+
+KINDS = ("F32", "F16", "BF16", "F64")
+
+Shape = tuple[int, ...]
+Header = dict[str, tuple[Shape, str]]  # shape and dtype of each tensor
+Place = tuple[Path, str]  # the file and the name in it
+
+
+def has_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (WEIGHTS, INDEX))
+
+
+def read_headers(folder: Path) -> dict[Path, Header]:
+    """The headers of a folder's weight files: what they hold."""
+    return {path: _header(path) for path in _files(folder)}
+
+
+def read_weights(
+    headers: Mapping[Path, Header],
+    wanted: Mapping[str, Shape],
+    form: Form[Any] | None = None,
+    copies: Mapping[str, str] | None = None,
+) -> dict[str, Tensor]:
+    """The tensors of exactly these names and shapes, in float32. In another library's form some may be missing
+    (`form.optional`) and some may be stored twice (`copies`)."""
+    files = list(headers)
+    places, repeated = _places(headers, wanted, form, copies or {})
+    for name, shape in wanted.items():
+        if name not in places and not (form and name in form.optional):
+            raise RunError(f"{_all(files)}: {name} should be {shape} by config.json, but is missing")
+    tensors = {name: _read(*places[name]) if name in places else torch.zeros(wanted[name]) for name in wanted}
+    for path, name, original in repeated:
+        if not torch.allclose(_read(path, name), tensors[original], rtol=0, atol=0, equal_nan=True):
+            raise RunError(
+                f"{path}: {name} differs from {original}, and config.json says that they are tied; if they are "
+                "not, set tie_word_embeddings = false there"
+            )
+    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+        shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
+        warnings.warn(
+            f"{_all(files)}: NaN or infinity in {shown}; this model's answers will be of no use",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return tensors
+
+
+def _places(
+    headers: Mapping[Path, Header], wanted: Mapping[str, Shape], form: Form[Any] | None, copies: Mapping[str, str]
+) -> tuple[dict[str, Place], list[tuple[Path, str, str]]]:
+    """Where each wanted tensor is stored, and which others are copies of one (path, name, original)."""
+    places: dict[str, Place] = {}
+    repeated = []
+    for path, tensors in headers.items():
+        for name, (shape, kind) in tensors.items():
+            known = name if form is None else _full(form.rename(name), wanted, copies, form)
+            original = copies.get(known, known)
+            if form and re.fullmatch(form.derived, known):
+                form.check_derived(f"{path}: {name}", partial(_read, path, name))
+                continue
+            if not original:
+                continue
+            if wanted.get(original) != shape:
+                should = wanted.get(original, "absent")
+                raise RunError(f"{path}: {name:.200} should be {should} by config.json, but is {shape}")
+            if kind not in KINDS:
+                raise RunError(f"{path}: {name} holds {kind}; weights must be one of {', '.join(KINDS)}")
+            if known in copies:
+                repeated.append((path, name, original))
+            elif known in places:
+                raise RunError(f"{path}: {name} is stored twice, also in {places[known][0].name}")
+            else:
+                places[known] = path, name
+    for path, name, original in repeated:
+        places.setdefault(original, (path, name))
+    return places, repeated
+
+
+def _all(files: list[Path]) -> str:
+    return str(files[0]) if len(files) == 1 else f"the {len(files)} files of {files[0].parent / INDEX}"
+
+
+def _full(name: str, wanted: Mapping[str, Shape], copies: Mapping[str, str], form: Form[Any]) -> str:
+    """The name with the form's prefix, which files of a model without a head leave out."""
+    full = form.prefix + name
+    bare = name not in wanted and name not in copies
+    return full if bare and (full in wanted or full in copies or re.fullmatch(form.derived, full)) else name
+
+
+def _files(folder: Path) -> list[Path]:
+    """model.safetensors, or the files that the index names."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    path = folder / INDEX
+    if not path.is_file():
+        if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.h5")):
+            raise RunError(
+                f"{folder} has its weights in a pickle or another format that can carry code; that is not opened: "
+                f"save them as {WEIGHTS}, as `save_pretrained` of transformers does"
+            )
+        raise RunError(f"{folder} has no {WEIGHTS}; if it is being trained, wait for the first validation")
+    if path.stat().st_size > LARGEST_INDEX:
+        raise RunError(f"{path} has {path.stat().st_size:,} bytes, and at most {LARGEST_INDEX:,} are read")
+    try:
+        names = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise RunError(f"{path} is not an index of weights: {error!r:.200}") from None
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*\.safetensors", name):
+            raise RunError(f"{path} names {name!r:.80}; only .safetensors files beside it are allowed")
+        if not (folder / name).is_file():
+            raise RunError(f"{path} names {name}, which is not there; the folder is incomplete")
+    if not names:
+        raise RunError(f"{path} names no file")
+    return [folder / name for name in names]
+
+
+def _header(path: Path) -> Header:
+    with open(path, "rb") as file:
+        begin = file.read(2)
+    if begin[:1] == PICKLES[0] or begin == PICKLES[1]:
+        try:
+            with safe_open(path, framework="pt"):  # the length of a header may have the same first bytes
+                pass
+        except SafetensorError:
+            raise RunError(f"{path} is a pickle or an archive, not a safetensors file; it is not opened") from None
+    with _opened(path) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {name: (tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise RunError(
+            f"{path} cannot be read; it is truncated, changed or not a safetensors file: {error!s:.300}"
+        ) from None
+
+
+def _read(path: Path, name: str) -> Tensor:
+    with _opened(path) as file:
+        return file.get_tensor(name).float()

@@ -1,0 +1,228 @@
+"""Every model trains, is stopped, goes on, is saved and loaded, by the same few lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.data.shapes import shapes
+from regard.decode.settings import Decoding
+from regard.learn.loop import Report
+from regard.models import MODELS
+from regard.tasks import training
+from regard.tasks.recipe import read
+from regard.tasks.table import TASKS, load
+
+SMALL = {
+    "seq2seq": ["model.embed=8", "model.dim=12"],
+    "bahdanau": ["model.embed=8", "model.encoder=8", "model.decoder=12", "model.readout=8"],
+    "luong": ["model.embed=8", "model.dim=12"],
+    "transformer": ["model.dim=8", "model.layers=2", "model.heads=2", "model.ff=12"],
+    "rnnlm": ["model.embed=8", "model.dim=12"],
+    "gpt2": ["model.dim=8", "model.layers=2", "model.heads=2"],
+    "bert": ["model.dim=8", "model.layers=2", "model.heads=2", "tokens.kind=wordpiece"],
+    "vit": ["model.dim=8", "model.layers=2", "model.heads=2", "model.image_size=32", "model.patch_size=8"],
+}
+VARIANTS = {
+    "seq2seq": ["seq2seq", "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2"],
+    "bahdanau": ["bahdanau", "model.score=general", "model.weigh=hard", "model.dropout=0.3"],
+    "luong": ["luong", "model.weigh=local-p", "model.window=2", "model.layers=2", "model.bidirectional=true"],
+    "luong without feeding": ["luong", "model.feeding=false", "model.score=additive", "model.weigh=local-m"],
+    "transformer": ["transformer", "model.dropout=0.3", "model.attention_dropout=0.1"],
+    "transformer pre-norm": ["transformer", "model.norm=pre", "model.positions=learned"],
+}
+WRITERS = {
+    "rnnlm": ["rnnlm", "model.cell=gru", "model.layers=1"],
+    "gpt2": ["gpt2", "model.dropout=0.3"],
+    "gpt2 apart": [
+        "gpt2",
+        "data.separate_documents=true",
+        "data.documents=line",
+        "model.tied=false",
+        "tokens.kind=bpe",
+    ],
+}
+READERS = {
+    "bert": ["model.dropout=0.3"],
+    "bert, hidden words alone": ["model.head=masked", "data.whole_words=true"],
+}
+SEERS = {
+    "vit": ["model.drop_path=0.3", "data.num_ops=1", "data.mixup=0.5"],
+    "vit, mean": ["model.pool=mean", "data.flip=false", "data.crop=0"],
+}
+REST = '[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n[train]\nsteps = 4\neval_every = 2\n'
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.toml"
+    path.write_text(
+        f'[data]\nmade = "reverse"\ntrain_count = 100\nvalid_count = 10\nbatch_tokens = 256\n{REST}',
+    )
+    return str(path)
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> str:
+    """The same for language models."""
+    (tmp_path / "text.txt").write_text("".join(f"{number} bottles of beer\n" for number in range(99, 0, -1)))
+    path = tmp_path / "writing.toml"
+    path.write_text(f'[data]\ntrain = "{tmp_path}/text.txt"\nlength = 20\nbatch_tokens = 200\n{REST}')
+    return str(path)
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> str:
+    """The same for encoders of text."""
+    verses = (f"{number} bottles of beer .\nOn the wall they stand .\n\n" for number in range(60))
+    (tmp_path / "text.txt").write_text("".join(verses))
+    path = tmp_path / "reading.toml"
+    path.write_text(f'[data]\ntrain = "{tmp_path}/text.txt"\nlength = 24\nbatch_tokens = 200\n{REST}')
+    return str(path)
+
+
+@pytest.fixture
+def sorting(tmp_path: Path) -> str:
+    """And for classifiers of text."""
+    (tmp_path / "texts.tsv").write_text(
+        "".join(f"{n} bottles\t{'even' if n % 2 == 0 else 'odd'}\n" for n in range(200))
+    )
+    path = tmp_path / "sorting.toml"
+    rest = REST.replace("[train]", 'head = "classify"\n[train]')
+    path.write_text(f'[data]\ntrain = "{tmp_path}/texts.tsv"\nbatch_tokens = 100\n{rest}')
+    return str(path)
+
+
+@pytest.fixture
+def seeing(tmp_path: Path) -> str:
+    """And of pictures."""
+    path = tmp_path / "seeing.toml"
+    path.write_text(
+        '[data]\nmade = "shapes"\ntrain_count = 60\nvalid_count = 12\ntest_count = 12\nbatch_size = 16\n'
+        "[model]\n[train]\nsteps = 4\neval_every = 2\n"
+    )
+    return str(path)
+
+
+def losses(folder: Path) -> list[float]:
+    rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if "loss" in row]
+
+
+def check_goes_on(train: Any, interrupt: Any, recipe: str, folder: Path, changes: list[str]) -> None:
+    """Stopped and gone on in folder/run, all at once in folder/whole: nothing tells them apart."""
+    whole = train(recipe, folder / "whole", *changes)
+    interrupt(recipe, folder / "run", *changes)
+    assert train(recipe, folder / "run", *changes, resume=True) == whole
+    assert losses(folder / "run") == losses(folder / "whole")
+    assert len(losses(folder / "run")) == 4
+    for path in (folder / "whole").glob("*.json"):
+        assert (folder / "run" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert (folder / "run/model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes()
+
+
+def test_every_model_is_tested() -> None:
+    tried = {variant[0] for variant in (*VARIANTS.values(), *WRITERS.values())}
+    assert SMALL.keys() == MODELS.keys() == tried | {"bert", "vit"}
+
+
+@pytest.mark.parametrize("joint", ["true", "false"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_trains_stops_goes_on_and_answers(
+    variant: str, joint: str, recipe: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    name, *options = VARIANTS[variant]
+    changes = [f"model.name={name}", f"tokens.joint={joint}", *SMALL[name], *options]
+    check_goes_on(train, interrupt, recipe, tmp_path, changes)
+    kind = "marian" if variant == "transformer" and joint == "true" else f"regard-{name}"
+    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == kind
+    assert f"# {name} on reverse" in (tmp_path / "run/README.md").read_text()
+    texts, decode = ["a b c", "z", "", "q w e r t y"], Decoding(beam=3, n_best=2, min_length=1)
+    first, second = (load(tmp_path / run).translate(texts, decode) for run in ("run", "whole"))
+    assert first == second
+    assert [bool(answer.others) for answer in first] == [True, True, False, True]
+    if MODELS[name].alignment:
+        assert first[0].attention.columns == ("a", " ", "b", " ", "c", "</s>")
+
+
+@pytest.mark.parametrize("variant", WRITERS)
+def test_it_trains_stops_goes_on_and_writes(
+    variant: str, writing: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    name, *options = WRITERS[variant]
+    changes = [f"model.name={name}", *SMALL[name], *options]
+    check_goes_on(train, interrupt, writing, tmp_path, changes)
+    kind = "gpt2" if name == "gpt2" else f"regard-{name}"
+    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == kind
+    assert f"# {name} on text.txt" in (tmp_path / "run/README.md").read_text()
+    prompts, decode = ["9 bottles", "", "b"], Decoding(beam=3, n_best=2, min_length=1, max_length=10)
+    first, second = (load(tmp_path / run).generate(prompts, decode) for run in ("run", "whole"))
+    assert first == second
+    assert all(len(one.others) == 1 for one in first)
+
+
+@pytest.mark.parametrize("variant", READERS)
+def test_it_trains_stops_goes_on_and_reads(
+    variant: str, reading: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    check_goes_on(train, interrupt, reading, tmp_path, ["model.name=bert", *SMALL["bert"], *READERS[variant]])
+    texts = ["[MASK] bottles of beer .", "On the [MASK] they [MASK] ."]
+    first, second = (load(tmp_path / run).fill(texts, 3) for run in ("run", "whole"))
+    assert first == second
+    assert [len(one.blanks) for one in first] == [1, 2]
+    assert all(len(blank) == 3 for one in first for blank in one.blanks)
+    assert first[0].attention.rows == ("[MASK]",)
+    vectors = load(tmp_path / "run").embed(texts)
+    assert vectors.shape == (2, 8)
+
+
+def test_it_trains_stops_goes_on_and_sorts(sorting: str, tmp_path: Path, train: Any, interrupt: Any) -> None:
+    check_goes_on(train, interrupt, sorting, tmp_path, ["model.name=bert", *SMALL["bert"]])
+    texts = ["3 bottles", ("4", "bottles")]
+    first, second = (load(tmp_path / run).classify(texts) for run in ("run", "whole"))
+    assert first == second
+    assert all(set(one.probabilities) == {"even", "odd"} for one in first)
+    assert first[0].attention.rows == ("[CLS]",)
+
+
+@pytest.mark.parametrize("variant", SEERS)
+def test_it_trains_stops_goes_on_and_sees(
+    variant: str, seeing: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    check_goes_on(train, interrupt, seeing, tmp_path, ["model.name=vit", *SMALL["vit"], *SEERS[variant]])
+    kind = json.loads((tmp_path / "run/config.json").read_text())["model_type"]
+    assert kind == ("regard-vit" if variant == "vit, mean" else "vit")
+    pictures = [shapes("test", 2).read(number) for number in range(2)]
+    first, second = (load(tmp_path / run).recognise(pictures) for run in ("run", "whole"))
+    assert first == second
+    assert len(first[0].probabilities) == 5
+    assert first[0].overlay().panels["rollout"].shape == (4, 4)
+    assert len(first[0].overlay("blocks.0.*").panels) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "vit"])
+def test_the_card_promises_a_picture_where_there_is_attention(
+    name: str, recipe: str, writing: str, reading: str
+) -> None:
+    task = MODELS[name].task
+    file = {"translate": recipe, "generate": writing, "fill": reading}[task]
+    job, _ = read(file, [f"model.name={name}", *SMALL[name]])
+    model = training.build_model(job, TASKS[task].survey(job, None))
+    card = training.card(
+        job,
+        TASKS[task],
+        Report(1, {"valid_loss": 1.0}, 1, early=False, averaged=0),
+        model,
+        "regard train",
+        "10 pairs",
+    )
+    asked, picture = {
+        "translate": ('"..."', "alignment.png"),
+        "generate": ('"..."', "looks.png"),
+        "fill": ('"... [MASK] ..."', "looks.png"),  # without a blank there is nothing to fill
+    }[task]
+    assert f"regard {task} DIR {asked}" in card
+    assert (f"--show {picture}" in card) == bool(MODELS[name].alignment)
