@@ -1,11 +1,15 @@
-"""Weights to pictures. Numpy in; no torch, nothing else of regard."""
+"""Attention weights to pictures: PNG, SVG, HTML, notebooks and terminals. Takes numpy arrays, never imports torch.
+
+Each kind of picture has a folder: `data.py` checks what is given, `layout.py` says where things stand,
+`svg.py`, `png.py`, `html.py` and `terminal.py` each write one kind of output, and `picture.py` has the class that
+users hold."""
 
 from regard.show.bars import bars
 from regard.show.curves import Curves, length_curves, loss_curve
-from regard.show.heads import Heads
-from regard.show.heatmap import Map
-from regard.show.overlay import Overlay
-from regard.show.positions import Barcode, barcode, position_curves, similarity
+from regard.show.heads.picture import Heads
+from regard.show.map.picture import Map
+from regard.show.overlay.picture import Overlay
+from regard.show.position_pictures import Barcode, barcode, position_curves, similarity
 from regard.show.rollout import patch_map, rollout
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""How a number went: lines over steps, told apart without colour too."""
+"""Line plots, such as the loss over the steps. Lines differ in dashes and markers too, not in colour alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.show.colour import LINES
-from regard.show.files import suffix_of, write_whole
-from regard.show.text import clean, trim
+from regard.show.colours import LINES
+from regard.show.labels import clean, trim
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
 
 DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-FEW = 40  # a line of more points carries no marks
-INSIDE = 4  # more lines than these leave their names no room among them
+FEW = 40  # points of a line that get markers; a line of more points is drawn without
+INSIDE = 4  # lines whose legend fits inside the axes; that of more lines stands beside them
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Lines by name: {"train": (x, y)}. A gap in y (NaN, or None in a log) is a gap in the line.
+    """Lines by name: {"train": (x, y)}. NaN or None in y leaves a gap in the line.
 
-    `spread` shades what lies round a line, as between the worst and the best seed: {"train": (low, high)}.
-    `ticks` names places on the x axis in words: {5.5: "1–10"}. `from_zero` lets the y axis begin at 0."""
+    `spread` shades a band around a line, such as from the worst to the best seed: {"train": (low, high)}.
+    `ticks` labels places on the x axis: {5.5: "1–10"}. `from_zero` starts the y axis at 0."""
 
     series: Mapping[str, tuple[Any, Any]]
     title: str = ""
@@ -48,7 +47,7 @@ class Curves:
             x, y = np.array(x, dtype=np.float64), np.array(y, dtype=np.float64)
             if x.ndim != 1 or x.shape != y.shape:
                 raise ValueError(
-                    f"series {name!r}: x and y must be equally long lists, got {x.shape} and {y.shape}"
+                    f"series {name!r}: x and y must be lists of the same length, got shapes {x.shape} and {y.shape}"
                 )
             if not np.isfinite(x).all():
                 raise ValueError(f"series {name!r}: x must be finite, got {x[~np.isfinite(x)][0]}")
@@ -65,41 +64,39 @@ class Curves:
         wanted = self.series[name][0].shape
         if not low.shape == high.shape == wanted:
             raise ValueError(
-                f"spread {name!r}: low and high must be as long as the line {wanted}, got {low.shape}, {high.shape}"
+                f"spread {name!r}: low and high must have the shape of their line {wanted}, "
+                f"got {low.shape} and {high.shape}"
             )
         if (low > high).any():
             at = np.argmax(low > high)
             raise ValueError(
-                f"spread {name!r}: low must not pass high, got {low[at]:g} and {high[at]:g} at point {at}"
+                f"spread {name!r}: low must not exceed high, got {low[at]:g} and {high[at]:g} at point {at}"
             )
         return low, high
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
-        from regard.show.fonts import for_drawing
+        from regard.show.figures import new_plot
+        from regard.show.fonts import text_style
 
-        if ax is None:
-            from matplotlib import pyplot
-
-            ax = pyplot.figure(figsize=(6.4, 4), layout="constrained").add_subplot()
+        ax = new_plot() if ax is None else ax
         names = [trim(clean(name), 40) for name in self.series]
         titles = [trim(clean(text), 80) for text in (self.title, self.x_label, self.y_label)]
-        ticks = [[trim(clean(part), 40) for part in text.split("\n")] for text in self.ticks.values()]
-        families, prepare = for_drawing([*names, *titles, *(part for parts in ticks for part in parts)])
-        plain: dict[str, Any] = {"family": families, "parse_math": False, "usetex": False}
+        ticks = [[trim(clean(line), 40) for line in text.split("\n")] for text in self.ticks.values()]
+        style, drawable = text_style([*names, *titles, *(line for lines in ticks for line in lines)])
         lines = [self._line(ax, at, name) for at, name in enumerate(self.series)]
         beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
         place = beside if len(lines) > INSIDE else {}
-        legend = ax.legend(lines, [prepare(name) for name in names], frameon=False, **place)
+        legend = ax.legend(lines, [drawable(name) for name in names], frameon=False, **place)
         for text in legend.get_texts():
-            text.set(**plain)
-        title, x_label, y_label = (prepare(text) for text in titles)
-        ax.set_title(title, **plain)
-        ax.set_xlabel(x_label, **plain)
-        ax.set_ylabel(y_label, **plain)
+            text.set(**style)
+        title, x_label, y_label = (drawable(text) for text in titles)
+        ax.set_title(title, **style)
+        ax.set_xlabel(x_label, **style)
+        ax.set_ylabel(y_label, **style)
         if ticks:
-            words = ["\n".join(prepare(part) for part in parts) for parts in ticks]
-            ax.set_xticks(list(self.ticks), words, **plain)
+            words = ["\n".join(drawable(line) for line in lines) for lines in ticks]
+            ax.set_xticks(list(self.ticks), words, **style)
         ax.grid(color="#e5e7eb", linewidth=0.8)
         if self.from_zero:
             ax.set_ylim(bottom=0)
@@ -108,7 +105,7 @@ class Curves:
         return ax
 
     def _line(self, ax: Axes, at: int, name: str) -> Line2D:
-        """One line with its shade, the `at`-th of the picture."""
+        """Line number `at` with its band."""
         x, y = self.series[name]
         colour = LINES[at % len(LINES)]
         (line,) = ax.plot(x, y, color=colour, linestyle=DASHES[at % len(DASHES)], linewidth=1.6, markersize=4.5)
@@ -119,36 +116,32 @@ class Curves:
         return line
 
     def save(self, path: str | Path) -> None:
-        """Write the picture, as its suffix says: .png or .svg."""
-        import matplotlib
-        from matplotlib.figure import Figure
+        """Write a .png or .svg file, by the path's suffix."""
+        from regard.show.figures import save_plot
 
-        suffix = suffix_of(path, (".png", ".svg"))
-        figure = Figure(figsize=(6.4, 4), layout="constrained")
-        self.plot(figure.add_subplot())
-        # Real text in the SVG, and no date in it: the same curves give the same file.
-        extra: dict[str, Any] = {"metadata": {"Date": None}} if suffix == ".svg" else {"dpi": 160}
-        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard"}):
-            write_whole(path, lambda draft: figure.savefig(draft, format=suffix[1:], facecolor="white", **extra))
+        save_plot(path, self.plot)
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]]) -> Curves:
-    """The loss of a training log: rows with "loss" are training, rows with "valid_loss" validation."""
+    """Training and validation loss of a run's log: rows with "step" and "loss" or "valid_loss"."""
     series = {}
     for name, key in (("training", "loss"), ("validation", "valid_loss")):
         points = [(row["step"], row[key]) for row in log if "step" in row and key in row]
         if points:
             series[name] = ([step for step, _ in points], [value for _, value in points])
     if not series:
-        raise ValueError(f'no row of the log ({len(log)} rows) has "step" and "loss" or "valid_loss"')
+        raise ValueError(
+            f'no row of the log ({len(log)} rows) has "step" and "loss" or "valid_loss": '
+            "give the rows of a run's log.jsonl"
+        )
     return Curves(series, title="Loss", x_label="step", y_label="loss")
 
 
 def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]]) -> Curves:
-    """BLEU by source length, a line for each run: {name: [(low, high, sentences, BLEU) of each bucket]}.
+    """BLEU by source length, one line per run: {name: [(low, high, sentences, BLEU) of each bucket]}.
 
-    Each point stands at its bucket's middle; a bucket without sentences is a gap. The last one may be open
-    (high = inf): it is drawn as wide as the one before it."""
+    Each point is drawn at the middle of its bucket; a bucket without sentences leaves a gap. The last bucket may be
+    open (high = inf) and is then drawn as wide as the one before it."""
     if not runs:
         raise ValueError("no runs to draw: give at least one, as {name: [(low, high, sentences, BLEU), ...]}")
     first = next(iter(runs))
@@ -157,7 +150,9 @@ def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]])
         raise ValueError(f"run {first!r} needs buckets (low, high, sentences, BLEU) with low <= high, got {ranges}")
     for name, buckets in runs.items():
         if [(low, high) for low, high, _, _ in buckets] != ranges:
-            raise ValueError(f"runs {first!r} and {name!r} have different buckets: judge both by the same lengths")
+            raise ValueError(
+                f"runs {first!r} and {name!r} have different buckets: evaluate both with the same lengths"
+            )
     widths = [high - low for low, high in ranges if math.isfinite(high)]
     middles = [low + (high - low if math.isfinite(high) else (widths or [0])[-1]) / 2 for low, high in ranges]
     series = {
@@ -170,7 +165,7 @@ def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]])
         for low, high in ranges
     ]
     label = "words in the source"
-    if len(counts) == 1:  # else the runs were judged on different texts, and no one number is true
+    if len(counts) == 1:  # else the runs were evaluated on different texts, and one count cannot hold for all
         words = [f"{text}\n({count})" for text, count in zip(words, counts.pop(), strict=True)]
         label += " (sentences)"
     ticks = dict(zip(middles, words, strict=True))

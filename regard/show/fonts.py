@@ -1,4 +1,7 @@
-"""Which installed fonts can draw a text. Needs matplotlib, so it is imported only when a picture is drawn."""
+"""Which installed fonts can draw a text. Imports matplotlib, so it is imported only when a picture is drawn.
+
+matplotlib lays text out with libraqm from version 3.11 on: right-to-left text in its order, Arabic letters joined.
+Older versions draw Hebrew and Arabic letters from left to right, which is wrong. SVG and HTML are not affected."""
 
 from __future__ import annotations
 
@@ -6,44 +9,40 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import matplotlib
 from matplotlib import font_manager, ft2font
 
-from regard.show.text import visual_order
-
-# Fonts whose character tables do not mean what they say: boxes for everything, mathematical pieces.
+# Fonts that claim characters they do not draw: boxes for everything, pieces of mathematical signs.
 NOT_FOR_TEXT = re.compile(r"\.?Last ?Resort|cm[a-z]+10$|STIX(NonUni|Siz)", re.IGNORECASE)
-# From version 3.11 on, matplotlib shapes text itself: right to left, Arabic letters joined.
-KNOWS_DIRECTION = hasattr(ft2font, "__libraqm_version__")
 
 
-def for_drawing(texts: Iterable[str]) -> tuple[list[str], Callable[[str], str]]:
-    """Font families that cover the texts, and what turns a text into the one to hand to matplotlib.
+def text_style(texts: Iterable[str]) -> tuple[dict[str, Any], Callable[[str], str]]:
+    """Keyword arguments for matplotlib's texts, and a function to call on each text before it is drawn.
 
-    Characters that no font here has become □, and a warning names them."""
-    characters = set("".join(texts))
-    families, missing = find_families(characters)
+    The function replaces characters that no installed font has by □; a warning names them."""
+    families, missing = find_families(set("".join(texts)))
     if missing:
         _warn(sorted(missing))
 
-    def prepare(text: str) -> str:
-        text = "".join("□" if character in missing else character for character in text)
-        return text if KNOWS_DIRECTION else visual_order(text)
+    def drawable(text: str) -> str:
+        return "".join("□" if character in missing else character for character in text)
 
-    return families, prepare
+    # A token may be "$": texts are never read as mathematics, whatever the user's settings are.
+    return {"family": families, "parse_math": False, "usetex": False}, drawable
 
 
 def find_families(characters: set[str]) -> tuple[list[str], set[str]]:
-    """The families in use, then as few others as cover most of what they lack; and what is still lacking."""
+    """The user's font families and as few others as cover what those lack; and the characters that no font has."""
     families = list(matplotlib.rcParams["font.family"])
     first = font_manager.findfont(font_manager.FontProperties(family=families))
-    missing = characters - covered(first, characters)
+    missing = characters - _covered(first, characters)
     for candidates in (_known_fonts, _new_fonts):
         reach: dict[str, set[str]] = {}
         if missing:
             for name, path in candidates():
-                reach[name] = reach.get(name, set()) | covered(path, missing)
+                reach[name] = reach.get(name, set()) | _covered(path, missing)
         while missing and reach:
             best = max(reach, key=lambda name: len(reach[name] & missing))
             if not reach[best] & missing:
@@ -55,25 +54,25 @@ def find_families(characters: set[str]) -> tuple[list[str], set[str]]:
 
 def _known_fonts() -> Iterable[tuple[str, str]]:
     entries = [entry for entry in font_manager.fontManager.ttflist if entry.style == "normal"]
-    # Equal coverage goes to the first: sans before the rest, as in the other labels.
+    # Among fonts that cover equally much the first one wins: sans-serif, like the other labels.
     entries.sort(key=lambda entry: ("sans" not in entry.name.lower(), entry.name))
     return [(entry.name, entry.fname) for entry in entries if not NOT_FOR_TEXT.match(entry.name)]
 
 
 def _new_fonts() -> Iterable[tuple[str, str]]:
-    """Fonts installed after matplotlib wrote its list, which it would not look at until its next version."""
+    """Fonts installed after matplotlib cached its list, which it does not refresh by itself."""
     known = {entry.fname for entry in font_manager.fontManager.ttflist}
     for path in sorted(set(font_manager.findSystemFonts()) - known):
         try:
             font_manager.fontManager.addfont(path)
         except (RuntimeError, OSError, ValueError, NotImplementedError):
-            continue  # not a font it can draw
+            continue  # not a font that matplotlib can draw
         name = font_manager.fontManager.ttflist[-1].name
         if not NOT_FOR_TEXT.match(name):
             yield name, path
 
 
-def covered(path: str, characters: set[str]) -> set[str]:
+def _covered(path: str, characters: set[str]) -> set[str]:
     """Those of the characters for which the font file has a glyph."""
     try:
         font = ft2font.FT2Font(path)
@@ -85,7 +84,7 @@ def covered(path: str, characters: set[str]) -> set[str]:
 def _warn(missing: list[str]) -> None:
     named = ", ".join(f"{character} (U+{ord(character):04X})" for character in missing[:8])
     more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
-    frame, level = sys._getframe(), 1  # the warning names the line that asked for the picture
+    frame, level = sys._getframe(), 1  # the warning points at the caller's line, not at ours
     while frame.f_back and frame.f_globals["__name__"].startswith("regard.show"):
         frame, level = frame.f_back, level + 1
     warnings.warn(

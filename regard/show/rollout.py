@@ -1,4 +1,4 @@
-"""Attention followed through all layers: from what a place reads, back to the input (Abnar and Zuidema 2020)."""
+"""Attention rollout: how much of each input token reaches each token of the top layer (Abnar and Zuidema 2020)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 
 def rollout(layers: Sequence[np.ndarray], *, residual: float = 0.5) -> np.ndarray:
-    """A'_L ... A'_2 A'_1 with A'_l = r I + (1 - r) mean over heads of A_l, its rows normalised.
+    """A'_L ... A'_2 A'_1 with A'_l = r I + (1 - r) mean over heads of A_l, its rows normalised to sum 1.
 
-    `layers` are weights (H, T, T), the first layer first; r, the `residual`, is how much of a place goes past the
-    attention unchanged. Row t of what comes back (T, T) is how much each input place is part of place t at the top.
-    A row that looks at nothing is only itself."""
+    `layers` are weights (H, T, T), the first layer first; r, the `residual`, is the share of the skip connection.
+    Row t of the result (T, T) is the share of each input token in token t of the top layer. A row of zeros, from a
+    token that may look at nothing, counts as the token itself."""
     if not len(layers):
-        raise ValueError("no layers to roll out: give the weights (heads, tokens, tokens) of each, the first first")
+        raise ValueError("no layers to roll out: give a list of weights (heads, tokens, tokens), first layer first")
     if not 0 <= residual <= 1:
         raise ValueError(f"residual must lie in [0, 1], got {residual}")
     tokens = np.shape(layers[0])[-1] if np.ndim(layers[0]) else 0
@@ -23,8 +23,8 @@ def rollout(layers: Sequence[np.ndarray], *, residual: float = 0.5) -> np.ndarra
         weights = np.asarray(weights, dtype=np.float64)
         if weights.ndim != 3 or weights.shape[1:] != (tokens, tokens) or weights.size == 0:
             raise ValueError(
-                f"layer {number}: weights must have shape (heads, tokens, tokens), in every layer as many, "
-                f"got {weights.shape}: give one picture or text at a time"
+                f"layer {number}: weights must have shape (heads, tokens, tokens), with as many tokens in every "
+                f"layer, got {weights.shape}: give one image or text at a time"
             )
         if not np.isfinite(weights).all() or weights.min() < 0:
             raise ValueError(
@@ -38,16 +38,17 @@ def rollout(layers: Sequence[np.ndarray], *, residual: float = 0.5) -> np.ndarra
 
 
 def patch_map(weights: np.ndarray, grid: tuple[int, int], *, pool: str = "class") -> np.ndarray:
-    """Of weights (T, T), what the answer is read from: how much it looks at each patch, as (rows, columns).
+    """How much the answer of an image model looks at each patch (rows, columns), from weights (T, T).
 
-    `pool` "class": the class token, which stands before the patches; "mean": all patches alike, where a class token
-    may stand before them or not. What falls on the class token itself is left out, so the sum may be below 1."""
+    `pool` says what the answer is read from: "class", the class token, which comes before the patches; or "mean",
+    the mean of all patches, with or without a class token before them. The weight on the class token itself is left
+    out, so the sum may be below 1."""
     weights, (rows, columns) = np.asarray(weights), grid
-    before = len(weights) - rows * columns  # tokens before the patches
+    before = len(weights) - rows * columns  # class tokens: 0 or 1
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or before not in (0, 1):
         raise ValueError(
             f"a grid of {rows} x {columns} patches needs square weights with {rows * columns} rows, or one more "
-            f"with a class token, got {weights.shape}"
+            f"for a class token, got {weights.shape}"
         )
     if pool not in ("class", "mean"):
         raise ValueError(f"pool must be 'class' or 'mean', got {pool!r}")

@@ -41,7 +41,7 @@ def test_a_log_without_loss_is_refused():
     ("series", "message"),
     [
         ({}, "at least one"),
-        ({"a": ([1, 2], [1])}, r"series 'a': .* got \(2,\) and \(1,\)"),
+        ({"a": ([1, 2], [1])}, r"series 'a': .* got shapes \(2,\) and \(1,\)"),
         ({"a": ([1, np.nan], [1, 2])}, "x must be finite, got nan"),
     ],
 )
@@ -84,8 +84,8 @@ def test_saved_pictures_open(tmp_path):
     ("spread", "message"),
     [
         ({"b": ([1], [2])}, r"spread 'b' has no line of that name; there are 'a'"),
-        ({"a": ([1], [2])}, r"spread 'a': .* as long as the line \(2,\), got \(1,\), \(1,\)"),
-        ({"a": ([1, 5], [2, 4])}, "low must not pass high, got 5 and 4 at point 1"),
+        ({"a": ([1], [2])}, r"spread 'a': .* the shape of their line \(2,\), got \(1,\) and \(1,\)"),
+        ({"a": ([1, 5], [2, 4])}, "low must not exceed high, got 5 and 4 at point 1"),
     ],
 )
 def test_wrong_spread_is_refused(spread, message):

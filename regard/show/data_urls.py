@@ -1,0 +1,38 @@
+"""Images inside SVG and HTML files, as data: URLs of PNGs."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from regard.show.colours import shade
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LEVELS = 64  # colours of an image of weights; the eye tells no more apart
+
+
+def image_url(pixels: np.ndarray) -> str:
+    """RGB bytes (H, W, 3)."""
+    from PIL import Image  # only when a picture is drawn: `import regard.show` stays quick
+
+    return _url(Image.fromarray(pixels))
+
+
+def weights_url(weights: np.ndarray, ramp: tuple[str, ...]) -> str:
+    """Weights (H, W) in [0, 1], one pixel each, with the ramp as the palette: a third of the size of RGB."""
+    from PIL import Image
+
+    image = Image.fromarray(np.rint(weights * (LEVELS - 1)).astype(np.uint8))
+    image.putpalette(shade(np.linspace(0, 1, LEVELS), ramp).tobytes())
+    return _url(image)
+
+
+def _url(image: Image) -> str:
+    file = io.BytesIO()
+    image.save(file, format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")

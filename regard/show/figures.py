@@ -1,0 +1,79 @@
+"""What the pictures share when matplotlib draws them. Imported only then, because importing matplotlib is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from regard.show.colours import INK
+from regard.show.fonts import text_style
+from regard.show.saving import suffix_of, write_whole
+
+POINTS = 72 / 96  # points in a pixel of the layout
+FINEST = 192  # dots per inch of a PNG: two for each pixel of the layout
+SIDE = 4_000  # dots on the longer side of a PNG, beyond which it gets fewer dots per inch, but at least 96
+LIMIT = 16_000  # dots on the longer side of any PNG
+PLOT_SIZE = (6.4, 4)  # inches of curves and barcodes
+
+Write = Callable[..., None]
+
+
+@cache
+def colour_map(ramp: tuple[str, ...]) -> LinearSegmentedColormap:
+    return LinearSegmentedColormap.from_list("regard", ramp)
+
+
+def pixel_axes(figure: Figure, width: float, height: float) -> Axes:
+    """One invisible axes over the whole figure, in pixels from the top left. A hundred axes would take seconds."""
+    figure.set_dpi(96)
+    figure.set_size_inches(width / 96, height / 96)
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set_axis_off()
+    ax.set(xlim=(0, width), ylim=(height, 0))
+    ax.set_autoscale_on(False)
+    return ax
+
+
+def text_writer(ax: Axes, texts: Iterable[str]) -> Write:
+    """write(x, y, text, size, **style), in fonts that cover all of `texts`."""
+    style, drawable = text_style(texts)
+
+    def write(x: float, y: float, text: str, size: float, **more: Any) -> None:
+        ax.text(x, y, drawable(text), fontsize=size * POINTS, **({"color": INK} | style | more))
+
+    return write
+
+
+def save_png(figure: Figure, path: Path, *, side: int = SIDE, **options: Any) -> None:
+    longest = max(figure.get_size_inches())
+    dots = min(FINEST, max(96, side / longest), LIMIT / longest)
+    figure.savefig(path, format="png", dpi=dots, facecolor="white", **options)
+
+
+def save_plot(path: str | Path, plot: Callable[[Axes], object]) -> None:
+    """Let `plot` draw into the axes of a new figure, and save it as .png or .svg."""
+    suffix = suffix_of(path, (".png", ".svg"))
+    # Figure and not pyplot: no figure stays open, and threads can draw at the same time.
+    figure = Figure(figsize=PLOT_SIZE, layout="constrained")
+    plot(figure.add_subplot())
+    # Text stays text in an SVG. Without a date and with a fixed salt, equal pictures are equal files.
+    metadata: dict[str, Any] = {"metadata": {"Date": None}} if suffix == ".svg" else {}
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard"}):
+        write_whole(
+            path,
+            lambda draft: figure.savefig(draft, format=suffix[1:], dpi=160, facecolor="white", **metadata),
+        )
+
+
+def new_plot() -> Axes:
+    """An axes in a new pyplot figure, which a notebook shows."""
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=PLOT_SIZE, layout="constrained").add_subplot()

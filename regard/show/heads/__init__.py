@@ -1,0 +1,1 @@
+"""Many attention heads as a grid of small heat maps."""

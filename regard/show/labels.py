@@ -1,0 +1,80 @@
+"""Tokens to labels: invisible characters become visible, long tokens are cut, control characters never get through.
+
+Widths in a terminal are counted by rich, so that our tables agree with what rich prints beside them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from rich.cells import cell_len, get_character_cell_size
+
+LONGEST = 24  # terminal cells of a label before it is cut
+JOINERS = "\u200c\u200d"  # zero-width (non-)joiners: part of Persian words and of emoji
+
+
+def clean(text: str) -> str:
+    """The text with characters that cannot be seen (controls, bidi marks, lone surrogates) written as escapes."""
+    return "".join(_spell(character, alone=len(text) == 1) for character in text)
+
+
+def _spell(character: str, *, alone: bool) -> str:
+    if character in "\n\t":
+        return "⏎" if character == "\n" else "⇥"
+    if character in JOINERS and not alone:
+        return character
+    kind = unicodedata.category(character)
+    if kind == "Zs":
+        return " "
+    if kind in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp"):
+        return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return character
+
+
+def label(token: str, longest: int = LONGEST) -> str:
+    """A token as a label: spaces as ␣, a lone accent on a dotted circle, cut with … past `longest` cells."""
+    shown = clean(token).replace(" ", "␣")
+    if shown and unicodedata.category(shown[0]).startswith("M"):
+        shown = "◌" + shown
+    return trim(shown, longest)
+
+
+def trim(text: str, longest: int) -> str:
+    """The text if it fits into `longest` terminal cells, else as much of its beginning as fits together with …"""
+    if cell_len(text) <= longest:
+        return text
+    kept, room = "", longest - 1
+    for part in clusters(text):
+        room -= cell_len(part)
+        if room < 0:
+            break
+        kept += part
+    return kept + "…"
+
+
+def clusters(text: str) -> list[str]:
+    """The characters, each together with its accents and with what a zero-width joiner joins to it."""
+    parts: list[str] = []
+    for character in text:
+        joined = parts and parts[-1].endswith("\u200d")
+        if parts and (joined or get_character_cell_size(character) == 0):
+            parts[-1] += character
+        else:
+            parts.append(character)
+    return parts
+
+
+def text_width(text: str) -> float:
+    """Estimated width in a proportional font, in multiples of the font size; rather too wide than too narrow."""
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> float:
+    cells = get_character_cell_size(character)
+    if character in "mwMW@%—…␣⏎⇥" or cells == 2:
+        return 1.02
+    return (0.82 if character.isupper() else 0.65) * cells
+
+
+def is_rtl(text: str) -> bool:
+    """Whether any letter is written from right to left."""
+    return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)

@@ -1,0 +1,1 @@
+"""One table of attention weights as a heat map."""

@@ -1,0 +1,88 @@
+"""A map in a terminal: columns across the top, rows down the side, two cells for each weight where they fit."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.cells import cell_len
+
+from regard.show.colours import DARK, shade
+from regard.show.labels import clean, clusters, label, trim
+from regard.show.map.data import MapData
+from regard.show.map.marks import Mark, explain_marks, find_marks
+from regard.show.terminal import RESET, shade_characters, usable_width
+
+TALLEST = 12  # lines that a column label may take, written downwards
+CENTRE, WINDOW = "●", "·"
+
+
+def draw_terminal(data: MapData, *, colour: bool, width: int | None) -> str:
+    width = usable_width(width)
+    rows = [label(row, max(2, min(24, width // 3))) for row in data.rows]
+    columns = [label(column, TALLEST) for column in data.columns]
+    margin = max(cell_len(row) for row in rows)
+    room = width - margin - 2  # a space before the weights, and "…" behind them where columns are left out
+    step = 2 if len(columns) * 2 <= room or _any_wide(columns) else 1
+    kept = min(len(columns), room // step)
+
+    lines = [trim(clean(data.title), width)] if data.title else []
+    if data.row_label or data.column_label:
+        lines.append(trim(f"{clean(data.row_label)} ↓   {clean(data.column_label)} →", width))
+    more = "…" if kept < len(columns) else ""
+    lines += [" " * (margin + 1) + line + more for line in _header(columns[:kept], step)]
+    marks = find_marks(data)
+    signs = {mark.row: _signs(mark, len(columns), step)[: kept * step] for mark in marks}
+    for at, (row, weights) in enumerate(zip(rows, data.weights[:, :kept], strict=True)):
+        paint = _coloured if colour else _shaded
+        body = paint(weights, step, signs.get(at, " " * kept * step))
+        lines.append(" " * (margin - cell_len(row)) + row + " " + body + more)
+    if marks:
+        words = zip((CENTRE, WINDOW), explain_marks(data, marks), strict=False)
+        lines.append(trim("  ".join(f"{sign} {text}" for sign, text in words), width))
+    if more:
+        lines.append(trim(f"… {len(columns) - kept} more columns", width))
+    return "\n".join(lines) + "\n"
+
+
+def _any_wide(columns: list[str]) -> bool:
+    return any(cell_len(part) > 1 for column in columns for part in clusters(column))
+
+
+def _header(columns: list[str], step: int) -> list[str]:
+    """The labels written downwards, ending just above the weights."""
+    parts = [clusters(column) for column in columns]
+    tall = max(len(part) for part in parts)
+    lines = []
+    for at in range(tall):
+        line = [part[at - tall + len(part)] if at >= tall - len(part) else "" for part in parts]
+        lines.append("".join(text + " " * (step - cell_len(text)) for text in line))
+    return lines
+
+
+def _signs(mark: Mark, columns: int, step: int) -> str:
+    """What stands on a row's weights: dots over the window, and the centre in the nearest cell."""
+    line = [" "] * (columns * step)
+    if mark.window:
+        first, last = mark.window
+        line[first * step : (last + 1) * step] = WINDOW * ((last + 1 - first) * step)
+    if mark.centre is not None:
+        line[min(int((mark.centre + 0.5) * step), len(line) - 1)] = CENTRE
+    return "".join(line)
+
+
+def _shaded(weights: np.ndarray, step: int, signs: str) -> str:
+    """A centre replaces a shade; window dots do not, since all weight lies within the window anyway."""
+    shades = shade_characters(weights.repeat(step), (0.05, 0.25, 0.5, 0.75))
+    return "".join(
+        sign if sign == CENTRE or below == " " else below for below, sign in zip(shades, signs, strict=True)
+    )
+
+
+def _coloured(weights: np.ndarray, step: int, signs: str) -> str:
+    parts = [signs[at * step : (at + 1) * step] for at in range(len(weights))]
+    paint = [f"\x1b[48;2;{red};{green};{blue}m" for red, green, blue in shade(weights, DARK).tolist()]
+    for at, part in enumerate(parts):
+        if part.strip():
+            paint[at] += "\x1b[38;2;0;0;0m" if weights[at] > 0.5 else "\x1b[38;2;255;255;255m"
+    # Equal neighbours share one escape code: most weights are near 0.
+    changes = ["" if at and paint[at] == paint[at - 1] else code for at, code in enumerate(paint)]
+    return "".join(code + part for code, part in zip(changes, parts, strict=True)) + RESET

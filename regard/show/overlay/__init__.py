@@ -1,0 +1,1 @@
+"""An image with attention maps drawn over it."""

@@ -1,0 +1,64 @@
+"""An overlay as SVG: text as text, the image and the layers of colour as images inside the file."""
+
+from __future__ import annotations
+
+import hashlib
+from html import escape
+
+import numpy as np
+
+from regard.show.colours import HEAT, QUIET
+from regard.show.data_urls import LEVELS, image_url, weights_url
+from regard.show.overlay.blending import STRENGTH, grey, smooth
+from regard.show.overlay.data import OverlayData
+from regard.show.overlay.layout import KEY, KEY_TEXT, OverlayLayout, lay_out
+from regard.show.sizes import EDGE, HEADING, NAME, NOTE
+from regard.show.svg_parts import BIDI, open_svg, text_at, with_tooltip
+
+
+def draw_svg(data: OverlayData) -> str:
+    layout = lay_out(data)
+    parts = [open_svg(layout.title or "attention over an image", layout.width, layout.height, NAME)]
+    y: float = EDGE
+    if layout.title:
+        parts.append(text_at(EDGE, y + HEADING, layout.title, f'font-size="{HEADING}" font-weight="600"'))
+        y += 1.6 * HEADING
+    for line in layout.caption:
+        parts.append(text_at(EDGE, y + NAME, line, f'fill="{QUIET}"'))
+        y += 1.5 * NAME
+    return "".join(parts) + _panels(layout) + _key(layout) + "</svg>\n"
+
+
+def _panels(layout: OverlayLayout) -> str:
+    """The grey image is in the file once, and every panel uses it."""
+    across, down = layout.size
+    size = f'width="{across}" height="{down}" preserveAspectRatio="none"'
+    under = image_url(grey(layout.image))
+    # Several overlays may be on one page, so the id is made from the image itself.
+    own = "grey-" + hashlib.sha256(f"{size} {under}".encode()).hexdigest()[:16]
+    parts = [f'<defs><image id="{own}" {size} href="{under}"/></defs>\n']
+    for panel in layout.panels:
+        parts.append(f'<g class="panel" transform="translate({panel.x:g},{panel.y:g})">')
+        if panel.weights is None:
+            parts.append(f'<image {size} href="{image_url(layout.image)}"/>')
+        else:
+            layer = weights_url(smooth(panel.weights, across, down), HEAT)
+            parts.append(f'<use href="#{own}"/><image class="layer" {size} opacity="{STRENGTH}" href="{layer}"/>')
+        parts.append(
+            f'<text y="{down + 1.35 * layout.font:.1f}" font-size="{layout.font}" {BIDI}>'
+            f"{with_tooltip(panel.label, panel.name)}</text>"
+            f'<text class="note" y="{down + 2.65 * layout.font:.1f}" font-size="{layout.font - 1}" fill="{QUIET}">'
+            f"{escape(panel.note)}</text></g>\n"
+        )
+    return "".join(parts)
+
+
+def _key(layout: OverlayLayout) -> str:
+    """The colour scale."""
+    ramp = weights_url(np.linspace(0, 1, LEVELS)[None], HEAT)
+    look = f'font-size="{NOTE}" fill="{QUIET}"'
+    return (
+        text_at(EDGE, layout.key_top + 0.85 * NOTE, "0", look)
+        + f'<image x="{EDGE + 14}" y="{layout.key_top}" width="{KEY}" height="{NOTE}" preserveAspectRatio="none" '
+        f'href="{ramp}"/>\n' + text_at(EDGE + KEY + 20, layout.key_top + 0.85 * NOTE, KEY_TEXT, look)
+    )

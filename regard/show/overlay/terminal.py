@@ -1,0 +1,57 @@
+"""An overlay in a terminal: in colour as half blocks, two pixels a cell; without colour the maps alone, as ░▒▓█."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.cells import cell_len
+
+from regard.show.labels import clean, trim
+from regard.show.overlay.blending import blend, grey, resize, smooth
+from regard.show.overlay.data import OverlayData
+from regard.show.terminal import RESET, shade_characters, usable_width
+
+FEW = 4  # fewer panels than these are drawn larger
+
+
+def draw_terminal(data: OverlayData, *, colour: bool, width: int | None) -> str:
+    width = usable_width(width)
+    side = min(width, 32 if len(data.panels) < FEW else 20)
+    high, wide = data.image.shape[:2]
+    # Cells are twice as high as wide: two pixels a cell, one above the other.
+    across, down = (max(1, round(side * part / max(high, wide))) for part in (wide, high))
+    down += down % 2
+    image = resize(data.image, across, down)
+    under = grey(image)
+    panels = [("image", _half_blocks(image))] if colour else []
+    for name, weights in data.panels.items():
+        levels = smooth(weights, across, down)
+        panels.append((clean(name), _half_blocks(blend(under, levels)) if colour else _shades(levels)))
+    lines = [trim(clean(line), width) for line in (data.title, *data.caption.split("\n")) if line]
+    return "\n".join([*lines, *_side_by_side(panels, across, width)]) + "\n"
+
+
+def _half_blocks(pixels: np.ndarray) -> list[str]:
+    """Pixels (down, across, 3): the upper one of a cell is the colour of ▀, the lower one the background."""
+    lines = []
+    for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
+        pairs = [";".join(map(str, (38, 2, *a, 48, 2, *b))) for a, b in zip(upper, lower, strict=True)]
+        lines.append("".join(f"\x1b[{pair}m▀" for pair in pairs) + RESET)
+    return lines
+
+
+def _shades(levels: np.ndarray) -> list[str]:
+    return [shade_characters(row, (0.1, 0.3, 0.5, 0.75)) for row in (levels[::2] + levels[1::2]) / 2]
+
+
+def _side_by_side(panels: list[tuple[str, list[str]]], across: int, width: int) -> list[str]:
+    """Panels `across` cells wide next to each other, as many as fit, each below its name."""
+    pitch = max(across, min(16, width - 2)) + 2
+    fit = max(1, (width + 2) // pitch)
+    lines = []
+    for first in range(0, len(panels), fit):
+        row = panels[first : first + fit]
+        names = [trim(name, pitch - 2) for name, _ in row]
+        lines += ["", "".join(name + " " * (pitch - cell_len(name)) for name in names).rstrip()]
+        gap = " " * (pitch - across)
+        lines += [gap.join(parts) for parts in zip(*(panel for _, panel in row), strict=True)]
+    return lines

@@ -1,0 +1,32 @@
+"""Which suffixes a picture can be saved with, and saving that never leaves a half-written file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+
+def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
+    """The path's suffix in lower case; refuses any that is not allowed."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in allowed:
+        found = f"the suffix {suffix!r}" if suffix else "no suffix"
+        raise ValueError(f"cannot save {str(path)!r} with {found}: end the name in {' or '.join(allowed)}")
+    return suffix
+
+
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
+    """Calls `write` with a temporary path in the same folder, then renames that file to `path`."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        write(draft)
+        os.replace(draft, path)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,35 @@
+"""What the SVG writers share. Text stays text, drawn in the viewer's own fonts."""
+
+from __future__ import annotations
+
+from html import escape
+
+from regard.show.colours import INK
+
+# System fonts first; the named ones have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
+FONTS = (
+    "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', 'PingFang SC', "
+    "'Hiragino Sans', 'Microsoft YaHei', 'Yu Gothic', 'Malgun Gothic', 'Noto Sans CJK SC', "
+    "'WenQuanYi Micro Hei', 'Noto Sans Hebrew', 'Noto Sans Arabic', 'Noto Sans Devanagari', sans-serif"
+)
+# Each text is ordered by its own letters. `direction` stays unset, or text-anchor would change sides.
+BIDI = 'unicode-bidi="plaintext"'
+
+
+def open_svg(name: str, width: float, height: float, font: float) -> str:
+    """The <svg> tag and a white background; `name` is read out by screen readers."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(name)}" '
+        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'font-family="{FONTS}" font-size="{font:g}" fill="{INK}">\n'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n'
+    )
+
+
+def text_at(x: float, y: float, text: str, attributes: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes} {BIDI}>{escape(text)}</text>\n'
+
+
+def with_tooltip(shown: str, whole: str) -> str:
+    """The content of a <text>; a label that was cut gets the whole text as its tooltip."""
+    return (f"<title>{escape(whole)}</title>" if whole != shown else "") + escape(shown)

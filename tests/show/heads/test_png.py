@@ -1,0 +1,70 @@
+"""Heads through matplotlib, and saved files."""
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.show import Heads
+from regard.show.heads.layout import lay_out
+
+matplotlib.use("Agg")
+SOURCE, TARGET = ["the", "black", "cat", "."], ["die", "Katze", "."]
+
+
+def weights(heads, rows, columns, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.full(columns, 0.3), (heads, rows))
+
+
+def translator(**names):
+    panels = {"encoder.0.attend": weights(2, 4, 4), "decoder.1.cross": weights(3, 3, 4, seed=1)}
+    rows = {"encoder.0.attend": SOURCE, "decoder.1.cross": TARGET}
+    return Heads(panels, rows, SOURCE, **names)
+
+
+def plot(heads):
+    from matplotlib import pyplot
+
+    figure = heads.plot()
+    pyplot.close(figure)
+    return figure
+
+
+def test_the_figure_shows_each_panel():
+    heads = translator(title="$5")
+    (ax,) = plot(heads).axes
+    images = ax.get_images()
+    assert len(images) == 5 + 1  # and the colour scale
+    np.testing.assert_array_equal(images[4].get_array(), heads.panels["decoder.1.cross"][2])
+    words = [text.get_text() for text in ax.texts]
+    assert {"$5", "encoder.0.attend", "1.2", "Katze", "black"} <= set(words)
+    layout = lay_out(heads)
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, layout.width), (layout.height, 0))
+
+
+def test_saved_pictures_open(tmp_path):
+    heads = translator()
+    for suffix in ("png", "svg", "html"):
+        heads.save(tmp_path / f"h.{suffix}")
+    with Image.open(tmp_path / "h.png") as image:
+        assert np.asarray(image.convert("L")).std() > 10
+    assert (tmp_path / "h.svg").read_text(encoding="utf-8") == heads.svg()
+    assert (tmp_path / "h.html").read_text(encoding="utf-8") == heads.html()
+    with pytest.raises(ValueError, match=r"\.png or \.svg or \.html"):
+        heads.save(tmp_path / "h.pdf")
+    assert heads.svg() in heads._repr_html_()
+
+
+def test_long_texts_are_cut_and_the_picture_says_so(tmp_path):
+    tokens = [f"t{at}" for at in range(500)]
+    heads = Heads({f"blocks.{at}.attend": np.eye(500)[None].repeat(12, 0) for at in range(3)}, tokens, tokens)
+    assert heads.shown == 128
+    assert heads.map("blocks.0.attend", 0).weights.shape == (500, 500)
+    note = "only the first 128 of up to 500 tokens are drawn"
+    assert note in heads.svg()
+    page = heads.html()
+    assert note in page
+    assert len(page) < 3_000_000
+    assert "the first 128 of 500 rows and" in heads.terminal(colour=False, width=200)
+    assert any(text.get_text() == note for text in plot(heads).axes[0].texts)
+    assert "only the first" not in translator().svg()

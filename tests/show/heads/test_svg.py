@@ -1,0 +1,48 @@
+"""Heads as SVG."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+
+from regard.show import Heads
+from regard.show.colours import LIGHT
+from regard.show.data_urls import weights_url
+
+SVG = "{http://www.w3.org/2000/svg}"
+SOURCE, TARGET = ["the", "black", "cat", "."], ["die", "Katze", "."]
+
+
+def weights(heads, rows, columns, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.full(columns, 0.3), (heads, rows))
+
+
+def translator(**names):
+    panels = {"encoder.0.attend": weights(2, 4, 4), "decoder.1.cross": weights(3, 3, 4, seed=1)}
+    rows = {"encoder.0.attend": SOURCE, "decoder.1.cross": TARGET}
+    return Heads(panels, rows, SOURCE, **names)
+
+
+def words_of(root):
+    return [text.text for text in root.iter(f"{SVG}text")]
+
+
+def test_the_svg_has_a_row_a_site_and_a_column_a_head(open_image):
+    heads = translator(title="T & t")
+    root = ElementTree.fromstring(heads.svg())
+    images = list(root.iter(f"{SVG}image"))
+    assert [image.find(f"{SVG}title").text for image in images] == [
+        "encoder.0.attend, head 0", "encoder.0.attend, head 1",
+        "decoder.1.cross, head 0", "decoder.1.cross, head 1", "decoder.1.cross, head 2",
+    ]  # fmt: skip
+    np.testing.assert_array_equal(
+        open_image(images[4].get("href")), open_image(weights_url(heads.map("decoder.1.cross", 2).weights, LIGHT))
+    )
+    lefts, tops = ([float(image.get(name)) for image in images] for name in ("x", "y"))
+    assert lefts[:2] == lefts[2:4]
+    assert len(set(tops)) == 2
+    for image, (rows, columns) in zip(images, [(4, 4)] * 2 + [(3, 4)] * 3, strict=True):
+        assert float(image.get("width")) / columns == float(image.get("height")) / rows  # cells are squares
+    words = words_of(root)
+    assert {"T & t", "encoder.0.attend", "decoder.1.cross", "0.0", "0.1", "1.0", "1.1", "1.2"} <= set(words)
+    # Tokens once a site; the columns of self-attention are its rows.
+    assert [words.count(token) for token in ("black", "Katze")] == [2, 1]

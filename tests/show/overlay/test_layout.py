@@ -1,0 +1,38 @@
+"""Where the panels of an overlay stand."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from regard.show import Overlay
+from regard.show.overlay.layout import lay_out, percent
+
+
+def noise(high, wide):
+    return np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
+
+
+def overlay(count=1, high=32, wide=32, **names):
+    maps = np.random.default_rng(1).random((count, 4, 6))
+    return Overlay(noise(high, wide), {f"head {at}": table for at, table in enumerate(maps)}, **names)
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, 2), (3, 4), (4, 5), (13, 7), (64, 8), (144, 12)])
+def test_panels_fill_their_rows_and_do_not_touch(count, columns):
+    layout = lay_out(overlay(count, title="t", caption="c\nd"))
+    across, down = layout.size
+    assert len(layout.panels) == count + 1
+    assert len({panel.x for panel in layout.panels}) == columns
+    assert len({(panel.x, panel.y) for panel in layout.panels}) == count + 1
+    assert all(panel.x + across <= layout.width and panel.y + down < layout.key_top for panel in layout.panels)
+    rows = sorted({panel.y for panel in layout.panels})
+    assert all(later - before > down + 2 * layout.font for before, later in pairwise(rows))
+    if count >= 40:  # a table of heads, below the image
+        assert [panel.y for panel in layout.panels].count(rows[0]) == 1
+
+
+def test_shares_are_told_with_the_digits_they_need():
+    assert [percent(share) for share in (1, 0.5, 0.0123, 0.00995, 0.0099, 0.0004)] == [
+        "100.0 %", "50.0 %", "1.2 %", "1.0 %", "0.99 %", "0.04 %",
+    ]  # fmt: skip

@@ -1,0 +1,66 @@
+"""An overlay as SVG."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+
+from regard.show import Overlay
+from regard.show.colours import HEAT, shade
+from regard.show.overlay.blending import grey
+
+SVG = "{http://www.w3.org/2000/svg}"
+CORNER = np.array([[3.0, 1.0], [0.0, 0.0]])
+
+
+def noise(high, wide):
+    return np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
+
+
+def overlay(count=1, high=32, wide=32, **names):
+    maps = np.random.default_rng(1).random((count, 4, 6))
+    return Overlay(noise(high, wide), {f"head {at}": table for at, table in enumerate(maps)}, **names)
+
+
+def drawn(root, open_image):
+    """For each panel its texts and its images."""
+    groups = [group for group in root.iter(f"{SVG}g") if group.get("class") == "panel"]
+    texts = [[text.text for text in group.iter(f"{SVG}text")] for group in groups]
+    return texts, [[open_image(image.get("href")) for image in group.iter(f"{SVG}image")] for group in groups]
+
+
+def test_the_svg_has_the_image_alone_and_a_layer_for_each_map(open_image):
+    made = Overlay(noise(10, 20), {"rollout": CORNER, "even": np.ones((3, 5)), "none": np.zeros((2, 2))}, "T & t")
+    root = ElementTree.fromstring(made.svg())
+    texts, images = drawn(root, open_image)
+    assert texts == [["image", "20 × 10"], ["rollout", "at most 75.0 %"], ["even", "6.7 % each"],
+                     ["none", "no weight"]]  # fmt: skip
+    np.testing.assert_array_equal(images[0][0], made.image)  # smaller than the panel: as it came
+    (under,) = root.find(f"{SVG}defs")
+    np.testing.assert_array_equal(open_image(under.get("href")), grey(made.image))
+    assert [use.get("href") for use in root.iter(f"{SVG}use")] == ["#" + under.get("id")] * 3
+    # The map covers the panel, brightest at its corner, darkest in the lower half's depth.
+    layer = images[1][0]
+    assert layer.shape[:2] == (140, 280)
+    ends = shade(np.array([0, 1]), HEAT).tolist()
+    assert [layer[-1, 0].tolist(), layer[0, 0].tolist()] == ends
+    assert (images[2][0] == ends[1]).all()
+    assert (images[3][0] == ends[0]).all()
+    assert "T & t" in [text.text for text in root.iter(f"{SVG}text")]
+
+
+def test_two_pictures_on_one_page_do_not_share_a_name():
+    first, second = overlay(high=16).svg(), overlay(high=17).svg()
+    names = [re.findall(r'id="([^"]+)"', svg) for svg in (first, second)]
+    assert [len(found) for found in names] == [1, 1]
+    assert names[0] != names[1]
+    assert overlay(high=16).svg() == first  # and the same picture is the same file
+    assert overlay(high=16)._repr_html_() == f'<div style="overflow-x:auto">{first}</div>'
+
+
+def test_long_names_are_cut_and_told_whole():
+    name = "a very long name of a place in the model " * 2
+    root = ElementTree.fromstring(Overlay(noise(300, 8), {name: CORNER}).svg())
+    (title,) = root.iter(f"{SVG}title")
+    assert title.text == name
+    assert title.tail.endswith("…")

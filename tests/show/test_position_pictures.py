@@ -1,0 +1,86 @@
+"""Pictures of position encodings."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from regard.show import barcode, position_curves, similarity
+
+
+def waves(count, dim):
+    angles = np.arange(count)[:, None] / 10000 ** (np.arange(0, dim, 2) / dim)
+    return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(count, dim)
+
+
+def test_curves_are_columns_over_the_positions():
+    encodings = waves(30, 8)
+    curves = position_curves(encodings, (0, 5))
+    assert list(curves.series) == ["dimension 0", "dimension 5"]
+    x, y = curves.series["dimension 5"]
+    np.testing.assert_array_equal(x, np.arange(30))
+    np.testing.assert_array_equal(y, encodings[:, 5])
+    assert list(position_curves(waves(3, 10)).series) == [f"dimension {at}" for at in (0, 2, 4, 6, 8)]
+    assert list(position_curves(waves(3, 2)).series) == ["dimension 0", "dimension 1"]
+    with pytest.raises(ValueError, match="must lie in 0 to 7, got 8"):
+        position_curves(encodings, [1, 8])
+
+
+@pytest.mark.parametrize("picture", [position_curves, barcode, similarity])
+@pytest.mark.parametrize(
+    ("encodings", "message"),
+    [
+        (np.ones(3), r"shape \(positions, dimensions\), got \(3,\)"),
+        (np.ones((0, 4)), r"got \(0, 4\)"),
+        (np.array([[0, 1], [0, np.nan]]), "got nan at position 1, dim 1"),
+    ],
+)
+def test_what_is_no_table_of_encodings_is_refused(picture, encodings, message):
+    with pytest.raises(ValueError, match=message):
+        picture(encodings)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.02, 7.0])
+def test_the_barcode_shows_values_round_zero(scale):
+    ax = barcode(scale * waves(20, 8)).plot(Figure().add_subplot())
+    (image,) = ax.get_images()
+    low, high = image.get_clim()
+    assert low == -high == pytest.approx(-scale)
+    np.testing.assert_allclose(image.get_array(), scale * waves(20, 8))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dimension", "position")
+    assert barcode(np.zeros((2, 2))).plot(Figure().add_subplot()).get_images()[0].get_clim() == (-1, 1)
+
+
+def test_similarity_is_the_dot_product_by_distance():
+    encodings = np.array([[1.0, 0], [0, 1], [2, 1]])
+    curves = similarity(encodings)
+    x, y = curves.series["dot product"]
+    low, high = curves.spread["dot product"]
+    assert x.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(y, [(1 + 1 + 5) / 3, (0 + 1) / 2, 2])
+    np.testing.assert_allclose([low, high], [[1, 0, 2], [5, 1, 2]])
+
+
+def test_of_waves_the_distance_alone_decides():
+    curves = similarity(waves(50, 16))
+    low, high = curves.spread["dot product"]
+    np.testing.assert_allclose(high - low, 0, atol=1e-12)
+    assert curves.series["dot product"][1][0] == pytest.approx(8)
+    assert curves.series["dot product"][1].argmax() == 0
+
+
+@pytest.mark.parametrize("picture", [position_curves, barcode, similarity])
+def test_saved_pictures_open(picture, tmp_path):
+    drawn = picture(waves(40, 16))
+    drawn.save(tmp_path / "p.png")
+    with Image.open(tmp_path / "p.png") as image:
+        assert np.asarray(image.convert("L")).std() > 5
+    drawn.save(tmp_path / "p.svg")
+    first = (tmp_path / "p.svg").read_bytes()
+    assert "position" in " ".join(ElementTree.fromstring(first).itertext()) or picture is similarity
+    drawn.save(tmp_path / "p.svg")
+    assert (tmp_path / "p.svg").read_bytes() == first
+    with pytest.raises(ValueError, match=r"\.png or \.svg"):
+        drawn.save(tmp_path / "p.html")
