@@ -1,4 +1,4 @@
-# All paths are relative and quoted, so that the checkout may lie in a path with spaces.
+# All paths are relative and quoted, so that the path of the checkout may contain spaces.
 PYTHON ?= python3
 export PYTHON
 RUN := .venv/bin/python
@@ -12,7 +12,7 @@ help:
 	@echo 'make demo     train a small translator on dates and see where it looks (a few minutes)'
 	@echo 'make test     format check, lint, types, tests: what CI runs'
 	@echo 'make bench    run everything in benchmarks/'
-	@echo 'make install  only set up .venv, which the others do by themselves'
+	@echo 'make install  only set up .venv (the other targets do this themselves)'
 	@echo
 	@echo 'Another Python (3.11 or newer): make test PYTHON=python3.12'
 
@@ -35,8 +35,8 @@ bench: $(INSTALLED)
 	    $(RUN) "$$file"; \
 	done
 
-# Made anew only where there is none that works. Without build isolation, what is installed already is enough:
-# a later change of pyproject.toml that asks for nothing new needs no network.
+# .venv is created only where no working one exists. Without build isolation the installed packages are enough:
+# a later change of pyproject.toml that adds no requirement needs no network.
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(RUN) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    "$$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

@@ -11,6 +11,6 @@ __version__ = "0.1.0"
 def load(run: str | Path) -> Any:
     """The task object of a run, by its folder (one of `transformers`, too) or the name of a shipped one:
     `regard.load("dates").translate("3 May 1979")`, `regard.load("shakespeare").generate("ROMEO:")`."""
-    from regard.tasks import load  # here, so that `import regard` and `regard --help` do not wait for torch
+    from regard.tasks.table import load  # here, so that `import regard` and `regard --help` do not wait for torch
 
     return load(run)

@@ -1,3 +1,3 @@
-from regard.app.cli import main
+from regard.app.cli.main import main
 
 main()

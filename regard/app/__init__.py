@@ -1,1 +1,1 @@
-"""What people touch: the command line, recipes."""
+"""What people touch: the command line, and what it prints."""

@@ -1,4 +1,4 @@
-"""The main job on built-in data: train, judge, look."""
+"""`regard demo`: train, evaluate and look, on generated data."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from regard.app.recipe import read
 from regard.learn.checkpoint import checkpoints
-from regard.tasks import Translator, load_as
-from regard.tasks.judge import judge
+from regard.learn.progress import say
+from regard.tasks.recipe import read
+from regard.tasks.table import load_as
 from regard.tasks.training import train
+from regard.tasks.translate.run import Translator
 
 EXAMPLES = ("3 May 1979", "Saturday, 29 February 2020", "le 1er août 1914", "1969年7月20日")
 
@@ -21,14 +22,13 @@ EXAMPLES = ("3 May 1979", "Saturday, 29 February 2020", "le 1er août 1914", "19
 def demonstrate(out: Path) -> None:
     job, text = read("bahdanau-dates")
     began = time.monotonic()
-    print("Training a translator from dates as people write them to ISO dates (Bahdanau 2015).", file=sys.stderr)
-    command = f"regard demo --out {out}"
-    train(job, out, recipe=text, command=command, resume=bool(checkpoints(out)))
-    translator = load_as(out, Translator)
-    examples = job.data.examples("test")
-    right = judge(translator, examples).scores["exact_match"]
+    say("Training a translator from dates as people write them to ISO dates (Bahdanau 2015).")
+    train(job, out, recipe=text, command=f"regard demo --out {out}", resume=bool(checkpoints(out)))
+    translator = load_as(out, Translator, "translate")
+    found = translator.evaluate()
     seconds = time.monotonic() - began
-    print(f"{right:.1f} % of {len(examples):,} unseen days exactly right, {seconds:.0f} s\n")
+    right, days = found.metrics["exact_match"], found.counts["pairs"]
+    print(f"{right:.1f} % of {days:,} unseen days exactly right, {seconds:.0f} s\n")
     for example in EXAMPLES:
         answer = translator.translate(example)
         print(f"{example} -> {answer.text}")

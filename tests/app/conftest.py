@@ -1,18 +1,26 @@
+"""Small runs of every task, and the command line called in this process."""
+
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from regard.app.cli import DEBUG, main
-from regard.app.recipe import read
-from regard.tasks import load
-from regard.tasks.folder import save_weights
+from regard.app.cli.main import DEBUG, main
+from regard.data.artifacts import Artifacts
+from regard.data.tokenizer import Tokenizer
+from regard.models.bert import Bert, BertConfig
+from regard.runs.folder import begin, save_weights
+from regard.tasks import compare
+from regard.tasks.recipe import read
+from regard.tasks.table import load
 from regard.tasks.training import train
 
 RECIPE = """# A few tiny steps.
@@ -32,12 +40,12 @@ embed = 8
 encoder = 8
 decoder = 16
 readout = 8
-longest = 40
+max_positions = 40
 
 [train]
 steps = 4
-rate = 0.02
-every = 2
+learning_rate = 0.02
+eval_every = 2
 """
 
 
@@ -46,7 +54,81 @@ VECTOR = """
 name = "seq2seq"
 embed = 8
 dim = 16
-longest = 40
+max_positions = 40
+"""
+
+
+LINES = "".join(f"{number} bottles of beer\n" for number in range(99, 0, -1))
+REST = "[train]\nsteps = 10\nlearning_rate = 0.02\neval_every = 10\n"
+GPT2 = """[data]
+train = "{folder}/text.txt"
+valid = "{folder}/valid.txt"
+batch_tokens = 256
+[tokens]
+kind = "character"
+[model]
+name = "gpt2"
+dim = 16
+layers = 2
+heads = 2
+max_positions = 32
+[decode]
+temperature = 0.8
+top_k = 10
+"""
+RNNLM = """[data]
+train = "{folder}/text.txt"
+length = 32
+batch_tokens = 256
+[tokens]
+kind = "character"
+[model]
+name = "rnnlm"
+embed = 8
+dim = 8
+max_positions = 64
+"""
+TRANSFORMER = """[data]
+made = "reverse"
+train_count = 200
+valid_count = 20
+batch_tokens = 512
+[tokens]
+kind = "character"
+[model]
+name = "transformer"
+dim = 16
+layers = 2
+heads = 2
+ff = 32
+max_positions = 40
+"""
+RECIPES = {"gpt2": GPT2, "rnnlm": RNNLM, "transformer": TRANSFORMER}
+
+SENTENCES = ["the cat sat on the mat .", "a dog barked at the cats !", "dogs and cats play outside all day ."]
+LABELS = ("bad", "fair", "good")
+LABELLED = """
+[data]
+train = "{folder}/train.tsv"
+valid = "{folder}/train.tsv"
+batch_tokens = 256
+
+[tokens]
+kind = "wordpiece"
+size = 120
+
+[model]
+name = "bert"
+dim = 16
+layers = 1
+heads = 2
+max_positions = 16
+head = "classify"
+
+[train]
+steps = 2
+learning_rate = 0.001
+eval_every = 2
 """
 
 
@@ -95,7 +177,7 @@ def lively(run: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def worded(recipe: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run that knows few words, so that its answers are mostly <unk>."""
-    changes = ("tokens.kind=word", "tokens.size=12", "train.steps=8", "train.every=4")
+    changes = ("tokens.kind=word", "tokens.size=12", "train.steps=8", "train.eval_every=4")
     return trained(tmp_path_factory.mktemp("worded") / "worded", recipe, *changes)
 
 
@@ -106,6 +188,132 @@ def vector(tmp_path_factory: pytest.TempPathFactory) -> str:
     before, after = RECIPE.split("[model]")[0], RECIPE.split("[train]")[1]
     (folder / "vector.toml").write_text(f"{before}{VECTOR}\n[train]{after}")
     return trained(folder / "vector", str(folder / "vector.toml"))
+
+
+# ---- language models and a Transformer
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with texts and recipes for `gpt2`, `rnnlm` and `transformer`."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "text.txt").write_text(LINES)
+    (folder / "valid.txt").write_text("44 bottles of beer\n13 beers\n")
+    for name, text in RECIPES.items():
+        (folder / f"{name}.toml").write_text(text.format(folder=folder) + REST)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def gpt2(texts: Path) -> str:
+    return trained(texts / "gpt2", str(texts / "gpt2.toml"))
+
+
+@pytest.fixture(scope="session")
+def rnnlm(texts: Path) -> str:
+    return trained(texts / "rnnlm", str(texts / "rnnlm.toml"))
+
+
+@pytest.fixture(scope="session")
+def transformer(texts: Path) -> str:
+    return trained(texts / "transformer", str(texts / "transformer.toml"))
+
+
+# ---- encoders of text
+
+
+class Encoders:
+    """Encoders with drawn weights, whose answers differ from text to text."""
+
+    sentences, labels, labelled, max_positions = SENTENCES, LABELS, LABELLED, 16
+
+    def build(self, folder: Path, **changes: Any) -> str:
+        tokens = Tokenizer.train(self.sentences * 3, kind="wordpiece", size=120, lowercase=True, layout="bert")
+        settings = {"dim": 16, "layers": 2, "heads": 2, "max_positions": self.max_positions, **changes}
+        model = Bert(BertConfig(len(tokens), **settings))
+        torch.manual_seed(5)
+        with torch.no_grad():
+            for weight in model.parameters():
+                spread = 0.2 if weight.dim() == 1 else 1.2 / weight.shape[-1] ** 0.5
+                weight.add_(torch.randn_like(weight), alpha=spread)
+        begin(folder, model, Artifacts(tokens, labels=model.config.labels), "")
+        save_weights(folder, model)
+        return str(folder)
+
+
+@pytest.fixture(scope="session")
+def encoders() -> Encoders:
+    return Encoders()
+
+
+@pytest.fixture(scope="session")
+def filler(tmp_path_factory: pytest.TempPathFactory, encoders: Encoders) -> str:
+    return encoders.build(tmp_path_factory.mktemp("filler") / "filler")
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory: pytest.TempPathFactory, encoders: Encoders) -> str:
+    return encoders.build(tmp_path_factory.mktemp("classifier") / "classifier", head="classify", labels=LABELS)
+
+
+@pytest.fixture(scope="session")
+def headless(tmp_path_factory: pytest.TempPathFactory, encoders: Encoders) -> str:
+    return encoders.build(tmp_path_factory.mktemp("headless") / "headless", head="none", pooler=False)
+
+
+@pytest.fixture(scope="session")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A recipe for labelled texts."""
+    folder = tmp_path_factory.mktemp("reviews")
+    rows = [
+        (f"the {word} {animal}", label)
+        for label, word in zip(LABELS, ("dull", "plain", "fine"), strict=True)
+        for animal in ("cat", "dog", "bird", "fish")
+    ]
+    (folder / "train.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows))
+    (folder / "reviews.toml").write_text(LABELLED.format(folder=folder))
+    return str(folder / "reviews.toml")
+
+
+# ---- the command line
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[Callable[[], None]]:
+    """Press it. Where this process was started with SIGINT ignored, as by nohup, nothing would happen."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+class Inline:
+    """Has the form of a ProcessPoolExecutor and does the work at once, without waiting for torch to be imported."""
+
+    def __init__(self, *args: Any, **options: Any):
+        pass
+
+    def __enter__(self) -> Inline:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def shutdown(self, **options: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`regard compare` trains in this process; test_compare.py has one test with processes of their own."""
+    monkeypatch.setattr(compare, "ProcessPoolExecutor", Inline)
 
 
 @pytest.fixture

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from regard.tasks import load
+from regard.runs.folder import save_weights
+from regard.tasks.table import load
 
 PAIRS = [("a b c d", "d c b a"), ("q w", "w q e"), ("x", "x y"), ("o p q r s", "s")]
 
@@ -134,10 +137,10 @@ def test_the_help_does_not_promise_pairs_that_nobody_named(call: Any) -> None:
     assert "without it" not in call("align", "--help").out
 
 
-def test_a_run_that_looks_at_nothing_aligns_nothing(call: Any, vector: str, data: str) -> None:
+def test_a_run_without_attention_aligns_nothing(call: Any, vector: str, data: str) -> None:
     done = call("align", vector, "--data", data, "--output", "links.txt")
     assert (done.code, done.out) == (2, "")
-    assert "looks at nothing" in done.err
+    assert "has no attention" in done.err
     assert done.err.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == ["pairs.tsv"]
 
@@ -161,3 +164,38 @@ def test_gold_links_are_looked_for_where_data_are(
     done = call("align", lively, "--data", data, "--gold", "gold.talp")
     assert done.code == 0
     assert "alignment error rate 0.0 %" in done.err
+
+
+def test_words_are_aligned_by_the_head_that_is_named(call: Any, transformer: str) -> None:
+    """With drawn weights heads differ."""
+    run = shutil.copytree(transformer, "run", ignore=shutil.ignore_patterns("training"))
+    model = load(run).model.cpu()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    save_weights(Path(run), model)
+    Path("pairs.tsv").write_text("a b c d e f\tf e d c b a\nq w e r t y u\ty t r e w q a\n")
+    found = set()
+    for words in (
+        ("--site", "decoder.1.cross", "--head", 0),
+        ("--site", "decoder.1.cross", "--head", 1),
+        (),
+        ("--head", 0),
+    ):
+        done = call("align", run, "--data", "pairs.tsv", *words)
+        assert done.code == 0, done.err
+        assert len(done.out.splitlines()) == 2
+        found.add(done.out)
+    assert len(found) == 4
+    assert "by the attention `decoder.0.cross`" in done.err
+    assert "head 0" in done.err
+    for words, said in (
+        (("--head", 2), "decoder.0.cross has heads 0 to 1, got 2"),
+        (("--site", "decoder.7.cross"), "no attention from target to source is named 'decoder.7.cross'; there is"),
+        (("--site", "encoder.0.attend"), "there is decoder.0.cross, decoder.1.cross"),
+        (("--site", "decoder.*.cross"), "no attention from target to source is named 'decoder.*.cross'"),
+    ):
+        done = call("align", run, "--data", "pairs.tsv", *words)
+        assert (done.code, done.out) == (2, "")
+        assert said in done.err

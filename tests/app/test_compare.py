@@ -1,4 +1,4 @@
-"""Recipes in several ways."""
+"""`regard compare`: recipes in several variants."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from regard.app.compare import _choices, _folder, _run, _settings, _table
-from regard.tasks import RunError, load
+from regard.errors import RunError
+from regard.tasks.compare import _choices, _folder, _run, _settings, _table
+from regard.tasks.table import load
+from regard.tasks.task import Metric
 
 
-def test_two_ways_with_one_seed(call: Any, recipe: str) -> None:
+def test_two_variants_with_one_seed(call: Any, recipe: str) -> None:
+    """In a process of their own; `inline` is for the other tests."""
     few = ["--set", "train.steps=2", "--set", "data.train_count=60"]
     done = call("compare", recipe, "--vary", "model.score=dot,general", *few, "--seeds", "1", "--out", "all")
     assert done.code == 0
@@ -30,14 +33,14 @@ def test_two_ways_with_one_seed(call: Any, recipe: str) -> None:
         assert "step 2/2" in Path(f"all/{score}-0/progress.txt").read_text()
 
 
-def test_two_recipes_one_changed_stand_in_one_table(call: Any, recipe: str, vector: str) -> None:
+def test_two_recipes_one_changed_stand_in_one_table(call: Any, inline: None, recipe: str, vector: str) -> None:
     other = f"{vector}.toml,model.embed=9"
     few = ["--set", "train.steps=2", "--set", "data.train_count=60", "--seeds", "1"]
     done = call("compare", recipe, other, *few, "--metric", "chrf", "--out", "all")
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == "| recipe | seed 0 | mean | spread | perplexity | parameters |"
-    assert "\nchrf on the test data\n" in done.out
+    assert "\nchrf on the test data; higher is better\n" in done.out
     for line, named, folder in zip(lines[2:4], (recipe, other), ("tiny-0", "vector-embed=9-0"), strict=True):
         translator = load(f"all/{folder}")
         result = json.loads(Path(f"all/{folder}/result.json").read_text())
@@ -51,8 +54,8 @@ def test_two_recipes_one_changed_stand_in_one_table(call: Any, recipe: str, vect
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["RECIPE", "--vary", "model.score=dot,dott"], "unknown score 'dott'"),
-        (["RECIPE", "--vary", "model.embed=8,wide"], "model.embed must be a whole number, got 'wide'"),
+        (["RECIPE", "--vary", "model.score=dot,dott"], "score must be one of 'dot'"),
+        (["RECIPE", "--vary", "model.embed=8,wide"], "embed must be a whole number, got 'wide'"),
         (["RECIPE", "--vary", "model.scroe=dot"], "did you mean 'score'?"),
         (["RECIPE", "--vary", "model.score=dot,dot"], "give each recipe and value once"),
         (["RECIPE", "RECIPE"], "give each recipe and value once"),
@@ -62,9 +65,9 @@ def test_two_recipes_one_changed_stand_in_one_table(call: Any, recipe: str, vect
         (["RECIPE", "RECIPE,"], "section.key=value"),
         (["RECIPE", "RECIPE,model.embd=9"], "did you mean 'embed'?"),
         (["RECIPE", "--set", "model.embd=9"], "did you mean 'embed'?"),
-        (["RECIPE", "--metric", "BLEU"], "--metric must be one of bleu, tokenised_bleu, chrf"),
-        (["RECIPE", "--metric", ""], "--metric must be one of bleu, tokenised_bleu, chrf"),
-        (["RECIPE", "--metric", "pairs"], "--metric must be one of bleu, tokenised_bleu, chrf"),
+        (["RECIPE", "--metric", "BLEU"], "--metric must be one of exact_match, bleu, tokenised_bleu, chrf"),
+        (["RECIPE", "--metric", ""], "--metric must be one of exact_match, bleu, tokenised_bleu, chrf"),
+        (["RECIPE", "--metric", "pairs"], "--metric must be one of exact_match, bleu, tokenised_bleu, chrf"),
     ],
 )
 def test_a_mistake_is_found_before_anything_is_trained(call: Any, recipe: str, words: list[str], said: str) -> None:
@@ -111,10 +114,12 @@ def test_the_same_value_of_another_key_is_another_training() -> None:
 def test_the_table_has_mean_and_spread() -> None:
     row = {"parameters": 1234, "bleu": 0.0}
     rows = [[row | {"exact_match": 90.0, "perplexity": 1.5}, row | {"exact_match": 95.0, "perplexity": 1.25}]]
-    lines = _table([("tiny.toml", ("model.score=dot",))], rows, "exact_match", tested=True).splitlines()
+    lines = _table(
+        [("tiny.toml", ("model.score=dot",))], rows, "exact_match", Metric("max"), tested=True
+    ).splitlines()
     assert lines[0] == "| model.score | seed 0 | seed 1 | mean | spread | perplexity | parameters |"
     assert lines[2] == "| dot | 90.0 | 95.0 | 92.5 | 5.0 | 1.3750 | 1,234 |"
-    assert _table([("tiny.toml", ())], rows, "bleu", tested=True).splitlines()[2] == (
+    assert _table([("tiny.toml", ())], rows, "bleu", Metric("max"), tested=True).splitlines()[2] == (
         "| 0.0 | 0.0 | 0.0 | 0.0 | 1.3750 | 1,234 |"
     )
 
@@ -122,8 +127,12 @@ def test_the_table_has_mean_and_spread() -> None:
 def test_a_table_of_validation_data_says_so() -> None:
     rows = [[{"exact_match": 90.0, "perplexity": 1.5, "parameters": 7}]]
     ways = [("tiny.toml", ())]
-    assert "exact_match on the test data\n" in _table(ways, rows, "exact_match", tested=True)
-    assert "exact_match on the validation data, by which" in _table(ways, rows, "exact_match", tested=False)
+    assert "exact_match on the test data; higher is better\n" in _table(
+        ways, rows, "exact_match", Metric("max"), tested=True
+    )
+    assert "exact_match on the validation data, by which" in _table(
+        ways, rows, "exact_match", Metric("max"), tested=False
+    )
 
 
 def test_a_comma_in_braces_parts_nothing() -> None:

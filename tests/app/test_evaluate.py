@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from regard.data.made import reverse
-from regard.tasks import Decoding, load
-from regard.tasks.judge import judge
+from regard.decode.settings import Decoding
+from regard.tasks.table import load, load_as
+from regard.tasks.translate import prepare
+from regard.tasks.translate.evaluate import evaluate
+from regard.tasks.translate.run import Translator
 
 PAIRS = reverse("test", 6)
 SOURCES, TARGETS = ["".join(f"{pair[side]}\n" for pair in PAIRS) for side in (0, 1)]
 SCORED = ["bleu", "tokenised_bleu", "chrf"]
-MEASURED = [*SCORED, "exact_match", "perplexity"]
+MEASURED = {"exact_match": 2, **dict.fromkeys(SCORED, 2), "perplexity": 4, "loss": 4}  # digits in the table
 
 
 def tsv(path: str = "pairs.tsv") -> str:
@@ -28,23 +31,27 @@ def tsv(path: str = "pairs.tsv") -> str:
 
 def table(run: str, pairs: list[tuple[str, str]], decode: Decoding | None = None) -> dict[str, Any]:
     """What the command should say of a run."""
-    return judge(load(run), [(source, (target,)) for source, target in pairs], decode).table()
+    translator = load_as(run, Translator, "translate")
+    examples = [(source, (target,)) for source, target in pairs]
+    return evaluate(
+        translator, prepare.TestPairs(prepare.pair_data(pairs, translator, 4096), examples), (), decode
+    ).to_dict()
 
 
 # ---- one run
 
 
-def test_a_run_is_judged_by_the_test_split(call: Any, lively: str) -> None:
+def test_a_run_is_evaluated_on_the_test_split(call: Any, lively: str) -> None:
     done = call("evaluate", lively, "--json")
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
     assert result == {"run": lively, **table(lively, reverse("test", 20))}
-    assert [name for name in result if name in MEASURED] == MEASURED
+    assert [name for name in result if name in MEASURED] == list(MEASURED)
     assert result["pairs"] == 20 == sum(bucket["sentences"] for bucket in result["bleu_by_length"])
     plain = call("evaluate", lively)
     assert (plain.code, plain.err) == (0, "")
     lines = dict(re.split(r":? +", line, maxsplit=1) for line in plain.out.splitlines()[: 1 + len(MEASURED)])
-    assert lines == {"pairs": "20"} | {name: f"{result[name]:.2f}" for name in MEASURED}
+    assert lines == {"pairs": "20"} | {name: f"{result[name]:.{digits}f}" for name, digits in MEASURED.items()}
     assert plain.out.count("bleu, ") == len(result["bleu_by_length"])
     for name in SCORED:
         assert f"\n{name}: {result[f'{name}_signature']}" in plain.out
@@ -64,7 +71,7 @@ def test_perfect_answers_get_full_marks(call: Any, lively: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["tsv", "tsv.gz", "csv", "jsonl", "files", "references"])
-def test_the_same_pairs_in_another_form_are_judged_the_same(call: Any, lively: str, form: str) -> None:
+def test_the_same_pairs_in_another_form_are_evaluated_the_same(call: Any, lively: str, form: str) -> None:
     words = [tsv()]
     if form == "tsv.gz":
         Path("pairs.tsv.gz").write_bytes(gzip.compress(Path("pairs.tsv").read_bytes()))
@@ -98,7 +105,7 @@ def test_columns_choose_and_may_be_turned_round(call: Any, lively: str) -> None:
 def test_the_beam_is_the_commands_else_the_recipes(call: Any, lively: str, tmp_path: Path) -> None:
     folder = shutil.copytree(lively, tmp_path / "run")
     with open(folder / "recipe.toml", "a") as file:
-        file.write("\n[decode]\nbeam = 3\nbest = 2\n")
+        file.write("\n[decode]\nbeam = 3\nn_best = 2\n")
     for words, beam in (([], 3), (["--beam", "5"], 5)):
         found = json.loads(call("evaluate", folder, "--data", tsv(), *words, "--json").out)
         assert found == {"run": str(folder), **table(lively, PAIRS, Decoding(beam=beam))}
@@ -112,11 +119,12 @@ def test_several_runs_stand_side_by_side(call: Any, run: str, lively: str, vecto
     done = call("evaluate", lively, run, vector, "--data", tsv())
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0].split() == [lively, run, vector]
+    assert lines[0].split() == ["run", lively, run, vector]
     assert lines[1].split() == ["pairs", "6", "6", "6"]
     tables = [table(one, PAIRS) for one in (lively, run, vector)]
-    for line, name in zip(lines[2:], MEASURED, strict=False):
-        assert line.split() == [name, *(f"{one[name]:.2f}" for one in tables)]
+    for line, (name, digits) in zip(lines[2:], MEASURED.items(), strict=False):
+        assert line.split() == [name, *(f"{one[name]:.{digits}f}" for one in tables)]
+    assert all(f"\n{name}: {tables[0][f'{name}_signature']}\n" in done.out for name in SCORED)
     for other in (run, vector):
         at = lines.index(f"{other} against {lively}, paired bootstrap of 1,000 test sets:")
         for line, name in zip(lines[at + 1 :], SCORED, strict=False):
@@ -147,18 +155,25 @@ def test_runs_of_different_sets_need_a_file(call: Any, run: str, tmp_path: Path)
     (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', 'made = "sort"'))
     done = call("evaluate", run, other)
     assert (done.code, done.out) == (2, "")
-    assert f"{other} was trained on sort and {run} on reverse; name the pairs" in done.err
+    assert f"{other} would be tested on 20 of sort and {run} on 20 of reverse; name data for both" in done.err
     assert call("evaluate", run, other, "--data", tsv()).code == 0
 
 
-def test_a_run_trained_on_files_needs_a_file(call: Any, run: str, tmp_path: Path) -> None:
+def test_a_run_trained_on_files_is_evaluated_on_those_of_its_recipe(call: Any, run: str, tmp_path: Path) -> None:
+    """Without --data: the test file, else the validation file; a file that is gone is named with its run."""
     other = shutil.copytree(run, tmp_path / "other")
     recipe = (other / "recipe.toml").read_text()
-    (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', 'train = "my.tsv"'))
-    for runs in ([other], [run, other], [other, run]):
-        done = call("evaluate", *runs)
-        assert (done.code, done.out) == (2, "")
-        assert done.err == f"error: {other} was trained on files; say which pairs to judge it on: --data FILE\n"
+    names = 'train = "my.tsv"\nvalid = "pairs.tsv"\ntest = "test.tsv"'
+    (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', names))
+    done = call("evaluate", other)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: the test data of {other}'s recipe: there is no file test.tsv")
+    assert done.err.endswith("or name data: --data FILE\n")
+    tsv("test.tsv")
+    assert json.loads(call("evaluate", other, "--json").out) == {"run": str(other), **table(run, PAIRS)}
+    done = call("evaluate", run, other)
+    assert (done.code, done.out) == (2, "")
+    assert f"{other} would be tested on test.tsv and {run} on 20 of reverse; name data for both" in done.err
 
 
 def test_a_run_is_not_set_against_itself(call: Any, run: str, vector: str) -> None:
@@ -219,14 +234,18 @@ WRONG = {
         b"source,tgt\na,b\n",
         "x.csv, line 1: no column 'target'; the header names",
     ),
-    "CSV with a short row": ("x.csv", b"source,target\na,b\nc\n", "x.csv, line 3: 1 column, but the header has 2"),
+    "CSV with a short row": (
+        "x.csv",
+        b"source,target\na,b\nc\n",
+        "x.csv, line 3: 1 column, but the first line has 2",
+    ),
     "CSV with an open quote": ("x.csv", b'source,target\na,"b\n', "x.csv, line 2"),
     "JSONL without the key": ("x.jsonl", b'{"source": "a"}\n', "x.jsonl, line 1: no key 'target'"),
     "JSONL that is none": ("x.jsonl", b'{"source": "a", "target": "b"}\nhello\n', "x.jsonl, line 2: is not JSON"),
     "JSONL with a number": (
         "x.jsonl",
         b'{"source": "a", "target": 5}\n',
-        "x.jsonl, line 1: source and target must",
+        "x.jsonl, line 1: 'target' must be text, got 5",
     ),
     "JSONL with a NUL": ("x.jsonl", b'{"source": "a\\u0000", "target": "b"}\n', "x.jsonl, line 1: holds a NUL"),
 }
@@ -268,7 +287,7 @@ def test_files_of_unequal_length(call: Any, run: str, command: str) -> None:
         ("--data .", ". is a directory; name a file in it"),
         (
             "--data pairs.tsv --columns en",
-            "--columns wants two names with a comma between them, as in en,de; got 'en'",
+            "--columns must be SOURCE,TARGET, got 'en'",
         ),
         ("--data pairs.tsv --columns en,de", "columns of a file with tabs are numbers from 1, got 'en'"),
         ("--data pairs.tsv --columns 1,1", "source and target are both column '1'"),
@@ -296,7 +315,7 @@ def test_data_is_found_where_the_environment_says(
     assert json.loads(call("evaluate", lively, "--data", "far.tsv", "--json").out)["pairs"] == 6
 
 
-def test_a_run_that_is_not_there_is_told_before_another_is_judged(call: Any, lively: str) -> None:
+def test_a_run_that_is_not_there_is_told_before_another_is_evaluated(call: Any, lively: str) -> None:
     done = call("evaluate", lively, "nosuch", "--data", "nosuch.tsv")
     assert (done.code, done.out) == (2, "")
     assert "there is no run 'nosuch'" in done.err

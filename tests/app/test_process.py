@@ -8,19 +8,42 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-REGARD = [sys.executable, "-m", "regard"]
+# Ctrl-C works also where these tests were started with SIGINT ignored, as by nohup.
+REGARD = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("regard", run_name="__main__")
+"""
+PIPE = subprocess.PIPE
+PATIENCE = 120  # seconds, after which a child is killed: what it was asked to do takes a few
+
+
+@contextmanager
+def started(*words: object, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """`regard ...` as a process, which ends with the block whatever happens in it."""
+    with subprocess.Popen([sys.executable, "-c", REGARD, *map(str, words)], **options) as child:
+        late = threading.Timer(PATIENCE, child.kill)
+        late.start()
+        try:
+            yield child
+            child.wait()
+        finally:
+            late.cancel()
+            child.kill()
 
 
 def test_answers_reach_a_pipe_though_progress_is_on_a_terminal(run: str) -> None:
     """stdout and stderr must not be mixed up by whatever draws the bar."""
     here, there = pty.openpty()
-    words = [*REGARD, "translate", run, "a b c", "z y x"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=there, stdin=subprocess.DEVNULL) as child:
+    with started("translate", run, "a b c", "z y x", stdout=PIPE, stderr=there, stdin=subprocess.DEVNULL) as child:
         os.close(there)
         seen = b""
         while True:
@@ -42,10 +65,8 @@ def test_answers_reach_a_pipe_though_progress_is_on_a_terminal(run: str) -> None
 
 @pytest.mark.parametrize("lines", [1, 400])  # less than a buffer: found when it ends; more: while it writes
 def test_a_reader_who_leaves_is_no_error(run: str, lines: int) -> None:
-    words = [*REGARD, "translate", run]
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    with subprocess.Popen(words, env=buffered, **pipes) as child:
+    with started("translate", run, env=buffered, stdin=PIPE, stdout=PIPE, stderr=PIPE) as child:
         assert child.stdout is not None
         child.stdout.close()
         assert child.stdin is not None
@@ -57,8 +78,8 @@ def test_a_reader_who_leaves_is_no_error(run: str, lines: int) -> None:
 
 
 def test_ctrl_c_saves_the_training_and_says_how_to_go_on(call: Any, recipe: str, tmp_path: Path) -> None:
-    words = [*REGARD, "train", recipe, "--set", "train.steps=100000", "--out", str(tmp_path / "run")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    words = ["train", recipe, "--set", "train.steps=100000", "--out", tmp_path / "run"]
+    with started(*words, stdout=PIPE, stderr=PIPE, text=True) as child:
         assert child.stderr is not None
         lines = iter(child.stderr.readline, "")
         before = next(line for line in lines if line.startswith("step "))  # a first validation has been told

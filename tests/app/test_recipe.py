@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from regard.app.recipe import RecipeError, dump, read, recipes
+from regard.decode.settings import Decoding
+from regard.errors import RecipeError
 from regard.models import MODELS
-from regard.tasks import find
-from regard.tasks.settings import Data, Decoding, Tokens
+from regard.runs.folder import find
+from regard.tasks.recipe import dump, read, recipes
+from regard.tasks.settings import Tokens
+from regard.tasks.translate.settings import PairSettings
 
 
 def refused(recipe: str, *changes: str) -> str:
@@ -25,9 +28,11 @@ def refused(recipe: str, *changes: str) -> str:
 def test_a_recipe_becomes_a_job(recipe: str) -> None:
     job, _ = read(recipe)
     assert job.model == "bahdanau"
-    assert job.config == {"embed": 8, "encoder": 8, "decoder": 16, "readout": 8, "longest": 40}
-    assert job.data == Data(made="reverse", train_count=200, valid_count=20, test_count=20, batch_tokens=512)
-    assert (job.train.steps, job.train.rate, job.train.every, job.train.seed) == (4, 0.02, 2, 0)
+    assert job.config == {"embed": 8, "encoder": 8, "decoder": 16, "readout": 8, "max_positions": 40}
+    assert job.data == PairSettings(
+        made="reverse", train_count=200, valid_count=20, test_count=20, batch_tokens=512
+    )
+    assert (job.train.steps, job.train.learning_rate, job.train.eval_every, job.train.seed) == (4, 0.02, 2, 0)
     assert (job.tokens, job.decode) == (Tokens("character"), Decoding())
 
 
@@ -54,8 +59,8 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
     elif name.endswith("-labelled"):
         assert "set data.train to a file of labelled texts" in refused(name)
         job, _ = read(name, ["data.train=texts.tsv"])
-    elif name.endswith("-pictures"):
-        assert "or data.train to pictures" in refused(name)
+    elif name.endswith("-images"):
+        assert "or data.train to images" in refused(name)
         job, _ = read(name, ["data.train=folder"])
     else:
         job, _ = read(name)
@@ -73,37 +78,37 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("model.vocabulary=9", "model.vocabulary follows from the tokenizer; set tokens.size and tokens.joint"),
         ("model.name=bahdanow", f"model.name must be one of {', '.join(MODELS)}, got 'bahdanow'"),
         ("model.name=[]", f"model.name must be one of {', '.join(MODELS)}, got []"),
-        ("model.embed=eight", "model.embed must be a whole number, got 'eight'"),
-        ("model.embed=8.0", "model.embed must be a whole number, got 8.0"),
-        ("model.embed=true", "model.embed must be a whole number, got True"),
+        ("model.embed=eight", "[model]: embed must be a whole number, got 'eight'"),
+        ("model.embed=8.0", "[model]: embed must be a whole number, got 8.0"),
+        ("model.embed=true", "[model]: embed must be a whole number, got True"),
         ("model.embed=0", "[model]: embed must be at least 1, got 0"),
-        ("model.dropout=much", "model.dropout must be a number, got 'much'"),
+        ("model.dropout=much", "[model]: dropout must be a number, got 'much'"),
         ("model.dropout=1.5", "[model]: dropout must lie in [0, 1), got 1.5"),
-        ("model.tied=1", "model.tied must be true or false, got 1"),
-        ("model.cell=5", "[model]: unknown recurrent cell '5'; there are gru, lstm"),
-        ("model.cell=5.0", "model.cell must be a text, got 5.0"),
-        ("data.source=true", "data.source must be a text, got True"),
-        ("model.score=dott", "[model]: unknown score 'dott'; there are dot, scaled_dot"),
-        ("model.weigh=soggy", "[model]: unknown way to weigh 'soggy'; there are soft, hard"),
+        ("model.tied=1", "[model]: tied must be true or false, got 1"),
+        ("model.cell=5", "[model]: cell must be one of 'gru', 'lstm', got '5'"),
+        ("model.cell=5.0", "[model]: cell must be a text, got 5.0"),
+        ("data.source=true", "[data]: source must be a text, got True"),
+        ("model.score=dott", "[model]: score must be one of 'dot', 'scaled_dot'"),
+        ("model.weigh=soggy", "[model]: weigh must be one of 'soft', 'hard'"),
         ("model.encoder_layers=1000000000", "[model]: encoder_layers must be at most 1,000"),
         ("data.made=dats", "[data]: unknown generated set 'dats'; there are dates"),
-        ("data.made=1979-05-03", "data.made must be a text, got datetime.date(1979, 5, 3)"),
+        ("data.made=1979-05-03", "[data]: made must be a text, got datetime.date(1979, 5, 3)"),
         (
             "tokens.kind=letters",
-            "[tokens]: kind must be one of character, word, space, bpe, wordpiece, got 'letters'",
+            "[tokens]: kind must be one of 'character', 'word', 'space', 'bpe', 'wordpiece', got 'letters'",
         ),
         ("tokens.kind=wordpiece", "tokens.kind must be character or word or space or bpe for bahdanau"),
-        ("train.steps=0", "[train]: steps must be a whole number of at least 1, got 0"),
-        ("train.rate=nan", "[train]: rate must be above 0, got nan"),
-        ("train.betas=[0.9]", "[train]: betas must be two numbers, got [0.9]"),
-        ("train.agreement=-1", "[train]: agreement must be at least 0 (0 = off), got -1"),
-        ("train.agreement=nan", "[train]: agreement must be at least 0 (0 = off), got nan"),
-        ("train.agreement=inf", "[train]: agreement must be at least 0 (0 = off), got inf"),
-        ("train.agreement=much", "train.agreement must be a number, got 'much'"),
-        ("train.agreement=true", "train.agreement must be a number, got True"),
-        ("train.schedule=zigzag", "[train]: schedule must be one of constant"),
-        ("decode.beam=0", "[decode]: beam must be a whole number from 1"),
-        ("decode.best=2", "[decode]: best must be at most beam = 1"),
+        ("train.steps=0", "[train]: steps must be at least 1, got 0"),
+        ("train.learning_rate=nan", "[train]: learning_rate must be a number, got nan"),
+        ("train.betas=[0.9]", "[train]: betas must have 2 finite numbers, got [0.9]"),
+        ("train.r_drop=-1", "[train]: r_drop must be at least 0, got -1"),
+        ("train.r_drop=nan", "[train]: r_drop must be a number, got nan"),
+        ("train.r_drop=inf", "[train]: r_drop must be a number, got inf"),
+        ("train.r_drop=much", "[train]: r_drop must be a number, got 'much'"),
+        ("train.r_drop=true", "[train]: r_drop must be a number, got True"),
+        ("train.schedule=zigzag", "[train]: schedule must be one of 'constant'"),
+        ("decode.beam=0", "[decode]: beam must lie in [1, 1,000), got 0"),
+        ("decode.n_best=2", "[decode]: n_best must be at most beam = 1"),
         ("model", "--set wants section.key=value, as in model.dropout=0.2; got 'model'"),
         ("model.dropout", "--set wants section.key=value"),
         ("dropout=0.2", "--set wants section.key=value"),
@@ -116,7 +121,9 @@ def test_what_is_wrong_is_said(recipe: str, change: str, said: str) -> None:
 
 
 def test_dot_needs_sides_of_one_size(recipe: str) -> None:
-    assert "queries and keys of one size, got 18 and 16" in refused(recipe, "model.score=dot", "model.decoder=18")
+    assert "queries and keys of the same size, got 18 and 16" in refused(
+        recipe, "model.score=dot", "model.decoder=18"
+    )
     read(recipe, ["model.score=dot"])
 
 
@@ -130,7 +137,7 @@ def test_dot_needs_sides_of_one_size(recipe: str) -> None:
         ('model.score="general"', "score", "general"),
         ("model.cell=lstm", "cell", "lstm"),
         ("model.tied=true", "tied", True),
-        ("model.longest=1_000", "longest", 1000),
+        ("model.max_positions=1_000", "max_positions", 1000),
     ],
 )
 def test_forms_of_a_change(recipe: str, change: str, key: str, value: object) -> None:
@@ -161,9 +168,9 @@ def test_a_change_may_hold_equals_signs_and_hashes(recipe: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[data\n", "is not TOML: "),
-        ("[data]\nmade = copy\n", "is not TOML: "),
-        ("[train]\nsteps = 1\n[train]\nsteps = 2\n", "is not TOML: "),
+        ("[data\n", "is not valid TOML: "),
+        ("[data]\nmade = copy\n", "is not valid TOML: "),
+        ("[train]\nsteps = 1\n[train]\nsteps = 2\n", "is not valid TOML: "),
         ("steps = 5\n", "unknown section: 'steps'"),
         ("data = 5\n[model]\nname = 'bahdanau'\n", "data must be a section [data], got 5"),
         ("[[data]]\nmade = 'copy'\n", "data must be a section [data], got [{"),
@@ -180,7 +187,7 @@ def test_files_that_are_no_recipe(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe\x00")
-    assert "is not TOML" in refused(str(tmp_path / "bad.toml"))
+    assert "is not valid TOML" in refused(str(tmp_path / "bad.toml"))
 
 
 def test_a_recipe_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
@@ -205,7 +212,7 @@ def test_a_size_takes_the_place_of_the_recipes_numbers() -> None:
         "heads": 16,
     }
     assert "ff" not in read("shakespeare-gpt2", ["model.size=small"])[0].config
-    assert tomllib.loads(text)["model"]["longest"] == 256, "what no size decides stays"
+    assert tomllib.loads(text)["model"]["max_positions"] == 256, "what no size decides stays"
     assert read("transformer-pairs", [*own, "model.size=base"])[0].config["dim"] == 512
 
 
@@ -216,7 +223,7 @@ def test_a_run_to_begin_with_brings_its_model_and_tokens() -> None:
     assert (job.config["dim"], job.config["layers"], job.config["dropout"]) == (192, 5, 0.4)
     assert "tokens" not in tomllib.loads(text), "the recipe's own would be a lie"
     for change in ("model.layers=2", "model.size=small", "tokens.size=300"):
-        with pytest.raises(RecipeError, match=f"--set {change} cannot be: with --from"):
+        with pytest.raises(RecipeError, match=f"--set {change} is not possible: with --from"):
             read("gpt2-text", [*own, change], start)
     with pytest.raises(RecipeError, match=r"trains 'gpt2' and .* is a bahdanau"):
         read("gpt2-text", own, find("dates"))
@@ -232,34 +239,35 @@ def test_a_run_to_begin_with_brings_its_model_and_tokens() -> None:
         ("shapes-vit", "vit"),
     ],
 )
-def test_only_translators_can_agree(name: str, model: str) -> None:
-    said = f"[train]: agreement is between two passes of a translator, and {model} is none"
-    assert refused(name, "train.agreement=1.0") == said
-    assert read(name, ["train.agreement=0"])[0].train.agreement == 0
+def test_r_drop_is_for_translators(name: str, model: str) -> None:
+    task = read(name)[0].task
+    said = f"[train]: r_drop is not for a {model} that is made to {task}; leave it out"
+    assert refused(name, "train.r_drop=1.0") == said
+    assert read(name, ["train.r_drop=0"])[0].train.r_drop == 0
 
 
 @pytest.mark.parametrize(
     ("name", "model"), [("transformer-dates", "transformer"), ("shakespeare-gpt2", "gpt2"), ("sst2-bert", "bert")]
 )
-def test_only_steps_with_pictures_are_captured(name: str, model: str) -> None:
-    said = f"[train]: capture is for models of pictures, whose steps are alike; set capture = false for {model}"
+def test_only_steps_on_images_are_captured(name: str, model: str) -> None:
+    said = f"[train]: capture is not for a {model} that is made to {read(name)[0].task}; leave it out"
     assert refused(name, "train.capture=true") == said
     assert read("shapes-vit", ["train.capture=true"])[0].train.capture
 
 
 @pytest.mark.parametrize("name", ["transformer", "luong", "bahdanau", "seq2seq"])
-def test_translators_can_agree(name: str) -> None:
-    job, text = read(f"{name}-dates", ["train.agreement=5"])
-    assert job.train.agreement == 5
-    assert tomllib.loads(text)["train"]["agreement"] == 5
-    assert read(f"{name}-dates")[0].train.agreement == 0
+def test_translators_train_with_r_drop(name: str) -> None:
+    job, text = read(f"{name}-dates", ["train.r_drop=5"])
+    assert job.train.r_drop == 5
+    assert tomllib.loads(text)["train"]["r_drop"] == 5
+    assert read(f"{name}-dates")[0].train.r_drop == 0
 
 
-def test_a_translator_is_trained_to_agree(call: Any) -> None:
-    small = ["train.steps=3", "train.every=3", "data.train_count=60", "data.valid_count=20", "model.layers=1"]
+def test_a_translator_is_trained_with_r_drop(call: Any) -> None:
+    small = ["train.steps=3", "train.eval_every=3", "data.train_count=60", "data.valid_count=20", "model.layers=1"]
     words = [word for change in small for word in ("--set", change)]
-    for agreement, folder in ((0.0, "plain"), (1.0, "agreed")):
-        done = call("train", "transformer-dates", *words, "--set", f"train.agreement={agreement}", "--out", folder)
+    for weight, folder in ((0.0, "plain"), (1.0, "agreed")):
+        done = call("train", "transformer-dates", *words, "--set", f"train.r_drop={weight}", "--out", folder)
         assert (done.code, done.out) == (0, f"{folder}\n")
         assert f"{folder}: best at step 3 of 3  valid_loss " in done.err
     logs = [Path(folder, "log.jsonl").read_text().splitlines() for folder in ("plain", "agreed")]
@@ -267,8 +275,8 @@ def test_a_translator_is_trained_to_agree(call: Any) -> None:
     assert [row["step"] for row in agreed] == [1, 2, 3]
     assert all(math.isfinite(row["loss"]) for row in agreed)
     assert agreed[0]["loss"] > plain[0]["loss"], "two passes under dropout differ, and that is added"
-    assert tomllib.loads(Path("agreed/recipe.toml").read_text())["train"]["agreement"] == 1.0
+    assert tomllib.loads(Path("agreed/recipe.toml").read_text())["train"]["r_drop"] == 1.0
     other = call("train", "transformer-dates", *words, "--out", "agreed", "--resume")
     assert other.code == 2
-    assert "agreed was begun with other settings: train.agreement was 1.0" in other.err
+    assert "agreed was begun with other settings: train.r_drop was 1.0" in other.err
     assert call("translate", "agreed", "3 May 1979").code == 0

@@ -1,4 +1,4 @@
-"""`regard recognise`, and how `evaluate`, `compare` and `train` treat pictures."""
+"""`regard recognise`, and how `evaluate`, `compare` and `train` treat images."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
+from regard.data.artifacts import Artifacts, Pixels
 from regard.data.shapes import CLASSES, shapes
 from regard.models.vit import ViT, ViTConfig
-from regard.tasks import load
-from regard.tasks.folder import begin, save_weights
-from regard.tasks.known import Known, Pixels
+from regard.runs.folder import begin, save_weights
+from regard.tasks.table import load
 
 RECIPE = """
 [data]
@@ -24,33 +24,40 @@ made = "shapes"
 train_count = 60
 valid_count = 12
 test_count = 18
-batch = 20
+batch_size = 20
 
 [model]
 name = "vit"
-image = 16
-patch = 8
+image_size = 16
+patch_size = 8
 dim = 16
 layers = 2
 heads = 2
 
 [train]
 steps = 2
-every = 2
+eval_every = 2
 """
-PICTURES: Any = shapes("valid", 18, size=24)
+IMAGES: Any = shapes("valid", 18, size=24)
 
 
 def saved(folder: Path, **changes: Any) -> str:
-    """A run with drawn weights, whose answers differ from picture to picture."""
+    """A run with drawn weights, whose answers differ from image to image."""
     torch.manual_seed(1)
-    sizes: dict[str, Any] = {"image": 16, "patch": 8, "dim": 16, "layers": 2, "heads": 2, "labels": CLASSES}
+    sizes: dict[str, Any] = {
+        "image_size": 16,
+        "patch_size": 8,
+        "dim": 16,
+        "layers": 2,
+        "heads": 2,
+        "labels": CLASSES,
+    }
     model: Any = ViT(ViTConfig(**{**sizes, **changes}))
     with torch.no_grad():
         for weight in model.parameters():
             weight += torch.randn_like(weight) / (weight[0].numel() ** 0.5 if weight.dim() > 1 else 4)
     pixels = Pixels((0.5,) * model.config.channels, (0.5,) * model.config.channels)
-    begin(folder, model, Known(labels=model.config.labels, pixels=pixels), "")
+    begin(folder, model, Artifacts(labels=model.config.labels, pixels=pixels), "")
     save_weights(folder, model)
     return str(folder)
 
@@ -67,11 +74,11 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(autouse=True)
-def pictures(call: Any) -> None:
-    """Three pictures where the command is called, one of them in a folder."""
+def images(call: Any) -> None:
+    """Three images where the command is called, one of them in a folder."""
     Path("more").mkdir()
     for number, path in enumerate(("a.png", "b c.png", "more/d.jpg")):
-        Image.fromarray(PICTURES.pixels[number]).save(path)
+        Image.fromarray(IMAGES.pixels[number]).save(path)
 
 
 def told(run: str, path: str, top: int = 1) -> str:
@@ -82,7 +89,7 @@ def told(run: str, path: str, top: int = 1) -> str:
 # ---- answers
 
 
-def test_a_line_for_each_picture(call: Any, seer: str) -> None:
+def test_a_line_for_each_image(call: Any, seer: str) -> None:
     done = call("recognise", seer, "a.png", "b c.png", "more")
     assert (done.code, done.err) == (0, "")
     assert done.out == told(seer, "a.png") + told(seer, "b c.png") + told(seer, "more/d.jpg")
@@ -122,7 +129,7 @@ def test_nothing_is_left_of_a_file_that_broke_off(call: Any, seer: str) -> None:
     assert not Path("answers.tsv").exists()
 
 
-def test_what_came_before_a_broken_picture_is_answered(call: Any, seer: str) -> None:
+def test_what_came_before_a_broken_image_is_answered(call: Any, seer: str) -> None:
     Path("broken.png").write_bytes(b"no")
     done = call("recognise", seer, "a.png", "broken.png")
     assert (done.code, done.out) == (2, told(seer, "a.png"))
@@ -130,11 +137,11 @@ def test_what_came_before_a_broken_picture_is_answered(call: Any, seer: str) -> 
 
 
 @pytest.mark.parametrize("option", ["--show", "--output"])
-def test_a_picture_is_not_written_over(call: Any, seer: str, option: str) -> None:
+def test_an_image_is_not_overwritten(call: Any, seer: str, option: str) -> None:
     before = Path("a.png").read_bytes()
     done = call("recognise", seer, "a.png", option, str(Path("a.png").absolute()))
     assert (done.code, done.out) == (2, "")
-    assert "a.png is one of the pictures, and would be lost; take another name" in done.err
+    assert "a.png is one of the inputs and would be overwritten; take another name" in done.err
     assert Path("a.png").read_bytes() == before
 
 
@@ -143,12 +150,12 @@ def test_nor_are_several_by_numbered_overlays(call: Any, seer: str) -> None:
     Path("a-2.png").write_bytes(before)
     done = call("recognise", seer, "a-2.png", "a.png", "--show", "a.png")  # which writes a-1.png and a-2.png
     assert (done.code, done.out) == (2, "")
-    assert "a-2.png is one of the pictures, and would be lost; take another name" in done.err
+    assert "a-2.png is one of the inputs and would be overwritten; take another name" in done.err
     assert Path("a-2.png").read_bytes() == before
     assert Path("a.png").read_bytes() == before
 
 
-# ---- pictures of pictures
+# ---- pictures of where it looked
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "html"])
@@ -200,25 +207,28 @@ def test_in_the_terminal(call: Any, seer: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["RUN"], "Missing argument 'PICTURE...'"),
-        (["RUN", "none.png"], "error: there is no picture none.png"),
+        (["RUN"], "Missing argument 'IMAGE'"),
+        (["RUN", "none.png"], "error: there is no image none.png"),
         (["RUN", "a.png", "--top", "0"], "Invalid value for '--top'"),
         (["RUN", "a.png", "--show", "look.pdf"], "end the name in .png or .svg or .html"),
         (["RUN", "a.png", "--show", "none/look.png"], "there is no folder none to draw"),
-        (["RUN", "a.png", "--sites", "*"], "say where to with --show FILE"),
+        (["RUN", "a.png", "--sites", "*"], "say where with --show FILE"),
         (["RUN", "a.png", "--show", "-", "--json"], "let --show name a file"),
-        (["RUN", "a.png", "--show", "x.png", "--sites", "decoder.*"], "error: there is no attention named like"),
+        (["RUN", "a.png", "--show", "x.png", "--sites", "decoder.*"], "error: no attention has a name like"),
         (["RUN", "a.png", "--output", "more"], "error: more is a folder"),
         (["nosuch", "a.png"], "error: there is no run 'nosuch'"),
-        (["dates", "a.png"], "is a Bahdanau, which is for `regard translate` and not for `regard recognise`"),
-        (["RUN", "empty"], "error: empty holds no pictures"),
-        (["RUN", "notes.txt"], "notes.txt cannot be decoded as PNG, JPEG, WEBP, BMP, GIF: it is none of them"),
+        (["dates", "a.png"], "is a Bahdanau, for `regard translate` and not for `regard recognise`"),
+        (["RUN", "empty"], "error: empty holds no images"),
+        (
+            ["RUN", "notes.txt"],
+            "notes.txt cannot be decoded as PNG, JPEG, WEBP, BMP, GIF: it has none of these formats",
+        ),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
 def test_what_was_asked_wrongly(call: Any, seer: str, words: list[str], said: str) -> None:
     Path("empty").mkdir()
-    Path("notes.txt").write_text("no picture")
+    Path("notes.txt").write_text("no image")
     done = call("recognise", *(seer if word == "RUN" else word for word in words))
     assert done.code == 2
     assert said in " ".join(done.err.split())
@@ -228,42 +238,42 @@ def test_what_was_asked_wrongly(call: Any, seer: str, words: list[str], said: st
 
 def test_a_bare_model_is_told_from_a_recogniser(call: Any, bare: str) -> None:
     for words in (["recognise", bare, "a.png"], ["evaluate", bare, "--data", "a.npz"]):
-        np.savez("a.npz", images=PICTURES.pixels, labels=PICTURES.labels)
+        np.savez("a.npz", images=IMAGES.pixels, labels=IMAGES.labels)
         done = call(*words)
         assert (done.code, done.out) == (2, "")
         assert "has no head and knows no classes" in done.err
         assert done.err.count("\n") == 1
 
 
-# ---- judged
+# ---- evaluated
 
 
-def judged(run: str) -> tuple[float, list[str]]:
+def by_hand(run: str) -> tuple[float, list[str]]:
     """By hand: accuracy in percent, and the answers."""
-    answers = [one.label for one in load(run).recognise(list(PICTURES.pixels))]
-    truths = [CLASSES[label] for label in PICTURES.labels]
+    answers = [one.label for one in load(run).recognise(list(IMAGES.pixels))]
+    truths = [CLASSES[label] for label in IMAGES.labels]
     return 100 * sum(a == b for a, b in zip(answers, truths, strict=True)) / len(truths), answers
 
 
 @pytest.mark.parametrize("form", ["folder", "npz", "columns"])
-def test_pictures_to_judge_by_in_a_folder_or_a_file(call: Any, seer: str, form: str) -> None:
+def test_images_to_evaluate_on_in_a_folder_or_a_file(call: Any, seer: str, form: str) -> None:
     words = ["--data", "set.npz"]
     if form == "folder":
         words = ["--data", "set"]
-        for number, label in enumerate(PICTURES.labels):
+        for number, label in enumerate(IMAGES.labels):
             Path("set", CLASSES[label]).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(PICTURES.pixels[number]).save(f"set/{CLASSES[label]}/{number}.png")
+            Image.fromarray(IMAGES.pixels[number]).save(f"set/{CLASSES[label]}/{number}.png")
     elif form == "npz":
         others = tuple(reversed(CLASSES))
-        labels = [others.index(CLASSES[label]) for label in PICTURES.labels]
-        np.savez("set.npz", images=PICTURES.pixels, labels=labels, classes=others)
+        labels = [others.index(CLASSES[label]) for label in IMAGES.labels]
+        np.savez("set.npz", images=IMAGES.pixels, labels=labels, classes=others)
     else:
-        np.savez("set.npz", what=PICTURES.pixels, which=[CLASSES[label] for label in PICTURES.labels])
+        np.savez("set.npz", what=IMAGES.pixels, which=[CLASSES[label] for label in IMAGES.labels])
         words += ["--columns", "what,which"]
     done = call("evaluate", seer, *words, "--json")
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
-    accuracy, answers = judged(seer)
+    accuracy, answers = by_hand(seer)
     assert found["run"] == seer
     assert found["count"] == 18
     assert found["accuracy"] == pytest.approx(accuracy)
@@ -274,14 +284,14 @@ def test_pictures_to_judge_by_in_a_folder_or_a_file(call: Any, seer: str, form: 
 
 
 def test_a_table_of_scores_and_classes(call: Any, seer: str) -> None:
-    np.savez("set.npz", images=PICTURES.pixels, labels=PICTURES.labels, classes=CLASSES)
+    np.savez("set.npz", images=IMAGES.pixels, labels=IMAGES.labels, classes=CLASSES)
     done = call("evaluate", seer, "--data", "set.npz")
     assert (done.code, done.err) == (0, "")
     scores, classes, confused = done.out.split("\n\n")
-    accuracy, answers = judged(seer)
-    assert f"accuracy       {accuracy:.4f}" in scores
+    accuracy, answers = by_hand(seer)
+    assert f"accuracy       {accuracy:.2f}" in scores
     assert [line.split()[0] for line in classes.splitlines()] == ["label", *CLASSES]
-    truths = [CLASSES[label] for label in PICTURES.labels]
+    truths = [CLASSES[label] for label in IMAGES.labels]
     wrong = Counter((truth, answer) for truth, answer in zip(truths, answers, strict=True) if truth != answer)
     head, *lines = map(str.split, confused.splitlines())
     assert head == ["label", "taken", "for", "times"]
@@ -292,17 +302,17 @@ def test_a_table_of_scores_and_classes(call: Any, seer: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "does not say what it was trained on; name data to judge it by: --data FILE"),
+        ([], "does not say what it was trained on; name data to evaluate on: --data FILE"),
         (["--data", "none"], "none"),
         (["--data", "more"], "has no folders in it; it needs one for each class"),
-        (["--data", "set.npz"], "there are pictures of 'moon', but the classes are 'circle'"),
+        (["--data", "set.npz"], "there are images of 'moon', but the classes are 'circle'"),
         (["--data", "set.npz", "--columns", "a,b"], "no array 'a'; the file has"),
-        (["--data", "set.npz", "--columns", "a"], "--columns must be IMAGE,LABEL here, got 'a'"),
+        (["--data", "set.npz", "--columns", "a"], "--columns must be IMAGE,LABEL, got 'a'"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
-def test_what_cannot_be_judged_by(call: Any, seer: str, words: list[str], said: str) -> None:
-    np.savez("set.npz", images=PICTURES.pixels[:2], labels=["moon", "star"])
+def test_what_cannot_be_evaluated_on(call: Any, seer: str, words: list[str], said: str) -> None:
+    np.savez("set.npz", images=IMAGES.pixels[:2], labels=["moon", "star"])
     done = call("evaluate", seer, *words)
     assert (done.code, done.out) == (2, "")
     assert said in " ".join(done.err.split())
@@ -311,28 +321,28 @@ def test_what_cannot_be_judged_by(call: Any, seer: str, words: list[str], said: 
 # ---- trained
 
 
-def test_trained_judged_and_asked(call: Any) -> None:
+def test_trained_evaluated_and_asked(call: Any) -> None:
     Path("tiny.toml").write_text(RECIPE)
     done = call("train", "tiny.toml", "--out", "run")
     assert done.code == 0
     found = json.loads(call("evaluate", "run", "--json").out)
     assert found["count"] == 18  # the test part of the generated set
     assert call("recognise", "run", "a.png").out == told("run", "a.png")
-    done = call("train", "tiny.toml", "--from", "run", "--set", "model.image=32", "--out", "larger")
+    done = call("train", "tiny.toml", "--from", "run", "--set", "model.image_size=32", "--out", "larger")
     assert done.code == 0
     assert load("larger").model.config.grid == (4, 4)
     assert call("export", "larger", "--to", "hub").code == 0
     assert call("recognise", "hub", "a.png").out == call("recognise", "larger", "a.png").out
 
 
-def test_two_ways_side_by_side(call: Any) -> None:
+def test_two_variants_side_by_side(call: Any, inline: None) -> None:
     Path("tiny.toml").write_text(RECIPE)
     few = ["--seeds", "1", "--metric", "accuracy", "--out", "all"]
     done = call("compare", "tiny.toml", "--vary", "model.pool=class,mean", *few)
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == "| model.pool | seed 0 | mean | spread | loss | parameters |"
-    assert "\naccuracy on the test data\n" in done.out
+    assert "\naccuracy on the test data; higher is better\n" in done.out
     for line, pool in zip(lines[2:4], ("class", "mean"), strict=True):
         result = json.loads(Path(f"all/{pool}-0/result.json").read_text())
         assert load(f"all/{pool}-0").model.config.pool == pool

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.app.recipe import read
-from regard.data.text import END
+from regard.data.special_tokens import END
+from regard.decode.settings import Decoding
 from regard.show import Map
-from regard.tasks import Decoding, load, training
+from regard.tasks import training
+from regard.tasks.recipe import read
+from regard.tasks.table import load
 
 
 def owners(labels: Sequence[str]) -> list[int]:
@@ -96,7 +98,13 @@ def test_answers_and_given_translations_agree(lexicon: Any) -> None:
 
 def test_pieces_are_merged_to_words(words: str, tmp_path: Path, train: Any) -> None:
     """BPE too small to know a word whole, and texts with spaces before, behind and between."""
-    changes = ["tokens.kind=bpe", "tokens.size=262", "train.steps=20", "train.every=20", "model.longest=99"]
+    changes = [
+        "tokens.kind=bpe",
+        "tokens.size=262",
+        "train.steps=20",
+        "train.eval_every=20",
+        "model.max_positions=99",
+    ]
     train(words, tmp_path, *changes)
     translator = load(tmp_path)
     pairs = [

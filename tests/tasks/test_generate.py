@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.text import Tokenizer
+from regard.data.tokenizer import Tokenizer
+from regard.decode.settings import Decoding
+from regard.errors import NoAttention
 from regard.models import MODELS
-from regard.tasks import Continuation, Decoding, LanguageModel
-from regard.tasks.search import LooksAtNothing
+from regard.tasks.generate.run import Continuation, LanguageModel
 
 TEXT = "How now, spirit! whither wander you? Über Hügel, über Thäler, 日本語 😀 und Busch! " * 3
 LONGEST = 24
@@ -25,7 +26,7 @@ def build(name: str, kind: str = "character", seed: int = 0, **sizes: Any) -> La
     tokenizer = Tokenizer.train([TEXT], kind=kind, size=300, layout="gpt2")
     model = MODELS[name]
     torch.manual_seed(seed)
-    network = model(model.Config(vocabulary=len(tokenizer), **{"longest": LONGEST, **sizes}))
+    network = model(model.Config(vocabulary=len(tokenizer), **{"max_positions": LONGEST, **sizes}))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.5)
@@ -40,7 +41,7 @@ def gpt2() -> LanguageModel:
 @pytest.fixture(scope="module")
 def by_bytes() -> LanguageModel:
     """Byte-level BPE: a character may take several tokens."""
-    return build("gpt2", "bpe", dim=16, layers=2, heads=2, longest=64)
+    return build("gpt2", "bpe", dim=16, layers=2, heads=2, max_positions=64)
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +240,7 @@ def test_a_stop_string_at_the_border_of_two_windows(gpt2: LanguageModel) -> None
 @pytest.mark.parametrize("decode", [GREEDY, Decoding(max_length=60, min_length=50), Decoding(beam=3, max_length=9)])
 @pytest.mark.parametrize("stop", [(), ("e", "spirit"), ("never written by it",)])
 def test_pieces_add_up_to_the_text(decode: Decoding, stop: tuple[str, ...], any_model: LanguageModel) -> None:
-    if decode.beam > 1 and any_model.model.config.longest < 20:  # type: ignore[union-attr,operator]
+    if decode.beam > 1 and any_model.model.config.max_positions < 20:  # type: ignore[union-attr,operator]
         pytest.skip("no room for the beam")
     one, pieces = streamed(any_model, "How now", replace(decode, stop=stop))
     assert "".join(pieces) == one.text
@@ -281,7 +282,7 @@ def test_nothing_of_a_stop_string_is_shown_nor_what_follows_it_in_one_token(
 
 
 def test_a_beam_finds_no_worse_and_gives_as_many_as_asked(any_model: LanguageModel) -> None:
-    decode = Decoding(beam=5, best=3, max_length=6, min_length=5, length_penalty=0.0)
+    decode = Decoding(beam=5, n_best=3, max_length=6, min_length=5, length_penalty=0.0)
     one = any_model.generate("How now", decode)
     greedy = any_model.generate("How now", Decoding(max_length=6, min_length=5))
     assert one.score >= greedy.score - 1e-4
@@ -302,7 +303,7 @@ def test_nothing_comes_twice_where_that_is_asked_also_from_the_prompt_and_over_w
     length = 20 if size == 1 else 60
     prompt = "wander"
     free, bound = (
-        written(gpt2, prompt, Decoding(max_length=length, min_length=length - 1, no_repeat=count))
+        written(gpt2, prompt, Decoding(max_length=length, min_length=length - 1, no_repeat_ngram=count))
         for count in (0, size)
     )
     assert not repeats(gpt2.read(prompt), size)
@@ -332,7 +333,7 @@ def test_seeds_tell_draws_apart(any_model: LanguageModel) -> None:
 
 def test_what_asks_for_a_source_is_refused(gpt2: LanguageModel) -> None:
     for decode in (Decoding(beam=2, coverage=0.2), Decoding(replace_unknown=True)):
-        with pytest.raises(ValueError, match="ask for a source, which a language model has not"):
+        with pytest.raises(ValueError, match="need a source, and a language model has none"):
             gpt2.generate("a", decode)
 
 
@@ -362,8 +363,8 @@ def test_heads_are_those_of_the_named_sites(gpt2: LanguageModel) -> None:
     np.testing.assert_allclose(weights.mean(0), one.attention.weights, atol=1e-6)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     with pytest.raises(
-        LooksAtNothing,
-        match=r"no attention named like 'decoder\.\*'; there are blocks\.0\.attend, blocks\.1\.attend$",
+        NoAttention,
+        match=r"no attention has a name like 'decoder\.\*'; there are blocks\.0\.attend, blocks\.1\.attend$",
     ):
         one.heads("decoder.*")
 
@@ -381,7 +382,7 @@ def test_rnnlm_looks_at_nothing(rnnlm: LanguageModel) -> None:
 
 
 def check_nothing(ask: Callable[[], Any]) -> None:
-    with pytest.raises(LooksAtNothing, match="RNNLM keeps the whole text in one state and looks at nothing"):
+    with pytest.raises(NoAttention, match="RNNLM keeps the whole text in one state and has no attention to show"):
         ask()
 
 

@@ -13,17 +13,21 @@ import torch
 from PIL import Image
 
 from regard.attention import trace
-from regard.data.images import open_picture
-from regard.data.pairs import DataError
+from regard.data.artifacts import Artifacts, Pixels
+from regard.data.images import read_image
 from regard.data.shapes import shapes
+from regard.errors import DataError, RunError
 from regard.models.vit import ViT, ViTConfig
+from regard.runs.folder import begin, save_weights
 from regard.show import Overlay, patch_map, rollout
-from regard.tasks import Recogniser, RunError, Translator, load, load_as
-from regard.tasks.folder import begin, save_weights
-from regard.tasks.known import Known, Pixels
-from regard.tasks.recognise import picture_files, pixels_of
+from regard.tasks.inputs import image_files
+from regard.tasks.recognise.run import Recogniser, pixels_of
+from regard.tasks.table import load, load_as
+from regard.tasks.translate.run import Translator
 
-CONFIG = ViTConfig(("cat", "dog", "owl", "eel"), image=12, width=16, patch=4, dim=16, layers=3, heads=2)
+CONFIG = ViTConfig(
+    ("cat", "dog", "owl", "eel"), image_size=12, image_width=16, patch_size=4, dim=16, layers=3, heads=2
+)
 PIXELS = Pixels((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
 
 
@@ -64,7 +68,7 @@ def test_an_answer_is_the_softmax_of_the_logits(eyes: Recogniser) -> None:
     images = (images - torch.tensor(PIXELS.mean).view(3, 1, 1)) / torch.tensor(PIXELS.std).view(3, 1, 1)
     wanted = eyes.model(images)[0].softmax(-1)
     answer = eyes.recognise(one)
-    assert (answer.name, len(answer.probabilities)) == ("picture", 4)
+    assert (answer.name, len(answer.probabilities)) == ("image", 4)
     for label, share in answer.probabilities.items():
         assert share == pytest.approx(float(wanted[CONFIG.labels.index(label)]), abs=1e-6)
     shares = list(answer.probabilities.values())
@@ -91,14 +95,14 @@ def test_files_arrays_and_lists_of_both(eyes: Recogniser, tmp_path: Path) -> Non
     Image.fromarray(arrays[1]).save(path)
     asked: list[Any] = [arrays[0], path, str(path), *arrays[1:]]
     answers = eyes.recognise(asked)
-    assert [one.name for one in answers] == ["picture", str(path), str(path), *["picture"] * 34]
+    assert [one.name for one in answers] == ["image", str(path), str(path), *["image"] * 34]
     for one, answer in zip(asked, answers, strict=True):
         close(answer.probabilities, eyes.recognise(one).probabilities)
     assert answers[1].probabilities == answers[2].probabilities
     assert len({tuple(one.probabilities.values()) for one in answers}) > 30
     assert eyes.recognise([]) == []
     lazy = eyes.answers(iter(asked[:2]))
-    assert next(lazy).name == "picture"
+    assert next(lazy).name == "image"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +119,7 @@ def test_files_arrays_and_lists_of_both(eyes: Recogniser, tmp_path: Path) -> Non
     ids=["no colours", "four colours", "floats", "nothing", "Pillow", "tuple", "None"],
 )
 def test_what_is_no_picture_is_refused(eyes: Recogniser, wrong: Any, came: str) -> None:
-    words = rf"a picture must be a file's name, or bytes \(height, width, 3\); got {came}"
+    words = rf"an image must be a file's name, or bytes \(height, width, 3\); got {came}"
     for asked in (wrong, [picture(), wrong]):
         with pytest.raises(ValueError, match=words):
             eyes.recognise(asked)
@@ -131,14 +135,14 @@ def test_grey_models_and_those_of_other_channels() -> None:
     answer = grey.recognise(one)
     assert answer.overlay().image.shape == (12, 16, 3)
     odd = Recogniser(model(channels=2), Pixels((0.5,) * 2, (0.5,) * 2))
-    with pytest.raises(ValueError, match="pictures are grey or have red, green and blue; this model takes 2"):
+    with pytest.raises(ValueError, match="images are grey or have red, green and blue; this model takes 2"):
         odd.recognise(one)
 
 
 def test_a_bare_model_recognises_nothing() -> None:
     eyes = Recogniser(model(labels=()), PIXELS)
     with pytest.raises(
-        ValueError, match=r"has no head and knows no classes; teach it some: `regard train vit-pict"
+        ValueError, match=r"has no head and knows no classes; teach it some: `regard train vit-images --from"
     ):
         eyes.recognise(picture())
     assert set(eyes.maps(picture())) == {"rollout", "blocks.2.attend"}  # yet it can be seen where it looks
@@ -164,7 +168,7 @@ def test_any_mode(eyes: Recogniser, mode: str, tmp_path: Path) -> None:
         image = plain.convert(mode)
     path = saved(tmp_path / ("a.jpg" if mode == "CMYK" else "a.png"), image)
     answer = eyes.recognise(path)
-    pixels = open_picture(path)
+    pixels = read_image(path)
     close(answer.probabilities, eyes.recognise(pixels).probabilities)
     if mode != "CMYK":  # a JPEG's pixels are about the same
         assert np.array_equal(pixels, np.asarray(plain.convert("RGB")))
@@ -247,15 +251,15 @@ def test_pictures_in_folders(tmp_path: Path) -> None:
     names = ["b/2.PNG", "b/1.jpg", "b/inner/0.webp", "a.xyz", "b/notes.txt", "b/._1.jpg", "b/.cache/3.png"]
     for name in names:
         (tmp_path / name).write_bytes(b"")
-    found = picture_files([tmp_path / "a.xyz", tmp_path / "b", tmp_path / "a.xyz"])
+    found = image_files([tmp_path / "a.xyz", tmp_path / "b", tmp_path / "a.xyz"])
     assert [str(one.relative_to(tmp_path)) for one in found] == [
         *("a.xyz", "b/1.jpg", "b/2.PNG", "b/inner/0.webp", "a.xyz")  # a file that is named is taken for a picture
     ]
-    with pytest.raises(FileNotFoundError, match=r"there is no picture .*none"):
-        picture_files([tmp_path / "none"])
+    with pytest.raises(FileNotFoundError, match=r"there is no image .*none"):
+        image_files([tmp_path / "none"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty holds no pictures \(.*\.jpg"):
-        picture_files([tmp_path / "empty"])
+    with pytest.raises(DataError, match=r"empty holds no images \(.*\.jpg"):
+        image_files([tmp_path / "empty"])
 
 
 # ---- where it looked
@@ -292,7 +296,9 @@ def test_every_head_of_the_sites_that_are_named(eyes: Recogniser) -> None:
             wanted = weights[layer][head][0, 1:].reshape(3, 4)
             assert panels[f"blocks.{layer}.attend, head {head}"] == pytest.approx(wanted, abs=1e-5)
     assert len(answer.overlay("*").panels) == 6
-    with pytest.raises(ValueError, match=r"no attention named like 'decoder\.\*'; there are blocks\.0\.attend"):
+    with pytest.raises(
+        ValueError, match=r"no attention has a name like 'decoder\.\*'; there are blocks\.0\.attend"
+    ):
         answer.overlay("decoder.*")
 
 
@@ -346,25 +352,25 @@ def test_pixels_are_those_of_the_file_or_what_was_given(tmp_path: Path) -> None:
 # ---- a run in its folder
 
 
-@pytest.mark.parametrize("changes", [{}, {"pool": "mean"}, {"channels": 1}, {"width": 0}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"pool": "mean"}, {"channels": 1}, {"image_width": 0}], ids=str)
 def test_a_run_is_opened_as_it_was(changes: dict[str, Any], tmp_path: Path) -> None:
     made = model(**changes)
     count = made.config.channels
     pixels = Pixels(PIXELS.mean[:count], PIXELS.std[:count])
-    begin(tmp_path, made, Known(labels=CONFIG.labels, pixels=pixels), "")
+    begin(tmp_path, made, Artifacts(labels=CONFIG.labels, pixels=pixels), "")
     save_weights(tmp_path, made)
-    found = load_as(tmp_path, Recogniser)
+    found = load_as(tmp_path, Recogniser, "recognise")
     assert (found.model.config, found.pixels) == (made.config, pixels)
     for seed in range(3):
         one = picture(20, 20, seed)
         assert found.recognise(one).probabilities == Recogniser(made, pixels).recognise(one).probabilities
-    with pytest.raises(RunError, match="is a ViT, which is for `regard recognise` and not for `regard translate`"):
-        load_as(tmp_path, Translator)
+    with pytest.raises(RunError, match="is a ViT, for `regard recognise` and not for `regard translate`"):
+        load_as(tmp_path, Translator, "translate")
 
 
 def test_without_a_preprocessor_pictures_are_read_as_vit_does(tmp_path: Path) -> None:
     made = model(channels=1)
-    begin(tmp_path, made, Known(labels=CONFIG.labels, pixels=Pixels((0.1,), (0.7,))), "")
+    begin(tmp_path, made, Artifacts(labels=CONFIG.labels, pixels=Pixels((0.1,), (0.7,))), "")
     save_weights(tmp_path, made)
     assert json.loads((tmp_path / "preprocessor_config.json").read_text())["image_mean"] == [0.1]
     (tmp_path / "preprocessor_config.json").unlink()
@@ -373,7 +379,7 @@ def test_without_a_preprocessor_pictures_are_read_as_vit_does(tmp_path: Path) ->
 
 def test_the_shapes_are_seen_where_they_are() -> None:
     """Of a model whose first layer looks at bright patches: what the overlay shows is where they lie."""
-    made: Any = ViT(ViTConfig(("a", "b"), image=32, patch=8, dim=8, layers=1, heads=1)).eval()
+    made: Any = ViT(ViTConfig(("a", "b"), image_size=32, patch_size=8, dim=8, layers=1, heads=1)).eval()
     with torch.no_grad():
         for weight in made.parameters():
             weight.zero_()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.pairs import DataError
-from regard.data.text import Tokenizer
-from regard.tasks import RunError, load
+from regard.data.tokenizer import Tokenizer
+from regard.errors import DataError, RunError
 from regard.tasks.settings import Tokens
+from regard.tasks.table import load
 
 
 def test_each_side_has_its_vocabulary(lexicon: Any) -> None:
@@ -32,7 +32,7 @@ def test_each_side_has_its_vocabulary(lexicon: Any) -> None:
 
 def test_sides_of_unequal_size_and_loaded_again(words: str, tmp_path: Path, train: Any) -> None:
     """Characters: 8 English number words have other letters than the German ones."""
-    train(words, tmp_path, "tokens.kind=character", "tokens.size=40", "train.steps=2", "model.longest=80")
+    train(words, tmp_path, "tokens.kind=character", "tokens.size=40", "train.steps=2", "model.max_positions=80")
     loaded, again = load(tmp_path), load(tmp_path)
     source, target = len(loaded.source_tokenizer), len(loaded.tokenizer)
     weights = loaded.model.state_dict()
@@ -67,7 +67,7 @@ def size(count: int) -> Tokenizer:
         (lambda path: path.write_text("{"), "source_tokenizer.json is not JSON"),
         (
             lambda path: size(13).save(path),
-            r"source_tokenizer.json has 13 entries, .* wants 12; they are not of one",
+            r"source_tokenizer.json has 13 entries, .* and config.json says 12; they are not from the same run",
         ),
         (lambda path: size(11).save(path), r"source_tokenizer.json has 11 entries"),
     ],
@@ -83,7 +83,7 @@ def test_a_config_that_hides_the_source_vocabulary_is_refused(lexicon: Any, tmp_
     folder = shutil.copytree(lexicon.folder, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
     for count, said in (
-        (7, r"source_tokenizer\.json has 12 entries, .* and config\.json wants 7; they are not of one run"),
+        (7, r"source_tokenizer\.json has 12 entries, .* and config\.json says 7; they are not from the same run"),
         (-1, "source_vocabulary must be at least 0"),
     ):
         (folder / "config.json").write_text(json.dumps(config | {"source_vocabulary": count}))
@@ -93,7 +93,7 @@ def test_a_config_that_hides_the_source_vocabulary_is_refused(lexicon: Any, tmp_
 
 @pytest.mark.parametrize("joint", ["true", "false"])
 def test_resumed_it_keeps_its_vocabularies(joint: str, words: str, tmp_path: Path, train: Any) -> None:
-    changes = [f"tokens.joint={joint}", "train.every=2"]
+    changes = [f"tokens.joint={joint}", "train.eval_every=2"]
     train(words, tmp_path, *changes, "train.steps=2")
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*tokenizer.json")}
     train(words, tmp_path, *changes, "train.steps=4", resume=True)
@@ -113,11 +113,11 @@ def test_resuming_without_the_source_tokenizer_is_refused(
 def test_resumed_with_one_vocabulary_a_second_file_changes_nothing(
     lexicon: Any, words: str, tmp_path: Path, train: Any
 ) -> None:
-    train(words, tmp_path, "tokens.joint=true", "train.every=1", "train.steps=1")
+    train(words, tmp_path, "tokens.joint=true", "train.eval_every=1", "train.steps=1")
     other = shutil.copytree(tmp_path, tmp_path / "other")
     shutil.copy(lexicon.folder / "source_tokenizer.json", other)
     reports = [
-        train(words, folder, "tokens.joint=true", "train.every=1", "train.steps=3", resume=True)
+        train(words, folder, "tokens.joint=true", "train.eval_every=1", "train.steps=3", resume=True)
         for folder in (tmp_path, other)
     ]
     assert reports[0] == reports[1]
@@ -164,8 +164,11 @@ def test_lower_case_reaches_training_pairs(words: str, tmp_path: Path, train: An
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"kind": "letters"}, "kind must be one of character, word, space, bpe, wordpiece, got 'letters'"),
-        ({"normalise": "NFKC"}, "normalise must be empty, nfc or nfkc, got 'NFKC'"),
+        (
+            {"kind": "letters"},
+            "kind must be one of 'character', 'word', 'space', 'bpe', 'wordpiece', got 'letters'",
+        ),
+        ({"normalise": "NFKC"}, "normalise must be one of '', 'nfc', 'nfkc', got 'NFKC'"),
     ],
 )
 def test_token_settings_check_themselves(settings: dict[str, Any], said: str) -> None:

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.text import END, START
-from regard.tasks import Decoding, RunError, Translator, load
+from regard.data.special_tokens import END, START
+from regard.decode.settings import Decoding
+from regard.errors import RunError
+from regard.tasks.table import load
+from regard.tasks.translate.run import Translator
 
 TEXTS = ["a b c", "q w e r t y", "z", "a b c", "l m n o p q r s t u v"]
 
@@ -23,7 +26,7 @@ def test_a_text_gives_an_answer_and_a_list_gives_a_list(run: Any) -> None:
     assert run.translator.translate([]) == []
 
 
-@pytest.mark.parametrize("decode", [Decoding(), Decoding(beam=3), Decoding(beam=4, best=2, length_penalty=0.5)])
+@pytest.mark.parametrize("decode", [Decoding(), Decoding(beam=3), Decoding(beam=4, n_best=2, length_penalty=0.5)])
 def test_a_text_alone_or_among_others_has_the_same_answer(run: Any, decode: Decoding) -> None:
     together = run.translator.translate(TEXTS, decode)
     assert [answer.source for answer in together] == TEXTS
@@ -36,7 +39,7 @@ def test_a_text_alone_or_among_others_has_the_same_answer(run: Any, decode: Deco
 
 def test_the_score_is_the_log_probability_of_the_answer(run: Any) -> None:
     translator = run.translator
-    for answer in translator.translate(TEXTS, Decoding(beam=3, best=3)):
+    for answer in translator.translate(TEXTS, Decoding(beam=3, n_best=3)):
         source = [*translator.tokenizer.encode(answer.source), END]
         for text, score in ((answer.text, answer.score), *answer.others):
             target = translator.tokenizer.encode(text)
@@ -49,7 +52,7 @@ def test_the_score_is_the_log_probability_of_the_answer(run: Any) -> None:
 
 
 def test_the_best_answers_are_different_and_in_order(run: Any) -> None:
-    answer = run.translator.translate("a b c", Decoding(beam=5, best=5, length_penalty=0.0))
+    answer = run.translator.translate("a b c", Decoding(beam=5, n_best=5, length_penalty=0.0))
     texts = [answer.text, *(text for text, _ in answer.others)]
     scores = [answer.score, *(score for _, score in answer.others)]
     assert len(set(texts)) == 5
@@ -120,9 +123,9 @@ def test_attention_is_that_of_a_pass_over_the_answer(run: Any) -> None:
 def test_a_run_decodes_as_its_recipe_says(run: Any, tmp_path: Path) -> None:
     folder = shutil.copytree(run.folder, tmp_path / "run")
     with open(folder / "recipe.toml", "a") as file:
-        file.write("\n[decode]\nbeam = 4\nbest = 2\n")
+        file.write("\n[decode]\nbeam = 4\nn_best = 2\n")
     loaded = load(folder)
-    assert loaded.decode == Decoding(beam=4, best=2)
+    assert loaded.decode == Decoding(beam=4, n_best=2)
     assert len(loaded.translate("a b").others) == 1
     assert not loaded.translate("a b", Decoding()).others
     assert run.translator.decode == Decoding()
@@ -130,11 +133,21 @@ def test_a_run_decodes_as_its_recipe_says(run: Any, tmp_path: Path) -> None:
     assert load(folder).decode == Decoding()
 
 
-@pytest.mark.parametrize("lines", ["beam = 0", "beam = 1000000000", 'beam = "3"', "width = 3", "beam = "])
-def test_a_run_whose_recipe_decodes_nonsense_is_refused(run: Any, tmp_path: Path, lines: str) -> None:
-    folder = shutil.copytree(run.folder, tmp_path / "run")
-    (folder / "recipe.toml").write_text(f"[decode]\n{lines}\n")
-    with pytest.raises(RunError, match=r"recipe.toml, \[decode\]: "):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[decode]\nbeam = 0", r"recipe\.toml: \[decode\]: beam must lie in"),
+        ("[decode]\nbeam = 1000000000", r"recipe\.toml: \[decode\]: beam must lie in"),
+        ('[decode]\nbeam = "3"', r"recipe\.toml: \[decode\]: beam must be a whole number"),
+        ("[decode]\nbaem = 3", r"recipe\.toml: unknown key of \[decode\]: 'baem'; did you mean 'beam'"),
+        ("[decode]\nbeam = ", r"recipe\.toml is not valid TOML"),
+        ("decode = 3", r"recipe\.toml: decode must be a section \[decode\], got 3"),
+    ],
+)
+def test_a_run_whose_recipe_decodes_nonsense_is_refused(run: Any, tmp_path: Path, text: str, said: str) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run", ignore=shutil.ignore_patterns("training"))
+    (folder / "recipe.toml").write_text(f"{text}\n")
+    with pytest.raises(RunError, match=said):
         load(folder)
 
 

@@ -1,0 +1,63 @@
+"""Arguments that several commands share, and the options of a task's record in typer's form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from regard.tasks.options import Option
+
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's folder, or the name of a shipped run (see `regard models`).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")]
+Show = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Draw where the model looked: .png, .svg or .html; - draws in the terminal."),
+]
+Sites = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sites",
+        metavar="PATTERN",
+        help="Draw every head of the attention modules with these names, as in `encoder.*` or `decoder.0.cross`; "
+        "`*` is all. May be given several times.",
+    ),
+]
+DataSet = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        help="Data of the kind the run was trained on: pairs (TSV, CSV, JSONL, or two files as in "
+        "'test.{en,de}'), text, labelled texts, images. Without it, the test data of the run's recipe.",
+    ),
+]
+ColumnNames = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        metavar="A,B",
+        help="The columns to read, by name in CSV and JSONL, by number in TSV: source,target or text,label.",
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as in model.dropout=0.2."),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="RUN", help="Begin with this run's weights, sizes and vocabulary."),
+]
+
+
+def annotated(option: Option) -> Any:
+    """The type of a command's parameter, with its help: Annotated[int | None, typer.Option(...)]."""
+    kind: Any = option.kind
+    if option.many:
+        kind = list[kind]
+    names = (option.flags or f"--{option.name.replace('_', '-')}",)
+    metavar = option.metavar or "|".join(option.choices) or None
+    info = typer.Option(*names, metavar=metavar, min=option.min, max=option.max, help=option.help)
+    return Annotated[kind if option.default is not None else kind | None, info]

@@ -1,0 +1,197 @@
+"""Commands for trained runs: models, evaluate, align, export."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
+from regard.app.console import check_picture, progress
+from regard.data.line_writer import line_writer
+from regard.errors import BadInput
+from regard.learn.progress import say
+from regard.tasks.table import TASKS
+
+PLOTTED = "; ".join(f"{task.plotted} ({task.verb})" for task in TASKS.values() if task.plotted)
+
+
+def models() -> None:
+    """List every system: its paper, its recipes, its shipped runs."""
+    from regard.models import MODELS
+    from regard.runs.folder import Folder, shipped
+    from regard.tasks.recipe import model_of, recipes
+
+    table = Table("system", "paper", "recipes", "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
+    uses = {name: model_of(name) for name in recipes()}
+    runs = {name: Folder(name).name for name in shipped()}
+    for name, model in MODELS.items():
+        table.add_row(
+            name,
+            model.paper,
+            "\n".join(recipe for recipe, used in uses.items() if used == name),
+            "\n".join(run for run, used in runs.items() if used == name),
+        )
+    Console().print(table)
+
+
+def evaluate_command() -> Callable[..., None]:
+    """`regard evaluate`, with the options of every task's evaluation."""
+    options = {option.name: option for task in TASKS.values() for option in task.evaluate_options}
+
+    def evaluate(
+        runs: Annotated[
+            list[str],
+            typer.Argument(metavar="RUN", help="Runs' folders or names; several are evaluated side by side."),
+        ],
+        data: DataSet = None,
+        columns: ColumnNames = "",
+        show: Annotated[
+            Path | None, typer.Option(metavar="FILE", help=f"Draw to an .svg or .png file: {PLOTTED}.")
+        ] = None,
+        as_json: Json = False,
+        **given: Any,
+    ) -> None:
+        evaluate_all(runs, data, columns, show, as_json, given)
+
+    signature = inspect.signature(evaluate, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotated(option), default=None)
+        for name, option in options.items()
+    ]
+    evaluate.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    evaluate.__annotations__ = {one.name: one.annotation for one in (*own, *more)}
+    metrics = "\n".join(f"    - {task.verb}: {', '.join(task.metrics)}" for task in TASKS.values() if task.metrics)
+    evaluate.__doc__ = f"""Evaluate runs on data they have not seen, by the metrics of their task.
+
+    Examples:
+
+        regard evaluate dates
+
+        regard evaluate runs/mine --data test.tsv
+
+        regard evaluate runs/a runs/b --data 'test.{{en,de}}' --show lengths.svg
+
+        regard evaluate runs/gpt2 --data test.txt --stride 64
+
+        regard evaluate runs/reviews --data test.tsv --columns text,label
+
+    What a run is asked to do decides which metrics there are:
+
+{metrics}
+
+    `bleu` and `chrf` are sacrebleu's, on plain text, with their signatures. `tokenised_bleu` splits at spaces and
+    ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
+    (`test.{{en,de1,de2}}`), further columns, or a list in JSONL. Translators are also compared with the first one:
+    a paired bootstrap tells whether the difference could be chance."""
+    return evaluate
+
+
+def evaluate_all(
+    runs: list[str], data: str | None, columns: str, show: Path | None, as_json: bool, options: dict[str, Any]
+) -> None:
+    from regard.tasks.evaluation import evaluate_runs, task_of_runs
+
+    if show:
+        check_picture(str(show), (".svg", ".png"))
+    task = task_of_runs(runs)
+    if show and not task.plotted:
+        raise BadInput(f"there is no picture of how well runs {task.verb}; leave --show out")
+    known = {option.name for option in task.evaluate_options}
+    for name, value in options.items():
+        if value is not None and name not in known:
+            raise BadInput(f"--{name.replace('_', '-')} is not for runs that {task.verb}")
+    found = evaluate_runs(
+        runs,
+        data,
+        columns=columns,
+        options=options,
+        progress=lambda run, count: progress(count, f"evaluating {run}"),
+    )
+    if show:
+        names = [Path(run).name for run in runs]
+        labels = names if len(set(names)) == len(names) else runs
+        task.plot(dict(zip(labels, found.found.values(), strict=True))).save(show)
+        say(f"wrote {show}")
+    print(json.dumps(found.to_data()) if as_json else found.text())
+
+
+def align(
+    run: Run,
+    data: Annotated[
+        str, typer.Option(metavar="FILE", help="Pairs: TSV, CSV, JSONL, or two files as in 'test.{en,de}'.")
+    ],
+    columns: ColumnNames = "",
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Gold links to score against, one line for each pair: 1-1 sure, 1p2 possible."
+        ),
+    ] = None,
+    base: Annotated[int, typer.Option(min=0, max=1, help="The number of the first word in the gold file.")] = 1,
+    output: Annotated[Path | None, typer.Option(help="Write the links to a file.")] = None,
+    site: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which attention module, as in decoder.2.cross; the model's usual one unless given.",
+        ),
+    ] = "",
+    head: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Which of its heads; their mean unless given.")
+    ] = None,
+) -> None:
+    """Align the words of translations by where attention looked: one line of links for each pair, 0-0 1-2 2-1.
+
+    Examples:
+
+        regard align runs/mine --data test.tsv
+
+        regard align runs/mine --data 'hansards.{en,fr}' --gold hansards.talp --output links.txt
+
+    This is the Pharaoh format: source word - target word, counted from 0; words are split at spaces, and pieces of
+    a word are taken together. With --gold, the alignment error rate goes to stderr."""
+    from regard.tasks.table import load_as
+    from regard.tasks.translate.align import align_pairs
+    from regard.tasks.translate.run import Translator
+
+    translator = load_as(run, Translator, "align")
+    translator.site, translator.head = site, head
+    with line_writer(output) as write, progress(None, "pairs") as tick:
+        found = align_pairs(translator, data, columns, gold=gold, base=base, write=write, tick=tick)
+    which = "mean of its heads" if head is None else f"head {head}"
+    named = site or translator.model.alignment
+    say(f"{found.pairs:,} pairs aligned by the attention `{named}` of {run}, {which}")
+    if found.scores is not None:
+        say(
+            f"alignment error rate {found.scores.aer:.1f} %, precision {found.scores.precision:.1f} %, "
+            f"recall {found.scores.recall:.1f} %"
+        )
+
+
+def export(
+    run: Run,
+    to: Annotated[Path, typer.Option(metavar="DIR", help="A folder that does not exist yet.")],
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 (half the size) or float16.")] = "float32",
+) -> None:
+    """Write a run as a folder of Hugging Face `transformers` and nothing else, and check it by loading it back.
+
+    Examples:
+
+        regard export shakespeare --to shakespeare-hf
+
+        regard export runs/mine --to mine --dtype bfloat16
+
+    Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, and those of `transformer` in Marian's
+    form: post-norm, sinusoidal, with one vocabulary. Others are refused by name."""
+    from regard.tasks.export import export
+
+    export(run, to, dtype)
+    print(to)

@@ -1,0 +1,102 @@
+"""Commands that train: demo, train, compare."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.app.cli.arguments import Changes, From
+from regard.learn.progress import say
+
+
+def demo(out: Annotated[Path, typer.Option(help="Where the run and the picture go.")] = Path("demo")) -> None:
+    """Train a small translator on dates, and see where it looks.
+
+    This takes about two minutes on two cores. The run stays in the folder; the same command again goes on from its
+    newest checkpoint."""
+    from regard.app.demo import demonstrate
+
+    demonstrate(out)
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe's name, or a TOML file.")],
+    changes: Changes = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/RECIPE unless given.")] = None,
+    start: From = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")
+    ] = False,
+) -> None:
+    """Train a model by a recipe; the best weights, log, loss curve and a model card go to one folder.
+
+    On your own pairs: TSV with source TAB target on each line, CSV, JSONL, or two files with one text a line:
+
+        regard train bahdanau-pairs --set data.train=pairs.tsv --out runs/mine
+
+        regard train luong-pairs --set 'data.train=train.{en,de}.gz' --set data.valid='valid.{en,de}'
+
+    Starting from a trained run, or from a folder of `transformers`:
+
+        regard train gpt2-text --from shakespeare --set data.train=sonnets.txt --set train.steps=500
+
+        regard train bert-labelled --from FOLDER --set data.train=reviews.tsv
+
+    Ctrl-C saves a checkpoint; the same command with --resume goes on from it, bit for bit."""
+    from regard.runs.folder import find
+    from regard.tasks.recipe import read
+    from regard.tasks.training import train
+
+    begin = find(start) if start else None
+    job, text = read(recipe, changes or [], begin)
+    folder = out or Path("runs") / Path(recipe).stem
+    command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
+    report = train(job, folder, recipe=text, command=command, resume=resume, start=begin)
+    best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
+    say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
+    print(folder)
+
+
+def compare(
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE",
+            help="What to train: recipes, each as RECIPE or RECIPE,KEY=VALUE,KEY=VALUE.",
+        ),
+    ],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B", help="Try each value; several --vary try every combination."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all, as in train.steps=500."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds for each.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, help="How many trainings at once.")] = 1,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A metric that `regard evaluate` lists; the first one of the task unless given."
+        ),
+    ] = None,
+    start: From = None,
+    out: Annotated[Path, typer.Option(help="The runs and table.md go here.")] = Path("runs/compare"),
+) -> None:
+    """Train recipes in several variants, on equal terms, and tabulate how well each does on the test data.
+
+    Examples:
+
+        regard compare bahdanau-dates --vary model.score=additive,dot,general --vary model.weigh=soft,hard
+
+        regard compare seq2seq-dates bahdanau-dates luong-dates luong-dates,model.score=dot --seeds 3
+
+    Runs that are already in the folder are not trained again."""
+    from regard.tasks.compare import compare
+
+    print(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))

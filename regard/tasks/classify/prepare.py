@@ -1,0 +1,92 @@
+"""From labelled texts to a classifier's batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+
+from regard.data.artifacts import Artifacts
+from regard.data.labelled_texts import LabelledData, classes
+from regard.data.tokenizer import Tokenizer
+from regard.errors import DataError
+from regard.learn.progress import say
+from regard.models.protocols import Model
+from regard.tasks.classify.settings import LabelledSettings, Row
+from regard.tasks.reader import Reader
+from regard.tasks.settings import Job
+from regard.tasks.task import Prepared
+
+PART = 1000  # texts encoded at once
+
+
+def survey(job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
+    """The tokenizer, learned from the training texts unless there is one, and the classes' names."""
+    rows = job.data.rows("train")
+    if not rows:
+        raise DataError(f"{job.data.name} has too few texts to hold some out for validation; set data.valid")
+    # Texts held out count too: the only text of a rare class may be among them.
+    labels = classes(label for *_, label in job.data.all)
+    if start:
+        same = set(start.labels) == set(labels)  # then in the order of the head that is there
+        return replace(start, labels=start.labels if same else labels, max_length=job.data.truncate)
+    texts = chain.from_iterable((text, second) if second else (text,) for text, second, _ in rows)
+    return Artifacts(job.tokens.learn(texts, job.layout), labels=labels, max_length=job.data.truncate)
+
+
+def prepare(
+    job: Job[LabelledSettings], model: Model, artifacts: Artifacts, out: Path
+) -> Prepared[Reader, LabelledData]:
+    settings, most = job.data, model.config.max_positions
+    held = settings.rows("valid")
+    if not held:
+        raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
+    reader = Reader(model, artifacts.own_tokenizer, artifacts.max_length)
+    data, fixed = (
+        build_data(settings, rows, reader, seed=seed)
+        for rows, seed in ((settings.rows("train"), job.train.seed), (held, 0))
+    )
+    if data.truncated:
+        kept = (
+            f"{settings.truncate} tokens (data.truncate)"
+            if settings.truncate < most
+            else f"the {most} tokens this model takes"
+        )
+        say(f"{data.truncated:,} of {len(data):,} texts were truncated to {kept}")
+    return Prepared(data, reader, fixed, f"{len(data):,} labelled texts, {len(artifacts.labels)} classes")
+
+
+def build_data(settings: LabelledSettings, rows: Sequence[Row], reader: Reader, *, seed: int) -> LabelledData:
+    """Every text is truncated to as much as the reader reads when it is asked."""
+    config = reader.model.config
+    numbers = {label: number for number, label in enumerate(config.labels)}
+    for text, second, label in rows:
+        if second and config.segments < 2:
+            raise DataError(
+                f"{text[:40]!r} has a second text, and this model takes single ones (model.segments = 1)"
+            )
+        if label not in numbers:
+            raise DataError(
+                f"{text[:40]!r} is labelled {label[:40]!r}, which is no class of this model; "
+                f"there are {', '.join(config.labels)[:200]}"
+            )
+    return LabelledData(
+        (
+            (first, second, numbers[label])
+            for (first, second), (*_, label) in zip(encode(rows, reader.tokenizer), rows, strict=True)
+        ),
+        tokenizer=reader.tokenizer,
+        truncate=reader.max_length,
+        batch_tokens=settings.batch_tokens,
+        seed=seed,
+    )
+
+
+def encode(rows: Iterable[Row], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int] | None]]:
+    left = iter(rows)
+    while part := list(islice(left, PART)):
+        firsts = tokenizer.encode_batch([text for text, *_ in part])
+        seconds = tokenizer.encode_batch([second for _, second, _ in part])
+        for first, second, (_, text, _) in zip(firsts, seconds, part, strict=True):
+            yield first, second if text else None

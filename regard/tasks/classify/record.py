@@ -1,0 +1,112 @@
+"""Classify: the class of a text, or of a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from regard.errors import BadInput
+from regard.tasks.inputs import Texts
+from regard.tasks.options import Option
+from regard.tasks.reader_task import ReaderTask
+from regard.tasks.task import Evaluation, Metric, Options, Prepared, Tick, no_tick
+
+if TYPE_CHECKING:
+    from regard.data.artifacts import Artifacts
+    from regard.data.labelled_texts import LabelledData
+    from regard.models.protocols import Model
+    from regard.tasks.classify.settings import LabelledSettings
+    from regard.tasks.reader import Classified, Reader
+    from regard.tasks.settings import Job
+
+
+class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
+    verb = "classify"
+    summary = "Tell which class texts, or pairs of texts, belong to, and what [CLS] looked at."
+    help = """
+        regard classify runs/reviews "A film to forget."
+
+        regard classify runs/reviews --input texts.txt --output labels.tsv
+
+    A line for each: label TAB probability; JSON has those of all classes. In lines, a tab separates the two texts
+    of a pair."""
+    inputs = Texts()
+    options = (Option("second", str, "The second text of a pair.", metavar="TEXT"),)
+    metrics: ClassVar = {"accuracy": Metric("max"), "loss": Metric("min", 4), "macro_f1": Metric("max")}
+    validated = ("loss", "accuracy")
+    unit = "texts"
+    columns = (("text", "label"), ("text", "second", "label"))
+    sections = ("tokens",)
+    trains_with = frozenset({"label_smoothing"})
+
+    @property
+    def Settings(self) -> type[LabelledSettings]:
+        from regard.tasks.classify.settings import LabelledSettings
+
+        return LabelledSettings
+
+    def survey(self, job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
+        from regard.tasks.classify.prepare import survey
+
+        return survey(job, start)
+
+    def prepare(
+        self, job: Job[LabelledSettings], model: Model, artifacts: Artifacts, out: Path
+    ) -> Prepared[Reader, LabelledData]:
+        from regard.tasks.classify.prepare import prepare
+
+        return prepare(job, model, artifacts, out)
+
+    @contextmanager
+    def test_data(self, run: Reader, settings: LabelledSettings) -> Iterator[LabelledData]:
+        from regard.tasks.classify.prepare import build_data
+
+        run.check_classify()
+        yield build_data(settings, settings.rows("test"), run, seed=0)
+
+    def evaluate(
+        self,
+        run: Reader,
+        data: LabelledData,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        from regard.tasks.classify.evaluate import evaluate
+
+        return evaluate(run, data, only, tick)
+
+    def check_options(self, output: Path | None, options: Options, given: Sequence[str]) -> None:
+        if options.get("second") is not None and len(given) != 1:
+            raise BadInput("--second is the second text of one pair; give one text beside it")
+
+    def check(self, run: Reader, *, drawing: bool = False) -> None:
+        run.check_classify()
+
+    def ask(
+        self,
+        run: Reader,
+        inputs: Iterable[str],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Callable[[str], None] | None = None,
+    ) -> Iterator[Classified]:
+        second = options.get("second")
+        if second is not None and not (isinstance(inputs, Sequence) and len(inputs) == 1):
+            raise BadInput("--second is the second text of one pair; give one text beside it")
+        texts = (_parts(line, second) for line in inputs)
+        with run.telling_truncated() as truncated:
+            for one in run.classes(texts, cut=truncated):
+                yield one
+                tick()
+
+
+def _parts(line: str, second: str | None) -> str | tuple[str, str]:
+    if second is not None:
+        return line, second
+    first, tab, rest = line.partition("\t")
+    return (first, rest) if tab else line

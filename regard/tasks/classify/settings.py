@@ -1,0 +1,59 @@
+"""Where labelled texts come from."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from regard.data.fields import check, file_names, setting
+
+Row = tuple[str, str, str]  # a text, the second one of a pair or "", and the label
+
+
+@dataclass(frozen=True)
+class LabelledSettings:
+    """A recipe's [data] (`data.labelled_texts` describes the forms of files)."""
+
+    train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
+    valid: str = ""  # without one, one text in twenty is held out of train
+    test: str = ""  # without one, the validation texts are taken
+    text: str = ""  # the column: its name in CSV, JSONL and TSV with a header, its number in other TSV
+    second: str = ""  # the column of the second text, where pairs are labelled
+    label: str = ""
+    truncate: int = setting(128, at_least=8)  # tokens kept of a text, the special ones included
+    batch_tokens: int = setting(2048, at_least=1)  # rows x longest of a batch
+
+    def __post_init__(self) -> None:
+        check(self)
+        object.__setattr__(self, "train", file_names(self.train))
+        if not self.train:
+            raise ValueError("set data.train to a file of labelled texts: text, tab, label")
+
+    @property
+    def name(self) -> str:
+        return ", ".join(file.rpartition("/")[2] for file in self.train)
+
+    def read(self, files: Iterable[str]) -> Iterator[Row]:
+        from regard.data.labelled_texts import read_labelled
+
+        for file in files:
+            yield from read_labelled(file, text=self.text, second=self.second, label=self.label)
+
+    def rows(self, split: str) -> list[Row]:
+        """The rows of train, valid or test. Without a file of its own, one text in twenty is held out, chosen by
+        its content, so that another order of the file chooses the same."""
+        named = {"test": self.test or self.valid, "valid": self.valid}.get(split, "")
+        if named:
+            return list(self.read([named]))
+        if self.valid:
+            return self.all
+        return [row for row in self.all if (zlib.crc32(row[0].encode()) % 20 == 0) == (split != "train")]
+
+    @cached_property
+    def all(self) -> list[Row]:
+        """Every row of train, read once."""
+        from regard.learn.progress import counted
+
+        return list(counted(self.read(self.train), "texts read"))

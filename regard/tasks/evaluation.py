@@ -1,0 +1,119 @@
+"""Runs evaluated side by side on the same data, as `regard evaluate` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+from regard.errors import DataError, RunError
+from regard.metrics.bootstrap import Comparison
+from regard.runs.folder import Folder
+from regard.tasks.measuring import aligned, number
+from regard.tasks.settings import DataSettings
+from regard.tasks.table import AnyTask, load, task_for
+from regard.tasks.task import Evaluation, Options, Tick
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Evaluations by the names of their runs; those after the first may be compared with it."""
+
+    task: AnyTask
+    found: dict[str, Evaluation]
+    against_first: dict[str, list[Comparison]]
+
+    def to_data(self) -> dict[str, object] | list[dict[str, object]]:
+        """One run: its numbers. Several: a list of them, each but the first with its comparison to the first."""
+        rows: list[dict[str, object]] = []
+        for run, one in self.found.items():
+            against = {
+                each.metric: {"difference": each.difference, "interval": each.interval, "p": each.p}
+                for each in self.against_first.get(run, [])
+            }
+            rows.append({"run": run, **one.to_dict(), **({"against_first": against} if against else {})})
+        return rows[0] if len(rows) == 1 else rows
+
+    def text(self) -> str:
+        """A column for each run; below it the notes that hold for all of them, and the comparisons of several."""
+        lines = [["run", *self.found]] if len(self.found) > 1 else []
+        every = list(self.found.values())
+        lines += [[key, *(number(one.counts.get(key, "")) for one in every)] for key in every[0].counts]
+        for name, metric in self.task.metrics.items():
+            if any(name in one.metrics for one in every):
+                lines.append([name, *(number(one.metrics.get(name, ""), metric.digits) for one in every)])
+        for row in dict.fromkeys(row for one in every for row in one.rows):
+            lines.append([row, *(number(one.rows.get(row, ""), 2) for one in every)])
+        parts = [aligned(lines), *(note for note in every[0].notes if all(note in one.notes for one in every))]
+        return "\n\n".join([*parts, *(self._comparison(run) for run in self.against_first)])
+
+    def _comparison(self, run: str) -> str:
+        first = next(iter(self.found))
+        lines = [f"{run} against {first}, paired bootstrap of 1,000 test sets:"]
+        for one in self.against_first[run]:
+            low, high = one.interval
+            lines.append(
+                f"  {one.metric}: {one.difference:+.2f}, 95 % within {low:+.2f} to {high:+.2f}, p = {one.p:.3f}"
+            )
+        return "\n".join(lines)
+
+
+def task_of_runs(runs: list[str]) -> AnyTask:
+    """The task of all of them; a mixture is refused, and so is a run that is named twice."""
+    if twice := {run for run in runs if runs.count(run) > 1}:
+        raise RunError(f"{', '.join(sorted(twice))} is named twice; a run needs no comparison with itself")
+    tasks = {run: task_for(Folder(run)) for run in runs}
+    if len({task.verb for task in tasks.values()}) > 1:
+        named = ", ".join(f"{run} ({task.verb})" for run, task in tasks.items())
+        raise RunError(f"runs of different tasks cannot be evaluated on the same data: {named}")
+    return next(iter(tasks.values()))
+
+
+def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, options: Options) -> None:
+    """Before anything is evaluated: every run has data to be tested on, and all of them the same."""
+    tested: dict[str, str] = {}
+    for run in runs:
+        try:
+            settings = task.test_settings(Folder(run), data, columns=columns, options=options)
+        except RunError as error:
+            raise RunError(f"{run}: {error}") from None
+        tested[run] = name_of_test(settings)
+    first, *others = runs
+    for run in others:
+        if data is None and tested[run] != tested[first]:
+            raise RunError(
+                f"{run} would be tested on {tested[run]} and {first} on {tested[first]}; name data for both: "
+                "--data FILE"
+            )
+
+
+def name_of_test(settings: DataSettings) -> str:
+    """What the test data of a recipe is called: the generated set with its size, or files."""
+    made, count, test, valid = (getattr(settings, name, "") for name in ("made", "test_count", "test", "valid"))
+    return f"{count:,} of {made}" if made else test or valid or f"a part of {settings.name}"
+
+
+def evaluate_runs(
+    runs: list[str],
+    data: str | None,
+    *,
+    columns: str = "",
+    options: Options,
+    progress: Callable[[str, int | None], AbstractContextManager[Tick]],
+) -> SideBySide:
+    """`progress(run, count)` gives a tick for each unit of work, `count` of them where that is known."""
+    task = task_of_runs(runs)
+    check_data(task, runs, data, columns, options)
+    found: dict[str, Evaluation] = {}
+    for run in runs:
+        show = partial(progress, run)
+        try:
+            found[run] = task.evaluate_on(load(run), data, columns=columns, options=options, progress=show)
+        except (DataError, FileNotFoundError) as error:
+            if data is None:  # nobody has named the file that the message names
+                raise DataError(f"the test data of {run}'s recipe: {error}; or name data: --data FILE") from None
+            raise
+    first, *others = runs
+    tests: Mapping[str, list[Comparison]] = {run: task.compare(found[first], found[run]) for run in others}
+    return SideBySide(task, found, {run: one for run, one in tests.items() if one})

@@ -1,0 +1,1 @@
+"""Filling masked words, and learning to."""

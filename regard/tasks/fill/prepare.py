@@ -1,0 +1,105 @@
+"""From plain text to what an encoder learns by: masked words to predict, and whether one part follows another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from regard.data.artifacts import Artifacts
+from regard.data.batch import Rows
+from regard.data.masking import MaskedData, encode_sentences
+from regard.data.tokenizer import Tokenizer
+from regard.errors import DataError
+from regard.learn.progress import counted
+from regard.models.protocols import Model
+from regard.tasks.fill.settings import MaskedSettings
+from regard.tasks.reader import Reader
+from regard.tasks.settings import Job
+from regard.tasks.task import Prepared
+
+
+@dataclass(frozen=True)
+class TestText:
+    """Text to evaluate on."""
+
+    data: MaskedData
+    documents: int
+
+
+def survey(job: Job[MaskedSettings], start: Artifacts | None) -> Artifacts:
+    """A tokenizer trained on the training files."""
+    length = job.data.length
+    if start:  # it may have been a classifier, which this head is not, and may have read longer texts
+        return replace(start, labels=(), max_length=start.max_length and max(start.max_length, length))
+    documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
+    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.layout), max_length=length)
+
+
+def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: Path) -> Prepared[Reader, TestText]:
+    settings, tokenizer, most = job.data, artifacts.own_tokenizer, model.config.max_positions
+    if settings.length > most:
+        raise DataError(
+            f"data.length is {settings.length} and the model takes {most} tokens (model.max_positions); "
+            f"set data.length={most} or less"
+        )
+    documents = whole = encoded(settings, settings.train, tokenizer)
+    if settings.valid:
+        held = encoded(settings, [settings.valid], tokenizer)
+    else:
+        documents, held = hold_out(documents, settings.valid_fraction)
+    try:
+        data = build_data(settings, documents, model, tokenizer, seed=job.train.seed)
+    except DataError as error:
+        build_data(settings, whole, model, tokenizer, seed=0)  # if all of it is at fault, that is said instead
+        raise DataError(
+            f"too little of {settings.name} is left to learn from, as its end is held out for validation: "
+            f"{error}; give more, or set data.valid to other text"
+        ) from None
+    try:
+        fixed = build_data(settings, held, model, tokenizer, seed=0)
+    except ValueError as error:
+        what = settings.valid or f"what is held out of {settings.name}"
+        raise DataError(f"{what} cannot be validated on: {error}; or set data.valid to other text") from None
+    amount = f"{len(documents):,} documents, {data.tokens:,} tokens"
+    return Prepared(data, Reader(model, tokenizer, artifacts.max_length), TestText(fixed, len(held)), amount)
+
+
+def test_text(settings: MaskedSettings, run: Reader) -> TestText:
+    documents = encoded(settings, [settings.test or settings.valid], run.tokenizer)
+    return TestText(build_data(settings, documents, run.model, run.tokenizer, seed=0), len(documents))
+
+
+def hold_out(documents: list[Rows], share: float) -> tuple[list[Rows], list[Rows]]:
+    """All but the last documents, and those; of a single one, all but its last sentences, and those."""
+    if len(documents) != 1:
+        border = len(documents) - max(1, int(len(documents) * share))
+        return documents[:border], documents[border:]
+    (only,) = documents
+    border = len(only) - max(1, int(len(only) * share))
+    parts = (range(border), range(border, len(only)))
+    first, last = (Rows(only[row] for row in part) for part in parts)
+    return [first], [last]
+
+
+def encoded(settings: MaskedSettings, files: Iterable[str], tokenizer: Tokenizer) -> list[Rows]:
+    return encode_sentences(counted(settings.read(files), "documents read"), tokenizer)
+
+
+def build_data(
+    settings: MaskedSettings, documents: Sequence[Rows], model: Model, tokenizer: Tokenizer, *, seed: int
+) -> MaskedData:
+    pairs = model.config.head == "pretrain"
+    if pairs and model.config.segments < 2:
+        raise DataError("next sentences need two segments and the model has one; set model.head=masked")
+    return MaskedData(
+        documents,
+        tokenizer=tokenizer,
+        length=min(settings.length, model.config.max_positions),
+        batch_tokens=settings.batch_tokens,
+        seed=seed,
+        pairs=pairs,
+        whole_words=settings.whole_words,
+        mask_probability=settings.mask_probability,
+    )

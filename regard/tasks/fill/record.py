@@ -1,0 +1,113 @@
+"""Fill: predict masked words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from regard.tasks.inputs import Texts
+from regard.tasks.options import TOP
+from regard.tasks.reader_task import ReaderTask
+from regard.tasks.task import Evaluation, Metric, Options, Prepared, Tick, no_tick
+
+if TYPE_CHECKING:
+    from regard.data.artifacts import Artifacts
+    from regard.models.protocols import Model, ModelConfig
+    from regard.tasks.fill.prepare import TestText
+    from regard.tasks.fill.settings import MaskedSettings
+    from regard.tasks.reader import Filled, Reader
+    from regard.tasks.settings import Job
+
+
+class TextsWithBlanks(Texts):
+    example = '"... [MASK] ..."'
+
+
+class Fill(ReaderTask["MaskedSettings", "TestText"]):
+    verb = "fill"
+    summary = "Fill the blanks of texts: the likeliest tokens for each [MASK], and where it looked."
+    help = """
+        regard fill runs/bert "The capital of France is [MASK]."
+
+    A line for each candidate: probability TAB token TAB the text with it. Each blank is filled by itself."""
+    inputs = TextsWithBlanks()
+    options = (TOP,)
+    metrics: ClassVar = {
+        "masked_accuracy": Metric("max"),
+        "loss": Metric("min", 4),
+        "perplexity": Metric("min", 4),
+        "next_accuracy": Metric("max"),
+    }
+    validated = ("loss", "masked_accuracy", "next_accuracy")
+    unit = "masked tokens"
+    sections = ("tokens",)
+    trains_with = frozenset({"label_smoothing"})
+
+    @property
+    def Settings(self) -> type[MaskedSettings]:
+        from regard.tasks.fill.settings import MaskedSettings
+
+        return MaskedSettings
+
+    def survey(self, job: Job[MaskedSettings], start: Artifacts | None) -> Artifacts:
+        from regard.tasks.fill.prepare import survey
+
+        return survey(job, start)
+
+    def prepare(
+        self, job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: Path
+    ) -> Prepared[Reader, TestText]:
+        from regard.tasks.fill.prepare import prepare
+
+        return prepare(job, model, artifacts, out)
+
+    @contextmanager
+    def test_data(self, run: Reader, settings: MaskedSettings) -> Iterator[TestText]:
+        from regard.tasks.fill.prepare import test_text
+
+        yield test_text(settings, run)
+
+    def has_test(self, settings: MaskedSettings) -> bool:
+        return bool(settings.test or settings.valid)
+
+    def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
+        """next_accuracy is for the head that also learns which sentence follows."""
+        return {
+            name: metric
+            for name, metric in self.metrics.items()
+            if name != "next_accuracy" or getattr(config, "head", "") == "pretrain"
+        }
+
+    def evaluate(
+        self,
+        run: Reader,
+        data: TestText,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        from regard.tasks.fill.evaluate import evaluate
+
+        return evaluate(run, data, only, tick)
+
+    def check(self, run: Reader, *, drawing: bool = False) -> None:
+        run.check_fill()
+
+    def check_input(self, run: Reader, one: str) -> None:
+        run.read_blanks(one)
+
+    def ask(
+        self,
+        run: Reader,
+        inputs: Iterable[str],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Callable[[str], None] | None = None,
+    ) -> Iterator[Filled]:
+        for one in run.fillings(inputs, options.get("top") or TOP.default):
+            yield one
+            tick()

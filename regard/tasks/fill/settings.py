@@ -1,0 +1,21 @@
+"""Where the text comes from that an encoder learns masked words by, and how words are masked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.data.documents import READERS
+from regard.data.fields import setting
+from regard.tasks.text_files import TextFiles
+
+
+@dataclass(frozen=True)
+class MaskedSettings(TextFiles):
+    """A recipe's [data]."""
+
+    documents: str = setting("blank", choices=tuple(READERS))
+    valid_fraction: float = setting(0.05, above=0, below=1)  # of train's documents, or of a single one's sentences
+    length: int = setting(128, at_least=8)  # tokens in a row, the special ones included
+    mask_probability: float = setting(0.15, above=0, below=1)  # the share of tokens that are to be predicted
+    whole_words: bool = False  # mask all pieces of a word together
+    batch_tokens: int = setting(8192, at_least=1)

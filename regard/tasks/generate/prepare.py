@@ -1,0 +1,117 @@
+"""From documents to a language model's windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+
+from regard.data.artifacts import Artifacts
+from regard.data.windows import TextBatch, TextData, encode_documents, windows
+from regard.errors import DataError
+from regard.learn.progress import counted
+from regard.metrics.perplexity import count_words
+from regard.models.protocols import Model
+from regard.tasks.generate.run import LanguageModel
+from regard.tasks.generate.settings import TextSettings
+from regard.tasks.settings import BLOCKS, Job
+from regard.tasks.task import Prepared
+
+WINDOW = 1024  # tokens, where neither recipe nor model says less
+
+
+@dataclass(frozen=True)
+class TestText:
+    """Text to evaluate on: its windows, and how many words and characters it has (0: not counted)."""
+
+    windows: Callable[[], Iterator[TextBatch]]
+    length: int
+    stride: int
+    words: int = 0
+    characters: int = 0
+
+
+class Batching(TypedDict):
+    batch_tokens: int
+    end: int
+    separate_documents: bool
+
+
+def survey(job: Job[TextSettings], start: Artifacts | None) -> Artifacts:
+    """A tokenizer trained on all of the training files. The part held out of them is found only once there are
+    tokens, so that the vocabulary knows it too, as in nanoGPT."""
+    if start:
+        return start
+    documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
+    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.layout))
+
+
+def prepare(
+    job: Job[TextSettings], model: Model, artifacts: Artifacts, out: Path
+) -> Prepared[LanguageModel, TestText]:
+    text, tokenizer = job.data, artifacts.own_tokenizer
+    length, stride = spans(text, model)
+
+    def encoded(files: Iterable[str], folder: str) -> np.ndarray:
+        documents = counted(text.read(files), "documents read")
+        return encode_documents(documents, tokenizer, folder=out / folder, budget=text.memory_mib << 20)
+
+    ids = encoded(text.train, BLOCKS)
+    if text.valid:
+        held = encoded([text.valid], f"{BLOCKS}/valid")
+    else:
+        border = len(ids) - int(len(ids) * text.valid_fraction)
+        ids, held = ids[:border], ids[border:]
+        if len(held) < 2:
+            raise DataError(f"{text.name} has too little text to hold some out for validation; set data.valid")
+    options = batching(text, tokenizer.special.end)
+    data = TextData(ids, length=length, seed=job.train.seed, **options)
+    test = TestText(lambda: windows(held, length=length, stride=stride, **options), length, stride)
+    return Prepared(data, LanguageModel(model, tokenizer), test, f"{len(data):,} training tokens")
+
+
+def batching(text: TextSettings, end: int) -> Batching:
+    return {"batch_tokens": text.batch_tokens, "end": end, "separate_documents": text.separate_documents}
+
+
+def spans(text: TextSettings, model: Model) -> tuple[int, int]:
+    """The length of windows and the distance between them, checked against the model's positions."""
+    most = model.config.max_positions
+    length = text.length or min(most, WINDOW)
+    if length > most:
+        raise ValueError(
+            f"data.length is {length} and the model takes {most} tokens (model.max_positions); "
+            f"set data.length={most} or less"
+        )
+    stride = text.stride or length
+    if stride > length:
+        raise ValueError(f"stride must be at most the length of a window, {length}, got {stride}")
+    return length, stride
+
+
+def test_text(text: TextSettings, run: LanguageModel, folder: Path) -> TestText:
+    """`folder`: where a text that does not fit in memory is kept meanwhile."""
+    length, stride = spans(text, run.model)
+    count = words = characters = 0
+
+    def counting(chunks: Iterable[str]) -> Iterable[str]:
+        """Counted as they pass: a pipe can be read once."""
+        nonlocal count, words, characters
+        last, count = "", count + 1
+        for chunk in chunks:
+            words += count_words([last, chunk]) - count_words([last])
+            characters, last = characters + len(chunk), chunk[-1:] or last
+            yield chunk
+
+    documents = (counting(one) for one in text.read([text.test or text.valid]))
+    ids = encode_documents(documents, run.tokenizer, folder=folder, budget=text.memory_mib << 20)
+    if text.documents == "line":  # the end token stands for the line break
+        words, characters = words + count, characters + count
+    options = batching(text, run.tokenizer.special.end)
+    return TestText(
+        lambda: windows(ids, length=length, stride=stride, **options), length, stride, words, characters
+    )

@@ -1,0 +1,148 @@
+"""Generate: continue a text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from regard.tasks.inputs import Texts
+from regard.tasks.options import SEARCH, Option, change_decoding
+from regard.tasks.task import Evaluation, Metric, Options, Prepared, Task, Tick, no_tick
+
+if TYPE_CHECKING:
+    from regard.data.artifacts import Artifacts
+    from regard.decode.settings import Decoding
+    from regard.models.protocols import Model
+    from regard.runs.folder import Folder
+    from regard.tasks.generate.prepare import TestText
+    from regard.tasks.generate.run import Continuation, LanguageModel
+    from regard.tasks.generate.settings import TextSettings
+    from regard.tasks.settings import Job
+
+
+class Prompts(Texts):
+    metavar = "PROMPT"
+    help = 'Texts to continue; without any, lines of stdin. "" begins a new text.'
+    from_file = "A file with one prompt a line."
+
+
+class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
+    verb = "generate"
+    summary = "Continue texts with a language model, and show where each token looked."
+    help = """
+        regard generate shakespeare "ROMEO:"
+
+        regard generate runs/mine "Once upon a time" --temperature 0.7 --top-p 0.9 --max-tokens 100 --stop "The end"
+
+    A prompt comes back with its continuation; in JSON they are apart. A GPT-2 folder of `transformers` is a run
+    too. --temperature 0 takes the likeliest token each time."""
+    inputs = Prompts()
+    options = (
+        Option("max_tokens", int, "Write at most this many tokens.", min=1, metavar="N"),
+        Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),
+        *SEARCH,
+    )
+    metrics: ClassVar = {
+        "perplexity": Metric("min", 4),
+        "loss": Metric("min", 4),
+        "word_perplexity": Metric("min", 4),
+        "bits_per_character": Metric("min", 4),
+    }
+    validated = ("loss",)
+    unit = "tokens"
+    evaluate_options = (
+        Option(
+            "stride",
+            int,
+            "Language models: windows begin this many tokens apart. As the run's recipe says unless given.",
+            min=1,
+            metavar="N",
+        ),
+    )
+    sections = ("tokens", "decode")
+    trains_with = frozenset({"label_smoothing"})
+
+    @property
+    def Settings(self) -> type[TextSettings]:
+        from regard.tasks.generate.settings import TextSettings
+
+        return TextSettings
+
+    def survey(self, job: Job[TextSettings], start: Artifacts | None) -> Artifacts:
+        from regard.tasks.generate.prepare import survey
+
+        return survey(job, start)
+
+    def prepare(
+        self, job: Job[TextSettings], model: Model, artifacts: Artifacts, out: Path
+    ) -> Prepared[LanguageModel, TestText]:
+        from regard.tasks.generate.prepare import prepare
+
+        return prepare(job, model, artifacts, out)
+
+    def artifacts(self, folder: Folder) -> Artifacts:
+        from regard.data.artifacts import Artifacts
+
+        return Artifacts(folder.tokenizer())
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> LanguageModel:
+        from regard.tasks.generate.run import LanguageModel
+
+        return LanguageModel(model, artifacts.own_tokenizer, folder.decoding())
+
+    @contextmanager
+    def test_data(self, run: LanguageModel, settings: TextSettings) -> Iterator[TestText]:
+        from regard.tasks.generate.prepare import test_text
+
+        with tempfile.TemporaryDirectory() as folder:
+            yield test_text(settings, run, Path(folder))
+
+    def has_test(self, settings: TextSettings) -> bool:
+        return bool(settings.test or settings.valid)
+
+    def evaluate(
+        self,
+        run: LanguageModel,
+        data: TestText,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        from regard.tasks.generate.evaluate import evaluate
+
+        return evaluate(run, data, only, tick)
+
+    def check(self, run: LanguageModel, *, drawing: bool = False) -> None:
+        if drawing:
+            run.check_looks()
+
+    def check_input(self, run: LanguageModel, one: str) -> None:
+        run.read(one)
+
+    def streams(self, run: LanguageModel, options: Options) -> bool:
+        return self.decoding(run, options).n_best == 1
+
+    def decoding(self, run: LanguageModel, options: Options) -> Decoding:
+        """How the run is asked to write, as its recipe says and the options change it."""
+        asked = {option.name: options.get(option.name) for option in SEARCH}
+        asked |= {"max_length": options.get("max_tokens"), "stop": tuple(options.get("stop") or ()) or None}
+        if asked["temperature"] is None and max(asked["beam"] or 1, asked["n_best"] or 1) > 1:
+            asked["temperature"] = 0.0  # a beam is asked for, whatever the recipe samples with
+        return change_decoding(run.decode, asked)
+
+    def ask(
+        self,
+        run: LanguageModel,
+        inputs: Iterable[str],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Callable[[str], None] | None = None,
+    ) -> Iterator[Continuation]:
+        for one in run.continuations(inputs, self.decoding(run, options), each=stream):
+            yield one
+            tick()

@@ -1,0 +1,106 @@
+"""Recognise: the class of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from regard.tasks.inputs import Images
+from regard.tasks.options import TOP
+from regard.tasks.task import Evaluation, Metric, Options, Prepared, Task, Tick, no_tick
+
+if TYPE_CHECKING:
+    from regard.data.artifacts import Artifacts
+    from regard.data.image_batches import ImageData
+    from regard.models.protocols import Model
+    from regard.runs.folder import Folder
+    from regard.tasks.recognise.run import Recognised, Recogniser
+    from regard.tasks.recognise.settings import ImageSettings
+    from regard.tasks.settings import Job
+
+
+class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
+    verb = "recognise"
+    summary = "Tell what is in images, and where the model looked: attention rollout, or every head."
+    help = """
+        regard recognise shapes image.png --show overlay.png
+
+        regard recognise runs/mine photos --top 3 --output labels.tsv
+
+    A line for each: file TAB label TAB probability."""
+    inputs = Images()
+    options = (replace(TOP, default=1),)
+    picture = "overlay.png"
+    metrics: ClassVar = {"accuracy": Metric("max"), "loss": Metric("min", 4), "macro_f1": Metric("max")}
+    validated = ("loss", "accuracy")
+    unit = "images"
+    columns = (("image", "label"),)
+    trains_with = frozenset({"label_smoothing", "capture"})
+
+    @property
+    def Settings(self) -> type[ImageSettings]:
+        from regard.tasks.recognise.settings import ImageSettings
+
+        return ImageSettings
+
+    def survey(self, job: Job[ImageSettings], start: Artifacts | None) -> Artifacts:
+        from regard.tasks.recognise.prepare import survey
+
+        return survey(job, start)
+
+    def prepare(
+        self, job: Job[ImageSettings], model: Model, artifacts: Artifacts, out: Path
+    ) -> Prepared[Recogniser, ImageData]:
+        from regard.tasks.recognise.prepare import prepare
+
+        return prepare(job, model, artifacts, out)
+
+    def artifacts(self, folder: Folder) -> Artifacts:
+        from regard.data.artifacts import Artifacts
+
+        labels: tuple[str, ...] = getattr(folder.config, "labels", ())
+        return Artifacts(labels=labels, pixels=folder.pixels())
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Recogniser:
+        from regard.tasks.recognise.run import Recogniser
+
+        assert artifacts.pixels is not None
+        return Recogniser(model, artifacts.pixels)
+
+    @contextmanager
+    def test_data(self, run: Recogniser, settings: ImageSettings) -> Iterator[ImageData]:
+        from regard.tasks.recognise.prepare import build_data
+
+        yield build_data(settings, "test", run, device=run.device)
+
+    def evaluate(
+        self,
+        run: Recogniser,
+        data: ImageData,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        from regard.tasks.recognise.evaluate import evaluate
+
+        return evaluate(run, data, only, tick)
+
+    def check(self, run: Recogniser, *, drawing: bool = False) -> None:
+        run.check_classes()
+
+    def ask(
+        self,
+        run: Recogniser,
+        inputs: Iterable[Path],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Callable[[str], None] | None = None,
+    ) -> Iterator[Recognised]:
+        for one in run.answers(inputs, options.get("top") or 1):
+            yield one
+            tick()

@@ -1,0 +1,70 @@
+"""The table of all tasks, and opening a run by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regard.errors import RunError
+from regard.tasks.classify.record import Classify
+from regard.tasks.embed import Embed
+from regard.tasks.fill.record import Fill
+from regard.tasks.generate.record import Generate
+from regard.tasks.recognise.record import Recognise
+from regard.tasks.task import Run, Task
+from regard.tasks.translate.record import Translate
+
+if TYPE_CHECKING:
+    from regard.runs.folder import Folder
+
+AnyTask = Task[Any, Any, Any]
+TASKS: dict[str, AnyTask] = {
+    task.verb: task for task in (Translate(), Generate(), Fill(), Embed(), Classify(), Recognise())
+}
+Kind = TypeVar("Kind", bound=Run)
+
+
+def task_for(folder: Folder) -> AnyTask:
+    """What the run in a folder is for."""
+    from regard.models import task_of
+
+    return TASKS[task_of(folder.name, folder.config)]
+
+
+def load(run: str | Path) -> Run:
+    """A run, opened: a folder (one of `transformers`, too), else the name of a shipped run."""
+    import torch
+
+    from regard.runs.folder import Folder
+
+    folder = Folder(run)
+    task = task_for(folder)
+    artifacts = task.artifacts(folder)  # small files first: a fault there is found before the weights are read
+    model = folder.model()
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    opened = task.open(folder, model, artifacts)
+    opened.task, opened.folder = task, folder
+    return opened
+
+
+def load_as(run: str | Path, kind: type[Kind], verb: str) -> Kind:
+    """The same where only one kind of run will do: the one that is asked to `verb`."""
+    opened = load(run)
+    if not isinstance(opened, kind):
+        raise cannot(run, opened, verb)
+    return opened
+
+
+def load_for(run: str | Path, task: AnyTask) -> Run:
+    """A run that can be asked by this task's command."""
+    opened = load(run)
+    if not task.takes(opened):
+        raise cannot(run, opened, task.verb)
+    return opened
+
+
+def cannot(run: str | Path, opened: Run, verb: str) -> RunError:
+    verbs = [f"`regard {name}`" for name, task in TASKS.items() if task.takes(opened)]
+    return RunError(
+        f"{run} is a {type(opened.model).__name__}, for {' or '.join(verbs)} and not for `regard {verb}`"
+    )

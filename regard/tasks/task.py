@@ -1,0 +1,320 @@
+"""What a task is: the one record that training, evaluation, the command line and a page work from.
+
+Importing this file, or a task's record, does not import torch: `regard --help` answers at once. What a record does
+with torch it imports inside its methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+from regard.data.fields import build
+from regard.data.line_writer import line_writer
+from regard.errors import RecipeError, RunError
+from regard.tasks.inputs import Inputs
+from regard.tasks.options import Option
+
+if TYPE_CHECKING:
+    from regard.data.artifacts import Artifacts
+    from regard.learn.loop import Data
+    from regard.metrics.bootstrap import Comparison
+    from regard.models.protocols import Model, ModelConfig
+    from regard.runs.folder import Folder
+    from regard.show import Curves
+    from regard.tasks.settings import DataSettings, Job
+
+Options = Mapping[str, Any]  # values by the names of a record's options; their types stand there
+Tick = Callable[[], None]  # called once for each unit of work, to move a progress bar
+
+
+def no_tick() -> None:
+    pass
+
+
+# ---- what a task gives
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how good a run is."""
+
+    better: Literal["min", "max"]
+    digits: int = 2
+
+
+class Picture(Protocol):
+    """What can be drawn: a Map, Heads, an Overlay."""
+
+    def save(self, path: str | Path) -> None: ...
+
+    def terminal(self, *, colour: bool = True) -> str: ...
+
+
+class Answer(Protocol):
+    """One answer of a run, whatever the task."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The answer as plain data: what `--json` prints and a server sends."""
+        ...
+
+    def line(self) -> str:
+        """The answer as the command prints it: one line or several."""
+        ...
+
+    def picture(self, sites: Sequence[str] = ()) -> Picture | None:
+        """Where the model looked: the usual picture, or every head of the named sites. None: nothing was asked."""
+        ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a run is on some data."""
+
+    metrics: dict[str, float]  # by the names in Task.metrics
+    counts: dict[str, int] = field(default_factory=dict)  # what was evaluated: {"pairs": 1000}
+    details: dict[str, object] = field(default_factory=dict)  # further plain data for JSON
+    rows: dict[str, float] = field(default_factory=dict)  # further numbers for the printed table
+    notes: tuple[str, ...] = ()  # blocks of text printed below it
+    compared: object = field(default=None, repr=False)  # what Task.compare needs
+
+    def to_dict(self) -> dict[str, object]:
+        return {**self.counts, **self.metrics, **self.details}
+
+
+S = TypeVar("S", bound="DataSettings")  # the settings
+R = TypeVar("R", bound="Run")  # what a user holds
+D = TypeVar("D")  # prepared data to evaluate on
+
+
+@dataclass(frozen=True)
+class Prepared(Generic[R, D]):
+    """All that a training needs beside the model."""
+
+    data: Data[Any]  # the training batches
+    run: R  # the model that is being trained, to be evaluated as a user would ask it
+    held: D  # the validation data
+    amount: str  # how much there is to learn from, for the README: "40,000 training pairs"
+
+
+class Run:
+    """A trained model with all it needs to answer, as `regard.load` gives it. Each task has its own kind."""
+
+    model: Model
+    task: Task[Any, Any, Any] | None = None  # None: it was built by hand, not opened
+    folder: Folder | None = None
+
+    def evaluate(self, data: str | Path | None = None, *, columns: str = "", **options: object) -> Evaluation:
+        """How good the run is on data it has not seen, as `regard evaluate` says: a file, or without one the test
+        data of its recipe. `columns`: as in "text,label"; options are those of the command."""
+        if self.task is None:
+            raise RunError("this object was built by hand; open a run with regard.load to evaluate it")
+        return self.task.evaluate_on(self, None if data is None else str(data), columns=columns, options=options)
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        where = f" from {self.folder.path}" if self.folder else ""
+        return f"<{type(self).__name__}: {type(self.model).__name__}, {count:,} parameters{where}>"
+
+
+# ---- the record
+
+
+class Task(ABC, Generic[S, R, D]):
+    """What a run is for, told in one place. TASKS holds one object of each subclass.
+
+    Type parameters: the settings of its data, what a user holds, and the prepared data it is evaluated on."""
+
+    verb: ClassVar[str]  # the command, and the name in TASKS
+    summary: ClassVar[str]  # one line for --help
+    help: ClassVar[str] = ""  # the rest of the command's help, with examples
+    inputs: ClassVar[Inputs]  # what it is asked with
+    options: ClassVar[tuple[Option, ...]] = ()  # of asking
+    output: ClassVar[str] = "Write the answers to a file."  # help of --output
+    picture: ClassVar[str] = "looks.png"  # the name of an example picture, for the README
+
+    metrics: ClassVar[Mapping[str, Metric]] = {}  # the first one is what `regard compare` tabulates unless told
+    validated: ClassVar[tuple[str, ...]] = ()  # the metrics of a validation; "loss" is logged as valid_loss
+    unit: ClassVar[str] = "tokens"  # what the loss is a mean over
+    evaluate_options: ClassVar[tuple[Option, ...]] = ()  # those that are fields of the settings change these
+    plotted: ClassVar[str] = ""  # what `plot` draws: "BLEU by source length"; "": nothing
+    columns: ClassVar[tuple[tuple[str, ...], ...]] = ()  # the orders in which --columns may name fields of settings
+
+    sections: ClassVar[tuple[str, ...]] = ()  # sections of a recipe beside data, model and train: tokens, decode
+    trains_with: ClassVar[frozenset[str]] = frozenset()  # of label_smoothing, r_drop, capture
+
+    # -- training
+
+    @property
+    def Settings(self) -> type[S]:
+        """The dataclass of a recipe's [data]."""
+        raise self._not_trained()
+
+    def survey(self, job: Job[S], start: Artifacts | None) -> Artifacts:
+        """What the model must know of the training data; `start`: of the run that training begins with."""
+        raise self._not_trained()
+
+    def prepare(self, job: Job[S], model: Model, artifacts: Artifacts, out: Path) -> Prepared[R, D]:
+        """The training batches and the validation data. `out`: the run's folder, for data too large for memory."""
+        raise self._not_trained()
+
+    def _not_trained(self) -> RecipeError:
+        return RecipeError(
+            f"`{self.verb}` needs no training and has no metrics; to train or evaluate, give the model another "
+            "head (model.head)"
+        )
+
+    # -- a run
+
+    @abstractmethod
+    def artifacts(self, folder: Folder) -> Artifacts:
+        """What the folder keeps beside the weights, as far as this task needs it."""
+
+    @abstractmethod
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> R:
+        """The object a user holds."""
+
+    # -- evaluation
+
+    def test_data(self, run: R, settings: S) -> AbstractContextManager[D]:
+        """The test data of the settings, prepared for this run."""
+        raise self._not_trained()
+
+    def evaluate(
+        self, run: R, data: D, *, only: Sequence[str] = (), options: Options | None = None, tick: Tick = no_tick
+    ) -> Evaluation:
+        """The one path by which a run is evaluated: in training, by the commands, from Python. `only`: the metrics
+        that are wanted, where the others would cost time."""
+        raise self._not_trained()
+
+    def compare(self, first: Evaluation, second: Evaluation) -> list[Comparison]:
+        """Is the second better than the first, or could it be luck?"""
+        return []
+
+    def plot(self, evaluations: Mapping[str, Evaluation]) -> Curves:
+        """A picture of evaluations, by the names of their runs. Only where `plotted` says what it shows."""
+        raise RunError(f"there is no picture of how well a run can {self.verb}")
+
+    def ticks(self, data: D) -> int | None:
+        """How often `evaluate` calls `tick`, where that is known beforehand."""
+        return None
+
+    def has_test(self, settings: S) -> bool:
+        """Is there data to evaluate on that training did not see?"""
+        return True
+
+    def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
+        """The metrics that a model of this configuration gives."""
+        return self.metrics
+
+    # -- asking
+
+    @abstractmethod
+    def ask(
+        self,
+        run: R,
+        inputs: Iterable[Any],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Callable[[str], None] | None = None,
+    ) -> Iterator[Answer]:
+        """The answers in the order of the inputs. `stream` gets the text of a single answer as it is written."""
+
+    def streams(self, run: R, options: Options) -> bool:
+        """Can the answer to a single input be shown piece by piece while it is written?"""
+        return False
+
+    def takes(self, run: Run) -> bool:
+        """Can this run be asked by this task's command? Tasks may share a kind of run."""
+        return run.task is self
+
+    def check(self, run: R, *, drawing: bool = False) -> None:
+        """RunError where this run cannot be asked; `drawing`: or cannot show where it looked."""
+
+    def check_options(self, output: Path | None, options: Options, given: Sequence[str]) -> None:
+        """BadInput where options contradict each other or cannot be served, before anything is loaded. `given`:
+        the inputs among the arguments."""
+
+    def check_input(self, run: R, one: str) -> None:
+        """ValueError where this input cannot be answered; a file is checked before any work is done."""
+
+    def writer(
+        self, run: R, output: Path | None, as_json: bool
+    ) -> AbstractContextManager[Callable[[Answer], None]]:
+        """Where answers go: lines on stdout, or in a file that appears only when it is complete."""
+        return write_answers(output, as_json)
+
+    # -- what follows from the above
+
+    def evaluate_on(
+        self,
+        run: R,
+        data: str | None,
+        *,
+        columns: str = "",
+        options: Options | None = None,
+        progress: Callable[[int | None], AbstractContextManager[Tick]] = lambda count: nullcontext(no_tick),
+    ) -> Evaluation:
+        """Evaluate on a file, or on the test data of the run's recipe. `progress(count)` gives a tick for each unit
+        of work, `count` of them where that is known."""
+        settings = self.test_settings(run.folder, data, columns=columns, options=options)
+        given = {name: value for name, value in (options or {}).items() if value is not None}
+        with self.test_data(run, settings) as held, progress(self.ticks(held)) as tick:
+            return self.evaluate(run, held, options=given, tick=tick)
+
+    def test_settings(
+        self, folder: Folder | None, data: str | None, *, columns: str = "", options: Options | None = None
+    ) -> S:
+        """The settings of test data: of a file, read as the run's recipe reads its data, else the recipe's own."""
+        given = {name: value for name, value in (options or {}).items() if value is not None}
+        known = {option.name for option in self.evaluate_options}
+        if unknown := sorted(given.keys() - known):
+            raise RunError(f"`{self.verb}` is not evaluated with {', '.join(unknown)}; {_there_are(sorted(known))}")
+        fields = self.Settings.__dataclass_fields__
+        changes: dict[str, object] = {name: value for name, value in given.items() if name in fields}
+        if columns:
+            changes |= self.column_changes(columns)
+        recipe = folder.recipe if folder else None
+        if recipe is None:
+            if data is None:
+                raise RunError(
+                    "this run does not say what it was trained on; name data to evaluate on: --data FILE"
+                )
+            return build(self.Settings, {"train": data, "valid": data, **changes}, "data")
+        settings = build(self.Settings, recipe.get("data", {}), "data")
+        if data is not None:
+            generated = {"made": "", "train": data} if getattr(settings, "made", "") else {}
+            changes = {**generated, "test": data, **changes}
+        elif not self.has_test(settings):
+            raise RunError("this run was trained without test or validation data; name data: --data FILE")
+        return dataclasses.replace(settings, **changes)
+
+    def column_changes(self, columns: str) -> dict[str, str]:
+        """--columns text,label -> {"text": "text", "label": "label"}: fields of the settings."""
+        names = columns.split(",")
+        for shape in self.columns:
+            if len(shape) == len(names) and all(names):
+                return {
+                    **{key: "" for other in self.columns for key in other},
+                    **dict(zip(shape, names, strict=True)),
+                }
+        wanted = " or ".join(",".join(shape).upper() for shape in self.columns)
+        if not wanted:
+            raise RunError(f"--columns are for data in columns, which `{self.verb}` does not read")
+        raise RunError(f"--columns must be {wanted}, got {columns!r}")
+
+
+def _there_are(names: Sequence[str]) -> str:
+    return f"there are {', '.join(names)}" if names else "there are no such options"
+
+
+@contextmanager
+def write_answers(output: Path | None, as_json: bool) -> Iterator[Callable[[Answer], None]]:
+    with line_writer(output) as write:
+        yield lambda one: write(json.dumps(one.to_dict(), ensure_ascii=False) if as_json else one.line())

@@ -1,0 +1,34 @@
+"""Where plain text comes from, for the tasks that learn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from regard.data.documents import READERS, Document, read_documents
+from regard.data.fields import check, file_names, setting
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """The first fields of a recipe's [data] (`data.documents` describes the forms of files)."""
+
+    train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
+    valid: str = ""  # without one, the end of train is held out
+    test: str = ""  # without one, the validation text is taken
+    documents: str = setting("file", choices=tuple(READERS))  # what is one document of plain text
+    column: str = "text"  # of CSV and JSONL, where each row is a document
+
+    def __post_init__(self) -> None:
+        check(self)
+        object.__setattr__(self, "train", file_names(self.train))
+        if not self.train:
+            raise ValueError("set data.train to a file of text")
+
+    @property
+    def name(self) -> str:
+        return ", ".join(file.rpartition("/")[2] for file in self.train)
+
+    def read(self, files: Iterable[str]) -> Iterator[Document]:
+        for file in files:
+            yield from read_documents(file, documents=self.documents, column=self.column)

@@ -1,0 +1,1 @@
+"""Any text to text."""

@@ -1,0 +1,151 @@
+"""From pairs of texts to a translator's batches."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+from regard.data.artifacts import Artifacts
+from regard.data.batch import Filter, PairData
+from regard.data.blocks import BlockData, gather
+from regard.data.tokenizer import Tokenizer
+from regard.errors import DataError
+from regard.learn.progress import counted, say
+from regard.models.protocols import Model
+from regard.tasks.settings import BLOCKS, Job
+from regard.tasks.task import Prepared
+from regard.tasks.translate.run import Translator
+from regard.tasks.translate.settings import Example, Pair, PairSettings
+
+PART = 1000  # pairs encoded at once
+BATCH_TOKENS = 4096  # of test pairs
+
+
+@dataclass(frozen=True)
+class TestPairs:
+    """Pairs to evaluate on: as ids for the loss, and as texts to translate."""
+
+    ids: PairData
+    examples: list[Example]
+
+
+def survey(job: Job[PairSettings], start: Artifacts | None) -> Artifacts:
+    """The target's tokenizer and the source's, trained on the training pairs; a joint one serves both."""
+    if start:
+        return start
+    tokens = job.tokens
+    # Two vocabularies have one place for each special token only where that does not depend on their size.
+    layout = job.layout if tokens.joint else "regard"
+
+    def learn(texts: Iterable[str]) -> Tokenizer:
+        return tokens.learn(texts, layout)
+
+    if tokens.joint:
+        pairs = counted(job.data.pairs("train"), "pairs read for the vocabulary")
+        return Artifacts(learn(chain.from_iterable(pairs)))
+    target, source = (
+        learn(pair[side] for pair in counted(job.data.pairs("train"), f"pairs read for the {name} vocabulary"))
+        for side, name in ((1, "target"), (0, "source"))
+    )
+    return Artifacts(target, source)
+
+
+def prepare(
+    job: Job[PairSettings], model: Model, artifacts: Artifacts, out: Path
+) -> Prepared[Translator, TestPairs]:
+    translator = Translator(model, artifacts.text, source_tokenizer=artifacts.source_tokenizer)
+    examples = valid_examples(job.data, translator)
+    data, held = build_data(job, translator, examples, out)
+    test = TestPairs(held, examples[: job.data.eval_pairs])
+    return Prepared(data, translator, test, f"{len(data):,} training pairs")
+
+
+def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
+    examples = settings.examples("test")
+    if not examples:
+        raise ValueError("there must be at least one pair to evaluate on, got none")
+    for number, (source, _) in enumerate(examples, 1):
+        try:
+            translator.read(source)
+        except ValueError as error:
+            raise DataError(f"{settings.test or 'the test pairs'}, pair {number}: {error}") from None
+    return TestPairs(pair_data(_first(examples), translator, BATCH_TOKENS), examples)
+
+
+def valid_examples(settings: PairSettings, translator: Translator) -> list[Example]:
+    """Pairs held out of the training files pass the same filter as those that stay."""
+    examples = settings.examples("valid")
+    if settings.made or settings.valid:
+        return examples
+    chosen = Filter(drop_longer=settings.drop_longer, max_ratio=settings.max_ratio)
+    lengths = ((len(source), len(target)) for source, target in encode(_first(examples), translator))
+    kept = [one for one, pair in zip(examples, lengths, strict=True) if chosen.passes(*pair)]
+    if not kept:
+        raise DataError(f"{chosen.report()}; none is left to validate on: set data.valid to a file of pairs")
+    return kept
+
+
+def _first(examples: Iterable[Example]) -> Iterator[Pair]:
+    return ((source, references[0]) for source, references in examples)
+
+
+def build_data(
+    job: Job[PairSettings], translator: Translator, examples: list[Example], out: Path
+) -> tuple[PairData | BlockData, PairData]:
+    """Training and validation pairs as ids; what the length filter drops is reported."""
+    settings = job.data
+    chosen = Filter(drop_longer=settings.drop_longer, max_ratio=settings.max_ratio)
+    pairs = chosen(encode(counted(settings.pairs("train"), "pairs read"), translator))
+    first = next(pairs, None)
+    if first is None:
+        raise DataError(f"{chosen.report()}; none is left to learn from: raise data.drop_longer or data.max_ratio")
+    data = gather(
+        chain([first], pairs),
+        folder=out / BLOCKS,
+        budget=settings.memory_mib << 20,
+        batch_tokens=settings.batch_tokens,
+        seed=job.train.seed,
+        special=translator.tokenizer.special,
+    )
+    if dropped := chosen.report():
+        say(dropped)
+    held = pair_data(_first(examples), translator, settings.batch_tokens)
+    check_lengths(settings, data.longest_source, held.longest_source, translator.max_source, out)
+    return data, held
+
+
+def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out: Path) -> None:
+    """ValueError where a source has more tokens than the model has positions."""
+    longest = max(train, valid)
+    if longest <= most:
+        return
+    shutil.rmtree(out / BLOCKS, ignore_errors=True)
+    with suppress(OSError):
+        out.rmdir()  # if it was made for the blocks alone
+    if train > most or not settings.valid:
+        raise ValueError(
+            f"the longest source has {longest} tokens and model.max_positions is {most}; set "
+            f"model.max_positions={longest}, or data.drop_longer={most - 1} to drop longer training pairs"
+        )
+    raise ValueError(
+        f"the longest source of {settings.valid} has {longest} tokens and model.max_positions is {most}; "
+        f"set model.max_positions={longest}"
+    )
+
+
+def encode(pairs: Iterable[Pair], translator: Translator) -> Iterator[tuple[list[int], list[int]]]:
+    pairs = iter(pairs)
+    while part := list(islice(pairs, PART)):
+        sources = translator.source_tokenizer.encode_batch([source for source, _ in part])
+        targets = translator.tokenizer.encode_batch([target for _, target in part])
+        yield from zip(sources, targets, strict=True)
+
+
+def pair_data(pairs: Iterable[Pair], translator: Translator, batch_tokens: int) -> PairData:
+    sources, targets = zip(*encode(pairs, translator), strict=True)
+    special = translator.tokenizer.special
+    return PairData(sources, targets, batch_tokens=batch_tokens, seed=0, special=special)

@@ -1,0 +1,107 @@
+"""Vectors to a file, one at a time: .npy, .parquet or .jsonl."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from regard.data.line_writer import line_writer
+from regard.data.records import need_parquet
+from regard.errors import BadInput
+
+KINDS = (".npy", ".parquet", ".jsonl")
+PART = 1024  # rows written at once
+Add = Callable[[str, np.ndarray], None]
+
+
+class Embedded(Protocol):
+    """A text with its vector, as data."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def vector(self) -> np.ndarray: ...
+
+    def line(self) -> str: ...
+
+
+def kind_of(output: Path | None) -> str:
+    if output is None or str(output) == "-":
+        return ".jsonl"
+    if output.suffix not in KINDS:
+        raise BadInput(f"vectors are written as {', '.join(KINDS)}, got {output.name!r}")
+    return output.suffix
+
+
+@contextmanager
+def vector_writer(output: Path | None, width: int) -> Iterator[Callable[[Embedded], None]]:
+    """A file appears only when it is complete. .npy holds the vectors alone."""
+    kind = kind_of(output)
+    if kind == ".jsonl":
+        with line_writer(output) as write:
+            yield lambda one: write(one.line())
+        return
+    assert output is not None
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
+    temporary = output.with_name(f".{output.name}.tmp")
+    try:
+        with (_npy if kind == ".npy" else _parquet)(temporary, width) as add:
+            yield lambda one: add(one.text, one.vector)
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _npy(path: Path, width: int) -> Iterator[Add]:
+    """The number of rows stands in the header, which has a fixed length and is written again at the end."""
+    count = 0
+    with open(path, "wb") as file:
+        _header(file, count, width)
+
+        def add(text: str, vector: np.ndarray) -> None:
+            nonlocal count
+            file.write(np.ascontiguousarray(vector, "<f4").tobytes())
+            count += 1
+
+        yield add
+        file.seek(0)
+        _header(file, count, width)
+
+
+def _header(file: object, count: int, width: int) -> None:
+    """numpy pads the header for a first dimension of 20 digits, so that another count keeps its length."""
+    table = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
+    np.lib.format.write_array_header_1_0(file, table)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _parquet(path: Path, width: int) -> Iterator[Add]:
+    arrow, parquet = need_parquet(path)
+    schema = arrow.schema([("text", arrow.string()), ("vector", arrow.list_(arrow.float32(), width))])
+    texts: list[str] = []
+    vectors: list[np.ndarray] = []
+    with parquet.ParquetWriter(path, schema) as file:
+
+        def flush() -> None:
+            flat = arrow.array(np.concatenate(vectors), arrow.float32())
+            columns = [arrow.array(texts, arrow.string()), arrow.FixedSizeListArray.from_arrays(flat, width)]
+            file.write_table(arrow.table(columns, schema=schema))
+            texts.clear()
+            vectors.clear()
+
+        def add(text: str, vector: np.ndarray) -> None:
+            texts.append(text)
+            vectors.append(vector)
+            if len(texts) == PART:
+                flush()
+
+        yield add
+        if texts:
+            flush()

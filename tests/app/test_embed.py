@@ -1,0 +1,134 @@
+"""`regard embed`: the same vectors in every format, whole files or none."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.tasks import vectors
+from regard.tasks.reader import Reader
+from regard.tasks.table import load
+
+MOST = 16  # tokens the model takes
+
+
+def as_arrays(name: str) -> tuple[list[str] | None, np.ndarray]:
+    path = Path(name)
+    if path.suffix == ".npy":
+        return None, np.load(path, allow_pickle=False)
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        return [row["text"] for row in rows], np.array([row["vector"] for row in rows], np.float32)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(path)
+    return table["text"].to_pylist(), np.stack(table["vector"].to_numpy())
+
+
+@pytest.mark.parametrize("name", ["out.npy", "out.parquet", "out.jsonl"])
+@pytest.mark.parametrize("options", [[], ["--pool", "cls", "--normalise"]], ids=["mean", "cls"])
+def test_vectors_are_the_same_in_every_form(call: Any, filler: str, name: str, options: list[str]) -> None:
+    texts = ["the cat", "", "dogs ☃ outside", "cat " * 40, " a\tb "]
+    Path("in.txt").write_text("\r\n".join([*texts, ""]))
+    done = call("embed", filler, "--input", "in.txt", "--output", name, *options)
+    assert done.code == 0
+    assert done.err == f"1 text was truncated to the {MOST} tokens this model takes\n"
+    named, found = as_arrays(name)
+    assert named in (None, texts)
+    assert found.dtype == np.float32
+    wanted = load(filler).embed(texts, pool="cls" if options else "mean", normalise=bool(options))
+    np.testing.assert_array_equal(found, wanted)
+    assert sorted(path.name for path in Path().iterdir()) == sorted(["in.txt", name])
+
+
+def test_thousands_of_lines_keep_their_order(call: Any, filler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "PART", 700)
+    texts = [" ".join(["cat"] * (1 + number * 7 % 11)) for number in range(2000)]
+    Path("in.txt.gz").write_bytes(gzip.compress("\n".join(texts).encode()))
+    by_text = {text: load(filler).embed(text) for text in sorted(set(texts))}
+    wanted = np.stack([by_text[text] for text in texts])
+    for name in ("out.npy", "out.parquet"):
+        assert call("embed", filler, "--input", "in.txt.gz", "--output", name).code == 0
+        named, found = as_arrays(name)
+        assert named in (None, texts)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_vectors_on_stdout_are_lines_of_json(call: Any, headless: str) -> None:
+    for words in (["the cat", "a dog"], ["the cat", "a dog", "--output", "-"]):
+        rows = [json.loads(line) for line in call("embed", headless, *words).out.splitlines()]
+        assert [row["text"] for row in rows] == ["the cat", "a dog"]
+        assert [len(row["vector"]) for row in rows] == [16, 16]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--output", "out.csv"], "vectors are written as .npy, .parquet, .jsonl, got 'out.csv'"),
+        (["--output", "there/is/no.npy"], "there is no folder there/is to write no.npy in; make it first"),
+        (["--output", "there/is/no.jsonl"], "there is no folder there/is to write no.jsonl in; make it first"),
+        (["--pool", "max"], "--pool must be one of mean, cls, got 'max'"),
+        (["--input", "in.txt"], "give texts or --input, not both"),
+        (["--sites", "x"], "say where with --show"),
+        (["--output", "out.npy", "--json"], "--json asks for JSON lines and out.npy is another format"),
+    ],
+    ids=["form", "no folder", "no folder for lines", "pool", "both", "sites", "json"],
+)
+def test_embed_asked_wrongly(call: Any, filler: str, words: list[str], said: str) -> None:
+    done = call("embed", filler, "the cat", *words)
+    assert (done.code, done.out) == (2, "")
+    assert said in " ".join(done.err.replace("│", " ").split())
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["out.npy", "out.parquet", "out.jsonl"])
+@pytest.mark.parametrize("what", ["stopped", "full"])
+def test_what_is_stopped_leaves_the_old_file(
+    call: Any, filler: str, name: str, what: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Ctrl-C, or where the disk is full."""
+    Path(name).write_text("what was there before")
+    Path("in.txt").write_text("cat\n" * 50)
+    found = Reader.vectors
+
+    def stop(*args: Any, **options: Any) -> Iterator[np.ndarray]:
+        for number, vector in enumerate(found(*args, **options)):
+            if number == 20:
+                if what == "full":
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+                ctrl_c()
+            yield vector
+
+    monkeypatch.setattr(Reader, "vectors", stop)
+    done = call("embed", filler, "--input", "in.txt", "--output", name)
+    assert done.code == 1
+    assert done.err == ("stopped\n" if what == "stopped" else f"error: {name}: No space left on device\n")
+    assert Path(name).read_text() == "what was there before"
+    assert sorted(path.name for path in Path().iterdir()) == sorted(["in.txt", name])
+
+
+def test_an_empty_file_is_told(call: Any, filler: str) -> None:
+    Path("in.txt").write_text("")
+    for command in ("embed", "fill"):
+        done = call(command, filler, "--input", "in.txt")
+        assert (done.code, done.out) == (2, "")
+        assert "in.txt is empty; it needs one text a line" in done.err
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [(b"a\n\xff\n", "in.txt, line 2"), (b"a\nb\x00\n", "in.txt, line 2")],
+    ids=["not utf-8", "nul"],
+)
+def test_lines_that_are_no_text_are_named(call: Any, filler: str, raw: bytes, said: str) -> None:
+    Path("in.txt").write_bytes(raw)
+    done = call("embed", filler, "--input", "in.txt")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err

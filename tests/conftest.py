@@ -1,0 +1,197 @@
+"""Fixtures of several folders. What imports torch does so when it is asked for."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from regard.show import Curves
+
+if TYPE_CHECKING:
+    from regard.learn.loop import Report
+    from regard.tasks.translate.run import Translator
+
+SAVE = Curves.save
+RECIPE = """
+[data]
+made = "copy"
+train_count = 200
+valid_count = 30
+test_count = 20
+batch_tokens = 512
+
+[tokens]
+kind = "character"
+
+[model]
+name = "bahdanau"
+embed = 8
+encoder = 8
+decoder = 16
+readout = 8
+max_positions = 40
+
+[train]
+steps = 6
+learning_rate = 0.02
+eval_every = 2
+"""
+
+# Word for word, in the same order; names are each seen once, so that they are unknown on both sides.
+LEXICON = {
+    "one": "eins",
+    "two": "zwei",
+    "three": "drei",
+    "four": "vier",
+    "five": "fünf",
+    "six": "sechs",
+    "seven": "sieben",
+    "eight": "acht",
+}
+WORDS = """
+[data]
+train = "{folder}/train.tsv"
+valid = "{folder}/valid.tsv"
+batch_tokens = 512
+
+[tokens]
+kind = "word"
+size = 12
+joint = false
+
+[model]
+name = "bahdanau"
+embed = 24
+encoder = 24
+decoder = 32
+readout = 24
+max_positions = 40
+dropout = 0.0
+
+[train]
+steps = 150
+learning_rate = 0.01
+eval_every = 50
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    report: Report
+    translator: Translator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_trainings() -> Iterator[None]:
+    """A training of a few steps spends most of its time waiting for the disk and drawing its loss curve. The `run`
+    below draws one, tests/show draws others, and tests of a full disk replace `fsync` themselves."""
+
+    def save(self: Curves, path: str | Path) -> None:
+        if Path(path).name == "loss.svg":
+            Path(path).write_text("<svg/>")
+        else:
+            SAVE(self, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        patch.setattr(Curves, "save", save)
+        yield
+
+
+@pytest.fixture(scope="session")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with a recipe of a few tiny steps."""
+    path = tmp_path_factory.mktemp("recipe") / "tiny.toml"
+    path.write_text(RECIPE)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory, recipe: str) -> Run:
+    """A trained run. Tests only read it."""
+    folder = tmp_path_factory.mktemp("run") / "tiny"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Curves, "save", SAVE)
+        report = _train(recipe, folder)
+    return Run(folder, report, _load(folder))
+
+
+@pytest.fixture(scope="session")
+def words(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with a recipe by which a model learns LEXICON and where to look, in seconds."""
+    folder = tmp_path_factory.mktemp("words")
+    for name, count in (("train", 1000), ("valid", 40)):
+        lines = (f"{source}\t{target}\n" for source, target in _sentences(name, count))
+        (folder / f"{name}.tsv").write_text("".join(lines))
+    path = folder / "words.toml"
+    path.write_text(WORDS.format(folder=folder))
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def lexicon(tmp_path_factory: pytest.TempPathFactory, words: str) -> Run:
+    """A run that knows LEXICON, with a vocabulary for each side. Tests only read it."""
+    folder = tmp_path_factory.mktemp("lexicon") / "run"
+    report = _train(words, folder)
+    return Run(folder, report, _load(folder))
+
+
+@pytest.fixture
+def train() -> Callable[..., Report]:
+    return _train
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """As `train`, but Ctrl-C is pressed while the first validation runs."""
+
+    from regard.errors import Interrupted
+    from regard.learn.validation import Validation
+
+    def start(recipe: str, folder: Path, *changes: str) -> None:
+        measure = Validation.measure
+
+        def press(*args: Any) -> dict[str, float]:
+            os.kill(os.getpid(), signal.SIGINT)
+            return measure(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Validation, "measure", press)
+            with pytest.raises(Interrupted, match=r"Go on with --resume"):
+                _train(recipe, folder, *changes)
+
+    return start
+
+
+def _train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
+    from regard.tasks import training
+    from regard.tasks.recipe import read
+
+    job, text = read(recipe, changes)
+    return training.train(job, folder, recipe=text, command="regard train tiny", resume=resume)
+
+
+def _load(folder: Path) -> Any:
+    from regard.tasks.table import load
+
+    return load(folder)
+
+
+def _sentences(seed: str, count: int) -> list[tuple[str, str]]:
+    draw, pairs = random.Random(seed), []
+    for number in range(count):
+        source = draw.choices(list(LEXICON), k=draw.randint(1, 5))
+        target = [LEXICON[word] for word in source]
+        if draw.random() < 0.5:
+            place = draw.randrange(len(source))
+            source[place], target[place] = f"name{number}", f"title{number}"
+        pairs.append((" ".join(source), " ".join(target)))
+    return pairs

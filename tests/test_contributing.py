@@ -1,0 +1,177 @@
+"""CONTRIBUTING's worked examples, a new paper and a new task, on a copy of the package with nothing patched."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def file_after(name: str) -> str:
+    """The block that follows the first mention of a file's name."""
+    return re.search(r"^```\w+\n(.*?)^```$", CONTRIBUTING.split(f"`{name}`", 1)[1], re.MULTILINE | re.DOTALL).group(
+        1
+    )
+
+
+def insert(path: Path, before: str, line: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count(before) == 1, f"{path} should have {before!r} once"
+    path.write_text(text.replace(before, line + before), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with both examples added as CONTRIBUTING says."""
+    place = tmp_path_factory.mktemp("copy")
+    shutil.copytree(ROOT / "regard", place / "regard", ignore=shutil.ignore_patterns("__pycache__", "de-en"))
+    files = (
+        "regard/models/key_value.py",
+        "regard/recipes/key-value-dates.toml",
+        "regard/models/rater.py",
+        "regard/tasks/rate/record.py",
+        "regard/tasks/rate/run.py",
+        "regard/recipes/rater-texts.toml",
+    )
+    for name in files:
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(file_after(name), encoding="utf-8")
+    (place / "regard/tasks/rate/__init__.py").touch()
+    models, tasks = place / "regard/models/__init__.py", place / "regard/tasks/table.py"
+    for name, kind in (("key_value", "KeyValue"), ("rater", "Rater")):
+        insert(models, "\nMODELS:", f"from regard.models.{name} import {kind}\n")
+        insert(models, '    "vit": ViT,\n', f'    "{name}": {kind},\n')
+    insert(tasks, "from regard.tasks.task import", "from regard.tasks.rate.record import Rate\n")
+    insert(tasks, "Recognise())", "Rate(), ")
+    return place
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the user stands: texts whose number is how often they say good."""
+    place = tmp_path_factory.mktemp("user")
+    words = ["good"] * 3 + ["plain", "film", "story", "bad"]
+    texts = [" ".join(words[(row * step) % 7] for step in range(1, 6)) for row in range(40)]
+    (place / "rated.tsv").write_text("".join(f"{text}\t{text.split().count('good')}\n" for text in texts))
+    return place
+
+
+DRIVER = """
+import contextlib, io, json, sys
+from regard.app.cli.main import main
+
+answers = []
+for words in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    sys.argv = ["regard", *words]
+    code = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+    answers.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(answers))
+"""
+
+
+def run(copy: Path, folder: Path, *commands: list[str], codes: tuple[int, ...] = ()) -> list[str]:
+    """What commands print, one after the other in one process that has the copy's `regard`; all must succeed."""
+    answers = json.loads(python(copy, folder, "-c", DRIVER, stdin=json.dumps(commands)))
+    for words, (code, out, err), wanted in zip(commands, answers, codes or [0] * len(commands), strict=True):
+        assert code == wanted, f"regard {' '.join(words)}\n{out}\n{err}"
+    return [out for _, out, _ in answers]
+
+
+def python(copy: Path, folder: Path, *words: str, stdin: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_a_new_task_is_trained_asked_evaluated_and_compared(copy: Path, folder: Path) -> None:
+    (folder / "texts.txt").write_text("good good\nbad\n")
+    _, judged, told, rated, asked, _, table = run(
+        copy,
+        folder,
+        ["train", "rater-texts", "--set", "train.steps=120", "--set", "train.eval_every=40", "--out", "run"],
+        ["evaluate", "run", "--json"],
+        ["evaluate", "run"],
+        ["rate", "run", "--input", "texts.txt", "--digits", "1"],
+        ["rate", "run", "good good", "--json", "--show", "look.svg"],
+        ["translate", "run", "good"],
+        ["compare", "rater-texts", "--set", "train.steps=2", "--seeds", "1", "--out", "compared"],
+        codes=(0, 0, 0, 0, 0, 2, 0),
+    )
+    log = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
+    errors = [row["error"] for row in log if "error" in row]
+    assert len(set(errors)) == 3
+    found = json.loads(judged)
+    assert found["texts"] == 40
+    assert found["error"] == pytest.approx(min(errors))  # the lowest error was kept, not the highest
+    assert "error" in told
+    assert [len(line.partition(".")[2]) for line in rated.split()] == [1, 1]
+    assert json.loads(asked)["text"] == "good good"
+    assert "good" in (folder / "look.svg").read_text()
+    assert "Use it: `regard rate DIR" in (folder / "run" / "README.md").read_text()
+    assert "error on the validation data" in table
+    assert "lower is better" in table
+
+
+def test_a_new_task_is_there_from_python(copy: Path, folder: Path) -> None:
+    script = """
+import json, sys
+from typer.main import get_command
+from regard.app.cli.main import app
+assert "rate" in get_command(app).commands
+assert "torch" not in sys.modules, "the record imports torch"
+from pathlib import Path
+import regard
+from regard.tasks.recipe import read
+from regard.tasks.training import train
+job, text = read("rater-texts", ["train.steps=2"])
+train(job, Path("python"), recipe=text, command="")
+run = regard.load("python")
+print(json.dumps([run.rate("good").number, run.evaluate("rated.tsv").metrics, type(run).__name__]))
+"""
+    number, metrics, name = json.loads(python(copy, folder, "-c", script))
+    assert isinstance(number, float)
+    assert set(metrics) == {"error"}
+    assert name == "TextRater"
+
+
+def test_a_new_paper_is_trained_and_asked(copy: Path, folder: Path) -> None:
+    few = ("data.train_count=200", "data.valid_count=20", "train.steps=2", "train.eval_every=1")
+    changes = [word for one in few for word in ("--set", one)]
+    *_, models = run(
+        copy,
+        folder,
+        ["train", "key-value-dates", *changes, "--out", "kv"],
+        ["translate", "kv", "3 May 1979", "--beam", "3", "--show", "kv.svg"],
+        ["models"],
+    )
+    assert "<svg" in (folder / "kv.svg").read_text()
+    assert "Daniluk" in models
+
+
+def test_the_grid_of_models_takes_in_a_new_paper(copy: Path, folder: Path) -> None:
+    """Step 4: the tests run over all of MODELS by themselves."""
+    grid = ROOT / "tests" / "models" / "test_grid.py"
+    words = ("-m", "pytest", str(grid), "-k", "key_value", "-p", "no:cacheprovider", "-p", "no:xdist")
+    printed = python(copy, folder, *words, "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT))
+    assert int(re.search(r"(\d+) passed", printed).group(1)) >= 6
