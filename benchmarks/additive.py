@@ -1,10 +1,10 @@
-"""Additive attention: ours beside the usual form, forward and backward, time and extra memory, in one run.
+"""Additive attention: ours and the usual form, forward and backward, time and extra memory, in one run.
 
     python benchmarks/additive.py            # prints a Markdown table
 
 The usual form is v . tanh(q[:, :, None] + k[:, None]), which keeps a B x Q x K x D tensor for the backward pass;
-both forms include the exponentials or sums that belong to them. Times are medians; on a shared machine only the
-ratio counts."""
+both forms include the exponentials or sums they need. Times are medians; on a shared machine only the ratio is
+meaningful."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def usual_in_steps(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
 
 def ours_in_steps(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """As a decoder asks: what depends on the keys is prepared once."""
+    """As in a recurrent decoder: what depends on the keys is computed once."""
     ready = exponentials(keys)
     return torch.cat([sum_of_tanh(exponentials(query[:, None]), ready, v) for query in queries.unbind(1)], 1)
 
@@ -113,7 +113,7 @@ def peak(device: str) -> float:
 
 
 def alone(form: str, size: tuple[int, ...], device: str, dtype: str) -> dict[str, float]:
-    """In a process of its own: there peak memory never falls, so one form must not inherit another's."""
+    """On the CPU in its own process: a process's peak memory never falls, so one form would inherit another's."""
     if device == "cuda":
         return measure(form, size, device, getattr(torch, dtype))
     words = [sys.executable, __file__, form, ",".join(map(str, size)), device, dtype]
@@ -124,12 +124,12 @@ def alone(form: str, size: tuple[int, ...], device: str, dtype: str) -> dict[str
 def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtypes = ("float32", "bfloat16") if device == "cuda" else ("float32",)
-    card = (
+    hardware = (
         torch.cuda.get_device_name()
         if device == "cuda"
         else f"{torch.get_num_threads()} {platform.machine()} cores"
     )
-    print(f"{card}, torch {torch.__version__}, {date.today()}, `python benchmarks/additive.py`\n")
+    print(f"{hardware}, torch {torch.__version__}, {date.today()}, `python benchmarks/additive.py`\n")
     print("| B, Q, K, D | dtype | form | forward ms | and backward ms | extra MiB | times faster | memory |")
     print("|---|---|---|---|---|---|---|---|")
     for size, dtype in itertools.product(SIZES[device], dtypes):

@@ -1,16 +1,17 @@
-"""Reading with BERT-base on the CPU, beside `transformers` and CTranslate2 with the same weights.
+"""Encoding with BERT-base on the CPU, compared with `transformers` and CTranslate2 with the same weights.
 
     pip install -c constraints.txt 'regard[bench]'
     python benchmarks/bert_encoding.py [REPEATS]          # prints a Markdown table
 
-Random weights, saved as a run by regard; `transformers` opens its folder as it is, CTranslate2 after its own
-converter. 32 rows of random tokens in two segments: all 128 long, and of lengths drawn evenly from 24 to 128. Time
-runs from lists of tokens to the states of the last layer. regard reads without oneDNN on ARM, as `regard embed`
-does; with it there is a row of its own. CTranslate2 leaves out padding too; it has 1 worker of 2 threads, and in a
-row of its own 2 workers of 1 thread, each with half of the rows. int8 is another model. `off` is the largest
-difference from the states of `transformers` at real tokens, as a share of the largest of those.
-Each tool runs in processes of its own, in turns; the median of the calls counts, and the better of two such; on a
-shared machine only the ratio."""
+Random weights, saved as a run by regard; `transformers` opens that folder as it is, CTranslate2 uses its own
+converter. 32 rows of random tokens in two segments: all of length 128, or of lengths drawn uniformly from 24 to
+128. The time is measured from lists of tokens to the states of the last layer. regard runs without oneDNN on ARM,
+as `regard embed` does; a separate row shows it with oneDNN. CTranslate2 skips padding too; it has 1 worker with 2
+threads, and in a separate row 2 workers with 1 thread, each with half of the rows. With int8 it is a different
+model. `off` is the largest difference from the states of `transformers` at real tokens, as a share of the largest
+of those.
+Each tool runs in its own processes, in turns; the median of the calls counts, and the better of two such. On a
+shared machine only the ratio is meaningful."""
 
 from __future__ import annotations
 
@@ -29,18 +30,19 @@ import numpy as np
 import torch
 from recurrent import Rows, machine, take_turns
 
-THREADS, VOCABULARY, ROWS, LONGEST = 2, 30522, 32, 128
+THREADS, VOCABULARY, ROWS, MAX_LENGTH = 2, 30522, 32, 128
 PAD, FIRST = 0, 5  # the first tokens are special
 Read = Callable[[Rows, Rows], np.ndarray]  # tokens and segments -> states (B, T, dim)
 LENGTHS = {
-    "full: 128": [LONGEST] * ROWS,
-    "real: 24-128": np.random.default_rng(0).integers(24, LONGEST + 1, ROWS).tolist(),
+    "full: 128": [MAX_LENGTH] * ROWS,
+    "real: 24-128": np.random.default_rng(0).integers(24, MAX_LENGTH + 1, ROWS).tolist(),
 }
 
 
 def tokenizer() -> Any:
     """As many made-up words as BERT has pieces."""
-    from regard.data.text import BERT, Tokenizer
+    from regard.data.special_tokens import BERT
+    from regard.data.tokenizer import Tokenizer
     from regard.data.wordpiece import NAMES, word_pieces
 
     names = [*NAMES, *(f"word{number}" for number in range(FIRST, VOCABULARY))]
@@ -59,14 +61,14 @@ def texts(lengths: list[int], seed: int = 0) -> tuple[Rows, Rows]:
 
 def ours(folder: str, *, plain: bool) -> Read:
     from regard.data.batch import pad
-    from regard.layers.products import plain_products
-    from regard.tasks.folder import read_model
+    from regard.layers.onednn import without_onednn
+    from regard.runs.folder import Folder
 
-    model: Any = read_model(Path(folder))
+    model: Any = Folder(folder).model()
 
     def read(rows: Rows, segments: Rows) -> np.ndarray:
         tokens, mask = pad(rows, PAD)
-        with torch.inference_mode(), plain_products(model) if plain else nullcontext():
+        with torch.inference_mode(), without_onednn(model) if plain else nullcontext():
             return model.states(tokens, pad(segments, 0)[0], mask).numpy()
 
     return read
@@ -89,7 +91,7 @@ def transformers_own(folder: str) -> Read:
 
 
 def ctranslate(folder: str, kind: str, workers: int) -> Read:
-    """With several workers each reads rows of its own: dealt out in turns, the longest first."""
+    """With several workers, rows are sorted by length and dealt out to them in turns, the longest first."""
     import ctranslate2
 
     model = ctranslate2.Encoder(
@@ -146,16 +148,16 @@ def measure(folder: str, repeats: str, tool: str) -> dict[str, float]:
 
 
 def prepare(folder: Path) -> None:
-    """What all tools read: a run of regard, and what CTranslate2 makes of it."""
+    """What all tools read: a run of regard, and its conversion for CTranslate2."""
     from ctranslate2.converters import TransformersConverter
 
+    from regard.data.artifacts import Artifacts
     from regard.models.bert import Bert, BertConfig
-    from regard.tasks.folder import begin, save_weights
-    from regard.tasks.known import Known
+    from regard.runs.folder import begin, save_weights
 
     torch.manual_seed(0)
     model = Bert(BertConfig(VOCABULARY, head="none"))
-    begin(folder, model, Known(tokenizer()), "")
+    begin(folder, model, Artifacts(tokenizer()), "")
     save_weights(folder, model)
     TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
 

@@ -1,14 +1,16 @@
-"""Fine-tuning an encoder of MiniLM's size on the CPU, beside `transformers`' BertForSequenceClassification with the
-same weights, on the same batches.
+"""Fine-tuning an encoder of MiniLM's size on the CPU, compared with `transformers`' BertForSequenceClassification
+with the same weights, on the same batches.
 
     pip install -c constraints.txt 'regard[bench]'
     python benchmarks/encoder_training.py [BATCHES]       # prints a Markdown table
 
-384 wide, feed-forward 1,536, 6 layers, 12 heads, 30,522 tokens, two classes, dropout 0.1 in attention and elsewhere
-as in BERT: forward, backward and AdamW on batches of 32 rows, random tokens of lengths drawn evenly from 24 to 128,
-padded to the longest. Random weights, saved as a run by regard; `transformers` opens its folder as it is. regard
-multiplies without oneDNN on ARM, as `regard train` does. The first loss is that of the first batch without dropout.
-Each tool runs in processes of its own, in turns; times are medians, on a shared machine only the ratio counts."""
+384 wide, feed-forward 1,536, 6 layers, 12 heads, 30,522 tokens, two classes, dropout 0.1 in attention and
+elsewhere as in BERT: forward, backward and AdamW on batches of 32 rows of random tokens, with lengths drawn
+uniformly from 24 to 128, padded to the longest. Random weights, saved as a run by regard; `transformers` opens
+that folder as it is. regard runs without oneDNN on ARM, as `regard train` does. The first loss is that of the
+first batch without dropout.
+Each tool runs in its own processes, in turns; times are medians. On a shared machine only the ratio is
+meaningful."""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from bert_encoding import LONGEST, PAD, ROWS, THREADS, VOCABULARY, texts, tokenizer
+from bert_encoding import MAX_LENGTH, PAD, ROWS, THREADS, VOCABULARY, texts, tokenizer
 from recurrent import machine, take_turns
 from torch import Tensor
 
@@ -34,19 +36,19 @@ Tool = tuple[Any, Callable[[Any], Tensor]]  # model, its loss
 
 def batches(count: int) -> Iterator[Any]:
     from regard.data.batch import pad
-    from regard.data.labelled import LabelledBatch
+    from regard.data.labelled_texts import LabelledBatch
 
     for seed in range(count):
         dice = np.random.default_rng(seed)
-        rows, segments = texts(dice.integers(24, LONGEST + 1, ROWS).tolist(), seed)
+        rows, segments = texts(dice.integers(24, MAX_LENGTH + 1, ROWS).tolist(), seed)
         tokens, mask = pad(rows, PAD)
         yield LabelledBatch(tokens, pad(segments, 0)[0], mask, torch.from_numpy(dice.integers(2, size=ROWS)))
 
 
 def ours(folder: str) -> Tool:
-    from regard.tasks.folder import read_model
+    from regard.runs.folder import Folder
 
-    model: Any = read_model(Path(folder))
+    model: Any = Folder(folder).model()
 
     def loss_of(batch: Any) -> Tensor:
         loss = model.loss(batch)
@@ -76,17 +78,17 @@ TOOLS = {"regard": ours, "transformers": transformers_own}
 
 def measure(folder: str, count: str, tool: str) -> dict[str, float]:
     """Real tokens a second, the first loss, and the process's peak memory."""
-    from regard.layers.products import plain_products
+    from regard.layers.onednn import without_onednn
 
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     model, loss_of = TOOLS[tool](folder)
     optimiser = torch.optim.AdamW(model.parameters(), 2e-5)
     speeds = []
-    with plain_products(model) if tool == "regard" else nullcontext():
+    with without_onednn(model) if tool == "regard" else nullcontext():
         first, *rest = batches(int(count) + 1)
         with torch.inference_mode():
-            begin = loss_of(first).item()  # both are opened without dropout
+            begin = loss_of(first).item()  # both are opened in eval mode
         model.train()
         for batch in (first, *rest):
             start = time.perf_counter()
@@ -99,13 +101,13 @@ def measure(folder: str, count: str, tool: str) -> dict[str, float]:
 
 
 def prepare(folder: Path) -> None:
+    from regard.data.artifacts import Artifacts
     from regard.models.bert import Bert, BertConfig
-    from regard.tasks.folder import begin, save_weights
-    from regard.tasks.known import Known
+    from regard.runs.folder import begin, save_weights
 
     torch.manual_seed(0)
     model = Bert(BertConfig(VOCABULARY, dim=384, layers=6, heads=12, head="classify", labels=("no", "yes")))
-    begin(folder, model, Known(tokenizer(), labels=model.config.labels), "")
+    begin(folder, model, Artifacts(tokenizer(), labels=model.config.labels), "")
     save_weights(folder, model)
 
 
@@ -116,7 +118,7 @@ def main(count: int) -> None:
     command = " ".join(["python benchmarks/encoder_training.py", *sys.argv[1:]])
     real = statistics.mean(batch.mask.float().mean().item() for batch in batches(count + 1))
     print(f"{machine()}, transformers {transformers.__version__}, {count} batches, ", end="")
-    print(f"{100 * real:.0f} % of their places real, seed 0, `{command}`\n")
+    print(f"{100 * real:.0f} % of the positions real tokens, seed 0, `{command}`\n")
     print("| tool | first loss | real tokens/s | peak MiB | times transformers |")
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,15 @@
-"""Greedy decoding with GPT-2 124M on the CPU, beside `transformers` and CTranslate2 with the same weights.
+"""Greedy decoding with GPT-2 124M on the CPU, compared with `transformers` and CTranslate2 with the same weights.
 
     pip install -c constraints.txt 'regard[bench]'
     python benchmarks/gpt2_decoding.py [TOKENS]          # prints a Markdown table
 
-Random weights, saved as a run by regard; `transformers` opens its folder as it is, CTranslate2 after its own
-converter. 128 tokens after a random prompt of 32, for 1 and for 8 rows, and one token after a prompt of 512: the
-end token is forbidden throughout, by each tool's own setting for the least length. Time runs from tokens to tokens,
-the reading of the prompt included. `same` is the share of rows that are, token for token, those of `transformers`.
-Each tool runs in processes of its own with 2 threads, in turns; the better of two counts, on a shared machine only
-the ratio."""
+Random weights, saved as a run by regard; `transformers` opens that folder as it is, CTranslate2 uses its own
+converter. 128 tokens after a random prompt of 32, for 1 and for 8 rows, and one token after a prompt of 512. The
+end token is forbidden throughout, by each tool's setting for the minimum length. The time is measured from tokens
+to tokens and includes the prefill. `same` is the share of rows that equal those of `transformers` token for
+token.
+Each tool runs in its own processes with 2 threads, in turns; the better of two counts. On a shared machine only
+the ratio is meaningful."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ WORK = {  # rows, the prompt's tokens, and whether many tokens follow or one
 
 def ours(folder: str) -> Write:
     from regard.decode.greedy import greedy
-    from regard.tasks.folder import read_model
+    from regard.runs.folder import Folder
 
-    model: Any = read_model(Path(folder))
+    model: Any = Folder(folder).model()
 
     def write(prompts: Rows, length: int) -> Rows:
         prompt = torch.tensor(prompts)
         before, mask = prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool)
-        found = greedy(model, before, mask, start=prompt[:, -1], end=END, limit=length, least=length)
+        found = greedy(model, before, mask, start=prompt[:, -1], end=END, max_length=length, min_length=length)
         return [one.tokens for one in found]
 
     return write
@@ -69,7 +70,7 @@ def transformers_own(folder: str) -> Write:
 def ctranslate(folder: str, kind: str) -> Write:
     import ctranslate2
 
-    from regard.data.text import Tokenizer
+    from regard.data.tokenizer import Tokenizer
 
     vocabulary = Tokenizer.load(Path(folder) / "tokenizer.json").inner
     names = [vocabulary.id_to_token(number) for number in range(VOCABULARY)]
@@ -112,19 +113,19 @@ def measure(folder: str, tokens: str, tool: str) -> dict:
 
 
 def prepare(folder: Path) -> None:
-    """What all tools read: a run of regard, and what CTranslate2 makes of it."""
+    """What all tools read: a run of regard, and its conversion for CTranslate2."""
     from ctranslate2.converters import TransformersConverter
 
-    from regard.data.text import Tokenizer
+    from regard.data.artifacts import Artifacts
+    from regard.data.tokenizer import Tokenizer
     from regard.models.gpt2 import GPT2, GPT2Config
-    from regard.tasks.folder import begin, save_weights
-    from regard.tasks.known import Known
+    from regard.runs.folder import begin, save_weights
 
     torch.manual_seed(0)
     size: Any = GPT2.SIZES["small"]
     model = GPT2(GPT2Config(VOCABULARY, **size))
     words = Tokenizer.train([" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, layout="gpt2")
-    begin(folder, model, Known(words), "")
+    begin(folder, model, Artifacts(words), "")
     save_weights(folder, model)
     TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
 
@@ -146,7 +147,7 @@ def main(tokens: int) -> None:
         fastest = {tool: min(one[work]["seconds"] for one in found) for tool, found in results.items()}
         right = results["transformers"][0][work]["answers"]
         for tool, seconds in fastest.items():
-            count = rows * tokens if many else before  # of a prompt, those it reads
+            count = rows * tokens if many else before  # for the prompt: the tokens it has
             same = sum(map(list.__eq__, results[tool][0][work]["answers"], right)) / rows
             print(
                 f"| {work} | {tool} | {count / seconds:,.1f} | {1000 * seconds:,.0f} "

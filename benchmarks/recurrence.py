@@ -5,14 +5,15 @@ costs by length; a GRU, an LSTM and causal self-attention, one layer each, 256 w
     python benchmarks/recurrence.py --out recurrence.svg     # and draws them, .svg or .png
 
 Gradient: the Frobenius norm of d(output at the last step) / d(input at distance d), estimated by random
-projections, as a share of that at distance 0; on the CPU in float64, since float32 would call the far ones 0. The
-layers are untrained, with torch's own initial weights: this is what training starts from, and a trained LSTM may
-hold its gates open for longer. The attention has no positions, so all distances are alike to it; distance 0 alone
-gets more, since that token also asks. What each token gets falls with their number instead (about 1 / length).
+projections, as a share of that at distance 0; on the CPU in float64, since float32 would underflow at large
+distances. The layers are untrained, with torch's own initial weights: this is what training starts from, and a
+trained LSTM may keep its gates open for longer. The attention has no positions, so all distances are equal; only
+distance 0 gets more, since that token is also the query. The share of each token falls with the length instead
+(about 1 / length).
 
-Time: forward and backward, a batch of 8, float32 (TF32 allowed on a card, for all three), the median of several
-after warm-up; on a CUDA card if there is one, else on two CPU threads. A recurrent layer takes as many steps one
-after the other as there are tokens, attention takes one, but its work grows with the square of the length."""
+Time: forward and backward, a batch of 8, float32 (TF32 allowed on a GPU, for all three), the median of several
+passes after a warm-up; on a GPU if there is one, else on two CPU threads. A recurrent layer takes as many
+sequential steps as there are tokens; attention takes one, but its cost grows with the square of the length."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class SelfAttention(nn.Module):
         self.attend = MultiHead(WIDTH, HEADS, causal=True)
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
-        return (self.attend(x, self.attend.remember(x)),)  # in a tuple, as torch's recurrent layers answer
+        return (self.attend(x, self.attend.remember(x)),)  # a tuple, as torch's recurrent layers return
 
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
@@ -82,7 +83,7 @@ def seconds(length: int, device: str) -> dict[str, float]:
     for done in range(41):
         if done > 3 and time.perf_counter() - begin > 2:
             break
-        for name, layer in layers.items():  # in turns, so that a slow moment of the machine meets all three
+        for name, layer in layers.items():  # in turns, so that a slow moment of the machine affects all three
             layer.zero_grad()
             inputs = x.clone().requires_grad_()
             wait()
@@ -103,7 +104,7 @@ def print_gradients(found: dict[str, np.ndarray]) -> None:
 
 
 def measure_times(lengths: list[int], device: str) -> dict[str, list[float]]:
-    print("\nForward and backward, and how many steps must wait for the one before\n")
+    print("\nTime of forward and backward, and the number of sequential steps\n")
     print(f"| length | {' | '.join(f'{name}, ms' for name in LAYERS)} | recurrent steps | attention steps |")
     print("|---|" + "---|" * (len(LAYERS) + 2))
     found: dict[str, list[float]] = {name: [] for name in LAYERS}
@@ -148,14 +149,14 @@ def draw(
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description="Gradient by distance and time by length, recurrent and attentive."
+        description="Gradient by distance and time by length: recurrence and attention."
     )
     parser.add_argument("--out", type=Path, help="draw both into this .svg or .png")
-    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="time lengths up to this one only")
+    parser.add_argument("--max-length", type=int, default=LENGTHS[-1], help="measure times up to this length only")
     options = parser.parse_args()
-    lengths = [length for length in LENGTHS if length <= options.longest]
+    lengths = [length for length in LENGTHS if length <= options.max_length]
     if not lengths:
-        parser.error(f"--longest must be at least {LENGTHS[0]}, got {options.longest}")
+        parser.error(f"--max-length must be at least {LENGTHS[0]}, got {options.max_length}")
     if options.out and options.out.suffix not in (".svg", ".png"):
         parser.error(f"--out must end in .svg or .png, got {options.out}")
     torch.set_num_threads(2)

@@ -1,15 +1,17 @@
-"""Training recurrent translators: `bahdanau` and `luong` beside the real Joey NMT 2.3 of the same sizes, on the
+"""Training recurrent translators: `bahdanau` and `luong`, compared with Joey NMT 2.3 at the same sizes, on the
 same batches.
 
-    pip install -c constraints.txt 'regard[bench]'      # Joey NMT and what it forgets to declare
+    pip install -c constraints.txt 'regard[bench]'      # Joey NMT and dependencies it does not declare
     REGARD_DATA=... python benchmarks/recurrent.py      # prints a Markdown table
 
-Bi-GRU encoder 256 a direction, GRU decoder 512, embeddings 256, additive attention (`luong`: the general score and
-input feeding), 8,000 joint tokens, dropout 0.1, AdamW or Adam, clipping: forward, backward and update on about
-4,096 target tokens a batch of Multi30k en-de. A step of Joey NMT is its own `TrainManager._train_step`, with its
-own model, loss, clipper and optimiser. With a read-out of 448 `bahdanau` has the parameters of Joey NMT's model;
-256 is the size its recipe takes; `luong` has those of Joey NMT's and the biases of the output layer.
-Each tool runs in processes of its own, in turns; times are medians, on a shared machine only the ratio counts."""
+Bi-GRU encoder with 256 units per direction, GRU decoder 512, embeddings 256, additive attention (`luong`: the
+general score and input feeding), 8,000 joint tokens, dropout 0.1, AdamW or Adam, clipping: forward, backward and
+update on about 4,096 target tokens per batch of Multi30k en-de. A step of Joey NMT is its own
+`TrainManager._train_step`, with its own model, loss, clipper and optimiser. With a read-out of 448 `bahdanau` has
+about as many parameters as Joey NMT's model; 256 is the size in our recipe. `luong` has as many as Joey NMT's,
+plus the biases of the output layer.
+Each tool runs in its own processes, in turns; times are medians. On a shared machine only the ratio is
+meaningful."""
 
 from __future__ import annotations
 
@@ -46,16 +48,16 @@ def lines(part: str) -> list[str]:
 
 
 def encoded(*parts: str) -> list[Rows]:
-    """Those parts of Multi30k as numbers of one joint vocabulary of the training set."""
-    from regard.data.text import Tokenizer
+    """Those parts of Multi30k as token ids of one joint vocabulary of the training set."""
+    from regard.data.tokenizer import Tokenizer
 
     texts = [text for part in ("train.en", "train.de") for text in lines(part)]
     tokenizer = Tokenizer.train(texts, kind="bpe", size=VOCABULARY)
     return [tokenizer.encode_batch(lines(part)) for part in parts]
 
 
-def like_lengths(sources: Rows, targets: Rows) -> list[np.ndarray]:
-    """Our batches: rows x longest side <= 4,096, rows of like length together."""
+def similar_lengths(sources: Rows, targets: Rows) -> list[np.ndarray]:
+    """Our batches: rows x longest side <= 4,096, rows of similar length together."""
     from regard.data.batch import PairData
 
     order = PairData(sources, targets, batch_tokens=TOKENS, seed=0).order(0)
@@ -110,7 +112,7 @@ UNKNOWN, PAD, BEGIN, END = range(4)  # as Joey NMT numbers them
 
 
 def joey_model(attention: str) -> Any:
-    """`luong` begins from the encoder's last state as ours does, `bahdanau` from a projection of it."""
+    """`luong` starts from the encoder's last state, as ours does; `bahdanau` from a projection of it."""
     from joeynmt.model import build_model
     from joeynmt.vocabulary import Vocabulary
 
@@ -176,7 +178,7 @@ TOOLS = {  # for each model, the tools that train it
 
 
 def measure(file: str, name: str, tool: str) -> dict[str, float]:
-    """Target tokens a second (real ones, the end token included), and the process's peak memory."""
+    """Target tokens per second (without padding, with the end token), and the process's peak memory."""
     torch.manual_seed(0)
     model, prepare, step = TOOLS[name][tool]()
     model.train()
@@ -194,13 +196,13 @@ def measure(file: str, name: str, tool: str) -> dict[str, float]:
     return {"speed": speed, "peak": peak, "parameters": sum(p.numel() for p in model.parameters())}
 
 
-def on_card() -> None:
-    """`bahdanau` alone on a CUDA card, eager and compiled: 256 x 20 random tokens, encoder 512 a direction."""
+def on_gpu() -> None:
+    """`bahdanau` alone on a GPU, eager and compiled: 256 x 20 random tokens, encoder of 512 units per direction."""
     from regard.data.batch import PairBatch
     from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {date.today()}, seed 0, ", end="")
-    print("`python benchmarks/recurrent.py`\n\n| precision | compiled | ms a step | target tokens/s | peak MiB |")
+    print("`python benchmarks/recurrent.py`\n\n| precision | compiled | ms per step | target tokens/s | peak MiB |")
     print("|---|---|---|---|---|")
     for precision, compiled in (("float32", False), ("bfloat16", False), ("float32", True), ("bfloat16", True)):
         torch.manual_seed(0)
@@ -228,7 +230,7 @@ def on_card() -> None:
 
 
 def take_turns(script: str, tools: Iterable[str], *words: str) -> dict[str, list[dict]]:
-    """What `script WORDS TOOL` prints, twice for each tool: in turns, so that a slow minute meets all of them."""
+    """What `script WORDS TOOL` prints, twice for each tool: in turns, so that a slow minute affects all of them."""
     results: dict[str, list[dict]] = {tool: [] for tool in tools}
     for _ in range(2):
         for tool, found in results.items():
@@ -247,7 +249,10 @@ def main() -> None:
     print("| batches | model | tool | parameters | target tokens/s | peak MiB | times Joey NMT |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for batches, order in (("like lengths together", like_lengths), ("any lengths, shuffled", any_lengths)):
+        for batches, order in (
+            ("similar lengths together", similar_lengths),
+            ("any lengths, shuffled", any_lengths),
+        ):
             file = Path(folder) / f"{order.__name__}.json"
             rows = [([sources[i] for i in part], [targets[i] for i in part]) for part in order(sources, targets)]
             file.write_text(json.dumps(rows))
@@ -266,6 +271,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 4:
         print(json.dumps(measure(*sys.argv[1:])))
     elif torch.cuda.is_available():
-        on_card()
+        on_gpu()
     else:
         main()

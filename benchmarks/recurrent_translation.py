@@ -1,15 +1,17 @@
-"""Translating with recurrent models on the CPU, greedily and with a beam of 5: `bahdanau` and `luong` beside the
-real Joey NMT 2.3 of the same sizes, on the same sentences.
+"""Translating with recurrent models on the CPU, greedily and with a beam of 5: `bahdanau` and `luong`, compared
+with Joey NMT 2.3 at the same sizes, on the same sentences.
 
     pip install -c constraints.txt 'regard[bench]'
     REGARD_DATA=... python benchmarks/recurrent_translation.py [SENTENCES]     # prints a Markdown table
 
-The first sentences of Multi30k's test2016, English, in their order, 64 a batch. Models and tokens are those of
-`recurrent.py`, but with random weights, which would not end a sentence at a sensible place. Therefore every answer
-has exactly 15 tokens: both tools forbid the end token that long, each by its own setting for the least length, and
-the limit cuts off there. What early stopping gains on trained models is not measured. Joey NMT's search is its own
-`joeynmt.search.search`, after sorting as in its `predict`. Time runs from lists of numbers to lists of numbers.
-Each tool runs in processes of its own, in turns; the better of two counts, on a shared machine only the ratio."""
+The first sentences of Multi30k's test2016, English, in their order, in batches of 64. Models and tokens are those
+of `recurrent.py`. The weights are random and would not end a sentence at a sensible place, so every output has
+exactly 15 tokens: both tools forbid the end token up to there, each by its own setting for the minimum length,
+and stop there. The gain from early stopping on trained models is not measured. Joey NMT's search is its own
+`joeynmt.search.search`, after sorting as in its `predict`. The time is measured from lists of token ids to lists
+of token ids.
+Each tool runs in its own processes, in turns; the better of two counts. On a shared machine only the ratio is
+meaningful."""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ BATCH, LENGTH, BEAM = 64, 15, 5
 
 def ours(model: Any) -> tuple:
     from regard.data.batch import pad
-    from regard.data.text import END, PAD, START
+    from regard.data.special_tokens import END, PAD, START
     from regard.decode.beam import beam
     from regard.decode.greedy import greedy
 
-    fixed: Any = {"start": START, "end": END, "limit": LENGTH, "least": LENGTH, "never": (PAD, START)}
+    fixed: Any = {"start": START, "end": END, "max_length": LENGTH, "min_length": LENGTH, "never": (PAD, START)}
 
     def translate(rows: Rows, width: int) -> Rows:
         source, mask = pad([[*row, END] for row in rows], PAD)

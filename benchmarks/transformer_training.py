@@ -1,15 +1,16 @@
-"""Training the small Transformer on the CPU, beside `transformers`' MarianMTModel of the same configuration, on the
-same batches.
+"""Training the small Transformer on the CPU, compared with `transformers`' MarianMTModel of the same
+configuration, on the same batches.
 
     pip install -c constraints.txt 'regard[bench]'
     [REGARD_DATA=...] python benchmarks/transformer_training.py [BATCHES]      # prints a Markdown table
 
 256 wide, feed-forward 1,024, 3 + 3 layers, 4 heads, 8,000 joint tokens, label smoothing 0.1, AdamW, clipping:
-forward, backward and update on about 4,096 target tokens a batch of Multi30k en-de, rows of like length together
-(without $REGARD_DATA: random tokens in sentences of such lengths). Both begin from the same weights. The peer's
-loss is torch's own cross-entropy of its logits. Two settings: dropout 0.1 everywhere, and `transformers`' default,
-none inside attention and feed-forward layers.
-Each tool runs in processes of its own, in turns; times are medians, on a shared machine only the ratio counts."""
+forward, backward and update on about 4,096 target tokens per batch of Multi30k en-de, rows of similar length
+together (without $REGARD_DATA: random tokens in sentences of such lengths). Both start from the same weights. The
+peer's loss is torch's own cross-entropy of its logits. Two settings: dropout 0.1 everywhere, and the default of
+`transformers`, no dropout inside attention and feed-forward layers.
+Each tool runs in its own processes, in turns; times are medians. On a shared machine only the ratio is
+meaningful."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ SETTINGS: dict[str, Any] = {
 
 
 def tokenizer() -> Any:
-    """A joint vocabulary of Multi30k, or of 8,000 made-up words, as Marian numbers it."""
-    from regard.data.text import Tokenizer
+    """A joint vocabulary of Multi30k, or of 8,000 made-up words, numbered as in Marian."""
+    from regard.data.tokenizer import Tokenizer
 
     if "REGARD_DATA" in os.environ:
         texts = [text for part in ("train.en", "train.de") for text in lines(part)]
@@ -46,7 +47,7 @@ def tokenizer() -> Any:
 
 
 def sides(words: Any, part: str, count: int) -> tuple[Rows, Rows]:
-    """English and German sentences as numbers, the first `count` of a part of Multi30k or as many made-up ones."""
+    """English and German sentences as token ids: the first `count` of a part of Multi30k, or made-up ones."""
     if "REGARD_DATA" in os.environ:
         english, german = (words.encode_batch(lines(f"{part}.{language}")[:count]) for language in ("en", "de"))
         return english, german
@@ -73,7 +74,7 @@ def ours(folder: str, dropout: dict[str, Any]) -> tuple:
     model = translator(dropout)
 
     def loss_of(batch: PairBatch) -> torch.Tensor:
-        loss = model.loss(batch, smoothing=SMOOTHING)
+        loss = model.loss(batch, label_smoothing=SMOOTHING)
         return loss.total / loss.tokens
 
     return model, loss_of
@@ -102,18 +103,18 @@ TOOLS = {"regard": ours, "transformers": marian}
 
 
 def measure(folder: str, setting: str, tool: str) -> dict[str, float]:
-    """Target tokens a second (real ones, the end token included), the first loss, and the process's peak memory."""
-    from regard.layers.products import plain_products
+    """Target tokens per second (without padding, with the end token), the first loss, and peak memory."""
+    from regard.layers.onednn import without_onednn
 
     torch.set_num_threads(THREADS)
     model, loss_of = TOOLS[tool](folder, SETTINGS[setting])
-    with plain_products(model) if tool == "regard" else nullcontext():  # as `regard train` does
+    with without_onednn(model) if tool == "regard" else nullcontext():  # as `regard train` does
         return run(folder, model.train(), loss_of)
 
 
 def run(folder: str, model: Any, loss_of: Any) -> dict[str, float]:
     from regard.data.batch import PairData
-    from regard.data.text import Special
+    from regard.data.special_tokens import Special
 
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4)
     special = Special(VOCABULARY - 1, VOCABULARY - 1, 0, 1)
@@ -138,9 +139,9 @@ def run(folder: str, model: Any, loss_of: Any) -> dict[str, float]:
 
 def prepare(folder: Path, batches: int) -> None:
     """What both tools read: the batches, and a model in the form of `transformers`."""
+    from regard.data.artifacts import Artifacts
     from regard.data.batch import PairData
-    from regard.tasks.folder import begin, save_weights
-    from regard.tasks.known import Known
+    from regard.runs.folder import begin, save_weights
 
     words = tokenizer()
     sources, targets = sides(words, "train", 29000)
@@ -148,7 +149,7 @@ def prepare(folder: Path, batches: int) -> None:
     rows = [([sources[i] for i in part], [targets[i] for i in part]) for part in order]
     (folder / "batches.json").write_text(json.dumps(rows))
     model = translator({})
-    begin(folder, model, Known(words), "")
+    begin(folder, model, Artifacts(words), "")
     save_weights(folder, model)
 
 

@@ -1,18 +1,20 @@
-"""Translating with the small Transformer on the CPU, greedily and with a beam of 5, beside `transformers` and
-CTranslate2 with the same weights, on the same sentences.
+"""Translating with the small Transformer on the CPU, greedily and with a beam of 5, compared with `transformers`
+and CTranslate2 with the same weights, on the same sentences.
 
     pip install -c constraints.txt 'regard[bench]'
     [REGARD_DATA=...] python benchmarks/transformer_translation.py [SENTENCES]     # prints a Markdown table
 
-The model is that of `transformer_training.py`, saved as a run by regard; `transformers` opens its folder as it is,
-CTranslate2 after its own converter. Sentences of Multi30k's test2016, English (without $REGARD_DATA: made-up
-ones), sorted by length, 64 a batch. Random weights would not end a sentence at a sensible place, therefore all
-answers of a batch have as many tokens as its references have in the mean: every tool forbids the end token that
-long, by its own setting for the least length, and the limit cuts off there. What early stopping gains on trained
-models is not measured. CTranslate2 has 2 workers of 1 thread, its best setting, and all batches at once; the others
-have 2 threads. Time runs from lists of tokens to lists of tokens. `same` is the share of answers that are, token
-for token, those of `transformers`: in float32 all should be, but for ties; int8 is another model.
-Each tool runs in processes of its own, in turns; the better of two counts, on a shared machine only the ratio."""
+The model is that of `transformer_training.py`, saved as a run by regard; `transformers` opens that folder as it
+is, CTranslate2 uses its own converter. Sentences of Multi30k's test2016, English (without $REGARD_DATA: made-up
+ones), sorted by length, in batches of 64. Random weights would not end a sentence at a sensible place, so all
+outputs of a batch have the mean length of its references: every tool forbids the end token up to there, by its
+own setting for the minimum length, and stops there. The gain from early stopping on trained models is not
+measured. CTranslate2 has 2 workers with 1 thread, its best setting, and gets all batches at once; the others have
+2 threads. The time is measured from lists of tokens to lists of tokens. `same` is the share of outputs that equal
+those of `transformers` token for token: in float32 all should, except for ties; with int8 it is a different
+model.
+Each tool runs in its own processes, in turns; the better of two counts. On a shared machine only the ratio is
+meaningful."""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from transformer_training import THREADS, sides, tokenizer, translator
 
 BATCH, BEAM = 64, 5
 END, PAD = 0, VOCABULARY - 1  # as Marian numbers them
-Batches = list[tuple[Rows, int]]  # sources, each with its end token, and how long the answers are
+Batches = list[tuple[Rows, int]]  # sources, each with its end token, and the length of the outputs
 Translate = Callable[[Batches, int], Rows]
 
 
@@ -38,15 +40,15 @@ def ours(folder: str) -> Translate:
     from regard.data.batch import pad
     from regard.decode.beam import beam
     from regard.decode.greedy import greedy
-    from regard.tasks.folder import read_model
+    from regard.runs.folder import Folder
 
-    model: Any = read_model(Path(folder))
+    model: Any = Folder(folder).model()
 
     def translate(batches: Batches, width: int) -> Rows:
         answers = []
         for rows, length in batches:
             source, mask = pad(rows, PAD)
-            fixed: Any = {"start": PAD, "end": END, "limit": length, "least": length, "never": (PAD,)}
+            fixed: Any = {"start": PAD, "end": END, "max_length": length, "min_length": length, "never": (PAD,)}
             if width == 1:
                 answers += [one.tokens for one in greedy(model, source, mask, **fixed)]
             else:
@@ -86,7 +88,7 @@ def marian(folder: str) -> Translate:
 def ctranslate(folder: str, kind: str) -> Translate:
     import ctranslate2
 
-    from regard.data.text import Tokenizer
+    from regard.data.tokenizer import Tokenizer
 
     vocabulary = Tokenizer.load(Path(folder) / "tokenizer.json").inner
     names = [vocabulary.id_to_token(number) for number in range(VOCABULARY)]
@@ -131,19 +133,19 @@ def measure(folder: str, tool: str) -> dict:
         answers[width] = translate(batches, width)
         seconds[width] = time.perf_counter() - start
         if [len(answer) for answer in answers[width]] != [length for rows, length in batches for _ in rows]:
-            raise RuntimeError(f"{tool}: answers of other lengths than were asked for cannot be compared")
+            raise RuntimeError(f"{tool}: the outputs do not have the lengths asked for and cannot be compared")
     return {"seconds": seconds, "answers": answers}
 
 
 def prepare(folder: Path, sentences: int) -> None:
-    """What all tools read: the batches, a run of regard, and what CTranslate2 makes of it."""
+    """What all tools read: the batches, a run of regard, and its conversion for CTranslate2."""
     from ctranslate2.converters import TransformersConverter
 
-    from regard.tasks.folder import begin, save_weights
-    from regard.tasks.known import Known
+    from regard.data.artifacts import Artifacts
+    from regard.runs.folder import begin, save_weights
 
     words, model = tokenizer(), translator({})
-    begin(folder, model, Known(words), "")
+    begin(folder, model, Artifacts(words), "")
     save_weights(folder, model)
     TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
     pairs = sorted(zip(*sides(words, "test_2016_flickr", sentences), strict=True), key=lambda pair: len(pair[0]))

@@ -1,14 +1,14 @@
-"""ViT-B/16 on the CPU, beside `transformers` with the same weights: seeing pictures and learning from them.
+"""ViT-B/16 on the CPU, compared with `transformers` with the same weights: inference and training.
 
     pip install -c constraints.txt 'regard[bench]'
     python benchmarks/vit.py [REPEATS]                    # prints a Markdown table
 
-Random weights for 1,000 classes, saved as a run by regard; `transformers` opens its folder as it is. 8 random
-pictures of 224 x 224: their logits (run), and a training step of forward, backward and AdamW (train). regard
-multiplies without oneDNN on ARM, as `regard recognise` and `regard train` do. `off` is the largest difference of a
-logit from those of `transformers`, as a share of the largest of these; `loss` is that of the last step.
-Each tool runs in processes of its own, in turns; the median of the calls counts, and the better of two such; on a
-shared machine only the ratio."""
+Random weights for 1,000 classes, saved as a run by regard; `transformers` opens that folder as it is. 8 random
+images of 224 x 224: their logits (run), and a training step of forward, backward and AdamW (train). regard runs
+without oneDNN on ARM, as `regard recognise` and `regard train` do. `off` is the largest difference of a logit
+from those of `transformers`, as a share of the largest of these; `loss` is that of the last step.
+Each tool runs in its own processes, in turns; the median of the calls counts, and the better of two such. On a
+shared machine only the ratio is meaningful."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ import torch
 from recurrent import machine, take_turns
 from torch import Tensor
 
-THREADS, PICTURES, SIZE, CLASSES = 2, 8, 224, 1000
+THREADS, IMAGES, SIZE, CLASSES = 2, 8, 224, 1000
 Tool = tuple[Any, Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]  # model, its logits, its loss
 
 
 def ours(folder: str) -> Tool:
     from regard.data.image_batches import ImageBatch
-    from regard.tasks.folder import read_model
+    from regard.runs.folder import Folder
 
-    model: Any = read_model(Path(folder))
+    model: Any = Folder(folder).model()
 
     def loss_of(images: Tensor, labels: Tensor) -> Tensor:
         loss = model.loss(ImageBatch(images, torch.nn.functional.one_hot(labels, CLASSES).float()))
@@ -69,11 +69,11 @@ def median_of(repeats: int, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
 
 
 def measure(folder: str, repeats: str, tool: str) -> dict[str, Any]:
-    from regard.layers.products import plain_products
+    from regard.layers.onednn import without_onednn
 
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-    images, labels = torch.randn(PICTURES, 3, SIZE, SIZE), torch.randint(CLASSES, (PICTURES,))
+    images, labels = torch.randn(IMAGES, 3, SIZE, SIZE), torch.randint(CLASSES, (IMAGES,))
     model, logits_of, loss_of = TOOLS[tool](folder)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-5)
 
@@ -84,28 +84,28 @@ def measure(folder: str, repeats: str, tool: str) -> dict[str, Any]:
         optimiser.zero_grad()
         return loss.detach()
 
-    with plain_products(model) if tool == "regard" else nullcontext():
+    with without_onednn(model) if tool == "regard" else nullcontext():
         with torch.inference_mode():
             model.eval()
             logits_of(images[:1])  # warm-up
             run, logits = median_of(int(repeats), lambda: logits_of(images))
         model.train()
-        step()  # warm-up: the optimiser's memory is taken
+        step()  # warm-up: allocates the state of the optimiser
         train, loss = median_of(int(repeats), step)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"run": run, "train": train, "peak": peak, "loss": loss.item(), "logits": logits.tolist()}
 
 
 def prepare(folder: Path) -> None:
+    from regard.data.artifacts import Artifacts, Pixels
     from regard.models.vit import ViT, ViTConfig
-    from regard.tasks.folder import begin, save_weights
-    from regard.tasks.known import Known, Pixels
+    from regard.runs.folder import begin, save_weights
 
     torch.manual_seed(0)
     model = ViT(ViTConfig(labels=tuple(f"class {number}" for number in range(CLASSES))))
     assert model.head is not None
-    torch.nn.init.normal_(model.head.weight, std=0.02)  # it begins at 0, and logits of 0 compare nothing
-    begin(folder, model, Known(labels=model.config.labels, pixels=Pixels()), "")
+    torch.nn.init.normal_(model.head.weight, std=0.02)  # it starts at 0, and logits of 0 would compare nothing
+    begin(folder, model, Artifacts(labels=model.config.labels, pixels=Pixels()), "")
     save_weights(folder, model)
 
 
@@ -114,8 +114,8 @@ def main(repeats: int) -> None:
 
     torch.set_num_threads(THREADS)
     command = " ".join(["python benchmarks/vit.py", *sys.argv[1:]])
-    print(f"{machine()}, transformers {transformers.__version__}, {PICTURES} pictures, seed 0, `{command}`\n")
-    print("| work | tool | pictures/s | ms | times transformers | off | loss | peak MiB |")
+    print(f"{machine()}, transformers {transformers.__version__}, {IMAGES} images, seed 0, `{command}`\n")
+    print("| work | tool | images/s | ms | times transformers | off | loss | peak MiB |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
@@ -127,7 +127,7 @@ def main(repeats: int) -> None:
             off = (torch.tensor(best["logits"]) - right).abs().max() / right.abs().max()
             ends = f"| {off:.0e} | | |" if work == "run" else f"| | {best['loss']:.4f} | {best['peak']:,.0f} |"
             print(
-                f"| {work} | {tool} | {PICTURES / best[work]:,.2f} | {1000 * best[work]:,.0f} "
+                f"| {work} | {tool} | {IMAGES / best[work]:,.2f} | {1000 * best[work]:,.0f} "
                 f"| {fastest['transformers'][work] / best[work]:.2f} {ends}"
             )
 

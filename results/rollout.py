@@ -1,11 +1,11 @@
-"""Does a ViT look at the middle of a picture, and does it look elsewhere when its answer is wrong?
+"""Does a ViT look at the middle of an image, and does it look elsewhere when its answer is wrong?
 
     OMP_NUM_THREADS=1 REGARD_DATA=DATA python results/rollout.py RUN PICTURE   # DATA/cifar10_jpeg; half an hour
 
-RUN is a ViT trained on CIFAR-10. For all test pictures: what the class token reads, by rollout through all layers
-and in the last layer (the mean of its heads), and the share of it on the middle half, a quarter of the area. The
-same model before any training, on the same pictures and parted by the trained model's answers, shows what comes of
-the architecture alone. Draws in PICTURE the first right and the first wrong answers of the test set."""
+RUN is a ViT trained on CIFAR-10. For all test images: the class token's attention, by rollout through all layers
+and in the last layer (the mean of its heads), and its share on the middle half, a quarter of the area. The same
+model before any training, on the same images and split by the trained model's answers, shows the effect of the
+architecture alone. Draws the first right and the first wrong answers of the test set into the file PICTURE."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from matplotlib.patches import Rectangle
 
 import regard
 from regard.attention import trace
-from regard.data.images import Pictures, open_images
-from regard.layers.products import plain_products
+from regard.data.images import ImageSet, open_image_set
+from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import Z, interval
 from regard.metrics.pointing import MIDDLE_HALF, area, mass_inside
 from regard.models.vit import ViT
 from regard.show import patch_map, rollout
-from regard.show.sheet import blend, grey, resize, smooth
-from regard.tasks.recognise import Recogniser
+from regard.show.overlay.blending import blend, grey, resize, smooth
+from regard.tasks.recognise.run import Recogniser
 
 BATCH, SEED = 64, 0
 WAYS = ("rollout", "last layer")
-SHOWN, SIDE = 6, 96  # pictures in a row, and the dots of a side
+SHOWN, SIDE = 6, 96  # images in a row, and the pixels of a side
 
 
-def look(run: Recogniser, pictures: Pictures) -> tuple[np.ndarray, np.ndarray]:
-    """Of every picture the maps (N, 2 ways, rows, columns) and the classes' probabilities (N, C)."""
+def look(run: Recogniser, images: ImageSet) -> tuple[np.ndarray, np.ndarray]:
+    """Of every image the maps (N, 2 ways, rows, columns) and the classes' probabilities (N, C)."""
     maps, likely = [], []
     pool = run.model.config.pool
-    for first in range(0, len(pictures), BATCH):
-        images = run.read([pictures.read(at) for at in range(first, min(first + BATCH, len(pictures)))])
-        grid = run.model.grid(images)
-        with torch.inference_mode(), plain_products(run.model), trace(run.model, "blocks.*.attend") as seen:
-            likely.append(run.model(images).softmax(-1).numpy())
+    for first in range(0, len(images), BATCH):
+        batch = run.read([images.read(at) for at in range(first, min(first + BATCH, len(images)))])
+        grid = run.model.grid(batch)
+        with torch.inference_mode(), without_onednn(run.model), trace(run.model, "blocks.*.attend") as seen:
+            likely.append(run.model(batch).softmax(-1).numpy())
         layers = np.stack([seen[site].numpy() for site in seen.sites], 1)  # (B, L, H, T, T)
         for one in layers:
             maps.append([patch_map(each, grid, pool=pool) for each in (rollout(one), one[-1].mean(0))])
@@ -53,7 +53,7 @@ def shares(maps: np.ndarray) -> np.ndarray:
 
 
 def mean(values: np.ndarray) -> tuple[float, float]:
-    """And its variance."""
+    """The mean and its variance."""
     return values.mean(), values.var(ddof=1) / len(values)
 
 
@@ -64,18 +64,18 @@ def area_under(right: np.ndarray, wrong: np.ndarray) -> tuple[float, float]:
 
 
 def within(values: np.ndarray, right: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Right less wrong within each class, the mean of the classes, and its variance: each has a mass and an
-    accuracy of its own, which alone would make a difference."""
+    """Right minus wrong within each class, averaged over the classes, and its variance: classes differ in mass and
+    in accuracy, which alone would make a difference."""
     groups = [labels == one for one in np.unique(labels)]
-    gaps = [less(mean(values[own & right]), mean(values[own & ~right])) for own in groups]
+    gaps = [minus(mean(values[own & right]), mean(values[own & ~right])) for own in groups]
     return float(np.mean([gap for gap, _ in gaps])), sum(spread for _, spread in gaps) / len(gaps) ** 2
 
 
-def less(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+def minus(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
     return one[0] - other[0], one[1] + other[1]
 
 
-def told(found: tuple[float, float], form: str = ".2f") -> str:
+def shown(found: tuple[float, float], form: str = ".2f") -> str:
     value, reach = found[0], Z * found[1] ** 0.5
     return f"{value:{form}} ({value - reach:{form}} to {value + reach:{form}})"
 
@@ -84,9 +84,9 @@ def report(name: str, mass: np.ndarray, right: np.ndarray, labels: np.ndarray) -
     """A row for each way, from the mass (N, 2) in percent."""
     for way, values in zip(WAYS, mass.T, strict=True):
         both = values[right], values[~right]
-        gap = less(mean(both[0]), mean(both[1]))
-        cells = [told(mean(values)), f"{values.std():.2f}", *(told(mean(part)) for part in both)]
-        cells += [told(gap, "+.2f"), told(within(values, right, labels), "+.2f"), told(area_under(*both), ".3f")]
+        gap = minus(mean(both[0]), mean(both[1]))
+        cells = [shown(mean(values)), f"{values.std():.2f}", *(shown(mean(part)) for part in both)]
+        cells += [shown(gap, "+.2f"), shown(within(values, right, labels), "+.2f"), shown(area_under(*both), ".3f")]
         print(f"| {name} | {way} | " + " | ".join(cells) + " |")
 
 
@@ -95,26 +95,26 @@ def by_class(classes: tuple[str, ...], mass: np.ndarray, right: np.ndarray, labe
         own = labels == place
         low, high = interval(int(right[own].sum()), int(own.sum()))
         cells = [f"{100 * right[own].mean():.1f} ({low:.1f} to {high:.1f})"]
-        cells += [told(mean(mass[which, 0])) for which in (own, own & right, own & ~right)]
+        cells += [shown(mean(mass[which, 0])) for which in (own, own & right, own & ~right)]
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
-def draw(pictures: Pictures, maps: np.ndarray, likely: np.ndarray, right: np.ndarray) -> None:
-    """Two rows of right answers, then two of wrong ones: the picture, and the rollout with the middle half framed.
-    The truth stands above the picture, the answer below it."""
+def draw(images: ImageSet, maps: np.ndarray, likely: np.ndarray, right: np.ndarray) -> None:
+    """Two rows of right answers, then two of wrong ones: the image, and the rollout with the middle half framed.
+    The true class is written above the image, the answer below it."""
     figure = Figure((1.1 * SHOWN, 5.9))
     rows = figure.subplots(4, SHOWN)
     top, left, low, far = (SIDE * edge for edge in MIDDLE_HALF)
     for above, below, which in ((rows[0], rows[1], right), (rows[2], rows[3], ~right)):
         above[0].text(-18, SIDE, "right" if which is right else "wrong", rotation=90, va="center", fontsize=10)
         for upper, lower, at in zip(above, below, np.flatnonzero(which).tolist(), strict=False):
-            picture = resize(pictures.read(at), SIDE, SIDE)
+            image = resize(images.read(at), SIDE, SIDE)
             weights, best = maps[at, 0], likely[at].argmax()
-            upper.imshow(picture)
-            upper.set_title(pictures.classes[pictures.labels[at]], fontsize=9)
-            lower.imshow(blend(grey(picture), smooth(weights, SIDE, SIDE)))
+            upper.imshow(image)
+            upper.set_title(images.classes[images.labels[at]], fontsize=9)
+            lower.imshow(blend(grey(image), smooth(weights, SIDE, SIDE)))
             lower.add_patch(Rectangle((left, top), far - left, low - top, fill=False, ec="white", lw=0.6))
-            answer = f"{pictures.classes[best]} {100 * likely[at, best]:.0f} %"
+            answer = f"{images.classes[best]} {100 * likely[at, best]:.0f} %"
             lower.set_title(f"{answer}\nmiddle {100 * mass_inside(weights):.0f} %", fontsize=8)
     for axes in rows.flat:
         axes.set_axis_off()
@@ -124,22 +124,24 @@ def draw(pictures: Pictures, maps: np.ndarray, likely: np.ndarray, right: np.nda
 
 def main() -> None:
     run = regard.load(sys.argv[1])
-    pictures = open_images("cifar10_jpeg/test.npz").relabelled(run.model.config.labels)
+    images = open_image_set("cifar10_jpeg/test.npz").relabelled(run.model.config.labels)
     torch.manual_seed(SEED)
     untrained = Recogniser(ViT(run.model.config), run.pixels)
-    maps, likely = look(run, pictures)
-    labels, confidence = pictures.labels, likely.max(1)
+    maps, likely = look(run, images)
+    labels, confidence = images.labels, likely.max(1)
     right = likely.argmax(1) == labels
-    draw(pictures, maps, likely, right)
-    mass, before = (shares(some) for some in (maps, look(untrained, pictures)[0]))
+    draw(images, maps, likely, right)
+    mass, before = (shares(some) for some in (maps, look(untrained, images)[0]))
     print(f"{right.sum()} right, {(~right).sum()} wrong; an even map has {100 * area(MIDDLE_HALF):.0f} %\n")
     print("| model | map | all | deviation | right | wrong | right - wrong | within classes | area under ROC |")
     print("|" + "---|" * 9)
     report("trained", mass, right, labels)
     report("untrained", before, right, labels)
-    print(f"\nby the answer's probability: area {told(area_under(confidence[right], confidence[~right]), '.3f')}\n")
+    print(
+        f"\nby the answer's probability: area {shown(area_under(confidence[right], confidence[~right]), '.3f')}\n"
+    )
     print("| class | accuracy | rollout | right | wrong |\n|" + "---|" * 5)
-    by_class(pictures.classes, mass, right, labels)
+    by_class(images.classes, mass, right, labels)
 
 
 if __name__ == "__main__":

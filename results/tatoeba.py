@@ -1,9 +1,9 @@
-"""Tatoeba's pairs (deu-eng.zip: English TAB German) parted into train, valid and test, German to English.
+"""Splits Tatoeba's pairs (deu-eng.zip: English TAB German) into train, valid and test, German to English.
 
     python results/tatoeba.py deu-eng.zip $REGARD_DATA/tatoeba
 
-By distinct English sentence: several German ones have the same translation, which must not be seen in training.
-Where a German sentence has several translations, the test file has them all as references."""
+The split is by distinct English sentence: several German sentences share a translation, which must not be in the
+training data too. Where a German sentence has several translations, the test file has them all as references."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def split(english: str) -> str:
-    """One sentence in fifty is for testing, one in fifty for validation; its text alone decides."""
+    """One sentence in fifty is for testing, one in fifty for validation; a hash of its text decides."""
     return {0: "test", 1: "valid"}.get(zlib.crc32(english.encode()) % 50, "train")
 
 

@@ -7,6 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
+from concurrent.futures import Executor, Future
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,16 +17,24 @@ import torch
 from PIL import Image
 from typer.main import get_command
 
-from regard.app import cli
-from regard.app.recipe import read
+from regard.app.cli import main as cli
 from regard.data.batch import PairData
 from regard.data.made import MADE
 from regard.data.shapes import shapes
 from regard.models import MODELS
+from regard.tasks.recipe import read
 
 ROOT = Path(__file__).parent.parent
 README, CONTRIBUTING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
-SHORT = ("train.steps=2", "train.every=1", "data.batch_tokens=512")
+SHORT = ("train.steps=2", "train.eval_every=2", "data.batch_tokens=512")
+SMALL = {  # of recipes that train a model of their own size
+    "bahdanau-pairs": ("model.embed=16", "model.encoder=16", "model.decoder=16", "model.readout=16"),
+    "mine.toml": ("model.embed=16", "model.encoder=16", "model.decoder=16", "model.readout=16"),
+    "luong-pairs": ("model.embed=16", "model.dim=16"),
+    "gpt2-text": ("model.dim=16", "model.layers=1"),
+    "bert-text": ("model.size=tiny",),
+    "vit-images": ("model.dim=24", "data.batch_size=8"),
+}
 FEW = ("data.train_count=200", "data.valid_count=20", "data.test_count=20")
 
 
@@ -45,47 +55,67 @@ def steps() -> list[tuple[str, str]]:
 
 def short(words: list[str]) -> list[str]:
     """The same command with less to do; of an option given twice the last one counts."""
-    less = [SHORT[0], SHORT[1], "data.batch=8"] if "vit-pictures" in words else SHORT
-    changes = [word for change in less for word in ("--set", change)]
+    if words[0] == "generate":
+        return [*words, "--max-tokens", "20"]
+    if words[0] not in ("train", "compare"):
+        return words
+    changes = [one for one in SHORT if words[1] != "vit-images" or one != "data.batch_tokens=512"]
+    if "--from" not in words:
+        changes += SMALL.get(words[1], ())
     if "--resume" in words:  # something must be left to do
-        changes += ["--set", "train.steps=3"]
-    more = {"train": changes, "compare": [*changes, "--seeds", "1"]}
-    return [*words, *more.get(words[0], [])]
+        changes.append("train.steps=3")
+    once = ["--seeds", "1"] if words[0] == "compare" else []
+    return [*words, *once, *(word for change in changes for word in ("--set", change))]
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
     """A folder with the files that the README speaks of.
 
     A recipe is looked for as a file first: a small bahdanau-dates lies here, which `regard demo` takes too."""
-    (tmp_path / "bahdanau-dates").write_text(read("bahdanau-dates", [*SHORT, *FEW])[1])
+    here = tmp_path_factory.mktemp("readme")
+    (here / "bahdanau-dates").write_text(read("bahdanau-dates", [*SHORT, *FEW])[1])
+    dates = {"train": MADE["dates"]("train", 200), "test": MADE["dates"]("test", 200)}
     for name, split, count in (("pairs.tsv", "train", 100), ("test.tsv", "test", 20)):
-        pairs = MADE["dates"](split, count)
-        (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        write_lines(here / name, (f"{source}\t{target}" for source, target in dates[split][:count]))
     for name, side in (("train.en.gz", 0), ("train.de.gz", 1)):
-        lines = "".join(f"{pair[side]}\n" for pair in MADE["dates"]("train", 100))
-        (tmp_path / name).write_bytes(gzip.compress(lines.encode()))
+        lines = "".join(f"{pair[side]}\n" for pair in dates["train"][:100])
+        (here / name).write_bytes(gzip.compress(lines.encode()))
     for name, split in (("book.txt", "train"), ("other.txt", "test")):
-        (tmp_path / name).write_text(
-            "".join(f"{source} is {target}.\n" for source, target in MADE["dates"](split, 200))
-        )
+        write_lines(here / name, (f"{source} is {target}." for source, target in dates[split]))
     for name, split in (("reviews.tsv", "train"), ("more.tsv", "test")):
-        dated = (
-            f"{source}\t{'old' if target < '2000' else 'new'}\n" for source, target in MADE["dates"](split, 100)
-        )
-        (tmp_path / name).write_text("".join(dated))
+        labels = ((source, "old" if target < "2000" else "new") for source, target in dates[split][:100])
+        write_lines(here / name, (f"{source}\t{label}" for source, label in labels))
     drawn = shapes("train", 60)
     for number in range(len(drawn)):
-        path = tmp_path / "pictures" / drawn.classes[drawn.labels[number]] / f"{number}.png"
+        path = here / "images" / drawn.classes[drawn.labels[number]] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(drawn.read(number)).save(path)
-    shutil.copy(path, tmp_path / "picture.png")
-    (tmp_path / "words.tsv").write_text("May\tMai\n")
-    (tmp_path / "dates.txt").write_text("3 May 1979\n4 June 1980\n")
+    shutil.copy(path, here / "image.png")
+    write_lines(here / "words.tsv", ["May\tMai"])
+    write_lines(here / "dates.txt", ["3 May 1979", "4 June 1980"])
     for block in blocks(README, "toml"):
-        (tmp_path / block.splitlines()[0].removeprefix("# ")).write_text(block)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (here / block.splitlines()[0].removeprefix("# ")).write_text(block)
+    return here
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def folder(files, monkeypatch):
+    monkeypatch.chdir(files)
+    return files
+
+
+class InProcess(Executor):
+    """Does the work at once, here: each new process of `regard compare` would spend seconds on importing torch."""
+
+    def submit(self, work, /, *given, **named):
+        done = Future()
+        done.set_result(work(*given, **named))
+        return done
 
 
 def run(line: str, monkeypatch, capsys) -> str:
@@ -109,6 +139,7 @@ def run(line: str, monkeypatch, capsys) -> str:
 
 
 def test_every_command_of_the_readme_runs(folder, monkeypatch, capsys):
+    monkeypatch.setattr("regard.tasks.compare.ProcessPoolExecutor", lambda *_, **__: InProcess())
     for line, answer in steps():
         printed = run(line, monkeypatch, capsys)
         assert answer in printed, f"{line} should print\n{answer}but printed\n{printed}"
@@ -123,8 +154,7 @@ def test_the_readme_shows_every_command():
 
 
 @pytest.mark.parametrize("block", blocks(README, "python"))
-def test_the_python_of_the_readme_runs(block, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_python_of_the_readme_runs(block, folder):
     exec(compile(block, "README.md", "exec"), {})
 
 

@@ -1,14 +1,15 @@
-"""A training step of the small ViT of CIFAR-10: as it is, compiled, captured, and both; beside `transformers`.
+"""A training step of the small ViT for CIFAR-10: eager, compiled, captured in a CUDA graph, and both; compared
+with `transformers`.
 
     pip install -c constraints.txt 'regard[bench]'
-    python benchmarks/picture_training.py [STEPS]         # prints a Markdown table
+    python benchmarks/image_training.py [STEPS]         # prints a Markdown table
 
-Recipe `cifar10-vit` in the size of ViT-Lite-7/4, without stochastic depth, which `transformers` does not have:
-forward, backward, clipping and AdamW on 256 pictures of 32 x 32 in bfloat16, the same each time, that lie on the
-card already. regard's step is the one of `regard train`; the peer's says the same in plain torch, with fused AdamW.
-`data`: what `regard train` needs beside that to take and vary a batch. Without a card nothing is compiled or
-captured, and there are 16 pictures in float32. Each way runs in processes of its own, in turns; the better of two
-counts, on a shared machine only the ratio."""
+The recipe `cifar10-vit` at the size of ViT-Lite-7/4, without stochastic depth, which `transformers` does not
+have: forward, backward, clipping and AdamW in bfloat16 on the same 256 images of 32 x 32, already in GPU memory.
+regard's step is that of `regard train`; the peer's does the same in plain torch, with fused AdamW. `data`: the
+time that `regard train` needs to load and augment a batch. Without a GPU nothing is compiled or captured, and
+there are 16 images in float32. Each variant runs in its own processes, in turns; the better of two counts. On a
+shared machine only the ratio is meaningful."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ import torch
 from recurrent import machine, take_turns
 from torch import nn
 
-CARD = torch.cuda.is_available()
-DEVICE = "cuda" if CARD else "cpu"
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
 LABELS = tuple("abcdefghij")
 WAYS: dict[str, dict[str, bool]] = {
     "regard": {},
@@ -36,43 +37,50 @@ WAYS: dict[str, dict[str, bool]] = {
 }
 PEERS = {"transformers": False, "transformers, compiled": True}  # compiled or not
 DATA = "data"
-WARM = 20 if CARD else 2  # steps before the clock runs
+WARM = 20 if GPU else 2  # steps before the clock runs
 
 
 def recipe() -> Any:
-    from regard.app.recipe import read
+    from regard.tasks.recipe import read
 
-    lite = ["model.dim=256", "model.layers=7", "model.heads=4", "model.ff=512", "model.path_dropout=0"]
-    less = [] if CARD else ["data.batch=16", "train.precision=float32"]
+    lite = ["model.dim=256", "model.layers=7", "model.heads=4", "model.ff=512", "model.drop_path=0"]
+    less = [] if GPU else ["data.batch_size=16", "train.precision=float32"]
     return read("cifar10-vit", [*lite, "train.capture=false", *less])[0]
 
 
-def pictures(job: Any) -> Any:
+def images(job: Any) -> Any:
     from regard.data.image_batches import ImageData
-    from regard.data.images import Pictures
+    from regard.data.images import ImageSet
 
     dice = np.random.default_rng(0)
-    pixels = dice.integers(256, size=(16 * job.data.batch, 32, 32, 3), dtype=np.uint8)
-    found = Pictures(dice.integers(len(LABELS), size=len(pixels)), LABELS, pixels=pixels, name="noise")
-    mean, std, size = job.data.mean, job.data.std, job.data.batch
+    pixels = dice.integers(256, size=(16 * job.data.batch_size, 32, 32, 3), dtype=np.uint8)
+    found = ImageSet(dice.integers(len(LABELS), size=len(pixels)), LABELS, pixels=pixels, name="noise")
+    mean, std, size = job.data.mean, job.data.std, job.data.batch_size
     return ImageData(
-        found, image=(32, 32), mean=mean, std=std, batch=size, seed=0, augment=job.data.augment, device=DEVICE
+        found,
+        image_size=(32, 32),
+        mean=mean,
+        std=std,
+        batch_size=size,
+        seed=0,
+        augment=job.data.augment,
+        device=DEVICE,
     )
 
 
 def our_step(job: Any, way: dict[str, bool]) -> Callable[[int], Any]:
-    from regard.layers.products import plain_products
-    from regard.learn.loop import Learner
+    from regard.layers.onednn import without_onednn
+    from regard.learn.loop import Stepper
     from regard.models.vit import ViT, ViTConfig
 
-    data = pictures(job)
+    data = images(job)
     batch = data.batch(data.order(0)[0])
     model = ViT(ViTConfig(labels=LABELS, **job.config))
-    learner = Learner(model, replace(job.train, **way))
+    stepper = Stepper(model, replace(job.train, **way))
 
     def step(number: int) -> Any:
-        with nullcontext() if CARD else plain_products(model):  # as `fit` does it
-            return learner.step(number, [batch], job.train.rate)["loss"]
+        with nullcontext() if GPU else without_onednn(model):  # as `fit` does it
+            return stepper.step(number, [batch], job.train.learning_rate)["loss"]
 
     return step
 
@@ -80,29 +88,29 @@ def our_step(job: Any, way: dict[str, bool]) -> Callable[[int], Any]:
 def peer_step(job: Any, compiled: bool) -> Callable[[int], Any]:
     from transformers import ViTConfig, ViTForImageClassification
 
-    data, shape, train = pictures(job), job.config, job.train
+    data, shape, train = images(job), job.config, job.train
     batch = data.batch(data.order(0)[0])
     config = ViTConfig(
         hidden_size=shape["dim"],
         num_hidden_layers=shape["layers"],
         num_attention_heads=shape["heads"],
         intermediate_size=shape["ff"],
-        image_size=shape["image"],
-        patch_size=shape["patch"],
+        image_size=shape["image_size"],
+        patch_size=shape["patch_size"],
         num_labels=len(LABELS),
     )
     model = ViTForImageClassification(config).to(DEVICE).train()
     call: Any = torch.compile(model) if compiled else model
-    optimiser = torch.optim.AdamW(model.parameters(), train.rate, fused=CARD or None)
+    optimiser = torch.optim.AdamW(model.parameters(), train.learning_rate, fused=GPU or None)
     dtype = getattr(torch, train.precision)
 
     def step(_: int) -> Any:
         optimiser.zero_grad()
         with torch.autocast(DEVICE, dtype=dtype, enabled=dtype != torch.float32):
             logits = call(pixel_values=batch.images).logits
-        loss = nn.functional.cross_entropy(logits.float(), batch.targets, label_smoothing=train.smoothing)
+        loss = nn.functional.cross_entropy(logits.float(), batch.targets, label_smoothing=train.label_smoothing)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), train.clip)
+        nn.utils.clip_grad_norm_(model.parameters(), train.max_grad_norm)
         optimiser.step()
         return loss.detach()
 
@@ -110,7 +118,7 @@ def peer_step(job: Any, compiled: bool) -> Callable[[int], Any]:
 
 
 def data_step(job: Any) -> Callable[[int], Any]:
-    data = pictures(job)
+    data = images(job)
 
     def endless() -> Iterator[Any]:
         epoch = 0
@@ -133,26 +141,26 @@ def measure(steps: str, way: str) -> dict[str, float]:
         step = our_step(job, WAYS[way]) if way in WAYS else peer_step(job, PEERS[way])
     for number in range(WARM):
         last = step(number)
-    last.item()  # waits for the card
+    last.item()  # waits for the GPU
     count = int(steps) * (TOGETHER if way == DATA else 1)
     start = time.perf_counter()
     for number in range(count):
         last = step(WARM + number)
     last.item()
     seconds = (time.perf_counter() - start) / count
-    peak = torch.cuda.max_memory_allocated() / 2**20 if CARD else 0.0
-    return {"seconds": seconds, "size": job.data.batch, "peak": peak}
+    peak = torch.cuda.max_memory_allocated() / 2**20 if GPU else 0.0
+    return {"seconds": seconds, "size": job.data.batch_size, "peak": peak}
 
 
 def main(steps: int) -> None:
     import transformers
 
-    command = " ".join(["python benchmarks/picture_training.py", *sys.argv[1:]])
-    where = torch.cuda.get_device_name() if CARD else "no card"
+    command = " ".join(["python benchmarks/image_training.py", *sys.argv[1:]])
+    where = torch.cuda.get_device_name() if GPU else "no GPU"
     print(f"{where}, {machine()}, transformers {transformers.__version__}, seed 0, `{command}`\n")
-    print("| way | ms a step | pictures/s | times transformers | peak MiB on the card |")
+    print("| way | ms per step | images/s | times transformers | peak MiB on the GPU |")
     print("|---|---|---|---|---|")
-    ways = [*WAYS, *PEERS, DATA] if CARD else ["regard", "transformers", DATA]
+    ways = [*WAYS, *PEERS, DATA] if GPU else ["regard", "transformers", DATA]
     results = take_turns(__file__, ways, str(steps))
     fastest = {way: min(found, key=lambda one: one["seconds"]) for way, found in results.items()}
     for way, best in fastest.items():
@@ -165,4 +173,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         print(json.dumps(measure(*sys.argv[1:])))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 300 if CARD else 3)
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 300 if GPU else 3)
