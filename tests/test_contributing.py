@@ -49,7 +49,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         insert(models, "\nMODELS:", f"from regard.models.{name} import {kind}\n")
         insert(models, '    "vit": ViT,\n', f'    "{name}": {kind},\n')
     insert(tasks, "from regard.tasks.task import", "from regard.tasks.rate.record import Rate\n")
-    insert(tasks, "Recognise())", "Rate(), ")
+    insert(tasks, '    "recognise": Recognise(),\n', '    "rate": Rate(),\n')
     return place
 
 

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from regard.runs.folder import Folder
 
 AnyTask = Task[Any, Any, Any]
-TASKS: dict[str, AnyTask] = {
-    task.verb: task for task in (Translate(), Generate(), Fill(), Embed(), Classify(), Recognise())
+TASKS: dict[str, AnyTask] = {  # by their verbs
+    "translate": Translate(),
+    "generate": Generate(),
+    "fill": Fill(),
+    "embed": Embed(),
+    "classify": Classify(),
+    "recognise": Recognise(),
 }
 Kind = TypeVar("Kind", bound=Run)
 
@@ -40,6 +45,8 @@ def load(run: str | Path) -> Run:
     folder = Folder(run)
     task = task_for(folder)
     artifacts = task.artifacts(folder)  # small files first: a fault there is found before the weights are read
+    if "decode" in task.sections:
+        folder.decoding()
     model = folder.model()
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     opened = task.open(folder, model, artifacts)
