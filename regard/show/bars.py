@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from regard.show.labels import clean, trim
+from regard.show.label_text import clean, trim
 from regard.show.terminal import usable_width
 
 LONGEST = 40  # cells of a full bar, and of a name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.show.colours import LINES
-from regard.show.labels import clean, trim
+from regard.show.label_text import clean, trim
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

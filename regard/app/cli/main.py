@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from regard.app.cli.ask import command_for
-from regard.app.cli.runs import align, evaluate_command, export, models
-from regard.app.cli.training import compare, demo, train
+from regard.app.cli.run_commands import align, evaluate_command, export, models
+from regard.app.cli.train_commands import compare, demo, train
 from regard.errors import BadInput, Interrupted
 from regard.learn.progress import say
 from regard.tasks.table import TASKS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.show.heads.data import HeadsData
-from regard.show.labels import clean, label, text_width, trim
+from regard.show.label_text import clean, label, text_width, trim
 from regard.show.sizes import EDGE, HEADING, NAME, NOTE
 
 BETWEEN = 10  # between two panels of a site

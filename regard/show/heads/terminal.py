@@ -6,7 +6,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from regard.show.heads.data import HeadsData
-from regard.show.labels import clean, label, trim
+from regard.show.label_text import clean, label, trim
 from regard.show.map.data import MapData
 from regard.show.map.terminal import draw_terminal as draw_map
 from regard.show.terminal import NARROWEST, usable_width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.show.html_page import html_page
-from regard.show.labels import clean
+from regard.show.label_text import clean
 from regard.show.map.data import MapData
 from regard.show.map.svg import draw_svg
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from regard.show.labels import clean, label, text_width, trim
+from regard.show.label_text import clean, label, text_width, trim
 from regard.show.map.data import MapData
 from regard.show.map.marks import Mark, explain_marks, find_marks
 from regard.show.sizes import EDGE, HEADING, NAME, NOTE

@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 from regard.show.colours import LIGHT, MARK, QUIET, hex_colours
-from regard.show.labels import is_rtl, label, text_width
+from regard.show.label_text import is_rtl, label, text_width
 from regard.show.map.data import MapData
 from regard.show.map.layout import DOT, GAP, INSET, LINE, SIGN, TILT, MapLayout, lay_out
 from regard.show.sizes import EDGE, HEADING, NAME, NOTE

@@ -6,7 +6,7 @@ import numpy as np
 from rich.cells import cell_len
 
 from regard.show.colours import DARK, shade
-from regard.show.labels import clean, clusters, label, trim
+from regard.show.label_text import clean, clusters, label, trim
 from regard.show.map.data import MapData
 from regard.show.map.marks import Mark, explain_marks, find_marks
 from regard.show.terminal import RESET, shade_characters, usable_width

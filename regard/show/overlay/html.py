@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.show.html_page import html_page
-from regard.show.labels import clean, trim
+from regard.show.label_text import clean, trim
 from regard.show.overlay.data import OverlayData
 from regard.show.overlay.svg import draw_svg
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.show.labels import clean, text_width, trim
+from regard.show.label_text import clean, text_width, trim
 from regard.show.overlay.blending import resize
 from regard.show.overlay.data import OverlayData
 from regard.show.sizes import EDGE, HEADING, NAME, NOTE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from rich.cells import cell_len
 
-from regard.show.labels import clean, trim
+from regard.show.label_text import clean, trim
 from regard.show.overlay.blending import blend, grey, resize, smooth
 from regard.show.overlay.data import OverlayData
 from regard.show.terminal import RESET, shade_characters, usable_width

@@ -3,7 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from regard.show.labels import clean, clusters, label, trim
+from regard.show.label_text import clean, clusters, label, trim
 
 
 @pytest.mark.parametrize(
