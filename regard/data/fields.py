@@ -115,7 +115,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """A recipe's tables."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise RecipeError(f"{path} is not valid TOML: {error!s:.300}") from None
 
 

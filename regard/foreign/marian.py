@@ -179,6 +179,8 @@ class MarianForm(Form[TransformerConfig]):
     def check_derived(self, where: str, read: Callable[[], Tensor]) -> None:
         """Old files store the sinusoids, which are skipped; other positions are refused."""
         tensor = read()
+        if tensor.dim() != 2:
+            raise RunError(f"{where} holds no sinusoids; other positions are not supported")
         ours = halves(sinusoids(torch.arange(len(tensor)), tensor.shape[-1])) if tensor.dim() == 2 else tensor[:0]
         if not len(ours) or not torch.allclose(tensor, ours, atol=2e-3):  # bfloat16 is no more precise
             raise RunError(f"{where} holds no sinusoids; other positions are not supported")

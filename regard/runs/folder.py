@@ -107,10 +107,13 @@ class Folder:
 
     def tokenizer(self) -> AnyTokenizer:
         settings = self.settings
+        vocabulary = getattr(settings.config, "vocabulary", 0)
+        if not vocabulary:
+            raise RunError(f"{self.path}: a {settings.name} reads no text")
         try:
             if settings.form and settings.special:
                 return settings.form.tokenizer(self.contents, settings.config, settings.special)
-            return _read_tokenizer(self.path / TOKENIZER, getattr(settings.config, "vocabulary"))  # noqa: B009
+            return _read_tokenizer(self.path / TOKENIZER, vocabulary)
         except (DataError, RecursionError) as error:
             raise RunError(str(error)) from None
 
@@ -126,6 +129,8 @@ class Folder:
 
     def pixels(self) -> Pixels:
         form, config = self.settings.form, self.config
+        if not hasattr(config, "channels"):
+            raise RunError(f"{self.path}: a {self.name} reads no images")
         return form.pixels(self.contents, config) if form else read_pixels(self.contents, config)  # type: ignore[arg-type]
 
     def decoding(self) -> Decoding:

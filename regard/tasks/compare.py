@@ -53,7 +53,7 @@ def compare(
     task = _common_task(asked)
     metric = next(iter(task.metrics)) if metric is None else metric
     _check_metric(metric, task, asked)
-    tested = all(getattr(job.data, "made", "") or getattr(job.data, "test", "") for job in asked)
+    tested = all(task.has_own_test(job.data) for job in asked)
     trainings = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in trainings]
     if len(set(folders)) < len(folders):
@@ -71,7 +71,7 @@ def compare(
                 results[way, seed] = done.result()
                 print(
                     f"{len(results)}/{len(trainings)}  {' '.join([way[0], *way[1]])}  seed {seed}  "
-                    f"{metric} {results[way, seed][metric]:.2f}",
+                    f"{metric} {results[way, seed][metric]:.{task.metrics[metric].digits}f}",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -175,7 +175,7 @@ def _table(ways: list[Way], results: list[list[Result]], name: str, metric: Metr
     others = [one for one in ("perplexity", "loss") if one in results[0][0] and one != name][:1]
     head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", *others, "parameters"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    digits = metric.digits if metric.better == "min" else 1  # metrics to maximise go up to 100
+    digits = metric.digits
     for (recipe, changes), row in zip(ways, results, strict=True):
         values = [one[name] for one in row]
         cells = [

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from regard.errors import DataError, RunError
 from regard.metrics.bootstrap import Comparison
 from regard.runs.folder import Folder
 from regard.tasks.measuring import aligned, number
-from regard.tasks.settings import DataSettings
 from regard.tasks.table import AnyTask, load, task_for
 from regard.tasks.task import Evaluation, Options, Tick
 
@@ -72,13 +72,20 @@ def task_of_runs(runs: list[str]) -> AnyTask:
 
 def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, options: Options) -> None:
     """Before anything is evaluated: every run has data to be tested on, and all of them the same."""
+    if (
+        data is not None
+        and len(runs) > 1
+        and Path(data).exists()
+        and not (Path(data).is_file() or Path(data).is_dir())
+    ):
+        raise DataError(f"{data} can be read only once, and there are {len(runs)} runs; save it to a file first")
     tested: dict[str, str] = {}
     for run in runs:
         try:
             settings = task.test_settings(Folder(run), data, columns=columns, options=options)
         except RunError as error:
             raise RunError(f"{run}: {error}") from None
-        tested[run] = name_of_test(settings)
+        tested[run] = task.test_name(settings)
     first, *others = runs
     for run in others:
         if data is None and tested[run] != tested[first]:
@@ -86,12 +93,6 @@ def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, o
                 f"{run} would be tested on {tested[run]} and {first} on {tested[first]}; name data for both: "
                 "--data FILE"
             )
-
-
-def name_of_test(settings: DataSettings) -> str:
-    """What the test data of a recipe is called: the generated set with its size, or files."""
-    made, count, test, valid = (getattr(settings, name, "") for name in ("made", "test_count", "test", "valid"))
-    return f"{count:,} of {made}" if made else test or valid or f"a part of {settings.name}"
 
 
 def evaluate_runs(

@@ -12,9 +12,8 @@ from torch import Tensor
 from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import accuracy, report
 from regard.models.protocols import Batch, Classifier, Learner, Module
-from regard.tasks.task import Evaluation, Metric, Tick, no_tick
+from regard.tasks.task import Evaluation, Tick, no_tick
 
-CLASS_METRICS = {"accuracy": Metric("max"), "loss": Metric("min", 4), "macro_f1": Metric("max")}
 SHOWN = 20  # classes up to which each has a row of its own in the printed report
 CONFUSED = 10  # pairs of classes: those most often confused
 
@@ -54,7 +53,7 @@ def evaluate_classes(
     """logits (N, classes), true classes (N,). The report by class is left out where `only` names some metrics."""
     loss = float(F.cross_entropy(logits, truths))
     chosen = logits.argmax(-1)
-    if only:
+    if only and set(only) <= {"loss", "accuracy"}:
         found = {"loss": loss, "accuracy": accuracy(chosen.tolist(), truths.tolist())}
         return Evaluation({name: found[name] for name in only})
     answers, wanted = ([labels[place] for place in row.tolist()] for row in (chosen, truths))

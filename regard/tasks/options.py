@@ -46,13 +46,20 @@ SEARCH = (
 TOP = Option("top", int, "How many of the likeliest to show.", 5, min=1, metavar="N")
 
 
-def check_choices(options: Iterable[Option], values: Mapping[str, Any]) -> None:
-    """BadInput where an option with choices has another value."""
+def check_options(options: Iterable[Option], values: Mapping[str, Any]) -> None:
+    """BadInput where a value is not of its option's type, range or choices."""
     for option in options:
-        value = values.get(option.name)
-        if option.choices and value is not None and value not in option.choices:
-            name = option.name.replace("_", "-")
-            raise BadInput(f"--{name} must be one of {', '.join(option.choices)}, got {value!r}")
+        value, name = values.get(option.name), f"--{option.name.replace('_', '-')}"
+        if value is None:
+            continue
+        if option.choices and value not in option.choices:
+            raise BadInput(f"{name} must be one of {', '.join(option.choices)}, got {value!r}")
+        if option.kind in (int, float) and (type(value) is bool or not isinstance(value, int | option.kind)):
+            raise BadInput(f"{name} must be a number, got {value!r:.80}")
+        if option.min is not None and value < option.min:
+            raise BadInput(f"{name} must be at least {option.min}, got {value}")
+        if option.max is not None and value > option.max:
+            raise BadInput(f"{name} must be at most {option.max}, got {value}")
 
 
 def change_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:

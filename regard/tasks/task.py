@@ -18,7 +18,7 @@ from regard.data.fields import build
 from regard.data.line_writer import line_writer
 from regard.errors import RecipeError, RunError
 from regard.tasks.inputs import Inputs
-from regard.tasks.options import Option
+from regard.tasks.options import Option, check_options
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -273,6 +273,7 @@ class Task(ABC, Generic[S, R, D]):
     ) -> S:
         """The settings of test data: of a file, read as the run's recipe reads its data, else the recipe's own."""
         given = {name: value for name, value in (options or {}).items() if value is not None}
+        check_options(self.evaluate_options, given)
         known = {option.name for option in self.evaluate_options}
         if unknown := sorted(given.keys() - known):
             raise RunError(f"`{self.verb}` is not evaluated with {', '.join(unknown)}; {_there_are(sorted(known))}")
@@ -280,20 +281,40 @@ class Task(ABC, Generic[S, R, D]):
         changes: dict[str, object] = {name: value for name, value in given.items() if name in fields}
         if columns:
             changes |= self.column_changes(columns)
-        recipe = folder.recipe if folder else None
-        if recipe is None:
+        if folder is None or folder.recipe is None:
             if data is None:
                 raise RunError(
                     "this run does not say what it was trained on; name data to evaluate on: --data FILE"
                 )
-            return build(self.Settings, {"train": data, "valid": data, **changes}, "data")
-        settings = build(self.Settings, recipe.get("data", {}), "data")
+            return build(self.Settings, {**self.reads(data, None), **changes}, "data")
+        table = folder.recipe.get("data", {})
+        if not isinstance(table, dict):
+            raise RunError(f"{folder.path}, recipe.toml: data must be a section [data], got {table!r:.80}")
+        try:
+            settings = build(self.Settings, table, "data")
+        except RecipeError as error:
+            raise RunError(f"{folder.path}, recipe.toml: {error}") from None
         if data is not None:
-            generated = {"made": "", "train": data} if getattr(settings, "made", "") else {}
-            changes = {**generated, "test": data, **changes}
+            changes = {**self.reads(data, settings), **changes}
         elif not self.has_test(settings):
             raise RunError("this run was trained without test or validation data; name data: --data FILE")
         return dataclasses.replace(settings, **changes)
+
+    def reads(self, data: str, settings: S | None) -> dict[str, object]:
+        """The settings, or the changes of those of a recipe, that make a file the test data."""
+        if settings is None:
+            return {"train": data, "valid": data}
+        generated = {"made": "", "train": data} if getattr(settings, "made", "") else {}
+        return {**generated, "test": data}
+
+    def test_name(self, settings: S) -> str:
+        """What the test data of a recipe is called: the generated set with its size, or files."""
+        made, count, test, valid = (getattr(settings, name, "") for name in ("made", "test_count", "test", "valid"))
+        return f"{count:,} of {made}" if made else test or valid or f"a part of {getattr(settings, 'train', '')}"
+
+    def has_own_test(self, settings: S) -> bool:
+        """Is the test data other than the validation data, by which the weights were chosen?"""
+        return bool(getattr(settings, "made", "") or getattr(settings, "test", ""))
 
     def column_changes(self, columns: str) -> dict[str, str]:
         """--columns text,label -> {"text": "text", "label": "label"}: fields of the settings."""

@@ -124,8 +124,11 @@ def take_weights(model: Model, start: Path) -> None:
 def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:
     """What a run's folder keeps beside the weights, to train with."""
     artifacts = task.artifacts(Folder(folder))
-    if artifacts.tokenizer is not None:
-        artifacts.own_tokenizer  # noqa: B018 - refuses one that cannot be trained with
+    try:
+        if artifacts.tokenizer is not None:
+            artifacts.own_tokenizer  # noqa: B018 - refuses one that cannot be trained with
+    except RunError as error:
+        raise RunError(f"{folder}: {error}") from None
     return artifacts
 
 

@@ -47,6 +47,8 @@ def vector_writer(output: Path | None, width: int) -> Iterator[Callable[[Embedde
             yield lambda one: write(one.line())
         return
     assert output is not None
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder; let --output name a file")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
     temporary = output.with_name(f".{output.name}.tmp")

@@ -13,7 +13,7 @@ import typer
 from regard.app.cli.arguments import Json, Run, Show, Sites, annotated
 from regard.app.console import check_show, draw, numbered, progress
 from regard.errors import BadInput
-from regard.tasks.options import check_choices
+from regard.tasks.options import check_options
 from regard.tasks.table import AnyTask
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -65,7 +65,7 @@ def ask(
 
     given = given or []
     check_show(show, sites, as_json)
-    check_choices(task.options, options)
+    check_options(task.options, options)
     task.check_options(output, options, given)
     task.inputs.check(given, source)
     opened = load_for(run, task)

@@ -25,12 +25,12 @@ PLOTTED = "; ".join(f"{task.plotted} ({task.verb})" for task in TASKS.values() i
 def models() -> None:
     """List every system: its paper, its recipes, its shipped runs."""
     from regard.models import MODELS
-    from regard.runs.folder import Folder, shipped
+    from regard.runs.folder import SHIPPED, Folder, shipped
     from regard.tasks.recipe import model_of, recipes
 
     table = Table("system", "paper", "recipes", "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
     uses = {name: model_of(name) for name in recipes()}
-    runs = {name: Folder(name).name for name in shipped()}
+    runs = {name: Folder(SHIPPED / name).name for name in shipped()}
     for name, model in MODELS.items():
         table.add_row(
             name,

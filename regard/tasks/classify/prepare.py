@@ -42,7 +42,7 @@ def prepare(
     held = settings.rows("valid")
     if not held:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
-    reader = Reader(model, artifacts.own_tokenizer, artifacts.max_length)
+    reader = Reader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
     data, fixed = (
         build_data(settings, rows, reader, seed=seed)
         for rows, seed in ((settings.rows("train"), job.train.seed), (held, 0))

@@ -42,6 +42,7 @@ class Fill(ReaderTask["MaskedSettings", "TestText"]):
     }
     validated = ("loss", "masked_accuracy", "next_accuracy")
     unit = "masked tokens"
+    columns = (("column",),)
     sections = ("tokens",)
     trains_with = frozenset({"label_smoothing"})
 

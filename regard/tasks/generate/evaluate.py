@@ -13,7 +13,7 @@ from regard.tasks.task import Evaluation, Tick, no_tick
 
 def evaluate(run: LanguageModel, data: TestText, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:
     nats, tokens = total_loss(run.model, data.windows(), tick=tick)
-    if only:
+    if set(only) == {"loss"}:  # in training, where words and characters are not counted
         return Evaluation({"loss": nats / tokens})
     found = Perplexity(nats, tokens, data.words, data.characters)
     return Evaluation(

@@ -62,6 +62,7 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
             metavar="N",
         ),
     )
+    columns = (("column",),)
     sections = ("tokens", "decode")
     trains_with = frozenset({"label_smoothing"})
 

@@ -72,7 +72,9 @@ def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
         try:
             translator.read(source)
         except ValueError as error:
-            raise DataError(f"{settings.test or 'the test pairs'}, pair {number}: {error}") from None
+            raise DataError(
+                f"{settings.test or settings.valid or 'the test pairs'}, pair {number}: {error}"
+            ) from None
     return TestPairs(pair_data(_first(examples), translator, BATCH_TOKENS), examples)
 
 
