@@ -79,6 +79,9 @@ class Folder:
         self.path = find(run)
         self.contents = Contents(self.path)
 
+    def __repr__(self) -> str:
+        return f"<run folder {self.path}>"
+
     @cached_property
     def settings(self) -> ModelSettings:
         """The model's name and its configuration, every field checked."""

@@ -148,6 +148,9 @@ class Task(ABC, Generic[S, R, D]):
     sections: ClassVar[tuple[str, ...]] = ()  # sections of a recipe beside data, model and train: tokens, decode
     trains_with: ClassVar[frozenset[str]] = frozenset()  # of label_smoothing, r_drop, capture
 
+    def __repr__(self) -> str:
+        return f"<task {self.verb}: {self.summary}>"
+
     # -- training
 
     @property
@@ -297,7 +300,7 @@ class Task(ABC, Generic[S, R, D]):
         if data is not None:
             changes = {**self.reads(data, settings), **changes}
         elif not self.has_test(settings):
-            raise RunError("this run was trained without test or validation data; name data: --data FILE")
+            raise RunError("the recipe of this run names no test or validation file; name data: --data FILE")
         return dataclasses.replace(settings, **changes)
 
     def reads(self, data: str, settings: S | None) -> dict[str, object]:

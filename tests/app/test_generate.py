@@ -259,7 +259,7 @@ def test_language_models_stand_side_by_side(call: Any, gpt2: str, rnnlm: str) ->
         ("{run} --stride 3", "--stride is not for runs that translate", 2),
         ("{gpt2} --stride 33", "stride must be at most the length of a window, 32, got 33", 1),
         ("{gpt2} --data nothing.txt", "nothing.txt", 2),
-        ("{rnnlm}", "was trained without test or validation data; name data: --data FILE", 2),
+        ("{rnnlm}", "names no test or validation file; name data: --data FILE", 2),
     ],
 )
 def test_what_cannot_be_evaluated(
