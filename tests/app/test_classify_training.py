@@ -106,7 +106,7 @@ def test_classifiers_are_compared_from_an_encoder(
     assert done.code == 0
     [row] = [line for line in done.out.splitlines() if line.startswith("|")][2:]
     result = json.loads(Path("c/0.01-0/result.json").read_text())
-    assert f"| {result['accuracy']:.1f} |" in row
+    assert f"| {result['accuracy']:.2f} |" in row
     assert f"--from {filler}" in Path("c/0.01-0/README.md").read_text()
     assert load("c/0.01-0").model.config.layers == 2
     for other in ([], ["--from", classifier]):

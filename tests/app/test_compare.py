@@ -28,7 +28,7 @@ def test_two_variants_with_one_seed(call: Any, recipe: str) -> None:
         model: Any = load(f"all/{score}-0").model
         assert model.config.score == score
         result = json.loads(Path(f"all/{score}-0/result.json").read_text())
-        assert f"| {score} | {result['exact_match']:.1f} |" in done.out
+        assert f"| {score} | {result['exact_match']:.2f} |" in done.out
         assert f"{result['perplexity']:.4f} |" in done.out
         assert "step 2/2" in Path(f"all/{score}-0/progress.txt").read_text()
 
@@ -45,9 +45,9 @@ def test_two_recipes_one_changed_stand_in_one_table(call: Any, inline: None, rec
         translator = load(f"all/{folder}")
         result = json.loads(Path(f"all/{folder}/result.json").read_text())
         weights = sum(parameter.numel() for parameter in translator.model.parameters())
-        chrf = f"{result['chrf']:.1f}"
+        chrf = f"{result['chrf']:.2f}"
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        assert cells == [named.replace(",", " "), chrf, chrf, "0.0", f"{result['perplexity']:.4f}", f"{weights:,}"]
+        assert cells == [named.replace(",", " "), chrf, chrf, "0.00", f"{result['perplexity']:.4f}", f"{weights:,}"]
     assert translator.model.config.embed == 9  # type: ignore[union-attr]
 
 
@@ -118,9 +118,9 @@ def test_the_table_has_mean_and_spread() -> None:
         [("tiny.toml", ("model.score=dot",))], rows, "exact_match", Metric("max"), tested=True
     ).splitlines()
     assert lines[0] == "| model.score | seed 0 | seed 1 | mean | spread | perplexity | parameters |"
-    assert lines[2] == "| dot | 90.0 | 95.0 | 92.5 | 5.0 | 1.3750 | 1,234 |"
+    assert lines[2] == "| dot | 90.00 | 95.00 | 92.50 | 5.00 | 1.3750 | 1,234 |"
     assert _table([("tiny.toml", ())], rows, "bleu", Metric("max"), tested=True).splitlines()[2] == (
-        "| 0.0 | 0.0 | 0.0 | 0.0 | 1.3750 | 1,234 |"
+        "| 0.00 | 0.00 | 0.00 | 0.00 | 1.3750 | 1,234 |"
     )
 
 

@@ -255,7 +255,7 @@ def test_language_models_stand_side_by_side(call: Any, gpt2: str, rnnlm: str) ->
         ("{gpt2} {run}", "runs of different tasks cannot be evaluated on the same data", 2),
         ("{gpt2} --beam 3", "--beam is not for runs that generate", 2),
         ("{gpt2} --show a.svg", "there is no picture of how well runs generate; leave --show out", 2),
-        ("{gpt2} --columns 1,2", "--columns are for data in columns, which `generate` does not read", 2),
+        ("{gpt2} --columns 1,2", "--columns must be COLUMN, got '1,2'", 2),
         ("{run} --stride 3", "--stride is not for runs that translate", 2),
         ("{gpt2} --stride 33", "stride must be at most the length of a window, 32, got 33", 1),
         ("{gpt2} --data nothing.txt", "nothing.txt", 2),

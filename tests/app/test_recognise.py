@@ -346,7 +346,7 @@ def test_two_variants_side_by_side(call: Any, inline: None) -> None:
     for line, pool in zip(lines[2:4], ("class", "mean"), strict=True):
         result = json.loads(Path(f"all/{pool}-0/result.json").read_text())
         assert load(f"all/{pool}-0").model.config.pool == pool
-        assert line.startswith(f"| {pool} | {result['accuracy']:.1f} |")
+        assert line.startswith(f"| {pool} | {result['accuracy']:.2f} |")
         assert f"| {result['loss']:.4f} |" in line
     done = call("compare", "tiny.toml", "--metric", "bleu", "--out", "none")
     assert (done.code, done.out) == (2, "")

@@ -106,8 +106,11 @@ def test_columns_are_named_as_the_task_says() -> None:
     for wrong in ("a", "a,", "a,b,c,d"):
         with pytest.raises(RunError, match=r"--columns must be TEXT,LABEL or TEXT,SECOND,LABEL, got"):
             change(wrong)
-    with pytest.raises(RunError, match="which `generate` does not read"):
+    assert TASKS["generate"].column_changes("body") == {"column": "body"}
+    with pytest.raises(RunError, match="--columns must be COLUMN, got 'a,b'"):
         TASKS["generate"].column_changes("a,b")
+    with pytest.raises(RunError, match="which `embed` does not read"):
+        TASKS["embed"].column_changes("a,b")
 
 
 # ---- a run as Python has it
