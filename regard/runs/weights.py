@@ -47,10 +47,13 @@ def read_weights(
     """The tensors of exactly these names and shapes, in float32. In another library's form some may be missing
     (`form.optional`) and some may be stored twice (`copies`)."""
     files = list(headers)
-    places, repeated = _places(headers, wanted, form, copies or {})
+    places, repeated, derived = _places(headers, wanted, form, copies or {})
     for name, shape in wanted.items():
         if name not in places and not (form and name in form.optional):
             raise RunError(f"{_all(files)}: {name} should be {shape} by config.json, but is missing")
+    for path, name in derived:
+        assert form is not None
+        form.check_derived(f"{path}: {name}", partial(_read, path, name))
     tensors = {name: _read(*places[name]) if name in places else torch.zeros(wanted[name]) for name in wanted}
     for path, name, original in repeated:
         if not torch.allclose(_read(path, name), tensors[original], rtol=0, atol=0, equal_nan=True):
@@ -70,16 +73,17 @@ def read_weights(
 
 def _places(
     headers: Mapping[Path, Header], wanted: Mapping[str, Shape], form: Form[Any] | None, copies: Mapping[str, str]
-) -> tuple[dict[str, Place], list[tuple[Path, str, str]]]:
-    """Where each wanted tensor is stored, and which others are copies of one (path, name, original)."""
+) -> tuple[dict[str, Place], list[tuple[Path, str, str]], list[Place]]:
+    """Where each wanted tensor is stored, which others are copies of one (path, name, original), and which are
+    derived."""
     places: dict[str, Place] = {}
-    repeated = []
+    repeated, derived = [], []
     for path, tensors in headers.items():
         for name, (shape, kind) in tensors.items():
             known = name if form is None else _full(form.rename(name), wanted, copies, form)
             original = copies.get(known, known)
             if form and re.fullmatch(form.derived, known):
-                form.check_derived(f"{path}: {name}", partial(_read, path, name))
+                derived.append((path, name))
                 continue
             if not original:
                 continue
@@ -96,7 +100,7 @@ def _places(
                 places[known] = path, name
     for path, name, original in repeated:
         places.setdefault(original, (path, name))
-    return places, repeated
+    return places, repeated, derived
 
 
 def _all(files: list[Path]) -> str:
