@@ -3,12 +3,16 @@
 attend = Attend(Additive(query_dim, key_dim))
 memory = attend.remember(states, mask=mask)      # once
 read = attend(query, memory)                     # as often as you like
+
+read = attention(query, keys, values, mask=mask) # the same as a function
 """
 
 from regard.attention.attend import Attend, Look
+from regard.attention.functional import attention, look
 from regard.attention.heads import MultiHead
 from regard.attention.memory import GrowingMemory, Memory
 from regard.attention.packing import Packing
+from regard.attention.record import Trace, record
 from regard.attention.score import (
     SCORES,
     Additive,
@@ -21,7 +25,7 @@ from regard.attention.score import (
     Score,
     build_score,
 )
-from regard.attention.trace import Trace, record, trace
+from regard.attention.trace import trace
 from regard.attention.weigh import WAYS, Hard, LocalMonotonic, LocalPredictive, Weigh, build_weigh
 
 __all__ = [
@@ -46,8 +50,10 @@ __all__ = [
     "Score",
     "Trace",
     "Weigh",
+    "attention",
     "build_score",
     "build_weigh",
+    "look",
     "record",
     "trace",
 ]

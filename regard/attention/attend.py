@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import memory as memories
 from regard.attention.kernels.dropout import drop
+from regard.attention.kernels.fused import fused_attention, has_packed_kernel, packed_attention
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing
+from regard.attention.record import Trace, record, watching
 from regard.attention.score import Question, Score, gather
-from regard.attention.trace import Trace, record, watching
+from regard.attention.shapes import check_batch, check_extras, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh
+from regard.data.short_repr import short_repr
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Look:
     chosen: Tensor | None = None  # (B, .., Q) the place that hard attention chose
     log_probability: Tensor | None = None  # (B, .., Q) of that place
     entropy: Tensor | None = None  # (B, .., Q) of the distribution it was sampled from
+
+    __repr__ = short_repr
 
     def dense(self, size: int, rows: list[int] | slice = slice(None), heads: Sequence[int] | None = None) -> Tensor:
         """The weights over all `size` places of the memory (B, .., Q, K), of some queries and some heads."""
@@ -44,40 +49,15 @@ class Look:
         return full.scatter_add(-1, take(self.places.index).clamp(0, size - 1), weights)
 
 
-def check_mask(mask: Tensor, keys: Tensor) -> None:
-    wanted = (len(keys), keys.shape[-2])
-    if mask.dtype != torch.bool or mask.shape != wanted:
-        raise ValueError(
-            f"a memory's mask is boolean, True = may look, of shape {wanted}; "
-            f"got {mask.dtype} of shape {tuple(mask.shape)}"
-        )
-
-
-def fused_attention(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    *,
-    mask: Tensor | None = None,
-    causal: bool = False,
-    dropout: float,
-    scale: float,
-) -> Tensor:
-    """torch's fused kernel. It needs keys and values of equal width, so the narrower ones are zero-padded."""
-    width, wanted = values.shape[-1], max(keys.shape[-1], values.shape[-1])
-    query, keys, values = (
-        x if x.shape[-1] == wanted else F.pad(x, (0, wanted - x.shape[-1])) for x in (query, keys, values)
-    )
-    read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal, scale=scale)
-    return read[..., :width]
-
-
 class Attend(nn.Module):
     """e = score(q, k), a = weigh(e), read = sum_i a_i v_i.
 
-    causal: a query at step t sees places 0 .. t; strict: 0 .. t - 1. Calling the module may use the fused kernel;
-    `look` is exact and returns weights and scores. `allowed` is the mask of both, except that the fused kernel has
-    a faster form of causality (`_fused_causal`); a test checks that the two agree."""
+    causal: a query at step t sees places 0 .. t; strict: 0 .. t - 1. fixed_length: all calls have the same lengths
+    (the patches of an image), so that a kernel which plans for each shape may be used. Calling the module may use
+    the fused kernel; `look` is exact and returns weights and scores. `allowed` is the mask of both, except that the
+    fused kernel has a faster form of causality (`_fused_causal`); a test checks that the two agree."""
+
+    traced = True  # a site for `trace`
 
     def __init__(
         self,
@@ -87,6 +67,7 @@ class Attend(nn.Module):
         causal: bool = False,
         strict: bool = False,
         dropout: float = 0.0,
+        fixed_length: bool = False,
     ):
         super().__init__()
         if strict and not causal:
@@ -95,13 +76,14 @@ class Attend(nn.Module):
             raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
         self.score = score
         self.weigh = weigh if weigh is not None else Weigh()
-        self.causal, self.strict, self.dropout = causal, strict, dropout
+        self.causal, self.strict, self.dropout, self.fixed_length = causal, strict, dropout, fixed_length
 
     def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
         """Prepare a memory once for all queries. Masked keys and values are zeroed, so NaN cannot leak."""
+        check_width("the keys of this score", keys, self.score.key_dim)
         values = keys if values is None else values
+        check_memory(keys, values, mask)
         if mask is not None:
-            check_mask(mask, keys)
             hidden = ~mask.view(len(mask), *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
             keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
         return Memory(self.score.keys(keys), values, mask)
@@ -114,13 +96,19 @@ class Attend(nn.Module):
     def allowed(self, question: Question, memory: Memory, places: Tensor | None = None) -> Tensor | None:
         """The mask of places each query may look at, broadcastable to (B, .., Q, S); None: everywhere."""
         ones = [1] * (question.query.dim() - 3)
+        masks = [] if question.mask is None else [question.spread(question.mask, memory.size, places)]
+        if question.bias is not None:
+            masks.append(~question.spread(question.bias, memory.size, places).isneginf())
         if places is not None:
-            mask: Tensor | None = memory.select(places)
-        else:
-            mask = None if memory.mask is None else memory.mask.view(len(memory.mask), *ones, 1, -1)
+            masks.append(memory.select(places))
+        elif memory.mask is not None:
+            masks.append(memory.mask.view(len(memory.mask), *ones, 1, -1))
         alone = question.newest and question.query.shape[-2] == 1 and not self.strict
-        if not self.causal or (alone and question.since is None):  # the newest place sees the whole memory
-            return mask
+        if self.causal and not (alone and question.since is None):  # else the newest place sees the whole memory
+            masks.append(self._past(question, memory, places, ones))
+        return reduce(torch.logical_and, masks) if masks else None
+
+    def _past(self, question: Question, memory: Memory, places: Tensor | None, ones: list[int]) -> Tensor:
         position = self._positions(question, memory)
         if position.dim() == 2:
             position = position.view(len(position), *ones, -1)
@@ -129,7 +117,7 @@ class Attend(nn.Module):
         past = places < position[..., None] if self.strict else places <= position[..., None]
         if question.since is not None:
             past = past & (places >= question.since.view(len(question.since), *ones, -1, 1))
-        return past if mask is None else mask & past
+        return past
 
     def _positions(self, question: Question, memory: Memory) -> Tensor:
         position = question.positions()
@@ -144,10 +132,23 @@ class Attend(nn.Module):
         question = self._ask(query)
         if question.packing is not None:
             raise ValueError("look does not take packed rows; pass the unpacked query and a memory with a mask")
+        self._check(question, memory)
         return self._look(question, memory)
 
     def _ask(self, query: Tensor | Question) -> Question:
-        return query if isinstance(query, Question) else Question(query)
+        question = query if isinstance(query, Question) else Question(query)
+        check_width("the query of this score", question.query, self.score.query_dim)
+        return question
+
+    def _check(self, question: Question, memory: Memory) -> None:
+        if question.query.shape[:-2] != memory.keys.shape[:-2]:
+            check_batch(question.query, memory.keys)
+        check_memory(memory.keys, memory.values, memory.mask)  # it may have been made by hand
+        position, beta, since = question.position, question.beta, question.since
+        mask, bias = question.mask, question.bias
+        if position is beta is since is mask is bias is None:
+            return  # the usual case; a decoder's steps are short, so it should cost nothing
+        check_extras(question.query, memory.size, position=position, beta=beta, since=since, mask=mask, bias=bias)
 
     def _may_fuse(self, query: Tensor) -> bool:
         dropping = self.training and self.dropout > 0 and not query.is_cuda  # no fused kernel on the CPU has it
@@ -156,6 +157,7 @@ class Attend(nn.Module):
     def _read(self, question: Question, memory: Memory) -> Tensor:
         if question.packing is not None:
             return self._read_packed(question, question.packing, memory)
+        self._check(question, memory)
         if not self._may_fuse(question.query):
             return self._look(question, memory).read
         for seen in watching(self):
@@ -163,12 +165,17 @@ class Attend(nn.Module):
         return self._fused(question, memory)
 
     def _read_packed(self, question: Question, packing: Packing, memory: Memory) -> Tensor:
-        """Attention within each group of packed rows: (1, .., N, V)."""
+        """Attention within each packed row: (1, .., N, V)."""
         self._check_packed(question, packing, memory)
         for seen in watching(self):
             self._show(seen, question, memory)
-        if not packing.groups:
+        if not packing.size:
             return memory.values  # there are no tokens
+        if self._may_fuse(question.query) and not self.causal and not (self.training and self.dropout):
+            query = self.score.query(question)
+            keys, values = memory.keys.to(query.dtype), memory.values.to(query.dtype)
+            if has_packed_kernel(query, values, self.score.scale(query.shape[-1])):
+                return packed_attention(query, keys, values, packing)
         reads = []
         sides = (packing.split(x) for x in (question.query, memory.keys, memory.values))
         for group, query, keys, values in zip(packing.groups, *sides, strict=True):
@@ -179,7 +186,7 @@ class Attend(nn.Module):
     def _check_packed(self, question: Question, packing: Packing, memory: Memory) -> None:
         if not self.weigh.fused:
             raise ValueError(f"packed rows need soft attention, not {type(self.weigh).__name__}; unpack them first")
-        for name in ("position", "beta", "since", "newest"):
+        for name in ("position", "beta", "since", "mask", "bias", "newest"):
             if getattr(question, name) is not getattr(Question, name):
                 raise ValueError(f"a packed question takes no {name}: each row counts from 0; unpack it first")
         if memory.mask is not None:
@@ -197,6 +204,7 @@ class Attend(nn.Module):
             kept = seen.take(self, question.query.shape[-2])
             if kept:
                 seen.keep(self, "weights", look.dense(memory.size, kept, seen.heads))
+                self._keep_mask(seen, self.allowed(question, memory), question, memory, kept)
         return look
 
     def _exact(self, question: Question, memory: Memory) -> Look:
@@ -214,7 +222,7 @@ class Attend(nn.Module):
         query = self.score.query(question)
         wide = places is not None and places.index.shape[-1] >= memory.size
         if places is None or wide:
-            scores = self.score.compare(query, memory.keys)
+            scores = self._biased(self.score.compare(query, memory.keys), question, memory)
             mask = self.allowed(question, memory)
             if places is not None:  # a window as wide as the memory: reading all is cheaper than gathering
                 every = torch.arange(memory.size, device=scores.device)
@@ -223,6 +231,7 @@ class Attend(nn.Module):
                 places = Places(every.expand_as(inside), places.centre)
         else:
             scores = self.score.compare_at(query, memory.keys, places.index)
+            scores = self._biased(scores, question, memory, places.index)
             mask = self.allowed(question, memory, places.index)
         weighed = self.weigh(scores, mask, places)
         weights = drop(weighed.weights, self.dropout, self.training)
@@ -237,6 +246,11 @@ class Attend(nn.Module):
             read = (weights.to(found.dtype).unsqueeze(-2) @ found).squeeze(-2)
         return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
 
+    def _biased(self, scores: Tensor, question: Question, memory: Memory, places: Tensor | None = None) -> Tensor:
+        if question.bias is None:
+            return scores
+        return scores + question.spread(question.bias, memory.size, places).to(scores.dtype)
+
     def _fused(self, question: Question, memory: Memory) -> Tensor:
         """Scaled dot-product attention in one kernel, which stores no Q x K tensor."""
         query, keys, values = self.score.query(question), memory.keys, memory.values
@@ -246,17 +260,25 @@ class Attend(nn.Module):
             query, keys, values = query[:, None], keys[:, None], values[:, None]
         keys, values = keys.to(query.dtype), values.to(query.dtype)
         drop = self.dropout if self.training else 0.0
-        plain = question.position is None and question.since is None and query.shape[-2] == keys.shape[-2]
+        extras = (question.position, question.since, question.mask, question.bias)
+        plain = all(x is None for x in extras) and query.shape[-2] == keys.shape[-2]
         if self.causal and plain:
             read = self._fused_causal(query, keys, values, memory.mask, scale, drop)
         else:
             mask = self.allowed(question, memory)
             if mask is None:
-                read = fused_attention(query, keys, values, dropout=drop, scale=scale)
+                read = fused_attention(
+                    query, keys, values, dropout=drop, scale=scale, fixed_length=self.fixed_length
+                )
             else:
                 mask = mask.unsqueeze(1) if mask.dim() == 3 else mask  # a head dimension to broadcast over
                 some = mask.any(-1, keepdim=True)  # a query that may look nowhere looks at all and reads 0
-                read = fused_attention(query, keys, values, mask=mask | ~some, dropout=drop, scale=scale)
+                if question.bias is None:
+                    mask = mask | ~some
+                else:
+                    bias = question.bias.unsqueeze(1) if question.bias.dim() == 3 else question.bias
+                    mask = torch.where(mask, bias.to(query.dtype), torch.finfo(query.dtype).min)
+                read = fused_attention(query, keys, values, mask=mask, dropout=drop, scale=scale)
                 read = read.masked_fill(~some, 0)
         return read[:, 0] if flat else read
 
@@ -291,13 +313,31 @@ class Attend(nn.Module):
         query = question.query.index_select(-2, rows)
         position = self._positions(question, memory).index_select(-1, rows)
         beta, since = (None if x is None else x.index_select(-1, rows) for x in (question.beta, question.since))
+        mask, bias = (
+            x if x is None or x.shape[-2] == 1 else x.index_select(-2, rows) for x in (question.mask, question.bias)
+        )
         if seen.heads is not None and query.dim() == 4:
+            mask, bias = (
+                x if x is None or x.dim() < 4 or x.shape[1] == 1 else x[:, seen.heads] for x in (mask, bias)
+            )
             query, beta = query[:, seen.heads], None if beta is None else beta[:, seen.heads]
             memory = replace(memory, keys=memory.keys[:, seen.heads], values=memory.values[:, seen.heads])
-        part = Question(query, position, beta, since)
-        scores = self.score.compare(self.score.query(part), memory.keys)
-        weights = self.weigh(scores, self.allowed(part, memory), None).weights
+        part = Question(query, position, beta, since, mask, bias)
+        scores = self._biased(self.score.compare(self.score.query(part), memory.keys), part, memory)
+        mask = self.allowed(part, memory)
+        weights = self.weigh(scores, mask, None).weights
         if packing is not None:
             real = packing.mask.index_select(-1, rows)
             weights = weights.masked_fill(~real.view(len(real), *[1] * (weights.dim() - 3), -1, 1), 0)
         seen.keep(self, "weights", weights)
+        self._keep_mask(seen, mask, part, memory, list(range(len(kept))))
+
+    def _keep_mask(
+        self, seen: Trace, mask: Tensor | None, question: Question, memory: Memory, rows: list[int]
+    ) -> None:
+        """Where the queries of these rows may look (B, Q, K), with any head."""
+        if mask is None:
+            mask = torch.ones(1, 1, 1, dtype=torch.bool, device=question.query.device)
+        mask = mask.any(1) if mask.dim() == 4 else mask  # (B or 1, Q or 1, K or 1); a causal one may have no B
+        mask = mask[..., rows, :] if mask.shape[-2] > 1 else mask
+        seen.keep(self, "mask", mask.expand(len(question.query), len(rows), memory.size))

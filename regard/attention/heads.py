@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
-from regard.attention.attend import Attend, Look, check_mask
+from regard.attention.attend import Attend, Look
 from regard.attention.memory import Memory
 from regard.attention.score import Question, ScaledDot, Score
+from regard.attention.shapes import check_memory, check_width
 from regard.attention.weigh import Weigh
 
 
 class MultiHead(Attend):
     """head_j = attend(X W_j^Q, Y W_j^K, Y W_j^V), concat(heads) W^O   (Vaswani 2017, 3.2.2), d_k = dim / heads.
 
-    One projection serves all heads and is reshaped. `score` (default scaled dot) works on vectors of d_k."""
+    One projection serves all heads and is reshaped. `score` (default scaled dot) works on vectors of d_k.
+
+    attend(query, key, value, mask=mask)        # as nn.MultiheadAttention; the batch comes first
+    attend(query, attend.remember(key, value, mask))     # the same; the memory can be used again
+
+    memory_dim and value_dim: the widths of keys and values, where they differ from dim (torch's kdim and vdim)."""
 
     def __init__(
         self,
@@ -23,22 +30,75 @@ class MultiHead(Attend):
         heads: int,
         *,
         memory_dim: int | None = None,
+        value_dim: int | None = None,
         score: Score | None = None,
         weigh: Weigh | None = None,
         causal: bool = False,
         strict: bool = False,
         dropout: float = 0.0,
+        fixed_length: bool = False,
         bias: bool = True,
     ):
         if heads < 1 or dim % heads:
             raise ValueError(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
         head = dim // heads
-        super().__init__(score or ScaledDot(head, head), weigh, causal=causal, strict=strict, dropout=dropout)
+        super().__init__(
+            score or ScaledDot(head, head),
+            weigh,
+            causal=causal,
+            strict=strict,
+            dropout=dropout,
+            fixed_length=fixed_length,
+        )
         self.heads = heads
         self.query = nn.Linear(dim, dim, bias=bias)
         self.key = nn.Linear(memory_dim or dim, dim, bias=bias)
-        self.value = nn.Linear(memory_dim or dim, dim, bias=bias)
+        self.value = nn.Linear(value_dim or memory_dim or dim, dim, bias=bias)
         self.out = nn.Linear(dim, dim, bias=bias)
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention, *, causal: bool = False) -> MultiHead:
+        """A copy of torch's module: its weights, dropout, device, dtype and mode. Two things differ: the batch is
+        first, whatever `module.batch_first` is, and masks are True where a query may look.
+
+        torch                                 here
+        mha(q, k, v)[0]                       attend(q, k, v)
+        key_padding_mask=hidden               mask=~hidden                (B, K)
+        attn_mask=hidden                      query_mask=~hidden          (Q, K), (B, Q, K) or (B, H, Q, K)
+        attn_mask=floats                      bias=floats
+        attn_mask=future, is_causal=True      MultiHead.from_torch(mha, causal=True)
+        need_weights=True                     attend.look(q, k, v).weights
+        """
+        if module.bias_k is not None or module.add_zero_attn:
+            raise ValueError(
+                "add_bias_kv and add_zero_attn of nn.MultiheadAttention add places to the memory and are not "
+                "supported; only a module made without them can be copied"
+            )
+        made = cls(
+            module.embed_dim,
+            module.num_heads,
+            memory_dim=module.kdim,
+            value_dim=module.vdim,
+            causal=causal,
+            dropout=module.dropout,
+            bias=module.in_proj_bias is not None,
+        )
+        linears = (made.query, made.key, made.value)
+        weights = (
+            module.in_proj_weight.chunk(3)
+            if module.in_proj_weight is not None
+            else (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+        )
+        theirs = module.out_proj.weight
+        made.to(device=theirs.device, dtype=theirs.dtype).train(module.training)
+        with torch.no_grad():
+            for linear, weight in zip((*linears, made.out), (*weights, theirs), strict=True):
+                linear.weight.copy_(weight)
+            if module.in_proj_bias is not None:
+                biases = (*module.in_proj_bias.chunk(3), module.out_proj.bias)
+                for linear, bias in zip((*linears, made.out), biases, strict=True):
+                    linear.bias.copy_(bias)
+        return made
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)  # (B, L, H D) -> (B, H, L, D)
@@ -47,12 +107,16 @@ class MultiHead(Attend):
         return self.out(x.transpose(-3, -2).flatten(-2))  # (B, H, Q, D) -> (B, Q, H D)
 
     def _ask(self, query: Tensor | Question) -> Question:
-        question = super()._ask(query)
-        return replace(question, query=self._split(self.query(question.query)))
+        question = query if isinstance(query, Question) else Question(query)
+        check_width("the query", question.query, self.query.in_features)
+        return super()._ask(replace(question, query=self._split(self.query(question.query))))
 
     def remember(self, keys: Tensor, values: Tensor | None = None, mask: Tensor | None = None) -> Memory:
+        check_width("the keys", keys, self.key.in_features)
+        check_width("the values", keys if values is None else values, self.value.in_features)
+        if mask is not None or values is not None:
+            check_memory(keys, keys if values is None else values, mask)
         if mask is not None:  # before the projections, which would spread NaN
-            check_mask(mask, keys)
             hidden = ~mask[..., None]
             keys, values = keys.masked_fill(hidden, 0), None if values is None else values.masked_fill(hidden, 0)
         values = keys if values is None else values
@@ -61,10 +125,53 @@ class MultiHead(Attend):
             return super().remember(keys, values, mask)
         return replace(super().remember(keys, values), mask=mask)
 
-    def forward(self, query: Tensor | Question, memory: Memory) -> Tensor:
-        return self._merge(super().forward(query, memory))
+    def forward(
+        self,
+        query: Tensor | Question,
+        memory: Memory | Tensor,
+        value: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """What each query reads (B, Q, dim). `memory` is a Memory, or the keys (B, K, memory_dim), whose values are
+        `value` (B, K, value_dim; None: the keys).
 
-    def look(self, query: Tensor | Question, memory: Memory) -> Look:
+        With keys: mask (B, K), True = may look; query_mask, the same for each query, (Q, K), (B, Q, K) or
+        (B, H, Q, K); bias, a float of such a shape, is added to the scores."""
+        return self._merge(super().forward(*self._given(query, memory, value, mask, query_mask, bias)))
+
+    def look(
+        self,
+        query: Tensor | Question,
+        memory: Memory | Tensor,
+        value: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Look:
         """Weights and scores are per head; the read is merged and projected."""
-        look = super().look(query, memory)
+        look = super().look(*self._given(query, memory, value, mask, query_mask, bias))
         return replace(look, read=self._merge(look.read))
+
+    def _given(
+        self,
+        query: Tensor | Question,
+        memory: Memory | Tensor,
+        value: Tensor | None,
+        mask: Tensor | None,
+        query_mask: Tensor | None,
+        bias: Tensor | None,
+    ) -> tuple[Tensor | Question, Memory]:
+        """The question and the memory that the arguments of a call stand for."""
+        if isinstance(memory, Tensor):
+            memory = self.remember(memory, value, mask)
+        elif value is not None or mask is not None:
+            raise ValueError("a Memory has its values and mask already: pass them to remember, or pass plain keys")
+        if query_mask is None and bias is None:
+            return query, memory
+        if isinstance(query, Question):
+            raise ValueError("a Question has its own mask and bias: Question(query, mask=query_mask, bias=bias)")
+        return Question(query, mask=query_mask, bias=bias), memory

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.attention.shapes import check_growth
+from regard.data.short_repr import short_repr
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -20,8 +23,11 @@ class Memory:
     values: Tensor  # (B, .., K, V)
     mask: Tensor | None = None  # (B, K)
 
+    __repr__ = short_repr
+
     @property
     def size(self) -> int:
+        """How many places it has, padding included."""
         return self.keys.shape[-2]
 
     def lengths(self) -> Tensor:
@@ -54,11 +60,14 @@ class GrowingMemory:
     mask: Tensor | None = None  # (N, capacity); None: all places may be seen
     size: int = 0
 
+    __repr__ = short_repr
+
     def append(self, new: Memory) -> GrowingMemory:
         """This memory with the new places behind it."""
         size = self.size + new.size
         if self.keys is None or self.values is None:
             return GrowingMemory(new.keys, new.values, new.mask, size)
+        check_growth(self.keys, new.keys)
         if torch.is_grad_enabled():
             return GrowingMemory(*_joined(self.memory, new), size)
         keys, values, mask = self.keys, self.values, self.mask
@@ -113,5 +122,12 @@ def rewrite(matrix: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tens
     """M_i prod_q (1 - w_qi e_q) + sum_q w_qi a_q   (Graves 2014, eq. 3-4, for Q write heads at once).
 
     matrix (B, K, D), weights (B, Q, K), erase and add (B, Q, D)."""
+    (batch, size, dim), rows = matrix.shape, weights.shape[1]
+    wanted = [(batch, rows, size), (batch, rows, dim), (batch, rows, dim)]
+    if [tuple(x.shape) for x in (weights, erase, add)] != wanted:
+        raise ValueError(
+            f"to rewrite a memory of {tuple(matrix.shape)}, weights, erase and add have the shapes {wanted}; "
+            f"got {[tuple(x.shape) for x in (weights, erase, add)]}"
+        )
     kept = (1 - weights.mT[..., None] * erase[:, None]).prod(-2)  # (B, K, Q, D) -> (B, K, D)
     return matrix * kept + weights.mT @ add

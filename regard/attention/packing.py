@@ -6,14 +6,17 @@
     x = packing.unpack(x)                            # (B, T, dim) again, 0 at padding
 
 Layers that work on each token separately (linear, norm, dropout) take the packed row as it is. Attention must not
-cross rows, so it runs on groups of rows of similar length (`split`, `join`)."""
+cross rows: a kernel that knows where each row begins (`starts`) computes all of them at once; without such a
+kernel, attention runs on groups of rows of similar length (`groups`, `split`, `join`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # The cost of one more group, in query-key pairs. On a GPU, launching a kernel takes as long as many comparisons.
@@ -28,10 +31,19 @@ class Group(NamedTuple):
     mask: Tensor | None  # (rows, longest); None: all have the same length
 
 
+class Grouped(NamedTuple):
+    """How packed rows become padded groups of M positions in all."""
+
+    groups: list[Group]
+    sizes: list[int]  # positions of each group
+    spread: Tensor | None  # (M,) the packed token at each position; None: there is no padding
+    back: Tensor | None  # (N,) the position of each packed token
+
+
 class Packing:
     """Maps the real tokens of a mask (B, T), wherever they are in their rows, to packed order: longest row first.
 
-    The constructor syncs with the GPU once; the methods never do."""
+    The constructor syncs with the GPU once, and so does the first use of the groups."""
 
     def __init__(self, mask: Tensor):
         if mask.dtype != torch.bool or mask.dim() != 2:
@@ -40,18 +52,32 @@ class Packing:
                 f"got {mask.dtype} of shape {tuple(mask.shape)}"
             )
         self.mask = mask
-        real = mask.cpu()
-        lengths, order = real.sum(1).sort(descending=True, stable=True)
-        row, place = real[order].nonzero(as_tuple=True)  # (N,) each
-        row = order[row]
+        self.lengths, order = mask.sum(1).sort(descending=True, stable=True)  # (B,) each
+        row, place = mask[order].nonzero(as_tuple=True)  # (N,) each
+        self.rows = order[row]  # (N,) the row of each token
         self.size = len(row)
-        self.rows = row.to(mask.device)  # (N,) the row of each token
-        self._index = (row * mask.shape[1] + place).to(mask.device)  # (N,) its index in the flattened batch
-        self._arrange(lengths[lengths > 0])
+        self._index = self.rows * mask.shape[1] + place  # (N,) its index in the flattened batch
 
-    def _arrange(self, lengths: Tensor) -> None:
-        """Group the rows of these lengths, longest first, and index the M positions of the padded groups."""
+    def __repr__(self) -> str:
+        rows, longest = self.mask.shape
+        return f"<Packing: {self.size:,} tokens of {rows} rows, padded to {longest}>"
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """(B + 1,) where each row begins in the packed order, and where the last one ends."""
+        return F.pad(self.lengths.cumsum(0), (1, 0)).to(torch.int32)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """Rows of similar length, longest first."""
+        return self._grouped.groups
+
+    @cached_property
+    def _grouped(self) -> Grouped:
+        """Group the rows and index the M positions of the padded groups."""
         device = self.mask.device
+        lengths = self.lengths.cpu()
+        lengths = lengths[lengths > 0]
         cuts = cut(lengths.tolist(), GROUP.get(device.type, GROUP["cuda"]))
         rows = torch.tensor([last - first for first, last in cuts], dtype=torch.long)
         longest = lengths[[first for first, _ in cuts]]
@@ -59,18 +85,18 @@ class Packing:
         row = torch.arange(len(lengths)).repeat_interleave(width)  # (M,)
         place = torch.arange(len(row)) - (width.cumsum(0) - width)[row]
         real = place < lengths[row]
-        self._sizes: list[int] = (rows * longest).tolist()
-        self._spread = self._back = None
+        sizes: list[int] = (rows * longest).tolist()
+        spread = back = None
         if not real.all():
             # Padding repeats the last token of its own row, so NaN cannot get into another row.
             begin = lengths.cumsum(0) - lengths
-            self._spread = (begin[row] + place.minimum(lengths[row] - 1)).to(device)  # (M,)
-            self._back = real.nonzero()[:, 0].to(device)  # (N,)
-        masks = real.to(device).split(self._sizes)
-        self.groups: list[Group] = []
-        for (first, last), mask in zip(cuts, masks, strict=True):
+            spread = (begin[row] + place.minimum(lengths[row] - 1)).to(device)
+            back = real.nonzero()[:, 0].to(device)
+        groups = []
+        for (first, last), mask in zip(cuts, real.to(device).split(sizes), strict=True):
             long, short = int(lengths[first]), int(lengths[last - 1])
-            self.groups.append(Group(last - first, long, mask.view(-1, long) if short < long else None))
+            groups.append(Group(last - first, long, mask.view(-1, long) if short < long else None))
+        return Grouped(groups, sizes, spread, back)
 
     def pack(self, x: Tensor) -> Tensor:
         """(B, T, ...) -> (1, N, ...)"""
@@ -87,19 +113,20 @@ class Packing:
 
     def split(self, x: Tensor) -> list[Tensor]:
         """(1, .., N, D) -> (rows, .., longest, D) for each group"""
+        grouped = self._grouped
         x = x[0].movedim(-2, 0)  # (N, .., D)
-        if self._spread is not None:
-            x = x.index_select(0, self._spread)  # (M, .., D)
+        if grouped.spread is not None:
+            x = x.index_select(0, grouped.spread)  # (M, .., D)
         return [
             part.unflatten(0, (group.rows, group.longest)).movedim(1, -2)
-            for part, group in zip(x.split(self._sizes), self.groups, strict=True)
+            for part, group in zip(x.split(grouped.sizes), grouped.groups, strict=True)
         ]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """The inverse of `split`; padding is dropped."""
         x = torch.cat([part.movedim(-2, 1).flatten(0, 1) for part in parts])  # (M, .., D)
-        if self._back is not None:
-            x = x.index_select(0, self._back)
+        if self._grouped.back is not None:
+            x = x.index_select(0, self._grouped.back)
         return x.movedim(0, -2)[None]
 
 

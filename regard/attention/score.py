@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.packing import Packing
+from regard.data.short_repr import short_repr
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,26 @@ class Question:
     position: Tensor | None = None  # (Q,) or (B, Q): the step t of each query; None: 0, 1, 2, ...
     beta: Tensor | None = None  # (B, .., Q): inverse temperature of each query, for the cosine score
     since: Tensor | None = None  # (B, Q): the first place that causal attention may see (the start of a document)
+    mask: Tensor | None = None  # boolean (Q, K), (B, Q, K) or (B, H, Q, K): where each query may look
+    bias: Tensor | None = None  # float of such a shape: added to the scores; -inf hides a place
     newest: bool = False  # the queries are the last places of the memory, as in decoding
     packing: Packing | None = None  # query and memory are packed rows; each looks only at itself
 
+    __repr__ = short_repr
+
     def positions(self) -> Tensor:
+        """The step of each query: as given, else 0, 1, 2, ..."""
         if self.position is not None:
             return self.position
         return torch.arange(self.query.shape[-2], device=self.query.device)
+
+    def spread(self, x: Tensor, size: int, places: Tensor | None) -> Tensor:
+        """A mask or bias, broadcastable to (B, .., Q, K); or, where places (B, .., Q, S) of a memory of `size` are
+        given, its entries there."""
+        x = x.unsqueeze(1) if x.dim() == 3 and self.query.dim() == 4 else x
+        if places is None:
+            return x
+        return x.expand(*places.shape[:-1], size).gather(-1, places.clamp(0, size - 1))
 
 
 def gather(items: Tensor, places: Tensor) -> Tensor:
@@ -57,13 +71,21 @@ class Score(nn.Module):
 
     inner = True
 
+    def __init__(self, query_dim: int | None = None, key_dim: int | None = None):
+        """The widths of queries and keys; None: any."""
+        super().__init__()
+        self.query_dim, self.key_dim = query_dim, key_dim
+
     def scale(self, dim: int) -> float:
+        """The factor of the product, for keys of this size."""
         return 1.0
 
     def query(self, question: Question) -> Tensor:
+        """The query as it is multiplied with the keys."""
         return question.query
 
     def keys(self, keys: Tensor) -> Tensor:
+        """What depends on the keys alone, computed once for a memory."""
         return keys
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -79,7 +101,7 @@ class Dot(Score):
     """q . k   (Luong 2015). No parameters."""
 
     def __init__(self, query_dim: int, key_dim: int):
-        super().__init__()
+        super().__init__(query_dim, key_dim)
         if query_dim != key_dim:
             raise ValueError(
                 f"this score needs queries and keys of the same size, got {query_dim} and {key_dim}; "
@@ -98,7 +120,7 @@ class General(Score):
     """q^T W k   (Luong 2015). W k is computed once per memory."""
 
     def __init__(self, query_dim: int, key_dim: int):
-        super().__init__()
+        super().__init__(query_dim, key_dim)
         self.weight = nn.Linear(key_dim, query_dim, bias=False)
 
     def keys(self, keys: Tensor) -> Tensor:
@@ -137,7 +159,7 @@ class Additive(Score):
     inner = False
 
     def __init__(self, query_dim: int, key_dim: int, *, dim: int | None = None):
-        super().__init__()
+        super().__init__(query_dim, key_dim)
         dim = dim or query_dim
         self.query_weight = nn.Linear(query_dim, dim, bias=False)
         self.key_weight = nn.Linear(key_dim, dim, bias=False)
@@ -159,7 +181,7 @@ class Location(Score):
     inner = False
 
     def __init__(self, query_dim: int, key_dim: int, *, max_positions: int):
-        super().__init__()
+        super().__init__(query_dim)
         self.weight = nn.Linear(query_dim, max_positions, bias=False)
 
     def query(self, question: Question) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.memory import Memory
 from regard.attention.score import Question
+from regard.data.short_repr import short_repr
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -30,6 +31,8 @@ class Places:
     index: Tensor
     centre: Tensor
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True)
 class Weighed:
@@ -39,6 +42,8 @@ class Weighed:
     chosen: Tensor | None = None
     log_probability: Tensor | None = None  # (B, .., Q) of the chosen place, with gradient
     entropy: Tensor | None = None  # (B, .., Q) of the distribution it was sampled from, with gradient
+
+    __repr__ = short_repr
 
 
 class Weigh(nn.Module):
@@ -57,14 +62,19 @@ class Weigh(nn.Module):
 class Hard(Weigh):
     """One place: sampled in training, the most likely one in eval mode (Xu 2015, sec. 4.1).
 
-    Sampling has no gradient; `log_probability` and `entropy` are for REINFORCE (`learn.reinforce`).
-    With straight_through the backward pass uses the gradient of the soft weights (Bengio 2013)."""
+    Sampling has no gradient; `log_probability` and `entropy` are for REINFORCE (`learn.reinforce`). As in the
+    paper, `soft_share` of the looks in training read the expectation instead (the soft weights, which have a
+    gradient); the coin is tossed for each look, where the paper tosses it once for an image.
+    With straight_through every look is sampled, and the backward pass uses the gradient of the soft weights
+    (Bengio 2013)."""
 
     fused = False
 
-    def __init__(self, *, straight_through: bool = False):
+    def __init__(self, *, soft_share: float = 0.5, straight_through: bool = False):
         super().__init__()
-        self.straight_through = straight_through
+        if not 0 <= soft_share < 1:
+            raise ValueError(f"soft_share must lie in [0, 1), got {soft_share}")
+        self.soft_share, self.straight_through = soft_share, straight_through
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
         soft = masked_softmax(scores.float(), mask)
@@ -75,16 +85,23 @@ class Hard(Weigh):
             chosen = soft.argmax(-1)
         probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
         some = probability > 0  # False where no place is allowed
-        one = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * some[..., None]
+        weights = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * some[..., None]
         if self.straight_through and self.training:
-            return Weighed(one + (soft - soft.detach()).to(scores.dtype), chosen)
+            return Weighed(weights + (soft - soft.detach()).to(scores.dtype), chosen)
         log = soft.clamp_min(torch.finfo(soft.dtype).tiny).log()
         picked = log.gather(-1, chosen[..., None]).squeeze(-1) * some
-        return Weighed(one, chosen, picked, -(soft * log).sum(-1))
+        if self.training and self.soft_share:
+            expected = torch.rand_like(picked) < self.soft_share
+            weights = torch.where(expected[..., None], soft.to(weights.dtype), weights)
+            picked = picked.masked_fill(expected, 0)  # nothing was sampled
+        return Weighed(weights, chosen, picked, -(soft * log).sum(-1))
 
 
 class LocalMonotonic(Weigh):
-    """local-m (Luong 2015): a window of half-width w centred at p_t = t, softmax inside it."""
+    """local-m (Luong 2015): a window of half-width w centred at p_t = t, softmax inside it.
+
+    The window is round(p_t) - w .. round(p_t) + w, so that every look has 2 w + 1 places. Where p_t is no whole
+    number (local-p), the paper's [p_t - w, p_t + w] holds one place less."""
 
     fused = False
 
@@ -138,12 +155,14 @@ class LocalPredictive(LocalMonotonic):
 WAYS = ("soft", "hard", "local-m", "local-p")
 
 
-def build_weigh(name: str, query_dim: int, *, window: int, straight_through: bool = False) -> Weigh:
-    """The weighing of that name; `window` is the half-width of the local ones."""
+def build_weigh(
+    name: str, query_dim: int, *, window: int, soft_share: float = 0.5, straight_through: bool = False
+) -> Weigh:
+    """The weighing of that name; `window` is the half-width of the local ones, the last two are for hard."""
     if name == "soft":
         return Weigh()
     if name == "hard":
-        return Hard(straight_through=straight_through)
+        return Hard(soft_share=soft_share, straight_through=straight_through)
     if name == "local-m":
         return LocalMonotonic(window=window)
     if name == "local-p":

@@ -14,9 +14,13 @@ from torch import Tensor, nn
 
 from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
 from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.fused import HALF
 
 NORMS = ("post", "pre")
 WORTH = 0.05  # with a smaller share of padding, packing costs more than it saves
+# On a GPU small batches are launch-bound, and packing launches more kernels. It pays if a block's multiply-adds for
+# the padding are more than this: measured on an H200, see results/gpu_speed.md.
+GPU_WORTH = {"float32": 1.2e10, "half": 2e10, "half, training": 1e11}
 
 
 def quick_gelu(x: Tensor) -> Tensor:
@@ -73,6 +77,7 @@ class Block(nn.Module):
         activation_dropout: float = 0.0,
         drop_path: float = 0.0,
         eps: float = 1e-5,
+        fixed_length: bool = False,
     ):
         super().__init__()
         check_heads(dim, heads)
@@ -81,7 +86,7 @@ class Block(nn.Module):
         if not 0 <= drop_path < 1:
             raise ValueError(f"drop_path must lie in [0, 1), got {drop_path}")
         self.pre = norm == "pre"
-        self.attend = MultiHead(dim, heads, causal=causal, dropout=attention_dropout)
+        self.attend = MultiHead(dim, heads, causal=causal, dropout=attention_dropout, fixed_length=fixed_length)
         self.attend_norm = nn.LayerNorm(dim, eps)
         self.cross = MultiHead(dim, heads, dropout=attention_dropout) if cross else None
         self.cross_norm = nn.LayerNorm(dim, eps) if cross else None
@@ -96,33 +101,63 @@ class Block(nn.Module):
         *,
         mask: Tensor | None = None,
         since: Tensor | None = None,
-        past: GrowingMemory | None = None,
         source: Memory | None = None,
         packing: Packing | None = None,
-    ) -> tuple[Tensor, GrowingMemory | None]:
-        """x (N, T, dim) -> the same shape, and the past with x appended.
+    ) -> Tensor:
+        """x (N, T, dim) -> the same shape, so blocks chain in nn.Sequential.
 
         mask (N, T): which positions of x may be looked at. since (N, T): where each position's document begins.
-        past: the positions before x. source (B): the memory of `cross`, shared by the N / B beams of a sentence.
+        source (B): the memory of `cross`, shared by the N / B beams of a sentence.
         packing: x (1, tokens, dim) holds the packed rows of a batch, without padding."""
-        if packing is not None and self.cross is not None:
-            raise ValueError("a block with cross=True takes no packed rows; unpack them first")
+
+        def look(x: Tensor) -> Tensor:
+            return self.attend(Question(x, since=since, packing=packing), self.attend.remember(x, mask=mask))
+
+        return self._run(x, look, source, packing)
+
+    def step(
+        self, x: Tensor, past: GrowingMemory, *, mask: Tensor | None = None, source: Memory | None = None
+    ) -> tuple[Tensor, GrowingMemory]:
+        """Decoding: x (N, T, dim) follows the positions in `past`. Returns the states of x, and the past with x
+        appended; begin with GrowingMemory()."""
         grown = past
 
         def look(x: Tensor) -> Tensor:
             nonlocal grown
-            memory = self.attend.remember(x, mask=mask)
-            if past is not None:
-                grown = past.append(memory)
-                memory = grown.memory
-            question = Question(x, since=since, newest=past is not None, packing=packing)
-            return self.attend(question, memory)
+            grown = past.append(self.attend.remember(x, mask=mask))
+            return self.attend(Question(x, newest=True), grown.memory)
 
+        return self._run(x, look, source, None), grown
+
+    def _run(
+        self, x: Tensor, look: Callable[[Tensor], Tensor], source: Memory | None, packing: Packing | None
+    ) -> Tensor:
+        self._check(x, source, packing)
         x = self._add(x, self.attend_norm, look, packing)
-        if self.cross is not None:
-            assert source is not None
+        if source is not None:
             x = self._add(x, self.cross_norm, partial(self._cross, source=source), packing)
-        return self._add(x, self.feed_norm, self.feed, packing), grown
+        return self._add(x, self.feed_norm, self.feed, packing)
+
+    def _check(self, x: Tensor, source: Memory | None, packing: Packing | None) -> None:
+        dim = self.attend.query.in_features
+        if x.dim() != 3 or x.shape[-1] != dim:
+            raise ValueError(f"this block takes x of shape (batch, length, {dim}), got {tuple(x.shape)}")
+        if self.cross is None:
+            if source is not None:
+                raise ValueError("source is for a block with cross=True; this one has no cross-attention")
+            return
+        if packing is not None:
+            raise ValueError("a block with cross=True takes no packed rows; unpack them first")
+        if source is None:
+            raise ValueError(
+                "a block with cross=True needs source=, the memory its cross-attention looks at: "
+                "block(x, source=block.cross.remember(states, mask=mask))"
+            )
+        if len(x) % len(source.keys):
+            raise ValueError(
+                f"x has {len(x)} rows and the source {len(source.keys)}; "
+                "x needs as many rows as the source, or a multiple of them (beams of each sentence)"
+            )
 
     def _cross(self, x: Tensor, source: Memory) -> Tensor:
         assert self.cross is not None
@@ -148,20 +183,31 @@ class Block(nn.Module):
         return x * scale[..., None]
 
 
+def worth_packing(x: Tensor, padding: int) -> bool:
+    """Whether blocks of this width take longer to compute so many positions of padding than to pack the batch."""
+    if not x.is_cuda:
+        return True
+    half = x.dtype in HALF or torch.is_autocast_enabled("cuda")
+    kind = "float32" if not half else "half, training" if torch.is_grad_enabled() else "half"
+    return padding * 12 * x.shape[-1] ** 2 >= GPU_WORTH[kind]
+
+
 def through(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None = None) -> Tensor:
     """Run x (B, T, dim) through every block. A batch with enough padding is packed, and the states of padding come
     out as 0; otherwise padding is masked. The states of padding are meaningless either way."""
     packing = None
-    if mask is not None and not torch.compiler.is_compiling():  # a compiled graph needs static shapes
+    # A compiled graph needs static shapes. Counting the padding costs a GPU sync, so a batch that is not worth
+    # packing even if it were all padding is left as it is.
+    if mask is not None and not torch.compiler.is_compiling() and worth_packing(x, mask.numel()):
         packing = Packing(mask)
-        padding = 1 - packing.size / max(1, mask.numel())
-        if padding < WORTH:
+        padding = mask.numel() - packing.size
+        if padding < WORTH * mask.numel() or not worth_packing(x, padding):
             packing, mask = None, mask if padding else None
     if packing is None:
         for block in blocks:
-            x, _ = block(x, mask=mask)
+            x = block(x, mask=mask)
         return x
     x = packing.pack(x)
     for block in blocks:
-        x, _ = block(x, packing=packing)
+        x = block(x, packing=packing)
     return packing.unpack(x)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Attend, Look, build_score, build_weigh
 from regard.attention.kernels.dropout import Dropout
 from regard.data.batch import PairBatch
-from regard.layers.loss import Loss, token_loss
+from regard.layers.loss import Loss, Sampled, token_loss
 
 NO_LIMIT = 1 << 30
 
@@ -22,11 +22,15 @@ def check_tied(config: Any, *, width: str) -> None:
 
 
 def build_attend(config: Any, query: int, memory: int) -> Attend:
-    """The attention described by the settings score, weigh, window, straight_through and max_positions."""
-    return Attend(
-        build_score(config.score, query, memory, max_positions=config.max_positions),
-        build_weigh(config.weigh, query, window=config.window, straight_through=config.straight_through),
+    """The attention described by the settings score, weigh, window, soft_share, straight_through, max_positions."""
+    weigh = build_weigh(
+        config.weigh,
+        query,
+        window=config.window,
+        soft_share=config.soft_share,
+        straight_through=config.straight_through,
     )
+    return Attend(build_score(config.score, query, memory, max_positions=config.max_positions), weigh)
 
 
 class EncoderDecoder(nn.Module):
@@ -59,6 +63,7 @@ class EncoderDecoder(nn.Module):
             self.out.weight = self.target_embed.weight
 
     def check_source(self, source: Tensor) -> None:
+        """ValueError where a source has more tokens than the model takes."""
         if source.shape[1] > self.config.max_positions:
             raise ValueError(
                 f"a source of {source.shape[1]} tokens is longer than the {self.config.max_positions} this model "
@@ -66,6 +71,7 @@ class EncoderDecoder(nn.Module):
             )
 
     def embed_source(self, source: Tensor) -> Tensor:
+        """(B, S) -> (B, S, embed)"""
         self.check_source(source)
         return self.dropout(self.source_embed(source))
 
@@ -79,7 +85,7 @@ class EncoderDecoder(nn.Module):
         batch = batch.twice() if r_drop else batch
         mask = batch.target_mask[:, 1:]
         states, looks = self.decode(batch.target[:, :-1], *self.encode(batch.source, batch.source_mask))
-        total, likelihood = token_loss(
+        total, known = token_loss(
             states,
             self.out.weight,
             self.out.bias,
@@ -88,13 +94,11 @@ class EncoderDecoder(nn.Module):
             label_smoothing=label_smoothing,
             r_drop=r_drop,
         )
-        return Loss(total, likelihood, mask.sum(), *_sampled(looks, mask))
+        return Loss(total, known.sum(1), mask.sum(), _sampled(looks, known, mask))
 
 
-def _sampled(looks: list[Look], mask: Tensor) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """For REINFORCE: log-probability and entropy of the places that hard attention sampled, per row."""
+def _sampled(looks: list[Look], known: Tensor, mask: Tensor) -> Sampled | None:
+    """For REINFORCE: one look for each target token, rewarded by the log-probability of that token."""
     chosen = [look.log_probability for look in looks if look.log_probability is not None]
     entropy = [look.entropy for look in looks if look.entropy is not None]
-    if not chosen:
-        return None, None
-    return (torch.cat(chosen, 1) * mask).sum(1), (torch.cat(entropy, 1) * mask).sum(1)
+    return Sampled(known, torch.cat(chosen, 1), torch.cat(entropy, 1), mask) if chosen else None

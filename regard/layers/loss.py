@@ -20,8 +20,17 @@ class Loss:
     total: Tensor  # scalar: (smoothed) negative log-likelihood of all target tokens, plus the R-Drop term
     likelihood: Tensor  # (B,) log p(target | source) of each row, unsmoothed, without gradient
     tokens: Tensor  # scalar: number of target tokens that total sums over
-    chosen: Tensor | None = None  # (B,) log-probability of the places hard attention sampled, with gradient
-    entropy: Tensor | None = None  # (B,) entropy of the distributions they were sampled from, with gradient
+    sampled: Sampled | None = None  # hard attention only
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The places that hard attention sampled, one for each target token (B, T), and what each of them earned."""
+
+    reward: Tensor  # log p(y_t) of the token that followed the look, without gradient
+    log_probability: Tensor  # of the sampled place, with gradient
+    entropy: Tensor  # of the distribution it was sampled from, with gradient
+    mask: Tensor  # True = a target token
 
 
 def token_loss(
@@ -36,7 +45,8 @@ def token_loss(
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of softmax(W x + b) (b may be None) against the target, where the mask is True.
 
-    states (B, T, D), weight (V, D), target and mask (B, T) -> the sum, and log p(target) of each row (B,).
+    states (B, T, D), weight (V, D), target and mask (B, T) -> the sum, and log p(target) of each token (B, T), 0
+    where the mask is False.
     label_smoothing e: the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016).
     r_drop a: the second half of the rows repeats the first with another dropout mask; where the two predict p and
     q, a (KL(p || q) + KL(q || p)) / 2 is added (R-Drop, Liang 2021)."""
@@ -50,8 +60,7 @@ def token_loss(
     total, known = _TokenLoss.apply(states, weight, bias, target, label_smoothing, r_drop, learning)
     if r_drop:
         known = known.view(-1, 2).T.flatten()
-    rows = torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
-    return total, rows.sum(-1)
+    return total, torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
 
 
 class _TokenLoss(torch.autograd.Function):

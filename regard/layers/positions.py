@@ -1,7 +1,8 @@
 """Position encodings: attention by itself does not know the order of its memory.
 
 Called with positions (L,) or (B, L), each returns (.., L, dim) to add to the embeddings. `most` is an upper bound
-of the positions, if the caller knows one, so that no GPU sync is needed."""
+of the positions, if the caller knows one, so that no GPU sync is needed. `lengths` (B,) are the sentences' lengths,
+if they are known: in an encoder, not while decoding."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from torch import Tensor, nn
 def sinusoids(positions: Tensor, dim: int) -> Tensor:
     """PE(p, 2i) = sin(p / 10000^(2i/dim)), PE(p, 2i+1) = cos(p / 10000^(2i/dim))   (Vaswani 2017, 3.5).
 
-    Computed in float64: large angles lose precision in float32."""
-    pair = torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64)
-    angles = positions[..., None].double() / 10000 ** (pair / dim)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].float()
+    Computed in float64, as large angles lose precision in float32; on the CPU, as Apple's GPUs have no float64."""
+    pair = torch.arange(0, dim, 2, dtype=torch.float64)
+    angles = positions.cpu()[..., None].double() / 10000 ** (pair / dim)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].float().to(positions.device)
 
 
 class Sinusoidal(nn.Module):
@@ -27,12 +28,12 @@ class Sinusoidal(nn.Module):
         self.table: Tensor
         self.register_buffer("table", torch.empty(0, dim), persistent=False)
 
-    def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
+    def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
         most = int(positions.max()) if most is None and positions.numel() else most or 0
         table = self.table  # another thread may meanwhile assign a shorter one
         if most >= len(table) or table.device != positions.device:
             size = max(most + 1, 2 * len(table), 64)
-            table = self.table = sinusoids(torch.arange(size, device=positions.device), self.dim)
+            table = self.table = sinusoids(torch.arange(size), self.dim).to(positions.device)
         return table[positions]
 
 
@@ -44,7 +45,7 @@ class Learned(nn.Module):
         self.table = nn.Embedding(max_positions, dim)
         nn.init.normal_(self.table.weight, std=0.02)
 
-    def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
+    def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
         most = int(positions.max()) if most is None and positions.numel() else most or 0
         if most >= self.table.num_embeddings:
             raise ValueError(
@@ -61,20 +62,23 @@ class Number(nn.Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
+    def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
         return positions[..., None].float().expand(*positions.shape, self.dim)
 
 
 class Fraction(Number):
-    """position / (max_positions - 1), in [0, 1]. For comparison only. Dividing by the sentence's own length would
-    give the same step another size in each sentence, and while decoding that length is not known."""
+    """position / (length - 1), in [0, 1]. For comparison only: the same step has another size in each sentence.
+    While decoding the length is not known, so there `length` is max_positions."""
 
     def __init__(self, dim: int, *, max_positions: int):
         super().__init__(dim)
         self.max_positions = max_positions
 
-    def forward(self, positions: Tensor, *, most: int | None = None) -> Tensor:
-        return super().forward(positions) / max(1, self.max_positions - 1)
+    def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
+        if lengths is None:
+            return super().forward(positions) / max(1, self.max_positions - 1)
+        last = (lengths - 1).clamp_min(1)[:, None]  # (B, 1)
+        return super().forward(positions.expand(len(lengths), -1)) / last[..., None]
 
 
 POSITIONS = ("sinusoidal", "learned", "fraction", "number", "none")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import GrowingMemory
+from regard.data.short_repr import short_repr
 
 
 def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
@@ -35,6 +36,8 @@ class State:
     memory: Any
     rows: Any
     width: int = 1
+
+    __repr__ = short_repr
 
     def spread(self, width: int) -> State:
         """Repeat every hypothesis `width` times."""

@@ -149,3 +149,129 @@ def test_padding_does_not_leak(causal, junk):
     for one, other in zip(results[:2], results[2:], strict=True):
         for pure, spoilt in zip(one, other, strict=True):
             assert torch.equal(pure, spoilt)
+
+
+# ---------------------------------------------------------------- as nn.MultiheadAttention
+
+
+def mapped(theirs, arguments):
+    """torch's arguments as ours: masks the other way round, attn_mask as query_mask or bias."""
+    ours = {}
+    if (hidden := arguments.get("key_padding_mask")) is not None:
+        ours["mask"] = ~hidden
+    if (mask := arguments.get("attn_mask")) is not None and not arguments.get("is_causal"):
+        mask = mask.view(B, H, Q, K) if mask.dim() == 3 else mask
+        ours["query_mask" if mask.dtype == torch.bool else "bias"] = ~mask if mask.dtype == torch.bool else mask
+    return MultiHead.from_torch(theirs, causal=bool(arguments.get("is_causal"))), ours
+
+
+def spots(*shape):
+    """Hidden places; every query may look at the first place."""
+    return (torch.rand(*shape) < 0.4).index_fill(-1, torch.tensor(0), False)
+
+
+FUTURE = torch.ones(Q, K, dtype=torch.bool).triu(1)
+MASKS = {
+    "none": dict,
+    "bool": lambda: {"attn_mask": spots(Q, K)},
+    "bool of each head": lambda: {"attn_mask": spots(B * H, Q, K)},
+    "float": lambda: {"attn_mask": torch.randn(Q, K).masked_fill(spots(Q, K), -torch.inf)},
+    "float of each head": lambda: {"attn_mask": torch.randn(B * H, Q, K)},
+    "padding": lambda: {"key_padding_mask": ~padding()},
+    "padding and bool": lambda: {"key_padding_mask": ~padding(), "attn_mask": spots(Q, K)},
+    "causal": lambda: {"attn_mask": FUTURE, "is_causal": True},
+    "causal and padding": lambda: {"attn_mask": FUTURE, "is_causal": True, "key_padding_mask": ~padding()},
+}
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize(
+    "shape", [{}, {"bias": False}, {"kdim": 7, "vdim": 9}, {"vdim": 8, "bias": False}], ids=str
+)
+def test_loads_torchs_weights(shape, batch_first, masks):
+    torch.manual_seed(0)
+    theirs = torch.nn.MultiheadAttention(D, H, batch_first=batch_first, **shape).eval()
+    if theirs.in_proj_bias is not None:
+        torch.nn.init.normal_(theirs.in_proj_bias)
+    arguments = MASKS[masks]()
+    ours, options = mapped(theirs, arguments)
+    q, k, v = (torch.randn(B, n, shape.get(x, D)) for n, x in ((Q, ""), (K, "kdim"), (K, "vdim")))
+    given = (q, k, v) if batch_first else [x.transpose(0, 1) for x in (q, k, v)]
+    with torch.no_grad():
+        want, weights = theirs(*given, average_attn_weights=False, **arguments)
+        want = want if batch_first else want.transpose(0, 1)
+        look = ours.look(q, k, v, **options)
+        torch.testing.assert_close(ours(q, k, v, **options), want, atol=1e-6, rtol=0)
+    torch.testing.assert_close(look.read, want, atol=1e-6, rtol=0)
+    torch.testing.assert_close(look.weights, weights, atol=1e-6, rtol=0)
+
+
+def test_what_is_loaded_is_a_copy_in_the_same_mode():
+    theirs = torch.nn.MultiheadAttention(D, H, dropout=0.25, dtype=torch.float64)
+    ours = MultiHead.from_torch(theirs)
+    assert (ours.dropout, ours.training, ours.query.weight.dtype) == (0.25, True, torch.float64)
+    assert not MultiHead.from_torch(theirs.eval()).training
+    torch.nn.init.zeros_(theirs.in_proj_weight)
+    assert ours.query.weight.abs().sum() > 0
+    for option in ({"add_bias_kv": True}, {"add_zero_attn": True}):
+        with pytest.raises(ValueError, match="add_bias_kv and add_zero_attn"):
+            MultiHead.from_torch(torch.nn.MultiheadAttention(D, H, **option))
+
+
+def test_keys_are_the_values_unless_given():
+    ours, _ = twins()
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, D)
+    want = ours(q, ours.remember(k, mask=padding()))
+    assert torch.equal(ours(q, k, mask=padding()), want)
+    assert torch.equal(ours(q, k, k, mask=padding()), want)
+    with pytest.raises(ValueError, match="a Memory has its values and mask already"):
+        ours(q, ours.remember(k), k)
+    with pytest.raises(ValueError, match="a Question has its own mask"):
+        ours(Question(q), k, query_mask=FUTURE)
+
+
+def test_gradients_of_masks_and_bias():
+    """Through the fused kernel and beside it; a bias that is learned gets a gradient."""
+    ours, _ = twins()
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, D)
+    bias = torch.randn(H, Q, K).requires_grad_()
+    options = {"mask": padding(), "query_mask": ~spots(B, Q, K)}
+    fused, exact = (
+        torch.autograd.grad(read.square().sum(), [bias, *ours.parameters()])
+        for read in (ours(q, k, bias=bias[None], **options), ours.look(q, k, bias=bias[None], **options).read)
+    )
+    for one, other in zip(fused, exact, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_a_query_that_may_look_nowhere_reads_nothing():
+    ours, _ = twins()
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, D)
+    nowhere = torch.zeros(Q, K, dtype=torch.bool)
+    for options in ({"query_mask": nowhere}, {"bias": torch.zeros(Q, K).masked_fill(~nowhere, -torch.inf)}):
+        for read in (ours(q, k, **options), ours.look(q, k, **options).read):
+            assert torch.equal(read, ours.out.bias.expand(B, Q, D))
+
+
+def test_wrong_shapes_are_said_in_words():
+    ours = MultiHead(D, H, memory_dim=7)
+    q, k = torch.randn(B, Q, D), torch.randn(B, K, 7)
+    with pytest.raises(ValueError, match=r"the query must have the shape \(batch, places, 12\), got \(3, 5, 11\)"):
+        ours(q[..., 1:], k)
+    with pytest.raises(ValueError, match=r"the keys must have the shape \(batch, places, 7\), got \(3, 5, 12\)"):
+        ours(q, q)
+    with pytest.raises(ValueError, match=r"the values must have the shape \(batch, places, 7\), got \(3, 5, 12\)"):
+        ours(q, k, q)
+    with pytest.raises(ValueError, match=r"one value for each key; got keys \(3, 5, 7\) and values \(3, 4, 7\)"):
+        ours(q, k, k[:, 1:])
+    with pytest.raises(ValueError, match=r"a query of shape \(3, 3, 5, 4\) cannot look at .* \(2, 3, 5, 4\)"):
+        ours(q, k[1:])
+    with pytest.raises(ValueError, match=r"mask must have the shape \(5, 5\) .*, got \(4, 5\)"):
+        ours(q, k, query_mask=FUTURE[1:])
+    with pytest.raises(ValueError, match=r"mask must have the shape \(3, 3, 5, 5\) .*, got \(3, 2, 5, 5\)"):
+        ours(q, k, query_mask=torch.ones(B, 2, Q, K, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"a query's mask is boolean.*got torch.float32 as mask"):
+        ours(q, k, query_mask=torch.ones(Q, K))
+    with pytest.raises(ValueError, match=r"its bias is a float; got torch.bool as bias"):
+        ours(q, k, bias=FUTURE)

@@ -1,6 +1,7 @@
 """Watching changes nothing, costs only what was named, and is each thread's own affair."""
 
 import gc
+import re
 import threading
 import weakref
 
@@ -13,6 +14,7 @@ from regard.attention import (
     Additive,
     Attend,
     Cosine,
+    Dot,
     GrowingMemory,
     Hard,
     LocalMonotonic,
@@ -23,11 +25,14 @@ from regard.attention import (
     record,
     trace,
 )
+from regard.errors import NoAttention
 
 B, T, S, D, H = 2, 5, 7, 16, 4
 
 
 class Layer(nn.Module):
+    traced = True  # it records its gate
+
     def __init__(self):
         super().__init__()
         self.self = MultiHead(D, H, causal=True, dropout=0.2)
@@ -147,7 +152,7 @@ def test_only_what_was_named_is_computed(model):
     with trace(model, "layers.1.cross") as full:
         model(*arguments)
     assert torch.allclose(seen["layers.1.cross"], full["layers.1.cross"][:, [0, 3]][:, :, [2]], atol=1e-6)
-    with trace(model, "layers.*.gate", "last", rows=[99]) as nothing, Softmaxes() as counted:
+    with trace(model, "layers.1.cross", "last", rows=[99]) as nothing, Softmaxes() as counted:
         model(*arguments)
     assert counted.shapes == plain.shapes
     assert nothing.sites == []
@@ -201,6 +206,32 @@ def test_a_growing_memory_is_padded(model):
     assert torch.allclose(seen["layers.0.self"], whole["layers.0.self"], atol=1e-6)
 
 
+def test_the_mask_says_where_each_query_may_look(model):
+    """Padding, the future, and both, whichever way the read goes; also as a memory grows."""
+    x = inputs()[0]
+    mask = torch.arange(T) < torch.tensor([[T], [T - 2]])
+    past = torch.ones(T, T, dtype=torch.bool).tril()
+    for attend, want in (
+        (Attend(Dot(D, D)), mask[:, None].expand(-1, T, -1)),
+        (Attend(Dot(D, D), causal=True), past & mask[:, None]),
+        (Attend(Additive(D, D), causal=True, strict=True), past.tril(-1) & mask[:, None]),
+        (MultiHead(D, 2, causal=True), past & mask[:, None]),
+    ):
+        with torch.no_grad(), trace(attend) as seen:
+            attend(x, attend.remember(x, mask=mask))
+        assert torch.equal(seen["", "mask"], want)
+        weights = seen[""] if seen[""].dim() == 3 else seen[""].sum(1)
+        assert (weights[~want] == 0).all()
+        with torch.no_grad(), trace(attend, rows=[1, 3]) as some:
+            attend(x, attend.remember(x, mask=mask))
+        assert torch.equal(some["", "mask"], want[:, [1, 3]])
+    with torch.no_grad(), trace(attend) as seen:
+        attend(x, attend.remember(x))
+        attend(Question(x[:, :1], newest=True), attend.remember(x))
+    assert seen["", "mask"].shape == (len(x), T + 1, T)
+    assert seen["", "mask"][:, -1].all()
+
+
 def test_records_of_other_kinds(model):
     with trace(model, "layers.*") as seen:
         out = [model(*inputs()) for _ in range(2)]
@@ -237,18 +268,49 @@ def test_centres_and_choices():
         look = local.look(q, local.remember(k))
     assert torch.equal(seen["", "centre"], look.places.centre.detach())
     assert torch.equal(seen[""], look.dense(S).detach())
-    hard = Attend(ScaledDot(D, D), Hard())
+    hard = Attend(ScaledDot(D, D), Hard(soft_share=0))
     with trace(hard) as seen:
         look = hard.look(q, hard.remember(k))
     assert torch.equal(seen[""].argmax(-1), look.chosen)
 
 
-def test_a_pattern_that_matches_nothing(model):
+@pytest.mark.parametrize("pattern", ["decoder.*", "layers.*.gate", "layers.0.self.query"])
+def test_a_pattern_without_a_site_is_refused(model, pattern):
+    """Also one that names another part of the model: nothing would be seen there."""
     with (
-        pytest.raises(ValueError, match=r"'decoder\.\*'.*layers\.0\.cross.*last"),
-        trace(model, "last", "decoder.*"),
+        pytest.raises(NoAttention, match=rf"like '{re.escape(pattern)}'; the sites .*'layers\.0\.cross'.*'last'"),
+        trace(model, "last", pattern),
     ):
         pass
+
+
+def test_a_model_without_attention_is_refused():
+    with (
+        pytest.raises(NoAttention, match=r"the sites of this model are none: .*nn\.MultiheadAttention"),
+        trace(nn.Linear(2, 2)),
+    ):
+        pass
+
+
+def test_calls_of_unlike_batches_are_not_joined(model):
+    x, memory, mask = inputs()
+    with trace(model, "last") as seen:
+        model(x, memory, mask)
+        model(x[:1], memory[:1], mask[:1])
+    with pytest.raises(ValueError, match=r"batches of \[1, 2\] rows; trace these calls one by one"):
+        seen["last"]
+
+
+def test_a_picture_in_one_line(model):
+    with torch.no_grad(), trace(model, "layers.0.*", "last") as seen:
+        model(*inputs())
+    queries, words = list("abcde"), list("ABCDEFG")
+    heads = seen.picture(queries, words, sites=["layers.0.cross", "last"], item=1)
+    assert [panel.shape for panel in heads.panels.values()] == [(H, T, S), (1, T, S)]
+    assert torch.equal(torch.from_numpy(heads.panels["last"][0]), seen["last"][1])
+    assert heads.tokens("last") == (tuple(queries), tuple(words))
+    assert (heads.mask["last"] == seen["last", "mask"][1].numpy()).all()
+    assert seen.picture(queries, sites=["layers.0.self"]).map("layers.0.self", 2).weights.shape == (T, T)
 
 
 # ---------------------------------------------------------------- nothing changes

@@ -22,6 +22,8 @@ pytestmark = [
 class Layer(nn.Module):
     """A fused site, an exact one, and a gate."""
 
+    traced = True
+
     def __init__(self):
         super().__init__()
         self.cross = MultiHead(D, H, dropout=0.2)

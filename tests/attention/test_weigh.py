@@ -25,8 +25,8 @@ from regard.attention import (
     build_score,
     build_weigh,
 )
-from regard.layers.loss import Loss
-from regard.learn.reinforce import Baseline, objective
+from regard.layers.loss import Loss, Sampled
+from regard.learn.reinforce import objective
 from regard.learn.settings import Training
 
 B, Q, K, D, V, W = 4, 4, 9, 6, 5, 2
@@ -269,7 +269,7 @@ def test_hard_draws_by_probability_and_runs_by_the_most_likely():
     p = torch.where(mask, scores.exp(), 0.0)
     p = p / p.sum()
     draws = 20_000
-    weighed = Hard()(scores.expand(1, draws, 5), mask, None)
+    weighed = Hard(soft_share=0)(scores.expand(1, draws, 5), mask, None)
     counts = weighed.chosen.flatten().bincount(minlength=5)
     assert counts[3] == 0
     spread = (draws * p * (1 - p)).sqrt()
@@ -284,7 +284,7 @@ def test_hard_tells_log_probability_and_entropy():
     scores = torch.randn(3, 4, 5, requires_grad=True)
     mask = torch.ones(3, 1, 5, dtype=torch.bool)
     mask[1, :, 2:], mask[2] = False, False
-    weighed = Hard()(scores, mask, None)
+    weighed = Hard(soft_share=0)(scores, mask, None)
     exact = scores.detach().double().requires_grad_()
     log = exact.masked_fill(~mask, -1e9).log_softmax(-1)
     picked = log.gather(-1, weighed.chosen[..., None]).squeeze(-1)[:2]
@@ -297,9 +297,24 @@ def test_hard_tells_log_probability_and_entropy():
         assert off(ours, truth) < 2e-6
 
 
+def test_half_of_the_looks_in_training_read_the_expectation():
+    torch.manual_seed(0)
+    scores = torch.tensor([0.3, -1.0, 1.2]).expand(1, 10_000, 3).clone().requires_grad_()
+    weighed = Hard()(scores, None, None)
+    expected = weighed.weights.amax(-1) < 1
+    assert abs(expected.float().mean() - 0.5) < 0.02
+    assert torch.equal(weighed.weights[expected], scores.softmax(-1)[expected])
+    assert (weighed.log_probability[expected] == 0).all(), "nothing was sampled there"
+    assert (weighed.log_probability[~expected] < 0).all()
+    gradient = torch.autograd.grad(weighed.weights[..., 0].sum(), scores)[0].abs().sum(-1) > 0
+    assert torch.equal(gradient, expected)
+    with pytest.raises(ValueError, match=r"soft_share must lie in \[0, 1\), got 1"):
+        Hard(soft_share=1)
+
+
 def test_hard_reads_the_one_value():
     torch.manual_seed(0)
-    for attend in (Attend(Dot(D, D), Hard()), Attend(Dot(D, D), Hard()).eval()):
+    for attend in (Attend(Dot(D, D), Hard(soft_share=0)), Attend(Dot(D, D), Hard()).eval()):
         k, v = torch.randn(2, K, D), torch.randn(2, K, V)
         look = attend.look(torch.randn(2, 3, D), attend.remember(k, v))
         for b in range(2):
@@ -308,9 +323,9 @@ def test_hard_reads_the_one_value():
 
 def test_reinforce_gradient_is_the_exact_expectation():
     """Two looks of one row, every pair of places: p(s) times the gradient of the surrogate adds up to the
-    gradient of -E[log p(y | s)] - entropy_weight H."""
+    gradient of -E[log p(y | s)] - entropy_weight H. A second row, rewarded with 0, makes the baseline 0."""
     torch.manual_seed(0)
-    attend = Attend(ScaledDot(3, 3), Hard())
+    attend = Attend(ScaledDot(3, 3), Hard(soft_share=0))
     q, k, v = (torch.randn(1, n, 3, requires_grad=True) for n in (2, 3, 3))
     mask = torch.tensor([[True, True, True]])
     toward = torch.randn(2, 3)
@@ -321,15 +336,12 @@ def test_reinforce_gradient_is_the_exact_expectation():
         places = tuple(look.chosen[0].tolist())
         if places in found:
             continue
-        likelihood = -(look.read - toward).square().sum((1, 2))  # (B,)
-        loss = Loss(
-            -likelihood.sum(),
-            likelihood.detach(),
-            torch.tensor(2),
-            look.log_probability.sum(1),
-            look.entropy.sum(1),
-        )
-        found[places] = torch.autograd.grad(objective(loss, Baseline(0.0), settings), inputs)
+        known = -(look.read - toward).square().sum(2)  # (B, T)
+        nothing = torch.zeros_like(known)
+        both = (torch.cat([x, nothing]) for x in (known.detach(), look.log_probability, look.entropy))
+        sampled = Sampled(*both, torch.ones(2, 2, dtype=torch.bool))
+        loss = Loss(-known.sum(), known.detach().sum(1), torch.tensor(2), sampled)
+        found[places] = torch.autograd.grad(objective(loss, settings), inputs)
     assert len(found) == 9
     exact = [x.detach().double().requires_grad_() for x in inputs]
     p = (exact[0] @ exact[1].mT / math.sqrt(3)).softmax(-1)[0]  # (2, 3)

@@ -70,8 +70,7 @@ def test_is_torchs_encoder_layer(norm: str, activation: str, causal: bool, maske
     future = torch.ones(S, S, dtype=torch.bool).triu(1) if causal else None
     wanted = theirs(x, future, None if mask is None else ~mask)
     real = torch.ones(B, S, dtype=torch.bool) if mask is None else mask
-    found, past = ours(x, mask=mask)
-    assert past is None
+    found = ours(x, mask=mask)
     same(found[real], wanted[real], x)
 
 
@@ -89,14 +88,14 @@ def test_is_torchs_decoder_layer(norm: str, activation: str, masked: bool) -> No
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
     wanted = theirs(x, states, future, memory_key_padding_mask=None if mask is None else ~mask)
     assert ours.cross is not None
-    same(ours(x, source=ours.cross.remember(states, mask=mask))[0], wanted, x, states)
+    same(ours(x, source=ours.cross.remember(states, mask=mask)), wanted, x, states)
 
 
 def pieces(block: Block, x: Tensor, cuts: list[int], past: GrowingMemory | None = None, **options: Any) -> Tensor:
     """x through the block part by part, each part behind the past."""
     past, found = past or GrowingMemory(), []
     for part in x.split(cuts, 1):
-        out, past = block(part, past=past, **options)
+        out, past = block.step(part, past, **options)
         found.append(out)
     assert past is not None
     assert past.size == x.shape[1]
@@ -111,7 +110,7 @@ def test_piece_by_piece_is_all_at_once(norm: str, cuts: list[int]) -> None:
     x, states = torch.randn(B, T, DIM), torch.randn(B, S, DIM)
     assert block.cross is not None
     source = block.cross.remember(states, mask=torch.arange(S) < LENGTHS)
-    whole, _ = block(x, source=source)
+    whole = block(x, source=source)
     torch.testing.assert_close(pieces(block, x, cuts, source=source), whole, rtol=1e-5, atol=1e-5)
 
 
@@ -120,14 +119,14 @@ def test_padding_of_the_first_piece_stays_hidden() -> None:
     """A prompt padded at the left, then single steps without a mask."""
     block = build(causal=True)
     x, mask = torch.randn(B, T, DIM), torch.arange(T) >= torch.tensor([[0], [3], [2]])
-    out, past = block(x[:, :4], mask=mask[:, :4], past=GrowingMemory())
+    out, past = block.step(x[:, :4], GrowingMemory(), mask=mask[:, :4])
     found = [out]
     for step in (4, 5):
-        out, past = block(x[:, step : step + 1], past=past)
+        out, past = block.step(x[:, step : step + 1], past)
         found.append(out)
     together = torch.cat(found, 1)
     for row, first in enumerate([0, 3, 2]):
-        alone, _ = block(x[row : row + 1, first:])
+        alone = block(x[row : row + 1, first:])
         torch.testing.assert_close(together[row, first:], alone[0], rtol=1e-5, atol=1e-5)
 
 
@@ -137,12 +136,12 @@ def test_documents_of_a_row_do_not_see_each_other(training: bool) -> None:
     block = build(causal=True, attention_dropout=1e-9 if training else 0.0).train(training)
     x = torch.randn(2, 7, DIM)
     since = torch.tensor([[0, 0, 0, 3, 3, 5, 5], [0, 1, 1, 1, 1, 1, 6]])
-    packed, _ = block(x, since=since)
+    packed = block(x, since=since)
     for row, begins in enumerate([[0, 3, 5, 7], [0, 1, 6, 7]]):
         for first, last in pairwise(begins):
-            alone, _ = block(x[row : row + 1, first:last])
+            alone = block(x[row : row + 1, first:last])
             torch.testing.assert_close(packed[row, first:last], alone[0], rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(block(x)[0][0, 3:], packed[0, 3:], atol=1e-3), "without it they do"
+    assert not torch.allclose(block(x)[0, 3:], packed[0, 3:], atol=1e-3), "without it they do"
 
 
 @torch.no_grad()
@@ -154,20 +153,20 @@ def test_beams_ask_one_source_together() -> None:
     assert block.cross is not None
     shared = block.cross.remember(states, mask=mask)
     copies = block.cross.remember(states.repeat_interleave(width, 0), mask=mask.repeat_interleave(width, 0))
-    torch.testing.assert_close(block(x, source=shared)[0], block(x, source=copies)[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(block(x, source=shared), block(x, source=copies), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("place", ["dropout", "attention_dropout", "activation_dropout"])
 def test_every_dropout_acts_while_training_only(place: str) -> None:
     block = build(**{place: 0.5})
     x = torch.randn(B, T, DIM)
-    assert torch.equal(block(x)[0], build()(x)[0])
+    assert torch.equal(block(x), build()(x))
     block.train()
     torch.manual_seed(1)
-    first, second = block(x)[0], block(x)[0]
+    first, second = block(x), block(x)
     assert not torch.equal(first, second)
     torch.manual_seed(1)
-    assert torch.equal(block(x)[0], first)
+    assert torch.equal(block(x), first)
 
 
 def lengths_of(*lengths: int) -> Tensor:
@@ -196,7 +195,7 @@ def one_by_one(blocks: nn.ModuleList, x: Tensor, mask: Tensor) -> Tensor:
         alone = x[row : row + 1, real]
         if real.any():
             for block in blocks:
-                alone, _ = block(alone)
+                alone = block(alone)
             found = found.index_put((torch.tensor(row), real.nonzero()[:, 0]), alone[0])
     return found
 
@@ -294,7 +293,7 @@ def test_stochastic_depth_leaves_parts_out_row_by_row(norm: str, packed: bool) -
 
 def test_stochastic_depth_is_for_training() -> None:
     x = torch.randn(B, T, DIM)
-    assert torch.equal(build(drop_path=0.5)(x)[0], build()(x)[0])
+    assert torch.equal(build(drop_path=0.5)(x), build()(x))
 
 
 def test_packed_rows_alone_are_what_a_packing_takes() -> None:
@@ -307,8 +306,37 @@ def test_packed_rows_alone_are_what_a_packing_takes() -> None:
         build()(x, packing=packing, mask=torch.ones(x.shape[:2], dtype=torch.bool))
     with pytest.raises(ValueError, match="a packed question takes no since"):
         build(causal=True)(x, packing=packing, since=torch.zeros(x.shape[:2], dtype=torch.long))
-    with pytest.raises(ValueError, match="a packed question takes no newest"):
-        build(causal=True)(x, packing=packing, past=GrowingMemory())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_blocks_chain(norm: str) -> None:
+    """In nn.Sequential, as any layer that gives back what it takes."""
+    blocks = [build(norm=norm, causal=True), Block(DIM, HEADS, FF, norm=norm).eval()]
+    x = torch.randn(B, T, DIM)
+    assert torch.equal(nn.Sequential(*blocks, nn.LayerNorm(DIM))(x)[0], nn.LayerNorm(DIM)(through(blocks, x))[0])
+
+
+def test_wrong_shapes_are_said_in_words() -> None:
+    block, decoder = build(), build(causal=True, cross=True)
+    x, states = torch.randn(B, T, DIM), torch.randn(2, S, DIM)
+    for wrong in (x[..., 1:], x[0], x[None]):
+        with pytest.raises(ValueError, match=r"takes x of shape \(batch, length, 12\), got \("):
+            block(wrong)
+    with pytest.raises(ValueError, match=r"a memory's mask is boolean.*\(3, 6\).*got torch.bool of shape \(3, 5\)"):
+        block(x, mask=torch.ones(B, T - 1, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"since.*\(3, 6\).*, got \(3, 5\)"):
+        build(causal=True)(x, since=torch.zeros(B, T - 1, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"needs source=.*block\.cross\.remember"):
+        decoder(x)
+    assert decoder.cross is not None
+    source = decoder.cross.remember(states)
+    with pytest.raises(ValueError, match="this one has no cross-attention"):
+        block(x, source=source)
+    with pytest.raises(ValueError, match="x has 3 rows and the source 2"):
+        decoder(x, source=source)
+    _, past = build(causal=True).step(x, GrowingMemory())
+    with pytest.raises(ValueError, match=r"\(3, 3, .*, 4\).*got \(2, 3, 5, 4\)"):
+        build(causal=True).step(states, past)
 
 
 def test_the_feed_forward_layer_minds_its_own_place() -> None:

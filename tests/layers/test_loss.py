@@ -31,7 +31,7 @@ def reference(
     logits = (states @ weight.T + bias).double()
     total = functional.cross_entropy(logits[mask], target[mask], label_smoothing=label_smoothing, reduction="sum")
     known = logits.log_softmax(-1).gather(-1, target[..., None]).squeeze(-1)
-    return total, (known * mask).sum(1)
+    return total, known * mask
 
 
 def gradients(total: Tensor, *leaves: Tensor) -> list[Tensor]:
@@ -72,7 +72,7 @@ def test_nothing_masked_in_gives_zero_and_zero_gradients() -> None:
     states, weight, bias, target, mask = parts()
     total, likelihood = token_loss(states, weight, bias, target, torch.zeros_like(mask))
     assert total == 0
-    assert torch.equal(likelihood, torch.zeros(ROWS))
+    assert torch.equal(likelihood, torch.zeros(ROWS, LENGTH))
     assert all(not slope.any() for slope in gradients(total, states, weight, bias))
 
 
@@ -266,7 +266,7 @@ def test_states_that_are_the_same_agree() -> None:
     total, likelihood = token_loss(states, weight, bias, target, mask, label_smoothing=0.1)
     doubled, likelihoods = token_loss(both, weight, bias, targets, masks, label_smoothing=0.1, r_drop=100.0)
     torch.testing.assert_close(doubled, 2 * total, rtol=1e-5, atol=0.0)
-    torch.testing.assert_close(likelihoods, likelihood.repeat(2), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(likelihoods, likelihood.repeat(2, 1), rtol=1e-5, atol=1e-5)
     leaves = (states, weight, bias)
     for ours, plain in zip(gradients(doubled, *leaves), gradients(total, *leaves), strict=True):
         torch.testing.assert_close(ours, 2 * plain, rtol=1e-3, atol=1e-3)
@@ -305,7 +305,7 @@ def test_agreement_with_nothing_masked_in_padding_of_nan_and_large_logits() -> N
     states, weight, bias, target, mask = twins()
     total, likelihood = token_loss(states, weight, bias, target, torch.zeros_like(mask), r_drop=1.0)
     assert total == 0
-    assert torch.equal(likelihood, torch.zeros(2 * ROWS))
+    assert torch.equal(likelihood, torch.zeros(2 * ROWS, LENGTH))
     spoiled = states.detach().masked_fill(~mask[..., None], torch.nan).requires_grad_()
     total, _ = token_loss(states, weight, bias, target, mask, r_drop=1.0)
     again, _ = token_loss(spoiled, weight, bias, target, mask, r_drop=1.0)

@@ -102,8 +102,11 @@ def test_the_rejected_schemes_show_why_they_were():
     assert torch.equal(number, positions.float()[:, None].expand(5, 3))
     fraction = Fraction(3, max_positions=5)(positions)
     assert fraction[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
-    # The same position means another thing where the longest differs: what sines do not do.
-    assert not torch.equal(Fraction(3, max_positions=9)(positions), fraction)
+    # Where the length is known, one step has another size in each sentence: what sines do not do.
+    short, long = Fraction(3, max_positions=99)(positions, lengths=torch.tensor([3, 5]))
+    assert short[:3, 0].tolist() == [0, 0.5, 1]
+    assert torch.equal(long, fraction)
+    assert Fraction(3, max_positions=9)(positions[:1], lengths=torch.tensor([1])).tolist() == [[[0, 0, 0]]]
     assert Number(3)(positions + 1000).max() > 1000
     assert Number(3)(torch.ones(2, 4, dtype=torch.long)).shape == (2, 4, 3)
 

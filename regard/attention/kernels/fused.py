@@ -1,0 +1,79 @@
+"""torch's fused kernels of scaled dot-product attention."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.packing import Packing
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def fused_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float,
+    scale: float,
+    fixed_length: bool = False,
+) -> Tensor:
+    """One kernel that stores no Q x K tensor. It needs keys and values of equal width, so the narrower ones are
+    zero-padded.
+
+    In half precision on a GPU torch prefers cuDNN's kernel, which plans anew for every shape (60 ms on an H200 with
+    torch 2.11). The lengths of texts vary from batch to batch and grow while decoding, so it is avoided unless
+    `fixed_length`: for the patches of images it is the fastest."""
+    width, wanted = values.shape[-1], max(keys.shape[-1], values.shape[-1])
+    query, keys, values = (
+        x if x.shape[-1] == wanted else F.pad(x, (0, wanted - x.shape[-1])) for x in (query, keys, values)
+    )
+    flags = torch.backends.cuda
+    avoid = query.is_cuda and query.dtype in HALF and not fixed_length and not torch.compiler.is_compiling()
+    avoid = avoid and flags.cudnn_sdp_enabled()  # so that only one of several threads enables it again
+    if avoid:
+        flags.enable_cudnn_sdp(False)
+    try:
+        read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal, scale=scale)
+    finally:
+        if avoid:
+            flags.enable_cudnn_sdp(True)
+    return read[..., :width]
+
+
+def has_packed_kernel(query: Tensor, values: Tensor, scale: float) -> bool:
+    """Whether `packed_attention` can be called: flash attention, in half precision on a GPU that has it (Ampere or
+    newer)."""
+    size = query.shape[-1]
+    return (
+        query.is_cuda
+        and query.dtype in HALF
+        and size == values.shape[-1]
+        and size % 8 == 0
+        and size <= 256
+        and scale == size**-0.5
+        and torch.backends.cuda.is_flash_attention_available()
+        and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    )
+
+
+def packed_attention(query: Tensor, keys: Tensor, values: Tensor, packing: Packing) -> Tensor:
+    """Each packed row looks at itself, in one kernel without padding: (1, .., N, D) -> (1, .., N, D).
+
+    This is the operator that `torch.nn.attention.varlen` calls; importing that module takes seconds, since it
+    imports torch's compiler too."""
+    query, keys, values = (x[0].movedim(-2, 0) for x in (query, keys, values))  # (N, .., D)
+    flat = query.dim() == 2
+    if flat:
+        query, keys, values = query[:, None], keys[:, None], values[:, None]
+    longest = packing.mask.shape[1]
+    starts = packing.starts
+    no_dropout, not_causal, no_debug = 0.0, False, False
+    read = torch.ops.aten._flash_attention_forward(
+        query, keys, values, starts, starts, longest, longest, no_dropout, not_causal, no_debug
+    )[0]
+    return (read[:, 0] if flat else read).movedim(0, -2)[None]

@@ -1,0 +1,128 @@
+"""Watch the attention of `transformers` models (version 5 or newer) through their attention interface.
+
+Before each call an attention layer asks `AttentionInterface.get_interface(implementation, eager)` for a function.
+While a trace watches, it gets one that also calls `eager`, the model's own plain formula, for the weights: relative
+positions, soft caps, sinks and grouped queries are those of the model. Nothing here imports transformers."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.record import Trace, watching
+from regard.attention.shared_change import SharedChange
+
+LIBRARY = "transformers.modeling_utils"
+READABLE = (None, "eager", "sdpa")  # implementations whose masks are known
+
+
+def is_attention(module: nn.Module) -> bool:
+    return LIBRARY in sys.modules and _asks_for_interface(type(module))
+
+
+def _asks_for_interface(kind: type[nn.Module]) -> bool:
+    code = getattr(inspect.unwrap(kind.forward), "__code__", None)
+    return code is not None and "get_interface" in code.co_names
+
+
+@contextmanager
+def watch(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Within it, what these modules do is shown to the traces of the calling thread."""
+    with ExitStack() as stack:
+        if any(is_attention(module) for module in modules):
+            stack.enter_context(_watched_interface())
+        yield
+
+
+def _watch_interface() -> Callable[[], None]:
+    interface: Any = sys.modules[LIBRARY].AttentionInterface
+    original = interface.get_interface
+
+    def get_interface(
+        self: Any, attn_implementation: str | None, default: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        chosen = original(self, attn_implementation, default)
+        if torch.compiler.is_compiling():
+            return chosen
+        return partial(_attend, chosen, default, attn_implementation)
+
+    interface.get_interface = get_interface
+
+    def undo() -> None:
+        interface.get_interface = original
+
+    return undo
+
+
+_watched_interface = SharedChange(_watch_interface)
+
+
+def _attend(
+    chosen: Callable[..., Any],
+    eager: Callable[..., Any],
+    implementation: str | None,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+) -> Any:
+    """What the layer would have called, with the same result."""
+    for seen in watching(module):
+        if implementation not in READABLE:
+            raise ValueError(
+                f"a trace reads eager and sdpa attention, and this model has {implementation!r}; "
+                'call model.set_attn_implementation("sdpa") first'
+            )
+        _show(seen, eager, implementation == "sdpa", module, query, key, value, attention_mask, options)
+    return chosen(module, query, key, value, attention_mask, **options)
+
+
+@torch.no_grad()
+def _show(
+    seen: Trace,
+    eager: Callable[..., Any],
+    fused: bool,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    options: dict[str, Any],
+) -> None:
+    """The weights of the traced queries, of all heads, without dropout."""
+    count, size = query.shape[-2], key.shape[-2]
+    kept = seen.take(module, count)
+    if not kept:
+        return
+    if fused and mask is None and count > 1 and _is_causal(module, options):
+        mask = torch.ones(1, 1, count, size, dtype=torch.bool, device=query.device).tril()
+
+    def rows(x: Any) -> Any:
+        return x[..., kept, :] if isinstance(x, Tensor) and x.shape[-2] == count else x
+
+    mask = rows(mask)
+    allowed = None if mask is None else mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    if mask is not None and mask.dtype == torch.bool:  # as eager attention takes it: added to the scores
+        mask = torch.zeros(mask.shape, dtype=query.dtype, device=query.device)
+        mask = mask.masked_fill(~allowed, torch.finfo(query.dtype).min)  # type: ignore[operator]
+    options = options | {name: 0.0 for name in ("dropout",) if name in options}
+    options |= {name: rows(options[name]) for name in ("position_bias",) if name in options}
+    _, weights = eager(module, rows(query), key, value, mask, **options)
+    if fused and allowed is not None:
+        weights = weights.masked_fill(~allowed, 0)  # sdpa reads nothing where a query may look nowhere
+    seen.keep_weights(module, weights, allowed)
+
+
+def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
+    """As in transformers' own call of sdpa, which may leave the mask out."""
+    given = options.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if given is None else given)
