@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from regard.data.artifacts import Artifacts, Pixels
 from regard.data.batch import PairBatch
+from regard.data.field_types import types_of
 from regard.data.image_batches import ImageBatch
 from regard.data.labelled_texts import LabelledBatch
 from regard.data.masking import MaskedBatch
@@ -40,8 +41,9 @@ LENGTHS, TARGETS = [7, 4, 9, 1], [6, 8, 3, 5]  # real tokens in the four rows of
 def small(name: str, variant: str = "plain", *, size: int = 8, **changes: Any) -> Any:
     """The model's configuration with every size made small, and without dropout."""
     kind, values = MODELS[name], {}
+    types = types_of(kind.Config)
     for field in dataclasses.fields(kind.Config):
-        if field.type == "int" and field.default != 0:  # 0: as another setting
+        if types[field.name] is int and field.default != 0:  # 0: as another setting
             largest = 2 if field.name.endswith(("layers", "heads")) else size
             values[field.name] = SIZES.get(field.name) or min(field.default, largest)
         elif is_dropout(field.name):
@@ -53,6 +55,22 @@ def small(name: str, variant: str = "plain", *, size: int = 8, **changes: Any) -
 
 def is_dropout(name: str) -> bool:
     return name.endswith("dropout") or name == "drop_path"
+
+
+def wrong_values(kind: Any) -> Iterator[tuple[str, Any, str]]:
+    """Of each setting of a configuration: values that must be refused, and the message's beginning."""
+    types = types_of(kind)
+    for field in dataclasses.fields(kind):
+        name = field.name
+        if types[name] is int:
+            yield name, -1 if field.default == 0 else 0, f"{name} must be at least "
+            yield name, 1.5, f"{name} must be a whole number, got 1.5"
+        elif is_dropout(name):
+            yield name, -0.1, rf"{name} must lie in \[0, 1\), got"
+            yield name, 1.0, rf"{name} must lie in \[0, 1\), got"
+            yield name, float("nan"), f"{name} must be a number, got nan"
+        elif types[name] in (str, bool):
+            yield name, "neither", f"{name} must be "
 
 
 def fresh(name: str, variant: str = "plain", **changes: Any) -> Any:

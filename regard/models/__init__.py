@@ -24,6 +24,24 @@ MODELS: dict[str, type[Model]] = {
 }
 
 
+__all__ = [
+    "GPT2",
+    "MODELS",
+    "RNNLM",
+    "Bahdanau",
+    "Bert",
+    "Luong",
+    "Model",
+    "ModelConfig",
+    "Seq2seq",
+    "Transformer",
+    "ViT",
+    "blank",
+    "name_of",
+    "task_of",
+]
+
+
 def name_of(model: Model) -> str:
     """The model's name in MODELS."""
     return next(name for name, kind in MODELS.items() if kind is type(model))

@@ -29,6 +29,8 @@ from regard.layers.state import State
 
 @dataclass(frozen=True)
 class BahdanauConfig:
+    """The settings of a Bahdanau."""
+
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
     embed: int = setting(256, at_least=1)
@@ -41,6 +43,7 @@ class BahdanauConfig:
     score: str = setting("additive", choices=SCORES)
     weigh: str = setting("soft", choices=WAYS)
     window: int = setting(5, at_least=1)  # half-width of local attention
+    soft_share: float = setting(0.5, at_least=0, below=1, later=True)  # hard: looks in training that stay soft
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
     dropout: float = setting(0.1, at_least=0, below=1)
@@ -52,6 +55,8 @@ class BahdanauConfig:
 
 
 class Bahdanau(EncoderDecoder):
+    """A translator whose decoder looks at the source before each word (Bahdanau 2015)."""
+
     paper = "Bahdanau, Cho & Bengio 2015, Neural machine translation by jointly learning to align and translate"
     Config = BahdanauConfig
     alignment = "attend"  # the site whose weights align target with source
@@ -106,6 +111,7 @@ class Bahdanau(EncoderDecoder):
         return self.read_out(hidden, embedded, torch.cat([look.read for look in looks], 1)), looks
 
     def start(self, source: Tensor, mask: Tensor) -> State:
+        """Read the source (B, S); `step` writes the target."""
         memory, state = self.encode(source, mask)
         upper = () if self.upper is None else self.upper.begin(state[0])
         return State(memory, (state, upper, torch.zeros(len(source), dtype=torch.long, device=source.device)))

@@ -40,6 +40,8 @@ TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "classify": "cla
 
 @dataclass(frozen=True)
 class BertConfig:
+    """The settings of a Bert."""
+
     vocabulary: int = setting(at_least=1)
     dim: int = setting(768, at_least=1)
     layers: int = setting(12, at_least=1)
@@ -51,7 +53,7 @@ class BertConfig:
     eps: float = setting(1e-12, above=0, below=1)  # of the norms
     head: str = setting("pretrain", choices=HEADS)
     pooler: bool = True  # tanh layer on [CLS]; pretrain and classify need it, masked has none
-    labels: tuple[str, ...] = ()  # class names; () until the data has been read
+    labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
     tied: bool = True  # one table for input and output
     dropout: float = setting(0.1, at_least=0, below=1)
     attention_dropout: float = setting(0.1, at_least=0, below=1)
@@ -98,6 +100,8 @@ class TextBatch(Protocol):
 
 
 class Bert(nn.Module):
+    """An encoder of text; `config.head` says what it predicts: masked words, next sentences or classes."""
+
     paper = "Devlin et al. 2019, BERT: pre-training of deep bidirectional transformers for language understanding"
     Config = BertConfig
     SIZES: ClassVar = {
@@ -199,6 +203,7 @@ class Bert(nn.Module):
             )
 
     def loss(self, batch: MaskedBatch | LabelledBatch, *, label_smoothing: float = 0.0) -> Loss:
+        """Of masked tokens and next sentences, or of classes."""
         if isinstance(batch, LabelledBatch):
             return self._class_loss(batch, label_smoothing)
         states = self.states(batch.tokens, batch.segments, batch.mask)
@@ -212,7 +217,7 @@ class Bert(nn.Module):
             torch.ones_like(found[..., 0], dtype=torch.bool),
             label_smoothing=label_smoothing,
         )
-        likelihood = torch.zeros_like(predicted, dtype=known.dtype).masked_scatter(predicted, known).sum(1)
+        likelihood = torch.zeros_like(predicted, dtype=known.dtype).masked_scatter(predicted, known[:, 0]).sum(1)
         if batch.follows is not None:  # the paper adds a mean over rows to a mean over tokens
             apart = F.cross_entropy(
                 self.next_logits(states).float(), batch.follows, label_smoothing=label_smoothing

@@ -4,13 +4,15 @@
 
 Causal self-attention, pre-norm with a final norm, tanh-approximated GELU, learned positions, output tied to the
 embeddings. Projections into the residual stream are initialised smaller by sqrt(2 N). Sizes: small, medium, large
-and xl of table 2. <|endoftext|> starts a text and separates documents. Nothing is left out. A run is a Hugging Face
-folder; its Conv1D weights are (in, out) there and (out, in) here, which is faster for a single token."""
+and xl of table 2. <|endoftext|> starts a text and separates documents. Nothing is left out. One difference:
+positions are initialised with std 0.02 like every other table, as in `transformers`, and not with the 0.01 of the
+authors' code. A run is a Hugging Face folder; its Conv1D weights are (in, out) there and (out, in) here, which is
+faster for a single token."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +29,8 @@ from regard.layers.state import State
 
 @dataclass(frozen=True)
 class GPT2Config:
+    """The settings of a GPT2."""
+
     vocabulary: int = setting(at_least=1)
     dim: int = setting(768, at_least=1)
     layers: int = setting(12, at_least=1)
@@ -46,6 +50,8 @@ class GPT2Config:
 
 
 class GPT2(nn.Module):
+    """A language model: a stack of causal blocks."""
+
     paper = "Radford et al. 2019, Language models are unsupervised multitask learners"
     Config = GPT2Config
     SIZES: ClassVar = {
@@ -64,7 +70,7 @@ class GPT2(nn.Module):
         self.embed = nn.Embedding(config.vocabulary, dim)
         self.positions = Learned(dim, max_positions=config.max_positions)
         self.embed_dropout = Dropout(config.embed_dropout)
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(
             Block(
                 dim,
                 config.heads,
@@ -101,10 +107,11 @@ class GPT2(nn.Module):
         tokens only. With `since` (B, T), where each token's document starts, they count from there."""
         x = self.embedded(tokens, mask, since)
         for block in self.blocks:
-            x, _ = block(x, mask=mask, since=since)
+            x = block(x, mask=mask, since=since)
         return self.norm(x)
 
     def embedded(self, tokens: Tensor, mask: Tensor | None, since: Tensor | None = None) -> Tensor:
+        """E[token] + P[position]: (B, T) -> (B, T, dim)"""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         if mask is not None:
             places = (mask.cumsum(1) - 1).clamp_min(0)
@@ -122,11 +129,12 @@ class GPT2(nn.Module):
         return self.out(self.states(tokens, mask))
 
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
+        """Of the token after each one."""
         states = self.states(batch.tokens[:, :-1], since=batch.since)
-        total, likelihood = token_loss(
+        total, known = token_loss(
             states, self.out.weight, None, batch.tokens[:, 1:], batch.counted, label_smoothing=label_smoothing
         )
-        return Loss(total, likelihood, batch.counted.sum())
+        return Loss(total, known.sum(1), batch.counted.sum())
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
@@ -135,7 +143,7 @@ class GPT2(nn.Module):
             padded = None if bool(mask.all()) else mask
             x = self.embedded(source, padded)
             for number, block in enumerate(self.blocks):
-                x, pasts[number] = block(x, mask=padded, past=pasts[number])
+                x, pasts[number] = block.step(x, pasts[number], mask=padded)
         return State((), (tuple(pasts), mask.sum(1)))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
@@ -144,6 +152,6 @@ class GPT2(nn.Module):
         x = (self.embed(tokens) + self.positions(place, most=pasts[0].size))[:, None]
         grown = []
         for block, past in zip(self.blocks, pasts, strict=True):
-            x, longer = block(x, past=past)
+            x, longer = block.step(x, past)
             grown.append(longer)
         return self.out(self.norm(x)[:, 0]), State((), (tuple(grown), place + 1), state.width)

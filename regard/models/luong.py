@@ -29,6 +29,8 @@ from regard.layers.state import State
 
 @dataclass(frozen=True)
 class LuongConfig:
+    """The settings of a Luong."""
+
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
     embed: int = setting(256, at_least=1)
@@ -40,6 +42,7 @@ class LuongConfig:
     score: str = setting("general", choices=SCORES)
     weigh: str = setting("soft", choices=WAYS)
     window: int = setting(10, at_least=1)  # half-width of local attention
+    soft_share: float = setting(0.5, at_least=0, below=1, later=True)  # hard: looks in training that stay soft
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
     dropout: float = setting(0.2, at_least=0, below=1)
@@ -55,6 +58,8 @@ class LuongConfig:
 
 
 class Luong(EncoderDecoder):
+    """A translator whose new decoder state looks at the source (Luong 2015)."""
+
     paper = "Luong, Pham & Manning 2015, Effective approaches to attention-based neural machine translation"
     Config = LuongConfig
     alignment = "attend"  # the site whose weights align target with source
@@ -123,6 +128,7 @@ class Luong(EncoderDecoder):
         return self.dropout(torch.stack(found, 1)), looks
 
     def start(self, source: Tensor, mask: Tensor) -> State:
+        """Read the source (B, S); `step` writes the target."""
         memory, state = self.encode(source, mask)
         time = torch.zeros(len(source), dtype=torch.long, device=source.device)
         return State(memory, (state, torch.zeros_like(state[0][:, 0]), time))

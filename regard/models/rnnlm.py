@@ -25,6 +25,8 @@ from regard.layers.state import State
 
 @dataclass(frozen=True)
 class RNNLMConfig:
+    """The settings of a RNNLM."""
+
     vocabulary: int = setting(at_least=1)
     embed: int = setting(512, at_least=1)
     dim: int = setting(512, at_least=1)
@@ -40,6 +42,8 @@ class RNNLMConfig:
 
 
 class RNNLM(nn.Module):
+    """A recurrent language model, without attention."""
+
     paper = "Mikolov et al. 2010, Recurrent neural network based language model; Zaremba et al. 2014"
     Config = RNNLMConfig
     task = "generate"
@@ -58,6 +62,7 @@ class RNNLM(nn.Module):
             self.out.weight = self.embed.weight
 
     def states(self, tokens: Tensor) -> Tensor:
+        """(B, T) -> (B, T, dim), from a zero state on."""
         x = self.dropout(self.embed(tokens))
         return self.dropout(self.stack(x, self.stack.begin(x))[0])
 
@@ -77,12 +82,13 @@ class RNNLM(nn.Module):
         return torch.cat(found, 1), state
 
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
+        """Of the token after each one."""
         if batch.since is not None:
             raise ValueError(
                 "rnnlm reads a row from left to right and cannot separate its documents; "
                 "set data.separate_documents = false"
             )
-        total, likelihood = token_loss(
+        total, known = token_loss(
             self.states(batch.tokens[:, :-1]),
             self.out.weight,
             self.out.bias,
@@ -90,7 +96,7 @@ class RNNLM(nn.Module):
             batch.counted,
             label_smoothing=label_smoothing,
         )
-        return Loss(total, likelihood, batch.counted.sum())
+        return Loss(total, known.sum(1), batch.counted.sum())
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""

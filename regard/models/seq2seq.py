@@ -29,6 +29,8 @@ from regard.layers.state import State
 
 @dataclass(frozen=True)
 class Seq2seqConfig:
+    """The settings of a Seq2seq."""
+
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
     embed: int = setting(256, at_least=1)
@@ -47,6 +49,8 @@ class Seq2seqConfig:
 
 
 class Seq2seq(EncoderDecoder):
+    """A translator without attention: the source is one fixed vector."""
+
     paper = "Sutskever, Vinyals & Le 2014, Sequence to sequence learning with neural networks; Cho et al. 2014"
     Config = Seq2seqConfig
     alignment = ""  # no attention
@@ -83,6 +87,7 @@ class Seq2seq(EncoderDecoder):
         return self.run(target, vector, state)[0], []
 
     def start(self, source: Tensor, mask: Tensor) -> State:
+        """Read the source (B, S); `step` writes the target."""
         return State(*self.encode(source, mask))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

@@ -29,6 +29,8 @@ from regard.layers.state import State
 
 @dataclass(frozen=True)
 class TransformerConfig:
+    """The settings of a Transformer."""
+
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
     dim: int = setting(512, at_least=1)
@@ -57,6 +59,8 @@ class TransformerConfig:
 
 
 class Transformer(EncoderDecoder):
+    """A translator of attention and feed-forward layers alone (Vaswani 2017)."""
+
     paper = "Vaswani et al. 2017, Attention is all you need"
     Config = TransformerConfig
     SIZES: ClassVar = {
@@ -112,23 +116,29 @@ class Transformer(EncoderDecoder):
         return f"decoder.{max(0, len(self.decoder) - 2)}.cross"
 
     def embed(
-        self, table: nn.Embedding, tokens: Tensor, first: int | Tensor = 0, most: int | None = None
+        self,
+        table: nn.Embedding,
+        tokens: Tensor,
+        first: int | Tensor = 0,
+        most: int | None = None,
+        lengths: Tensor | None = None,
     ) -> Tensor:
         """sqrt(dim) E[token] + PE(position) of tokens (N, T) whose positions start at `first` (N,). `most` is the
-        largest position, given so that no GPU sync is needed to check it."""
+        largest position, given so that no GPU sync is needed to check it; `lengths` (N,) are given where known."""
         x = table(tokens) * self.scale
         if self.positions is not None:
             steps = torch.arange(tokens.shape[1], device=tokens.device)
             places = steps + first if isinstance(first, int) else first[:, None] + steps
-            x = x + self.positions(places, most=tokens.shape[1] - 1 if most is None else most).to(x.dtype)
+            most = tokens.shape[1] - 1 if most is None else most
+            x = x + self.positions(places, most=most, lengths=lengths).to(x.dtype)
         return self.dropout(x)
 
     def encode(self, source: Tensor, mask: Tensor) -> tuple[tuple[Memory, ...]]:
         """source (B, S) -> for each decoder layer the memory (B, H, S, D) it looks at"""
         self.check_source(source)
-        x = self.embed(self.source_embed, source)
+        x = self.embed(self.source_embed, source, lengths=mask.sum(1))
         for block in self.encoder:
-            x, _ = block(x, mask=mask)
+            x = block(x, mask=mask)
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
         return (tuple(block.cross.remember(x, mask=mask) for block in self.decoder),)
@@ -138,13 +148,15 @@ class Transformer(EncoderDecoder):
         sampled. Padding is on the right, where the causal mask hides it."""
         x = self.embed(self.target_embed, target)
         for block, memory in zip(self.decoder, memories, strict=True):
-            x, _ = block(x, source=memory)
+            x = block(x, source=memory)
         return self.last(x), []
 
     def last(self, x: Tensor) -> Tensor:
+        """The final norm of a pre-norm decoder; post-norm has none."""
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
+        """Read the source (B, S); `step` writes the target."""
         return State(*self.encode(source, mask), tuple(GrowingMemory() for _ in self.decoder))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
@@ -153,7 +165,7 @@ class Transformer(EncoderDecoder):
         x = self.embed(self.target_embed, tokens[:, None], done, done)
         pasts = []
         for block, memory, past in zip(self.decoder, state.memory, state.rows, strict=True):
-            x, grown = block(x, past=past, source=memory)
+            x, grown = block.step(x, past, source=memory)
             pasts.append(grown)
         return self.out(self.last(x)[:, 0]), State(state.memory, tuple(pasts), state.width)
 

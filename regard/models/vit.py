@@ -7,8 +7,9 @@ Pre-norm with a final norm, exact GELU, learned positions, Xavier initialisation
 pool = "mean" (the paper's appendix D.3) the head reads the mean of the patch states, and there is no class token.
 Sizes: base, large and huge of table 1, tiny and small of Touvron et al. 2021. An image may have any size that is
 a multiple of the patch size: positions are interpolated to its grid. Added: stochastic depth (Huang et al. 2016).
-Left out: the head's hidden layer while pretraining, and the hybrid with ResNet features as patches. A run is a
-Hugging Face folder."""
+Left out: the head's hidden layer while pretraining, and the hybrid with ResNet features as patches. Differences
+from the authors' code, both as in `transformers`: the norms' eps is 1e-12 (1e-6 there), and the class token is
+initialised with std 0.02 (0 there). A run is a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ MOST = 1 << 24  # patches of an image, or values of a patch: beyond any model, a
 
 @dataclass(frozen=True)
 class ViTConfig:
-    labels: tuple[str, ...] = ()  # class names; without any the model has no head and gives states only
+    """The settings of a ViT."""
+
+    labels: tuple[str, ...] = setting((), words="a tuple of class names")  # (): no head, the model gives states
     image_size: int = setting(224, at_least=1)  # height of the training images
     image_width: int = setting(0, at_least=0)  # 0: the same as the height
     patch_size: int = setting(16, at_least=1)
@@ -123,6 +126,8 @@ class Images(Protocol):
 
 
 class ViT(nn.Module):
+    """A classifier of images, or without labels an encoder of their patches."""
+
     paper = "Dosovitskiy et al. 2021, An image is worth 16x16 words: Transformers for image recognition at scale"
     Config = ViTConfig
     SIZES: ClassVar = {
@@ -157,6 +162,7 @@ class ViT(nn.Module):
                 attention_dropout=config.attention_dropout,
                 drop_path=config.drop_path * layer / max(1, config.layers - 1),
                 eps=config.eps,
+                fixed_length=True,
             )
             for layer in range(config.layers)
         )
@@ -203,6 +209,7 @@ class ViT(nn.Module):
         return height // config.patch_size, width // config.patch_size
 
     def embedded(self, images: Tensor) -> Tensor:
+        """The patches, and the class token before them, with their positions: (B, T, dim)"""
         positions = regrid(self.positions, self.config.grid, self.grid(images))
         x = self.patches(images) + positions  # (B, P, dim)
         if self.class_token is not None and self.class_position is not None:

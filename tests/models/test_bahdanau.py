@@ -123,7 +123,7 @@ def test_a_score_that_does_not_fit_says_what_to_do() -> None:
 
 def test_hard_attention_draws_while_training_and_decides_when_running() -> None:
     torch.manual_seed(1)
-    model = build(weigh="hard", dropout=0.0)
+    model = build(weigh="hard", soft_share=0.0, dropout=0.0)
     source, target = torch.randint(4, WORDS, (1, 12)), torch.tensor([[1, 5, 6, 7]])
 
     def places() -> tuple[int, ...]:

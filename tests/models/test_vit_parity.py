@@ -68,7 +68,7 @@ def read(folder: Path) -> ViT:
     del table["model_type"]
     settings = Table(table)
     config, special = VIT_FORM.read_config(settings)
-    settings.done()
+    settings.done(folder / "config.json")
     assert special is None
     tensors = {VIT_FORM.rename(name): x for name, x in load_file(folder / "model.safetensors").items()}
     config = VIT_FORM.holds(config, frozenset(tensors))
@@ -112,7 +112,7 @@ def compare(ours: ViT, theirs: Any, images: Tensor, **options: Any) -> None:
     """Logits or pooled states, the states before, between and behind all blocks, and where every head looks."""
     wanted = theirs(images, output_hidden_states=True, output_attentions=True, **options)
     between: list[Tensor] = [ours.embedded(images)]
-    hooks = [block.register_forward_hook(lambda *call: between.append(call[-1][0])) for block in ours.blocks]
+    hooks = [block.register_forward_hook(lambda *call: between.append(call[-1])) for block in ours.blocks]
     with trace(ours, "blocks.*") as seen:
         states = ours.tokens(images)
     for hook in hooks:
