@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.learn.loop import Report
     from regard.tasks.translate.run import Translator
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test asks the network
 SAVE = Curves.save
 RECIPE = """
 [data]
@@ -150,7 +151,18 @@ def train() -> Callable[..., Report]:
 
 
 @pytest.fixture
-def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def signals_heard() -> Iterator[None]:
+    """For tests that send signals: these have their usual effect also where the tests were started with them
+    ignored, as in the background of a script."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch, signals_heard: None) -> Callable[..., None]:
     """As `train`, but Ctrl-C is pressed while the first validation runs."""
 
     from regard.errors import Interrupted

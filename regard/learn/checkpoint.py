@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,7 +20,16 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from regard.data.files import sync_folder, write_file
+from regard.data.files import (
+    DRAFT,
+    LARGEST_JSON,
+    check_regular,
+    draft_of,
+    read_bytes,
+    sync_folder,
+    write_file,
+)
+from regard.errors import DataError, RunError
 from regard.models.protocols import Module
 
 MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
@@ -38,9 +48,8 @@ class Standing:
     stale: int = 0  # validations since the best one
     plateau_scale: float = 1.0
     plateau_stale: int = 0
-    baseline: float | None = None
     scaler: dict[str, Any] = field(default_factory=dict)
-    validated: bool = False  # False: saved by Ctrl-C between two validations; never averaged
+    validated: bool = False  # False: saved by Ctrl-C or SIGTERM between two validations; never averaged
     averaged: int = 0  # how many checkpoints were averaged at the end
     ended: bool = False
 
@@ -133,8 +142,23 @@ def fill_optimiser(
 
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of run folder OUT, newest first."""
-    found = [path for path in (folder / "training").glob("step-*") if path.name[5:].isdigit()]
-    return sorted(found, key=_step_of, reverse=True)
+    return sorted((path for path in _named(folder) if path.is_dir()), key=_step_of, reverse=True)
+
+
+def _named(folder: Path) -> list[Path]:
+    return [path for path in (folder / "training").glob("step-*") if re.fullmatch(r"step-[0-9]+", path.name)]
+
+
+def refuse_files(folder: Path) -> None:
+    """RunError for a file or link that is named like a checkpoint: it would be in the way of one, and is not ours
+    to delete."""
+    training = folder / "training"  # may be a link to a larger disk
+    odd = [path for path in _named(folder) if path.is_symlink() or not path.is_dir()]
+    if os.path.lexists(training) and not training.is_dir():
+        odd = [training]
+    for path in odd:
+        what = "a link" if path.is_symlink() else "a file"
+        raise RunError(f"{path} is {what}, and only a folder can be there; move it away, then go on with --resume")
 
 
 def _step_of(path: Path) -> int:
@@ -148,7 +172,7 @@ def _path(folder: Path, step: int) -> Path:
 def clean(folder: Path) -> None:
     """Remove half-written files of a killed run."""
     for place in (folder, folder / "training"):
-        for left in place.glob(".tmp-*"):
+        for left in place.glob(f"{DRAFT}*"):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
@@ -157,7 +181,7 @@ def save(
 ) -> Path:
     """Write a checkpoint, then delete older ones. Returns its folder."""
     path = _path(folder, standing.step)
-    temporary = path.with_name(f".tmp-{path.name}")
+    temporary = draft_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -180,13 +204,14 @@ def save(
     return path
 
 
-def update(folder: Path, standing: Standing, *, average: int = 0) -> None:
+def update(folder: Path, standing: Standing, *, average: int = 0) -> Path:
     """Rewrite state.json of the checkpoint of standing.step; its tensors stay. Older checkpoints, left by a run
     that was killed within `save`, are deleted."""
     _prune(folder, standing.step, average)
     path = _path(folder, standing.step)
     record = _read_state(path)
     _write_state(path, standing, record["files"], record["optimiser"])
+    return path
 
 
 def _write_state(path: Path, standing: Standing, files: dict[str, str], optimiser: str) -> None:
@@ -216,7 +241,7 @@ def _prune(folder: Path, step: int, average: int) -> None:
 
 def _remove(path: Path) -> None:
     """Rename, then delete: a run killed in between leaves nothing that looks like a checkpoint."""
-    away = path.with_name(f".tmp-old-{path.name}")
+    away = path.with_name(f"{DRAFT}old-{path.name}")
     os.rename(path, away)
     shutil.rmtree(away)
 
@@ -233,7 +258,7 @@ def _validated(path: Path) -> bool:
 
 def _read_state(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads((path / STATE).read_bytes())
+        record = json.loads(read_bytes(path / STATE, LARGEST_JSON))
         digest = record.pop("sha256")
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise Damaged(f"{STATE} cannot be read ({error})") from error
@@ -244,9 +269,10 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Tensor]:
     try:
+        check_regular(path / name)
         data = (path / name).read_bytes()
-    except OSError as error:
-        raise Damaged(f"{name} cannot be read ({error.strerror})") from error
+    except (OSError, DataError) as error:
+        raise Damaged(f"{name} cannot be read ({error})") from error
     if _sha256(data) != record["files"].get(name):
         raise Damaged(f"{name} was truncated or altered (its sha256 does not match)")
     return parse_tensors(data)

@@ -6,38 +6,48 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from regard.data.files import write_file
-from regard.learn.checkpoint import Standing
+from regard.data.files import check_regular, write_file
+from regard.learn.checkpoint import Say, Standing
 
 
 class Log:
     """Rows are buffered and written about once a second. Until then their values may stay on the GPU, so that
     logging a step needs no GPU sync."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path, self.clock = path, clock
         self.rows: list[dict[str, Any]] = []
-        self.written = time.monotonic()
+        self.written = clock()
 
-    def cut(self, standing: Standing) -> None:
-        """Drop rows after the checkpoint, which will be written again, and lines that are not complete."""
-        if not self.path.exists():
-            return
-        lines = self.path.read_bytes().splitlines(keepends=True)
+    def cut(self, standing: Standing, say: Say) -> None:
+        """Drop rows after the checkpoint, which will be written again, and lines that are not complete. Every step
+        before it was logged: where rows are missing, someone deleted them."""
+        if self.path.exists():
+            check_regular(self.path)
+        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
         kept = [line for line in lines if _happened(line, standing)]
         if kept != lines:
             write_file(self.path, b"".join(kept))
+        logged = {row["step"] for row in map(json.loads, kept) if "loss" in row}
+        if missing := [step for step in range(1, standing.step + 1) if step not in logged]:
+            rows = f"{len(missing):,} of the {standing.step:,} steps up to the checkpoint"
+            where = f"step {missing[0]}" if len(missing) == 1 else f"between steps {missing[0]} and {missing[-1]}"
+            say(
+                f"{self.path} lacks {rows} ({where}): it was deleted or cut. The training goes on, but the log and "
+                "loss.svg will not show them"
+            )
 
     def add(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
 
     def due(self) -> bool:
-        return time.monotonic() - self.written >= 1.0
+        return self.clock() - self.written >= 1.0
 
     def flush(self, *, sync: bool = False) -> list[dict[str, Any]]:
         """Write the buffered rows and return them, tensors as Python numbers."""
@@ -49,7 +59,7 @@ class Log:
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-        self.written = time.monotonic()
+        self.written = self.clock()
         return rows
 
 
@@ -57,9 +67,10 @@ def _happened(line: bytes, standing: Standing) -> bool:
     try:
         row = json.loads(line)
         step, averaged = row["step"], "averaged" in row
+        numbers = all(value is None or isinstance(value, int | float) for value in row.values())
     except (ValueError, TypeError, KeyError):
         return False
-    if not line.endswith(b"\n") or not isinstance(step, int):
+    if not line.endswith(b"\n") or not isinstance(step, int) or not numbers:
         return False
     return step < standing.step or (step == standing.step and (standing.ended or not averaged))
 

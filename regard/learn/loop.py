@@ -5,7 +5,6 @@ generator that is reseeded before each batch. A run that was killed and resumed 
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,25 +16,27 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Batch
-from regard.data.files import sync_folder
-from regard.errors import Interrupted
+from regard.data.files import DRAFT, FULL, sync_folder
+from regard.errors import Interrupted, RunError
 from regard.layers.loss import Loss
 from regard.layers.onednn import without_onednn
 from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
+from regard.learn.device import choose_device
 from regard.learn.interrupt import Interrupt
+from regard.learn.lock import locked
 from regard.learn.log import Log
-from regard.learn.optimise import build_optimiser, choose_device, rate_at
+from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.progress import Progress
-from regard.learn.reinforce import Baseline, objective
+from regard.learn.reinforce import objective
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
 from regard.learn.validation import Metrics, Validation, words
 from regard.learn.watch import Watch, last_good
-from regard.models.protocols import Learner
+from regard.models.protocols import Learner, Module
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+GO_ON = "use --resume (in Python: resume=True) to go on, or another --out"
 
 Item = TypeVar("Item")
 Trained = TypeVar("Trained", bound=Learner)
@@ -74,60 +75,74 @@ def fit(
 ) -> Report:
     """Train, and call `keep_best` whenever the metric named in `better`, e.g. ("valid_loss", "min"), has improved.
 
-    `validate` is called in eval mode without gradients. The model is left with the weights of the last step."""
-    progress = progress or Progress()
-    stepper = Stepper(model, settings)
-    standing = _start(folder, stepper, resume, progress.say)
+    `validate` is called in eval mode without gradients. The model is left with the weights of the last step. Ctrl-C
+    and SIGTERM save a checkpoint and raise Interrupted. RunError if another process is training in the folder."""
     validation = Validation(model, validate, keep_best, better, settings)
+    with locked(folder):
+        return take_steps(Stepper(model, settings), data, validation, folder, resume, progress or Progress())
+
+
+def take_steps(
+    stepper: Stepper,
+    data: Data[Item],
+    validation: Validation[Any],
+    folder: Path,
+    resume: bool,
+    progress: Progress,
+) -> Report:
+    """The loop itself, in a folder that is locked."""
+    settings = stepper.settings
+    standing = _start(folder, stepper, resume, progress.say)
     log = Log(folder / "log.jsonl")
-    log.cut(standing)
+    log.cut(standing, progress.say)
     if standing.ended:
         progress.say(f"{folder} is already trained: {standing.step} steps. Raise steps or patience to go on.")
         return _report(standing, settings)
     watch = Watch(log, progress, settings, folder)
     places = _walk(data, standing.epoch, standing.index)
-    products = without_onednn(model) if settings.precision == "float32" else nullcontext()
+    products = without_onednn(stepper.model) if settings.precision == "float32" else nullcontext()
     with products, _showing(progress, standing, settings), _full_disk_explained(folder), Interrupt() as interrupt:
-        while not _over(standing, settings):
-            standing.step += 1
-            standing.validated = standing.step % settings.eval_every == 0 or standing.step == settings.steps
-            taken = list(islice(places, settings.accumulate_steps))
-            rate = rate_at(standing.step, settings, standing.plateau_scale)
-            numbers = stepper.step(standing.step, (data.batch(item) for *_, item in taken), rate)
-            standing.epoch, standing.index = taken[-1][0], taken[-1][1] + 1
-            watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
-            if standing.validated:
+        while (unfinished := _due(standing, settings)) or not _over(standing, settings):
+            if not unfinished:  # else the validation that was interrupted comes first
+                standing.step, standing.validated = standing.step + 1, False
+                taken = list(islice(places, settings.accumulate_steps))
+                rate = rate_at(standing.step, settings, standing.plateau_scale)
+                numbers = stepper.step(standing.step, (data.batch(item) for *_, item in taken), rate)
+                standing.epoch, standing.index = taken[-1][0], taken[-1][1] + 1
+                watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
+            if _due(standing, settings):
                 watch.look()
-                log.add(validation(standing, progress))
+                metrics = interrupt.unless_asked(lambda: validation.measure(standing.step))
+                if metrics is not None:
+                    log.add(validation.judge(metrics, standing, progress))
             stop = interrupt.asked
             if standing.validated or stop:
                 watch.look(sync=True)
-                saved = stepper.save(folder, standing)
+                saved = stepper.save(folder, standing, tensors=not unfinished)
                 watch.reset()
             if stop:
-                raise Interrupted(
-                    f"Stopped after step {standing.step} of {settings.steps}, saved in {saved}. "
-                    "Go on with --resume (in Python: resume=True)."
-                )
-        _finish(folder, standing, validation, log, progress)
+                raise _stopped(standing, settings, saved, interrupt)
+        _finish(folder, standing, validation, log, progress, interrupt)
     if interrupt.asked:
-        raise Interrupted(f"The training in {folder} is finished and saved; what follows training was skipped.")
+        said = f"The training in {folder} is finished and saved; what follows training was skipped."
+        raise Interrupted(said, interrupt.signal)
     return _report(standing, settings)
 
 
 class Stepper:
-    """Everything a training step needs: model, optimiser, gradient scaler, REINFORCE baseline."""
+    """Everything a training step needs: model, optimiser, gradient scaler. Without a `loss`, the model's own."""
 
-    def __init__(self, model: Learner, settings: Training) -> None:
+    def __init__(self, model: Module, settings: Training, loss: Any = None) -> None:
         self.settings = settings
-        self.device = choose_device(settings)
+        self.device = choose_device(settings.device, settings.precision)
         self.model = model.to(self.device).train()
         self.optimiser = build_optimiser(model, settings)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
-        self.baseline = Baseline()
         captured = settings.capture and self.device.type == "cuda"
-        loss: Any = model.loss
+        if loss is None:
+            assert isinstance(model, Learner)
+            loss = model.loss
         if settings.compile:  # captured steps have few shapes: compile each one
             loss = torch.compile(loss, dynamic=False if captured else None)
         self.loss: Callable[..., Loss] = loss
@@ -163,7 +178,7 @@ class Stepper:
             # Batches are weighted by their tokens. The total is not known yet, so weights are relative to the first
             # batch, which keeps them small enough for float16; gradients are rescaled to the total below.
             share = loss.tokens / tokens[0]
-            self.scaler.scale(objective(loss, self.baseline, settings) * share).backward()
+            self.scaler.scale(objective(loss, settings) * share).backward()
         self.scaler.unscale_(self.optimiser)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         count = torch.stack(tokens).sum()
@@ -177,18 +192,18 @@ class Stepper:
         self.scaler.update()
         return {"loss": torch.stack(totals).sum() / count, "gradient_norm": norm, "tokens": count}
 
-    def save(self, folder: Path, standing: Standing) -> Path:
-        standing.baseline, standing.scaler = self.baseline.value, self.scaler.state_dict()
-        return checkpoint.save(
-            folder, standing, self.model, self.optimiser, average=self.settings.average_checkpoints
-        )
+    def save(self, folder: Path, standing: Standing, *, tensors: bool) -> Path:
+        """tensors=False: those of this step are on disk already."""
+        standing.scaler = self.scaler.state_dict()
+        average = self.settings.average_checkpoints
+        if not tensors:
+            return checkpoint.update(folder, standing, average=average)
+        return checkpoint.save(folder, standing, self.model, self.optimiser, average=average)
 
     def load(self, folder: Path, say: checkpoint.Say) -> Standing | None:
         standing = checkpoint.load_newest(folder, self.model, self.optimiser, say=say)
-        if standing:
-            self.baseline.value = standing.baseline
-            if self.scaler.is_enabled() and standing.scaler:
-                self.scaler.load_state_dict(standing.scaler)
+        if standing and standing.scaler and self.scaler.is_enabled():
+            self.scaler.load_state_dict(standing.scaler)
         return standing
 
 
@@ -207,9 +222,10 @@ def _walk(data: Data[Item], epoch: int, index: int) -> Iterator[tuple[int, int, 
 
 def _start(folder: Path, stepper: Stepper, resume: bool, say: checkpoint.Say) -> Standing:
     training = folder / "training"
-    left = [path for path in training.glob("*") if not path.name.startswith(".tmp-")]
+    checkpoint.refuse_files(folder)
+    left = [path for path in training.glob("*") if not path.name.startswith(DRAFT)]
     if left and not resume:
-        raise ValueError(f"{training} already holds a training: use --resume to go on, or another --out")
+        raise RunError(f"{training} already holds a training: {GO_ON}")
     training.mkdir(parents=True, exist_ok=True)
     sync_folder(folder)
     checkpoint.clean(folder)
@@ -228,17 +244,38 @@ def _over(standing: Standing, settings: Training) -> bool:
     return standing.step >= settings.steps or 0 < settings.patience <= standing.stale
 
 
+def _due(standing: Standing, settings: Training) -> bool:
+    """Whether the current step still has to be validated; a resumed training begins with a validation that was
+    interrupted."""
+    here = standing.step % settings.eval_every == 0 or standing.step >= settings.steps
+    return here and standing.step > 0 and not standing.validated
+
+
+def _stopped(standing: Standing, settings: Training, saved: Path, interrupt: Interrupt) -> Interrupted:
+    said = f"Stopped after step {standing.step} of {settings.steps}, saved in {saved}. "
+    said += "Go on with --resume (in Python: resume=True)."
+    return Interrupted(said, interrupt.signal, best=standing.best is not None)
+
+
 def _finish(
-    folder: Path, standing: Standing, validation: Validation[Trained], log: Log, progress: Progress
+    folder: Path,
+    standing: Standing,
+    validation: Validation[Any],
+    log: Log,
+    progress: Progress,
+    interrupt: Interrupt,
 ) -> None:
     """Validate the average of the last checkpoints, keep it if it is the best, and mark the run as ended."""
     model, count = validation.model, validation.settings.average_checkpoints
     if count > 1:
         last = {name: tensor.detach().clone() for name, tensor in checkpoint.named_tensors(model).items()}
-        standing.averaged = checkpoint.average(folder, count, model, say=progress.say)
-        metrics = validation.measure(standing.step)
-        best = validation.keep_if_best(metrics, standing)
+        averaged = checkpoint.average(folder, count, model, say=progress.say)
+        metrics = interrupt.unless_asked(lambda: validation.measure(standing.step))
+        best = metrics is not None and validation.keep_if_best(metrics, standing)
         checkpoint.fill(model, last, source=folder)
+        if metrics is None:
+            raise _stopped(standing, validation.settings, checkpoint.checkpoints(folder)[0], interrupt)
+        standing.averaged = averaged
         log.add({"step": standing.step, "averaged": standing.averaged, **metrics})
         progress.say(
             f"average of {standing.averaged} checkpoints  {words(metrics)}{'  best so far' if best else ''}"

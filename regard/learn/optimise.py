@@ -1,4 +1,4 @@
-"""The device, the optimiser and the learning rate of each step, as the settings ask for them."""
+"""The optimiser and the learning rate of each step, as the settings ask for them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,6 @@ import torch
 
 from regard.learn.settings import Training
 from regard.models.protocols import Module
-
-
-def choose_device(settings: Training) -> torch.device:
-    """`auto` takes a GPU if there is one."""
-    there = torch.cuda.is_available()
-    if settings.device == "cuda" and not there:
-        raise ValueError("device is cuda, but torch sees no GPU here; use device = auto or cpu")
-    device = torch.device("cuda" if there and settings.device != "cpu" else "cpu")
-    if settings.precision == "float16" and device.type != "cuda":
-        raise ValueError("precision float16 needs a GPU; on the CPU use bfloat16 or float32")
-    return device
 
 
 def build_optimiser(model: Module, settings: Training) -> torch.optim.Optimizer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO, TypeVar
 
 from rich.console import Console
@@ -13,6 +13,8 @@ from rich.progress import Progress as Bar
 
 Item = TypeVar("Item")
 FEW = 10_000  # fewer items are read too quickly to show a count
+QUIET = 25.0  # seconds without a line in a log file, after which one comes: at least every half minute
+Clock = Callable[[], float]
 
 
 def say(text: str) -> None:
@@ -20,10 +22,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
-    """Pass the items through and show how many were read so far, if stderr is a terminal."""
+def counted(items: Iterable[Item], what: str, clock: Clock = time.monotonic) -> Iterator[Item]:
+    """Pass the items through and show how many were read so far; in a log file now and then."""
     if not sys.stderr.isatty():
-        yield from items
+        said = clock()
+        for number, item in enumerate(items, 1):
+            if number % FEW == 0 and clock() - said >= QUIET:
+                say(f"{number:,} {what}")
+                said = clock()
+            yield item
         return
     columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} " + what))
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -35,19 +42,20 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
 
 
 class Progress:
-    """A bar on a terminal; anywhere else only the lines given to `say`."""
+    """A bar on a terminal; anywhere else the lines given to `say`, and one at least every half minute."""
 
-    def __init__(self, file: TextIO | None = None, *, unit: str = "tokens") -> None:
-        self.file, self.unit = file or sys.stderr, unit
+    def __init__(self, file: TextIO | None = None, *, unit: str = "tokens", clock: Clock = time.monotonic) -> None:
+        self.file, self.unit, self.clock = file or sys.stderr, unit, clock
         self.bar: Bar | None = None
         self.task = TaskID(0)
         self.first = self.step = self.steps = 0
         self.loss = self.speed = 0.0
-        self.started = time.monotonic()
+        self.started = self.said = clock()
 
     def begin(self, step: int, steps: int) -> None:
         """`step` of `steps` steps are done already."""
-        self.first, self.step, self.steps, self.started = step, step, steps, time.monotonic()
+        self.first, self.step, self.steps = step, step, steps
+        self.started = self.said = self.clock()
         if self.file.isatty():
             columns = (BarColumn(), TextColumn("{task.description}"))
             self.bar = Bar(*columns, console=Console(file=self.file), transient=True)
@@ -55,19 +63,33 @@ class Progress:
             self.task = self.bar.add_task("starting", total=steps, completed=step)
 
     def advance(self, step: int, loss: float, speed: float) -> None:
-        """`loss` is per unit (a target token by default), `speed` in units per second."""
+        """`loss`, smoothed, is per unit (a target token by default), `speed` in units per second."""
         self.step, self.loss, self.speed = step, loss, speed
         if self.bar:
             self.bar.update(self.task, completed=step, description=self.line())
+        elif self._quiet():
+            self.say(self.line())
+
+    def validating(self) -> None:
+        """Called now and then during a validation, which may take minutes."""
+        if not self.bar and self._quiet():
+            self.say(f"{self.line()}  validating")
+
+    def _quiet(self) -> bool:
+        return self.clock() - self.said >= QUIET
 
     def line(self) -> str:
         done = self.step - self.first
-        left = (time.monotonic() - self.started) / max(1, done) * (self.steps - self.step)
+        if not done:  # resumed with a validation that was interrupted
+            return f"step {self.step}/{self.steps}"
+        left = (self.clock() - self.started) / done * (self.steps - self.step)
         minutes, seconds = divmod(round(left), 60)
         clock = f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
-        return f"step {self.step}/{self.steps}  loss {self.loss:.4f}  {self.speed:,.0f} {self.unit}/s  {clock} left"
+        speed = f"{self.speed:,.0f} {self.unit}/s"
+        return f"step {self.step}/{self.steps}  smoothed loss {self.loss:.4f}  {speed}  {clock} left"
 
     def say(self, text: str) -> None:
+        self.said = self.clock()
         if self.bar:
             self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:

@@ -31,14 +31,16 @@ class Training:
     precision: str = setting("float32", choices=("float32", "bfloat16", "float16"))
     compile: bool = False
     capture: bool = False  # GPU: capture a training step in a CUDA graph and replay it, see capture.py
+    # May change with --resume; `patience`, `plateau_patience` and `average_checkpoints` count validations, so that
+    # with another interval they stand for other numbers of steps.
     eval_every: int = setting(100, at_least=1)  # steps between validations, and between checkpoints
     best_by: str = "valid_loss"  # the validation metric by which the best weights are chosen
     patience: int = setting(0, at_least=0)  # validations without improvement before stopping early; 0: never stop
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
     seed: int = setting(0, at_least=0)
-    device: str = setting("auto", choices=("auto", "cpu", "cuda"))
+    device: str = "auto"  # torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one
     reinforce_weight: float = setting(1.0, at_least=0)  # hard attention only
-    entropy_weight: float = setting(0.01, at_least=0)  # hard attention only
+    entropy_weight: float = setting(0.05, at_least=0)  # hard attention only
 
     def __post_init__(self) -> None:
         check(self)

@@ -12,10 +12,10 @@ from regard.learn.checkpoint import Standing
 from regard.learn.progress import Progress
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
-from regard.models.protocols import Learner
+from regard.models.protocols import Module
 
 Metrics = dict[str, float]
-Trained = TypeVar("Trained", bound=Learner)
+Trained = TypeVar("Trained", bound=Module)
 
 
 class Validation(Generic[Trained]):
@@ -37,9 +37,11 @@ class Validation(Generic[Trained]):
     def measure(self, step: int) -> Metrics:
         torch.manual_seed(noise(self.settings.seed, step, -1))
         self.model.eval()
-        with torch.no_grad():
-            metrics = self.validate(self.model)
-        self.model.train()
+        try:
+            with torch.no_grad():
+                metrics = self.validate(self.model)
+        finally:
+            self.model.train()
         if self.key not in metrics:
             raise ValueError(f"no metric is called {self.key!r}; validation gives {', '.join(metrics)}")
         return {name: float(value) for name, value in metrics.items()}
@@ -60,9 +62,9 @@ class Validation(Generic[Trained]):
         standing.best, standing.best_step = metrics, standing.step
         return True
 
-    def __call__(self, standing: Standing, progress: Progress) -> dict[str, Any]:
+    def judge(self, metrics: Metrics, standing: Standing, progress: Progress) -> dict[str, Any]:
         """Returns the row for the log. No improvement counts towards both `patience` and `plateau_patience`."""
-        metrics = self.measure(standing.step)
+        standing.validated = True
         if best := self.keep_if_best(metrics, standing):
             standing.stale = standing.plateau_stale = 0
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from regard.learn.log import Log
 from regard.learn.progress import Progress
 from regard.learn.settings import Training
 
+SMOOTHED_OVER = 100  # steps
 SKIPS_IN_A_ROW = 20  # float16 halves its loss scale at each skipped step; after so many no scale will help
 
 
@@ -23,6 +25,7 @@ class Watch:
         self.log, self.progress, self.folder = log, progress, folder
         self.allowed = SKIPS_IN_A_ROW if settings.precision == "float16" else 0
         self.bad = 0
+        self.recent: deque[float] = deque(maxlen=SMOOTHED_OVER)
         self.reset()
 
     def reset(self) -> None:
@@ -43,10 +46,13 @@ class Watch:
             self.bad = 0 if fine else self.bad + 1
             if self.bad > self.allowed:
                 raise Diverged(self._message(row))
+            if math.isfinite(row["loss"]):  # float16 may skip a step
+                self.recent.append(row["loss"])
         if steps:
             seconds = sum(row["seconds"] for row in steps)
             speed = sum(row["tokens"] for row in steps) / max(seconds, 1e-9)
-            self.progress.advance(steps[-1]["step"], steps[-1]["loss"], speed)
+            smoothed = sum(self.recent) / len(self.recent) if self.recent else math.nan
+            self.progress.advance(steps[-1]["step"], smoothed, speed)
 
     def _message(self, row: dict[str, Any]) -> str:
         return (

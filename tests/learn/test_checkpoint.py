@@ -57,7 +57,7 @@ def test_everything_comes_back_bit_by_bit(tmp_path, kind):
     model, optimiser = trained(optimiser=kind)
     standing = Standing(
         step=3, epoch=1, index=2, best={"loss": 0.1 + 0.2}, best_step=2, stale=1, plateau_scale=1 / 3,
-        baseline=-1.7, scaler={"scale": 65536.0}, validated=True,
+        scaler={"scale": 65536.0}, validated=True,
     )  # fmt: skip
     checkpoint.save(tmp_path, standing, model, optimiser)
     other, other_optimiser = trained(steps=0, seed=5, optimiser=kind)

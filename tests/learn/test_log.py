@@ -1,7 +1,10 @@
 import json
+import os
 
+import pytest
 import torch
 
+from regard.errors import DataError
 from regard.learn.checkpoint import Standing
 from regard.learn.log import Log
 
@@ -26,17 +29,33 @@ def test_rows_keep_their_exact_numbers_and_stay_json(tmp_path):
 
 def test_cut_leaves_the_rows_up_to_the_checkpoint_and_repairs_a_torn_line(tmp_path):
     log = Log(tmp_path / "log.jsonl")
-    log.cut(Standing())  # nothing there yet
-    whole = [{"step": 1}, {"step": 2}, {"step": 2, "valid_loss": 0.5}, {"step": 2, "averaged": 3}, {"step": 3}]
+    said = []
+    log.cut(Standing(), said.append)  # nothing there yet
+    whole = [
+        {"step": 1, "loss": 1.0},
+        {"step": 2, "loss": None},
+        {"step": 2, "valid_loss": 0.5},
+        {"step": 2, "averaged": 3},
+        {"step": 3},
+    ]
     text = "".join(json.dumps(row) + "\n" for row in whole)
     log.path.write_text(text + '{"step": 2, "los')
-    log.cut(Standing(step=2))
+    log.cut(Standing(step=2), said.append)
     assert rows_of(log.path) == whole[:3]  # the average will be made, and logged, again
     log.path.write_text(text + '{"step": 1}')  # good JSON, but the line is not finished
-    log.cut(Standing(step=2, ended=True))
+    log.cut(Standing(step=2, ended=True), said.append)
     assert rows_of(log.path) == whole[:4]
-    log.path.write_bytes(b'{"step": 1}\n\xff\x00\n[]\n{"other": 1}\n{"step": 2}\n')
-    log.cut(Standing(step=2))
-    assert rows_of(log.path) == [{"step": 1}, {"step": 2}]
-    log.cut(Standing())
+    assert said == []
+    log.path.write_bytes(b'{"step": 1, "loss": 1}\n\xff\x00\n[]\n{"other": 1}\n{"step": 2, "loss": "a"}\n')
+    log.cut(Standing(step=2), said.append)
+    assert rows_of(log.path) == [{"step": 1, "loss": 1}]
+    assert "log.jsonl lacks 1 of the 2 steps up to the checkpoint (step 2)" in said[0]
+    log.cut(Standing(), said.append)
+    assert len(said) == 1
     assert rows_of(log.path) == []
+
+
+def test_a_log_that_is_no_file_does_not_wait(tmp_path):
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(DataError, match=r"log\.jsonl must be a regular file, and is a pipe"):
+        Log(tmp_path / "log.jsonl").cut(Standing(), print)

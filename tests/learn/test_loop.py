@@ -1,104 +1,14 @@
-import io
 import json
-import os
 import signal
-import threading
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional
+from small_training import Letters, Run, Text
 
 from regard.errors import Diverged, Interrupted
 from regard.layers.loss import Loss
 from regard.learn import checkpoint
-from regard.learn.loop import fit
-from regard.learn.progress import Progress
-from regard.learn.settings import Training
-
-TEXT = "the cat sat on the mat and the dog sat on the log; " * 8
-LETTERS = sorted(set(TEXT))
-
-
-@dataclass
-class Rows:
-    tokens: torch.Tensor
-
-    def to(self, device):
-        return Rows(self.tokens.to(device))
-
-
-class Text:
-    """Windows of the text, shuffled by (seed, epoch)."""
-
-    def __init__(self, rows=4, length=12, windows=24):
-        ids = torch.tensor([LETTERS.index(letter) for letter in TEXT])
-        self.windows = ids.unfold(0, length, 1)[:windows]
-        self.rows = rows
-        self.on_batch = lambda count: None
-        self.count = 0
-
-    def order(self, epoch):
-        generator = torch.Generator().manual_seed(epoch)
-        return torch.randperm(len(self.windows), generator=generator).split(self.rows)
-
-    def batch(self, item):
-        self.count += 1
-        self.on_batch(self.count)
-        return Rows(self.windows[item])
-
-
-class Letters(nn.Module):
-    def __init__(self, dropout=0.2):
-        super().__init__()
-        torch.manual_seed(1)
-        self.embed = nn.Embedding(len(LETTERS), 8)
-        self.rnn = nn.GRU(8, 12, batch_first=True)
-        self.drop = nn.Dropout(dropout)
-        self.out = nn.Linear(12, len(LETTERS))
-
-    def loss(self, batch, *, label_smoothing=0.0):
-        states, _ = self.rnn(self.embed(batch.tokens[:, :-1]))
-        logits, target = self.out(self.drop(states)).flatten(0, 1), batch.tokens[:, 1:]
-        total = functional.cross_entropy(
-            logits.float(), target.flatten(), reduction="sum", label_smoothing=label_smoothing
-        )
-        rows = -functional.cross_entropy(logits.detach().float(), target.flatten(), reduction="none")
-        return Loss(total, rows.view(target.shape).sum(1), torch.tensor(target.numel()))
-
-
-class Run:
-    """A training with everything around it that a task would bring."""
-
-    def __init__(self, folder, *, data=None, model=None, values=None, **settings):
-        self.folder, self.data, self.model = folder, data or Text(), model or Letters()
-        self.settings = Training(
-            **{"steps": 12, "eval_every": 4, "learning_rate": 0.01, "seed": 3, "device": "cpu", **settings}
-        )
-        self.values = values  # validation results to give, one after the other; None: the real loss
-        self.kept, self.shown = [], io.StringIO()
-
-    def validate(self, model):
-        assert not model.training
-        if self.values is not None:
-            return {"valid_loss": self.values.pop(0)}
-        loss = model.loss(Rows(self.data.windows))
-        return {"valid_loss": (loss.total / loss.tokens).item()}
-
-    def keep_best(self, model, metrics):
-        self.kept.append((metrics["valid_loss"], model.embed.weight.detach().clone()))
-
-    def fit(self, resume=False, better=("valid_loss", "min")):
-        return fit(
-            self.model, self.data, settings=self.settings, folder=self.folder, validate=self.validate,
-            keep_best=self.keep_best, better=better, resume=resume, progress=Progress(self.shown),
-        )  # fmt: skip
-
-    def rows(self, key):
-        lines = (self.folder / "log.jsonl").read_text().splitlines()
-        return {row["step"]: row[key] for row in map(json.loads, lines) if key in row}
 
 
 def test_it_learns_logs_and_reports(tmp_path):
@@ -226,61 +136,6 @@ def test_a_finished_run_says_so_and_more_steps_go_on(tmp_path):
     assert run.rows("loss") == straight.rows("loss")
 
 
-def test_a_folder_with_a_training_is_not_overwritten(tmp_path):
-    (tmp_path / "training").mkdir()  # an empty one is fine
-    Run(tmp_path).fit()
-    with pytest.raises(ValueError, match=r"already holds a training: use --resume to go on, or another --out"):
-        Run(tmp_path).fit()
-
-
-def test_ctrl_c_finishes_the_step_saves_and_resumes_exactly(tmp_path):
-    straight = Run(tmp_path / "straight", average_checkpoints=2)
-    straight.fit()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        run = Run(tmp_path / "cut", average_checkpoints=2)
-        run.data.on_batch = lambda count: count == 6 and os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(Interrupted, match=r"after step 6 of 12, saved in .*step-00000006.*--resume"):
-            run.fit()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-    rest = Run(tmp_path / "cut", average_checkpoints=2)
-    assert rest.fit(resume=True) == Run(tmp_path / "straight", average_checkpoints=2).fit(resume=True)
-    assert rest.data.count == 6
-    assert rest.rows("loss") == straight.rows("loss")
-    assert rest.rows("valid_loss") == straight.rows("valid_loss")
-    for a, b in zip(rest.model.parameters(), straight.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-
-
-def test_a_second_ctrl_c_stops_at_once(tmp_path):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        run = Run(tmp_path)
-        run.data.on_batch = lambda count: count > 4 and signal.raise_signal(signal.SIGINT)
-        run.settings = Training(
-            steps=12, eval_every=4, accumulate_steps=3, device="cpu"
-        )  # batches 4, 5, 6 make step 2
-        with pytest.raises(KeyboardInterrupt):
-            run.fit()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert run.data.count == 6
-    assert checkpoint.checkpoints(tmp_path) == []
-
-
-def test_other_threads_train_too_without_a_handler(tmp_path):
-    run, seen = Run(tmp_path), []
-    run.data.on_batch = lambda count: seen.append(signal.getsignal(signal.SIGINT))
-    before = signal.getsignal(signal.SIGINT)
-    thread = threading.Thread(target=run.fit)
-    thread.start()
-    thread.join()
-    assert list(run.rows("loss")) == list(range(1, 13))
-    assert set(seen) == {before}
-
-
 @pytest.mark.parametrize("place", ["loss", "gradient"])
 def test_non_finite_stops_and_names_the_step(tmp_path, place):
     class Breaks(Letters):
@@ -335,7 +190,7 @@ def test_bfloat16_computes_in_bfloat16_and_keeps_float32_weights(tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-def test_on_a_gpu(tmp_path, precision):
+def test_on_a_gpu(tmp_path, precision, signals_heard):
     """Fused AdamW, and float16 with its scaler, whose state goes through the checkpoint."""
     options = {
         "precision": precision,

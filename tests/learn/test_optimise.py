@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.learn.optimise import build_optimiser, choose_device, rate_at
+from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.settings import Training
 
 
@@ -77,12 +77,3 @@ def test_frozen_parameters_are_left_out():
     assert held == {id(p) for p in model.parameters()} - {id(model[0].weight)}
     with pytest.raises(ValueError, match="nothing to train"):
         build_optimiser(model.requires_grad_(False), Training(steps=1))
-
-
-def test_devices_that_are_not_there_are_refused():
-    assert choose_device(Training(steps=1, device="cpu")).type == "cpu"
-    with pytest.raises(ValueError, match="bfloat16"):
-        choose_device(Training(steps=1, device="cpu", precision="float16"))
-    if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="no GPU here"):
-            choose_device(Training(steps=1, device="cuda"))

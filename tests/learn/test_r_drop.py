@@ -114,17 +114,18 @@ def test_hard_attention_draws_for_each_pass(name: str) -> None:
     model, batch = build(name, weigh="hard", dropout=0.0), one_batch()
     rows = len(batch.source)
     loss = loss_at(0, model, batch, r_drop=1.0)
-    assert loss.chosen is not None
-    assert loss.entropy is not None
-    assert len(loss.chosen) == len(loss.entropy) == len(loss.likelihood) == 2 * rows
-    assert not torch.equal(loss.chosen[:rows], loss.chosen[rows:])
+    found = loss.sampled
+    assert found is not None
+    assert len(found.log_probability) == len(found.entropy) == len(loss.likelihood) == 2 * rows
+    assert not torch.equal(found.log_probability[:rows], found.log_probability[rows:])
+    assert torch.equal(found.reward.sum(1), loss.likelihood)
     apart = loss.total + loss.likelihood.sum()  # unsmoothed, so that this is left
     assert apart > 1e-3
     other = loss_at(0, model, batch, r_drop=4.0)
     torch.testing.assert_close(other.total + other.likelihood.sum(), 4 * apart, rtol=1e-2, atol=1e-3)
     assert torch.equal(other.likelihood, loss.likelihood)
-    found = slopes(model, loss.chosen.sum())
-    assert any(slope.any() for key, slope in found.items() if key.startswith("attend"))
+    learned = slopes(model, found.log_probability.sum())
+    assert any(slope.any() for key, slope in learned.items() if key.startswith("attend"))
 
 
 @pytest.mark.parametrize("straight_through", [False, True])

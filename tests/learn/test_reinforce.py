@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from regard.layers.loss import Loss
-from regard.learn.reinforce import Baseline, objective
+from regard.layers.loss import Loss, Sampled
+from regard.learn.reinforce import baseline, objective
 from regard.learn.settings import Training
 
 REWARDS = torch.tensor([-1.0, -3.0, -0.5, -2.0], dtype=torch.float64)  # log p(y | place)
@@ -12,25 +12,22 @@ def entropy_of(logits):
     return -(logits.log_softmax(-1).exp() * logits.log_softmax(-1)).sum(-1)
 
 
-@pytest.mark.parametrize("start", [0.0, -1.3, 5.0])
-def test_expected_gradient_is_exact(start):
-    """Over all places, p(place) * gradient of the surrogate = gradient of E[log p(y | place)] + entropy,
-    whatever the baseline."""
+def test_expected_gradient_is_exact():
+    """Over the places of one row, p(place) * gradient of the surrogate = gradient of E[log p(y | place)] + entropy;
+    the place of the other row, which is the baseline, is fixed and changes nothing."""
     settings = Training(steps=1, reinforce_weight=0.7, entropy_weight=0.3)
     logits = torch.tensor([0.2, -0.4, 1.1, 0.0], dtype=torch.float64, requires_grad=True)
     scale = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)  # what follows the look learns too
+    fixed = torch.tensor([-1.3], dtype=torch.float64)
     probabilities = logits.softmax(-1).detach()
     seen = [torch.zeros_like(logits), torch.zeros_like(scale)]
     for place, probability in enumerate(probabilities):
-        likelihood = (scale * REWARDS[place])[None]  # (B=1,)
-        loss = Loss(
-            total=-likelihood.sum(),
-            likelihood=likelihood.detach(),
-            tokens=torch.tensor(1),
-            chosen=logits.log_softmax(-1)[place][None],
-            entropy=entropy_of(logits)[None],
-        )
-        value = objective(loss, Baseline(start), settings)
+        likelihood = (scale * REWARDS[place])[None]
+        reward = torch.stack([likelihood.detach(), fixed])  # (B=2, T=1)
+        chosen = torch.stack([logits.log_softmax(-1)[place], torch.zeros((), dtype=torch.float64)])[:, None]
+        entropy = torch.stack([entropy_of(logits), torch.zeros((), dtype=torch.float64)])[:, None]
+        found = Sampled(reward, chosen, entropy, torch.ones(2, 1, dtype=torch.bool))
+        value = objective(Loss(-likelihood.sum(), reward.sum(1), torch.tensor(1), found), settings)
         for total, part in zip(seen, torch.autograd.grad(value, [logits, scale]), strict=True):
             total += probability * part
     exact_look = 0.7 * (logits.softmax(-1) * scale.detach() * REWARDS).sum() + 0.3 * entropy_of(logits)
@@ -41,23 +38,23 @@ def test_expected_gradient_is_exact(start):
 def test_per_token_and_without_sampling():
     total = torch.tensor(12.0, requires_grad=True)
     loss = Loss(total=total, likelihood=torch.tensor([-12.0]), tokens=torch.tensor(4))
-    baseline = Baseline()
-    assert objective(loss, baseline, Training(steps=1)).item() == 3.0
-    assert baseline.value is None
+    assert objective(loss, Training(steps=1)).item() == 3.0
 
 
-def test_baseline_is_a_moving_average_of_the_batches_before():
-    def batch(*rewards):
-        chosen = torch.zeros(len(rewards), requires_grad=True)
-        loss = Loss(torch.tensor(0.0), torch.tensor(rewards), torch.tensor(2), chosen=chosen)
-        objective(loss, baseline, settings).backward()
-        return chosen.grad
+def test_each_place_is_rewarded_by_its_own_token():
+    """Two looks of one row: only the first was followed by a likely token."""
+    chosen = torch.zeros(2, 2, requires_grad=True)
+    reward, mask = torch.tensor([[-1.0, -5.0], [-3.0, -5.0]]), torch.ones(2, 2, dtype=torch.bool)
+    found = Sampled(reward, chosen, torch.zeros(2, 2), mask)
+    objective(Loss(torch.tensor(0.0), reward.sum(1), torch.tensor(4), found), Training(steps=1)).backward()
+    assert chosen.grad.tolist() == [[-0.5, 0], [0.5, 0]]  # -(r - b) / tokens, b = the other row's reward
 
-    settings, baseline = Training(steps=1), Baseline()
-    assert batch(-1.0, -3.0).tolist() == [-0.5, 0.5]  # -(R - b) / tokens with b = the batch's own mean, -2
-    assert baseline.value == -2.0
-    assert batch(-4.0, -8.0).tolist() == [1.0, 3.0]  # b is still -2
-    assert baseline.value == pytest.approx(0.9 * -2 + 0.1 * -6)
-    before = baseline.value
-    batch(float("nan"), 0.0)
-    assert baseline.value == before
+
+def test_baseline_is_the_mean_of_the_other_rows_at_that_step():
+    reward = torch.tensor([[-1.0, -2.0, -4.0], [-3.0, -6.0, 0.0], [-5.0, 0.0, 0.0]])
+    mask = reward != 0
+    found = baseline(reward, mask)
+    assert found[:, 0].tolist() == [-4.0, -3.0, -2.0]
+    assert found[:2, 1].tolist() == [-6.0, -2.0]
+    assert found[0, 2] == pytest.approx(-21 / 6)  # no other row is as long: the mean of the batch
+    assert baseline(reward[:, :0], mask[:, :0]).shape == (3, 0)

@@ -1,0 +1,25 @@
+"""Which device to compute on."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.errors import BadInput
+
+
+def choose_device(name: str = "auto", precision: str = "float32") -> torch.device:
+    """A device by torch's name for it, if it is here; `auto` is a CUDA GPU, else Apple's (mps), else the CPU."""
+    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    here += ["mps"] if torch.backends.mps.is_available() else []
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else here[-1]
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()  # no value can be read from the meta device
+    except Exception:  # of many kinds, by device and by how torch was built
+        if name in {part for one in here for part in (one, one.partition(":")[0])}:
+            raise  # it is here, but broken or its memory is full
+        raise BadInput(f"device {name!r} is not here; use auto or {' or '.join(here)}") from None
+    if precision == "float16" and device.type != "cuda":
+        raise BadInput(f"precision float16 needs a CUDA GPU; on {device} use bfloat16 or float32")
+    return device
