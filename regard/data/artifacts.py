@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from regard.data.special_tokens import Special
 from regard.data.tokenizer import Tokenizer
-from regard.errors import RunError
+from regard.errors import NoTokenizer, RunError
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,28 @@ class AnyTokenizer(Protocol):
     def pieces(self, text: str) -> list[str]: ...
 
     def word_of(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> list[int]: ...
+
+
+class MissingTokenizer(Tokenizer):
+    """Stands for the tokenizer of a folder that has none, and raises NoTokenizer as soon as it is asked anything.
+    So a bare model opens, and only text is refused."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):  # those by which Python and notebooks look at an object
+            raise AttributeError(name)
+        raise NoTokenizer(self._why)
+
+    def __len__(self) -> int:
+        raise NoTokenizer(self._why)
+
+    def __bool__(self) -> bool:
+        return True  # and not by its length
+
+    def __repr__(self) -> str:
+        return f"<no tokenizer: {self._why}>"
 
 
 @dataclass(frozen=True)

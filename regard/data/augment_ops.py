@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.data.augment import MAX_MAGNITUDE, Augment
-from regard.data.batch import send
+from regard.data.batch import send, wide
 
 GREY = 128  # the fill value of affine operations outside the image, as in RandAugment
 ERASED = (0.02, 0.33)  # range of the share of the area that is erased
@@ -184,7 +184,7 @@ def colour(images: Tensor, level: Tensor) -> Tensor:
 
 
 def contrast(images: Tensor, level: Tensor) -> Tensor:
-    return _blend((_grey(images).double().mean((1, 2, 3), keepdim=True) + 0.5).floor(), images, level)
+    return _blend((wide(_grey(images)).mean((1, 2, 3), keepdim=True) + 0.5).floor(), images, level)
 
 
 def sharpness(images: Tensor, level: Tensor) -> Tensor:
@@ -226,8 +226,8 @@ def _look_up(images: Tensor, table: Tensor) -> Tensor:
 
 def auto_contrast(images: Tensor, level: Tensor) -> Tensor:
     """Stretches each channel to 0 to 255, unless it is constant. `level` is not used."""
-    low, high = (edge.double()[..., None] for edge in torch.aminmax(images.flatten(1, 2), dim=1))  # (B, C, 1)
-    shades = torch.arange(256, device=images.device).double()
+    low, high = (wide(edge)[..., None] for edge in torch.aminmax(images.flatten(1, 2), dim=1))  # (B, C, 1)
+    shades = wide(torch.arange(256, device=images.device))
     return _look_up(images, torch.where(high > low, (shades - low) * (255 / (high - low)), shades))
 
 

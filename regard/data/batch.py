@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.short_repr import short_repr
 from regard.data.special_tokens import REGARD, Special
 
 # Lengths within 5 % of each other count as equal, so that long rows, all of different lengths, are mixed too.
@@ -39,8 +40,15 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.to(device)
 
 
+def wide(x: Tensor) -> Tensor:
+    """In float64; in float32 on Apple's GPUs, which have no float64."""
+    return x.float() if x.device.type == "mps" else x.double()
+
+
 class Batch:
     """Base of all batches, which are dataclasses of tensors; some may be None."""
+
+    __repr__ = short_repr
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -52,7 +60,7 @@ class Batch:
         return self.each(lambda tensor: send(tensor, device))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairBatch(Batch):
     """`target` is <s> ... </s>: target[:, :-1] is the input, target[:, 1:] is predicted. `source` ends in </s>."""
 

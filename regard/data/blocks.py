@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.batch import Pair, PairBatch, PairData, Rows, check_batching, draw_batches
+from regard.data.files import FULL, draft_of
 from regard.data.special_tokens import REGARD, Special
+from regard.errors import DataError
 
 # Bytes per pair besides its ids: the ends of its rows, its lengths, its place while the order is drawn.
 OVERHEAD = 96
 # At least this many of the longest pair must fit the budget; with fewer, random blocks would often overflow.
 LEAST_PAIRS = 16
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SIDES = ("source", "target")
 SUFFIXES = (".ids", ".lengths")  # int32, in the machine's byte order, because blocks are temporary
 
@@ -38,7 +38,7 @@ def gather(
     check_batching(batch_tokens=batch_tokens, seed=seed)
     if budget < 1:
         raise ValueError(f"budget must be at least 1 byte, got {budget}")
-    temporary = folder.with_name(f".tmp-{folder.name}")
+    temporary = draft_of(folder)
     for old in (folder, temporary):
         _remove(old)
     held, pairs = Held(), iter(pairs)
@@ -150,7 +150,7 @@ def _spill(held: Held, pairs: Iterator[Pair], stem: Path, budget: int) -> None:
         if held.bytes > budget // 2:
             held.write(stem)
     if held.largest * LEAST_PAIRS > budget:
-        raise ValueError(
+        raise DataError(
             f"a pair takes {held.largest:,} bytes of a budget of {budget:,}; "
             f"raise the budget to at least {held.largest * LEAST_PAIRS:,} or drop long pairs"
         )

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.errors import RecipeError
+from regard.data.field_types import fits, takes_text, types_of, words_of
+from regard.data.files import LARGEST_RECIPE, read_bytes
+from regard.errors import DataError, RecipeError
 
 Settings = TypeVar("Settings")
-
-TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
-WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+ALIKE, MOST_NEAR = 0.8, 5  # the similarity of words that differ by a typo; how many suggestions are named
 
 
 def setting(
@@ -28,43 +28,38 @@ def setting(
     below: float | None = None,
     choices: Collection[str] = (),
     or_zero: str = "",
+    words: str = "",
+    later: bool = False,
 ) -> Any:
-    """A field with its range. `or_zero`: 0 is allowed beside the range, and these words say what it means."""
+    """A field with its range. `or_zero`: 0 is allowed beside the range, and these words say what it means. `words`:
+    what the type is called in an error message. `later`: runs that are older than the field have the default."""
     bounds = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
     return dataclasses.field(
-        default=default, metadata={"bounds": bounds, "choices": tuple(choices), "or_zero": or_zero}
+        default=default,
+        metadata={"bounds": bounds, "choices": tuple(choices), "or_zero": or_zero, "words": words, "later": later},
     )
 
 
 def check(settings: Any) -> None:
     """Call this first in `__post_init__`. ValueError names the field, what is allowed and what came."""
+    kinds = types_of(type(settings))
     for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        check_type(field, value)
-        choices = field.metadata.get("choices")
-        if choices and value not in choices:
-            raise ValueError(f"{field.name} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}")
-        if field.metadata.get("bounds"):
-            check_range(field.name, value, field.metadata["bounds"], field.metadata["or_zero"])
+        value, kind = getattr(settings, field.name), kinds[field.name]
+        if not fits(kind, value):
+            words = field.metadata.get("words") or words_of(kind)
+            raise ValueError(f"{field.name} must be {words}, got {value!r:.80}")
+        if value is not None:
+            check_value(field, value)
 
 
-def check_type(field: dataclasses.Field[Any], value: object) -> None:
-    """Numbers must be finite; 8.0 is not a whole number and 1 is not true."""
-    kind = type_name(field)
-    if kind in TYPES and (type(value) not in TYPES[kind] or (kind == "float" and not is_finite(value))):
-        raise ValueError(f"{field.name} must be {WORDS[kind]}, got {value!r:.80}")
-
-
-def type_name(field: dataclasses.Field[Any]) -> str:
-    """The annotation as it is written, with or without `from __future__ import annotations`."""
-    return field.type.__name__ if isinstance(field.type, type) else str(field.type)
-
-
-def is_finite(number: Any) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # a whole number that is no float, as 10**400
-        return False
+def check_value(field: dataclasses.Field[Any], value: Any) -> None:
+    """Of a list, every item must be in the range."""
+    choices, bounds = field.metadata.get("choices"), field.metadata.get("bounds")
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if choices and one not in choices:
+            raise ValueError(f"{field.name} must be one of {', '.join(map(repr, choices))}, got {one!r:.80}")
+        if bounds:
+            check_range(field.name, one, bounds, field.metadata["or_zero"])
 
 
 def check_range(name: str, value: float, bounds: Mapping[str, float | None], or_zero: str) -> None:
@@ -101,9 +96,9 @@ def build(kind: type[Settings], table: Mapping[str, Any], section: str) -> Setti
         missing = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if missing and key not in table:
             raise RecipeError(f"{section}.{key} must be set")
+    kinds = types_of(kind)
     values = {
-        key: str(value) if type(value) is int and type_name(fields[key]).startswith("str") else value
-        for key, value in table.items()
+        key: str(value) if type(value) is int and takes_text(kinds[key]) else value for key, value in table.items()
     }
     try:
         return kind(**values)
@@ -114,7 +109,9 @@ def build(kind: type[Settings], table: Mapping[str, Any], section: str) -> Setti
 def read_toml(path: Path) -> dict[str, Any]:
     """A recipe's tables."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_bytes(path, LARGEST_RECIPE).decode("utf-8"))
+    except DataError as error:
+        raise RecipeError(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise RecipeError(f"{path} is not valid TOML: {error!s:.300}") from None
 
@@ -127,24 +124,38 @@ def check_known(keys: Iterable[str], allowed: Iterable[str], what: str) -> None:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint for an error message: the known word that was probably meant, else all of them."""
+    """A hint for an error message: the known words that were probably meant, else all of them."""
     words = list(words)
-    near = [one for one in words if word in one.split("_")] or difflib.get_close_matches(word, words, 1, 0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(words)}"
+    near = likely(word, words)[:MOST_NEAR]
+    meant = ", ".join(map(repr, near[:-1])) + (" or " if len(near) > 1 else "") + repr(near[-1]) if near else ""
+    return f"; did you mean {meant}?" if near else f"; there are {', '.join(words)}"
 
 
-def file_names(files: object) -> tuple[str, ...]:
+def likely(word: str, words: Sequence[str]) -> list[str]:
+    """Words with this word as a part, as `luong` in `luong-dates`; else the one that is spelt much like it; else
+    those that it begins, as `temp` does `temperature`; else those with such a part; else the nearest one."""
+    parts = {one: re.split("[_-]", one) for one in words}
+
+    def having(part: str) -> list[str]:
+        return [one for one in words if part in parts[one]]
+
+    longer = [one for one in words if one.startswith(word)] if len(word) > 2 else []
+    if near := having(word) or difflib.get_close_matches(word, words, 1, ALIKE) or longer:
+        return near
+    part = difflib.get_close_matches(word, [one for many in parts.values() for one in many], 1, ALIKE)
+    return having(part[0]) if part else difflib.get_close_matches(word, words, 1, 0.5)
+
+
+FILES = "a file or a list of files"  # words of a setting
+
+
+def file_names(files: str | Sequence[str]) -> tuple[str, ...]:
     """One file or a list of them, as TOML gives it; empty names are left out."""
-    named = [files] if isinstance(files, str) else files
-    if not isinstance(named, list | tuple) or not all(isinstance(one, str) for one in named):
-        raise ValueError(f"train must be a file or a list of files, got {files!r}")
-    return tuple(one for one in named if one)
+    return tuple(one for one in ([files] if isinstance(files, str) else files) if one)
 
 
-def numbers(name: str, value: object, counts: Sequence[int]) -> tuple[float, ...]:
+def numbers(name: str, value: Sequence[float], counts: Sequence[int]) -> tuple[float, ...]:
     """A list of numbers, as TOML gives it, of one of these lengths."""
-    if not isinstance(value, list | tuple) or not all(type(one) in (int, float) for one in value):
-        raise ValueError(f"{name} must be a list of numbers, got {value!r:.80}")
-    if len(value) not in counts or not all(map(math.isfinite, value)):
-        raise ValueError(f"{name} must have {' or '.join(map(str, counts))} finite numbers, got {value!r:.80}")
+    if len(value) not in counts:
+        raise ValueError(f"{name} must be a list of {' or '.join(map(str, counts))} numbers, got {value!r:.80}")
     return tuple(map(float, value))

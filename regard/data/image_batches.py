@@ -38,7 +38,7 @@ class Item(NamedTuple):
         return self.rows[self.part]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImageBatch(Batch):
     images: Tensor  # (B, C, H, W) float32, normalised
     targets: Tensor  # (B, classes) float32: the share of each class, one-hot unless images are mixed

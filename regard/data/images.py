@@ -17,7 +17,7 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from regard.data.files import explain_os_errors, find_data
+from regard.data.files import check_regular, explain_os_errors, find_data
 from regard.data.records import first_ten, need_parquet
 from regard.errors import DataError
 
@@ -65,7 +65,10 @@ class ImageSet:
         places = {name: place for place, name in enumerate(classes)}
         unknown = [self.classes[label] for label in np.unique(self.labels) if self.classes[label] not in places]
         if unknown:
-            raise DataError(f"there are images of {first_ten(unknown)}, but the classes are {first_ten(classes)}")
+            first = self.name(int((self.labels == self.classes.index(unknown[0])).argmax()))
+            raise DataError(
+                f"{first}: there are images of {first_ten(unknown)}, but the classes are {first_ten(classes)}"
+            )
         table = np.array([places.get(name, -1) for name in self.classes])
         return ImageSet(table[self.labels], classes, name=self.name, pixels=self.pixels, decode=self.decode)
 
@@ -104,6 +107,7 @@ def need_classes(images: ImageSet, name: str | Path) -> None:
 
 def read_image(path: str | Path) -> np.ndarray:
     """(H, W, 3) uint8."""
+    check_regular(Path(path))
     with explain_os_errors(path), open(path, "rb") as file:
         return _decode(file, str(path))
 

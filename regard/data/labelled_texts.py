@@ -7,7 +7,7 @@ import re
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -66,8 +66,11 @@ class Names(NamedTuple):
     label: str
 
 
-def read_labelled(name: str | Path, *, text: str = "", second: str = "", label: str = "") -> Iterator[Row]:
-    """(text, second text or "", label) of each line or record of TSV, CSV or JSONL, plain or compressed.
+def read_labelled(
+    name: str | Path, *, text: str = "", second: str = "", label: str = "", known: Collection[str] = ()
+) -> Iterator[Row]:
+    """(text, second text or "", label) of each line or record of TSV, CSV or JSONL, plain or compressed. Any label
+    but the `known` ones, if these are given, is an error.
 
     `text`, `second` and `label` name columns of a CSV or TSV with a header, or keys of JSONL. In a TSV they can be
     numbers from 1; then there is no header. If none is given, the usual names are looked for in the header
@@ -84,7 +87,12 @@ def read_labelled(name: str | Path, *, text: str = "", second: str = "", label: 
             empty = False
             refuse_empty(row[0], "text", where)
             refuse_empty(row[2], "label", where)
-            yield row[0], row[1], " ".join(row[2].split())  # labels are printed in lines and tables
+            found = " ".join(row[2].split())  # labels are printed in lines and tables
+            if known and found not in known:
+                raise DataError(
+                    f"{where}: the label {found[:40]!r} is no class of this model; there are {first_ten(known)}"
+                )
+            yield row[0], row[1], found
         if empty:
             raise DataError(f"{path} has no labelled text; it needs at least one")
 
@@ -123,7 +131,7 @@ def _tsv(path: Path, rows: Iterator[Fields], named: Names) -> Iterator[tuple[str
         rows = chain([(where, first)], rows)
         usual = _usual(first)
         if any(named) or (usual.text and usual.label):
-            yield from _by_header(rows, named)
+            yield from _by_header(rows, named, by_number=True)
         elif len(first) == 2:
             yield from _warn_of_header(_labelled(take_columns(rows, [0, 1], width=2)))
         else:
@@ -149,10 +157,10 @@ def _warn_of_header(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]
         )
 
 
-def _by_header(rows: Iterator[Fields], named: Names) -> Iterator[tuple[str, Row]]:
+def _by_header(rows: Iterator[Fields], named: Names, *, by_number: bool = False) -> Iterator[tuple[str, Row]]:
     for where, header in islice(rows, 1):
         names = [column for column in _choose(named, header, where) if column]
-        columns = find_columns((where, header), names)
+        columns = find_columns((where, header), names, by_number=by_number)
         yield from _labelled(take_columns(rows, columns, width=len(header)))
 
 
@@ -219,7 +227,7 @@ def encode_pair(
 
     Truncated to `truncate` tokens at the ends, the longer part first, as in `transformers`."""
     if truncate < SHORTEST:
-        raise ValueError(f"truncate must be at least {SHORTEST}, got {truncate}")
+        raise DataError(f"truncate must be at least {SHORTEST}, got {truncate}; so must model.max_positions")
     if second is None:
         ids = [special.start, *first[: truncate - 2], special.end]
         return ids, [0] * len(ids)
@@ -232,7 +240,7 @@ def encode_pair(
     return ids, [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelledBatch(Batch):
     """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], and the class index of each row."""
 
@@ -266,7 +274,7 @@ class LabelledData:
             self.labels.append(label)
             self.truncated += len(first) + 2 + (0 if second is None else len(second) + 1) > truncate
         if not len(self):
-            raise ValueError("there must be at least one labelled text, got none")
+            raise DataError("there must be at least one labelled text, got none")
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from regard.data.files import drafted
+
 
 @contextmanager
 def line_writer(output: Path | None, option: str = "--output") -> Iterator[Callable[[str], None]]:
@@ -21,10 +23,5 @@ def line_writer(output: Path | None, option: str = "--output") -> Iterator[Calla
         with open(output, "w", encoding="utf-8") as file:
             yield lambda line: print(line, file=file)
         return
-    temporary = output.with_name(f".{output.name}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            yield lambda line: print(line, file=file)
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with drafted(output) as draft, open(draft, "w", encoding="utf-8") as file:
+        yield lambda line: print(line, file=file)

@@ -9,10 +9,10 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn, TypeVar
 
 from regard.data.files import explain_os_errors
 from regard.errors import DataError
@@ -25,6 +25,7 @@ READ_LIMIT = len(codecs.BOM_UTF8) + LONGEST_LINE + len(b"\r\n")  # enough of a l
 CHUNK = 1 << 18  # bytes
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+Instead = TypeVar("Instead")
 ZSTD_PIECE = 128  # compressed bytes; small, because four bytes of zstd may decompress to 128 KiB
 
 
@@ -38,15 +39,42 @@ def number_lines(file: io.BufferedIOBase, name: str) -> Iterator[tuple[int, str]
     r"""Lines numbered from 1, decoded as UTF-8 (a byte order mark and CRLF are accepted); `name` is for errors.
 
     Lines end at \n alone: other line separators of Unicode (U+2028, U+0085) are part of the text."""
+    return _number_lines(file, name, _refuse)
+
+
+def try_lines(file: io.BufferedIOBase, name: str) -> Iterator[tuple[int, str | DataError]]:
+    """The same, but a line that cannot be read does not end the file: its error is given in its place."""
+    return _number_lines(file, name, lambda error: error)
+
+
+def open_tried_lines(path: str | Path) -> Iterator[tuple[int, str | DataError]]:
+    with explain_os_errors(path), open_decompressed(Path(path)) as file:
+        yield from try_lines(file, str(path))
+
+
+def _number_lines(
+    file: io.BufferedIOBase, name: str, bad: Callable[[DataError], Instead]
+) -> Iterator[tuple[int, str | Instead]]:
+    """`bad` gives what stands for a line that cannot be read, or raises."""
     number = 1
     try:
         line = file.readline(READ_LIMIT).removeprefix(codecs.BOM_UTF8)
         while line:
-            yield number, _decode_line(line, name, number)
+            try:
+                text: str | Instead = _decode_line(line, name, number)
+            except DataError as error:
+                text = bad(error)
+                while line and not line.endswith(b"\n"):  # the rest of a line that is too long
+                    line = file.readline(READ_LIMIT)
+            yield number, text
             number += 1
             line = file.readline(READ_LIMIT)
     except DAMAGED as error:
         raise _damaged(f"{name}, line {number}", Path(name).suffix, error) from None
+
+
+def _refuse(error: DataError) -> NoReturn:
+    raise error
 
 
 def open_chunks(path: Path) -> Iterator[str]:

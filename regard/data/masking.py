@@ -1,7 +1,9 @@
 """Batches for BERT's two pretraining tasks: masked words, and whether sentence B follows sentence A.
 
-As in Devlin et al. 2019 and its published program, but with dynamic masking: each epoch splits the text into other
-rows, and each batch masks other words."""
+As in Devlin et al. 2019 and its published program, with two differences. Masking is dynamic: each epoch splits the
+text into other rows, and each batch masks other words. Only tokens that stand for text take part: [UNK] is never
+predicted (nothing can be learned from it), and a random replacement is never a special token; the program allows
+both."""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def encode_sentences(documents: Iterable[Document], tokenizer: Tokenizer) -> lis
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MaskedBatch(Batch):
     """[CLS] A [SEP] B [SEP] with some tokens masked; the targets at the predicted places are to be found."""
 

@@ -75,13 +75,16 @@ def filled_lines(path: Path) -> Iterator[tuple[str, str]]:
         yield where, line
 
 
-def find_columns(header: Row, names: Iterable[str]) -> list[int]:
-    """Where in the header the named columns are."""
+def find_columns(header: Row, names: Iterable[str], *, by_number: bool = False) -> list[int]:
+    """Where in the header the named columns are. `by_number`: a file without a header could be read too."""
     where, fields = header
     for name in names:
         if fields.count(name) != 1:
             which = "no" if name not in fields else "more than one"
-            raise DataError(f"{where}: {which} column {name!r}; the header names {first_ten(fields)}")
+            hint = (
+                "; is it no header? Then give columns by number, from 1" if name not in fields and by_number else ""
+            )
+            raise DataError(f"{where}: {which} column {name!r}; the header names {first_ten(fields)}{hint}")
     return [fields.index(name) for name in names]
 
 

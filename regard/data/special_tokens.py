@@ -56,3 +56,8 @@ GPT2 = Layout((TEXT_END, UNKNOWN_NAME), pad=TEXT_END, start=TEXT_END, end=TEXT_E
 GPT2_BYTES = Layout((TEXT_END,), pad=TEXT_END, start=TEXT_END, end=TEXT_END)  # in bytes nothing is unknown
 BERT = Layout(NAMES, pad="[PAD]", start="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
 LAYOUTS = {"regard": Layout(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT}
+
+
+def layout_for(name: str, kind: str) -> Layout:
+    """The layout of a vocabulary of this kind of tokens."""
+    return GPT2_BYTES if (name, kind) == ("gpt2", "bpe") else LAYOUTS[name]

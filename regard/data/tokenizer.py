@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import tokenizers
 
 from regard.data.byte_level import bytes_of
-from regard.data.files import read_bytes, write_file
-from regard.data.special_tokens import GPT2_BYTES, LAYOUTS, SPECIAL, TEXT_END, Special
+from regard.data.files import LARGEST_TOKENIZER, read_bytes, write_file
+from regard.data.special_tokens import GPT2_BYTES, LAYOUTS, SPECIAL, TEXT_END, Special, layout_for
+from regard.data.tokenizer_file import read_tokenizer, without_panic
 from regard.data.tokenizer_training import KINDS, SPLITTERS, check_training, train_vocabulary
 from regard.data.wordpiece import NAMES
 from regard.errors import DataError
@@ -39,9 +40,18 @@ class Tokenizer:
     splits at white space only: there the word "<unk>" is the unknown token, as in data sets that contain it, and
     a word that spells another special token becomes <unk> too."""
 
-    def __init__(self, inner: tokenizers.Tokenizer, special: Special, *, size: int | None = None) -> None:
-        """`size`: how many ids the model has, if more than the vocabulary; the further ids decode to nothing."""
-        self.inner, self.special = inner, special
+    def __init__(
+        self,
+        inner: tokenizers.Tokenizer,
+        special: Special,
+        *,
+        size: int | None = None,
+        before: tuple[int, ...] = (),
+    ) -> None:
+        """`size`: how many ids the model has, if more than the vocabulary; the further ids decode to nothing.
+
+        `before`: ids that a language model of another library wants before every prompt."""
+        self.inner, self.special, self.before = inner, special, before
         self.size = inner.get_vocab_size() if size is None else size
         # Another library's file may register the special tokens; in the user's text they are still text.
         inner.encode_special_tokens = True
@@ -50,7 +60,10 @@ class Tokenizer:
         registered = {i for i, token in inner.get_added_tokens_decoder().items() if token.special}
         self.silent = (registered - {special.unknown}) | {special.pad, special.start, special.end, special.mask}
         self.byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
-        self.join = inner.decoder.decode if inner.decoder is not None else " ".join
+        self.join = partial(without_panic, inner.decoder.decode) if inner.decoder is not None else " ".join
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer: {len(self):,} tokens, {type(self.inner.model).__name__}>"
 
     @classmethod
     def train(
@@ -75,7 +88,7 @@ class Tokenizer:
             raise ValueError(f"wordpiece tokens and the layout bert go together, got {kind!r} and {layout!r}")
         if isinstance(texts, str):
             raise ValueError("texts must be many texts, got a single one; put it in a list")
-        order = GPT2_BYTES if (layout, kind) == ("gpt2", "bpe") else LAYOUTS[layout]
+        order = layout_for(layout, kind)
         check_training(kind, size, normalise, order)
         inner = train_vocabulary(
             _checked_texts(texts), kind=kind, size=size, lowercase=lowercase, normalise=normalise, layout=order
@@ -86,7 +99,8 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        inner = read_tokenizer(read_bytes(path), path)
+        """From a tokenizer.json that `save` wrote."""
+        inner = read_tokenizer(read_bytes(path, LARGEST_TOKENIZER), path)
         for layout in (*LAYOUTS.values(), GPT2_BYTES):
             if special := layout.ids(inner):
                 return cls(inner, special)
@@ -105,7 +119,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids without special tokens; pieces that are not in the vocabulary become <unk>."""
-        return self.inner.encode(valid_text(text), add_special_tokens=False).ids
+        return without_panic(self.inner.encode, valid_text(text), add_special_tokens=False).ids
 
     def encode_stream(self, chunks: Iterable[str]) -> Iterator[list[int]]:
         """The ids of encode("".join(chunks)), some at a time, so that a long text is never in memory as a whole.
@@ -131,20 +145,21 @@ class Tokenizer:
         return _cut_of(self.inner)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, in several threads."""
         texts = [valid_text(text) for text in texts]
-        return [found.ids for found in self.inner.encode_batch(texts, add_special_tokens=False)]
+        return [found.ids for found in without_panic(self.inner.encode_batch, texts, add_special_tokens=False)]
 
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, and for each id the index in text.split() of the word in which it begins.
 
         Spaces belong to the word after them, so a token of spaces at the end has none: -1."""
-        found = self.inner.encode(valid_text(text), add_special_tokens=False)
+        found = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
         words = words_of_characters(text)
         return found.ids, [words[begin] for begin, _ in found.offsets]
 
     def pieces(self, text: str) -> list[str]:
         """The part of the text that each of its tokens stands for, without the spaces around it."""
-        found = self.inner.encode(valid_text(text), add_special_tokens=False)
+        found = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
         return [text[begin:end].strip() for begin, end in found.offsets]
 
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
@@ -152,7 +167,8 @@ class Tokenizer:
         ids = [int(i) for i in ids]
         pieces = self._pieces(ids)  # raises for ids that do not exist; `tokenizers` would skip them
         if unknown is None:
-            return self.inner.decode([i for i in ids if i not in self.silent and i != self.special.unknown])
+            said = [i for i in ids if i not in self.silent and i != self.special.unknown]
+            return without_panic(self.inner.decode, said)
         return b"".join(self._added(ids, pieces, unknown)).decode("utf-8", "replace")
 
     def word_of(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> list[int]:
@@ -208,19 +224,6 @@ class Tokenizer:
         return pieces
 
 
-def read_tokenizer(raw: bytes, path: str | Path) -> tokenizers.Tokenizer:
-    try:
-        json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON ({error}); it must be a complete tokenizer.json") from None
-    try:
-        return tokenizers.Tokenizer.from_str(raw.decode("utf-8"))
-    except BaseException as error:  # `tokenizers` raises no narrower class, and its panics are not an Exception
-        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
-            raise
-        raise DataError(f"{path} is JSON but describes no tokenizer: {error}") from None
-
-
 def _cut_of(inner: tokenizers.Tokenizer) -> re.Pattern[str] | None:
     """None for tokenizers of other libraries that split or normalise the text in another way."""
     described = json.loads(inner.to_str())
@@ -256,7 +259,7 @@ def _checked_texts(texts: Iterable[str]) -> Iterator[str]:
         empty = empty and not text
         yield valid_text(text)
     if empty:
-        raise ValueError("there is no text to train a tokenizer on")
+        raise DataError("there is no text to train a tokenizer on")
 
 
 def words_of_characters(text: str) -> list[int]:

@@ -37,7 +37,10 @@ NO_LIMIT = 10**9
 def check_training(kind: str, size: int | None, normalise: str, layout: Layout) -> None:
     least = len(layout.first) + len(layout.last) + (ALPHABET if kind == "bpe" else 1)
     if size is not None and size < least:
-        raise ValueError(f"size must be at least {least} for {kind} tokens, got {size}")
+        what = f"all {ALPHABET} bytes" if kind == "bpe" else "at least one more"
+        raise ValueError(
+            f"size must be at least {least} for {kind} tokens, got {size}: the special tokens and {what} are in it"
+        )
     if normalise not in NORMAL_FORMS:
         raise ValueError(f'normalise must be "", "nfc" or "nfkc", got {normalise!r}')
     if kind == "wordpiece" and normalise:

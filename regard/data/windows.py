@@ -14,15 +14,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from regard.data.batch import Batch, check_batching
-from regard.data.blocks import FULL
-from regard.data.files import sync_folder
+from regard.data.files import FULL, draft_of, sync_folder
 from regard.data.tokenizer import Tokenizer
+from regard.errors import DataError
 
 FILE = "text.ids"  # int32, in the machine's byte order, because the file is temporary
 WRITE = 1 << 20  # ids that are buffered before they are written
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextBatch(Batch):
     """tokens[:, :-1] is the input, tokens[:, 1:] is predicted; only `counted` places enter the loss."""
 
@@ -47,7 +47,7 @@ def encode_documents(
         if held.itemsize * len(held) > budget:
             return _spill(held, parts, folder)
     if not held:
-        raise ValueError("there must be at least one document, got none")
+        raise DataError("there must be at least one document, got none")
     return np.frombuffer(held, np.int32)
 
 
@@ -58,7 +58,7 @@ def _encoded(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterat
 
 
 def _spill(held: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndarray:
-    temporary, written = folder / f".tmp-{FILE}", 0
+    temporary, written = draft_of(folder / FILE), 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
@@ -100,7 +100,7 @@ class TextData:
         if length < 1:
             raise ValueError(f"length must be at least 1, got {length}")
         if len(ids) < 2:
-            raise ValueError(f"the text must have at least 2 tokens, an input and one to predict, got {len(ids)}")
+            raise DataError(f"the text must have at least 2 tokens, an input and one to predict, got {len(ids)}")
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.ids, self.length = ids, min(length, len(ids) - 1)
         self.batch_tokens, self.seed = batch_tokens, seed

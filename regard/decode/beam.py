@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from itertools import count
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.decode.generator import at_least_float32, eval_mode
+from regard.decode.generator import at_least_float32, eval_mode, finish
 from regard.decode.greedy import follow, likeliest
-from regard.decode.hypothesis import Hypothesis, collect
+from regard.decode.hypothesis import Hypothesis, collect, normaliser
 from regard.decode.rules import Rules, Stop, impossible, read_rules
+from regard.decode.settings import MOST_PENALTY
 from regard.models.protocols import Generator
 
 
@@ -53,8 +53,8 @@ def beam(
         raise ValueError(f"width must be 1 or more, got {width}")
     if not 1 <= n_best <= width:
         raise ValueError(f"n_best must lie in 1..width, here 1..{width}, got {n_best}; a wider beam finds more")
-    if not math.isfinite(length_penalty):
-        raise ValueError(f"length_penalty must be finite, got {length_penalty}; 0 is off, 1 is the mean")
+    if not abs(length_penalty) <= MOST_PENALTY:
+        raise ValueError(f"length_penalty must lie in [-{MOST_PENALTY}, {MOST_PENALTY}], got {length_penalty}")
     rules = read_rules(
         source,
         mask,
@@ -70,7 +70,7 @@ def beam(
         stop=stop,
     )
     if width == 1:
-        return [[one] for one in follow(model, source, mask, rules, choose=likeliest)]
+        return [[one] for one in finish(model, follow(model, source, mask, rules, choose=likeliest))]
     alpha = float(length_penalty)
     with eval_mode(model):
         found = _search(model, source, mask, rules, width=width, alpha=alpha, renormalise=renormalise)
@@ -111,10 +111,11 @@ def _search(
         sentences = live[answers.nonzero()[:, 0]]
         for sentence, answer in collect(sentences, longer[answers], grown[answers], rules.end):
             found[sentence].append(answer)
-        top = torch.cat([top, (grown / length**alpha).masked_fill(~answers, -torch.inf)], 1).topk(width).values
+        by = normaliser(length, alpha)
+        top = torch.cat([top, (grown / by).masked_fill(~answers, -torch.inf)], 1).topk(width).values
         scores, places = grown.masked_fill(ended, -torch.inf).topk(width)
         rows, tokens, written = (pick(x, places) for x in (rows, tokens, longer))
-        keep = (scores[:, 0] / length**alpha > top[:, -1]).nonzero().flatten()
+        keep = (scores[:, 0] / by > top[:, -1]).nonzero().flatten()
         if not len(keep):
             break
         state = state.reorder(rows)

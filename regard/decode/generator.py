@@ -1,15 +1,19 @@
-"""Driving a generator: eval mode and float32 scores."""
+"""Driving a generator: eval mode, float32 scores, and a search that is run at once or step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.layers.onednn import without_onednn
-from regard.models.protocols import Generator
+from regard.models import protocols
+
+Step = TypeVar("Step")
+Found = TypeVar("Found")
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
@@ -18,7 +22,7 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 
 @contextmanager
-def eval_mode(model: Generator) -> Iterator[None]:
+def eval_mode(model: protocols.Generator) -> Iterator[None]:
     """Eval mode, no gradients; the training flag of every module is restored afterwards."""
     training = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
     for part in training:
@@ -29,3 +33,25 @@ def eval_mode(model: Generator) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
+
+
+def finish(model: protocols.Generator, steps: Generator[Step, None, Found]) -> Found:
+    """Run a search to its end."""
+    with eval_mode(model):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+
+def step_by_step(model: protocols.Generator, steps: Generator[Step, None, Found]) -> Generator[Step, None, Found]:
+    """Run a search as far as it is asked; closing it ends the search. Between two steps neither eval mode nor
+    inference mode is left on, so that the caller may train in the meantime."""
+    while True:
+        with eval_mode(model):
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+        yield step

@@ -27,7 +27,12 @@ class Hypothesis:
 
     def normalised(self, length_penalty: float) -> float:
         """score / length^alpha"""
-        return self.score / max(self.length, 1) ** length_penalty
+        return self.score / normaliser(max(self.length, 1), length_penalty)
+
+
+def normaliser(length: int, alpha: float) -> float:
+    """length^alpha, within what float32 can divide by."""
+    return min(max(length**alpha, 1e-30), 1e30)
 
 
 def collect(sentences: Tensor, written: Tensor, scores: Tensor, end: int) -> Iterator[tuple[int, Hypothesis]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.decode.repetition import forbid_repeats, penalise
+from regard.decode.settings import MOST_REPETITION
 
 Stop = Callable[[list[int]], bool]
 
@@ -39,6 +39,7 @@ class Rules:
         """Apply the rules in place to the scores (N, V) of the next tokens, given what is written (N, length)."""
         if not written.shape[1]:
             self.check_tokens(scores.shape[1])
+        ends = scores[:, self.end].clone() if self.no_repeat_ngram else None
         if self.penalty != 1 or self.no_repeat_ngram:
             history = torch.cat([self.before.repeat_interleave(len(scores) // len(self.before), 0), written], 1)
             if self.penalty != 1:
@@ -49,6 +50,9 @@ class Rules:
             scores[:, token] = -torch.inf
         early = self.min_lengths > written.shape[1]
         scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
+        if ends is not None:  # a row that has used up the vocabulary ends
+            used_up = scores.amax(-1) == -torch.inf
+            scores[:, self.end] = torch.where(used_up, ends, scores[:, self.end])
 
     def check_tokens(self, words: int) -> None:
         for name, token in (("end", self.end), *(("never", token) for token in self.never)):
@@ -86,10 +90,10 @@ def read_rules(
             f"mask must be boolean (True = a real token) with one row per sentence, here {len(source)}; "
             f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
-    if not 0 < repetition_penalty < math.inf:
+    if not 1 / MOST_REPETITION <= repetition_penalty <= MOST_REPETITION:
         raise ValueError(
-            f"repetition_penalty must be above 0 and finite, got {repetition_penalty}; 1 is off, above 1 "
-            "discourages repetition"
+            f"repetition_penalty must lie in [{1 / MOST_REPETITION}, {MOST_REPETITION}], got {repetition_penalty}; "
+            "1 is off, above 1 discourages repetition"
         )
     if no_repeat_ngram < 0:
         raise ValueError(
@@ -146,5 +150,5 @@ def impossible(rows: Tensor) -> None:
     if rows.any():
         raise ValueError(
             "there is no possible next token: the logits hold NaN or infinity (did training diverge?), or every "
-            "token left is listed in never, forbidden by no_repeat_ngram, or the end token before min_length"
+            "token left is listed in never, or the end token before min_length"
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from regard.decode.greedy import Each, follow
+from regard.data.batch import wide
+from regard.decode.generator import finish
+from regard.decode.greedy import follow
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Stop, read_rules
 from regard.models.protocols import Generator
@@ -32,19 +35,13 @@ def sample(
     prompt: Tensor | None = None,
     prompt_mask: Tensor | None = None,
     stop: Stop | None = None,
-    each: Each | None = None,
 ) -> list[Hypothesis]:
     """y_t ~ softmax(log p / temperature), restricted to the `top_k` likeliest tokens, then to the nucleus `top_p`.
 
     The same seed gives the same text for the same batch on the same kind of device. All rows draw from one random
     generator (torch's global one without a seed), so in another batch a row may come out differently.
     The other options are those of `greedy`; the repetition penalty is applied before the temperature."""
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be above 0 and finite, got {temperature}; for the limit 0 use greedy")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be 1 or more, or None for no such filter, got {top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p must lie in (0, 1], or be None for no such filter, got {top_p}")
+    choose = draw(source.device, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     rules = read_rules(
         source,
         mask,
@@ -59,9 +56,22 @@ def sample(
         prompt_mask=prompt_mask,
         stop=stop,
     )
-    dice = None if seed is None else torch.Generator(source.device).manual_seed(seed)
+    return finish(model, follow(model, source, mask, rules, choose=choose))
 
-    def draw(scores: Tensor) -> Tensor:
+
+def draw(
+    device: torch.device, *, temperature: float, top_k: int | None, top_p: float | None, seed: int | None
+) -> Callable[[Tensor], Tensor]:
+    """logits (N, V) -> sampled tokens (N,), for `follow`."""
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be above 0 and finite, got {temperature}; for the limit 0 use greedy")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be 1 or more, or None for no such filter, got {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must lie in (0, 1], or be None for no such filter, got {top_p}")
+    dice = None if seed is None else torch.Generator(device).manual_seed(seed)
+
+    def choose(scores: Tensor) -> Tensor:
         scores = sharpen(scores, temperature)
         if top_k is not None:
             scores = keep_top_k(scores, top_k)
@@ -69,14 +79,14 @@ def sample(
             scores = keep_top_p(scores, top_p)
         return pick_one(scores.softmax(-1), dice)
 
-    return follow(model, source, mask, rules, choose=draw, each=each)
+    return choose
 
 
 def pick_one(probabilities: Tensor, dice: torch.Generator | None) -> Tensor:
     """Sample a token (N,) for each row: the first whose cumulative probability exceeds a uniform draw in [0, 1).
 
     torch.multinomial draws one number per vocabulary token, which is ten times slower on the CPU."""
-    sums = probabilities.double().cumsum(-1)  # float32 would lose rare tokens among 50,000
+    sums = wide(probabilities).cumsum(-1)  # float32 would lose rare tokens among 50,000
     last = sums[:, -1:]
     drawn = torch.rand(last.shape, generator=dice, dtype=last.dtype, device=last.device) * last
     # Rounding must not select a token after the last possible one.
@@ -85,8 +95,10 @@ def pick_one(probabilities: Tensor, dice: torch.Generator | None) -> Tensor:
 
 
 def sharpen(scores: Tensor, temperature: float) -> Tensor:
-    """scores / temperature, shifted so that the largest is 0: a small temperature cannot overflow them all."""
-    return (scores - scores.amax(-1, keepdim=True)) / temperature
+    """scores / temperature, shifted so that the largest is 0: a small temperature cannot overflow them all. What
+    rounds to 0 or infinity in the type of the scores is taken as its least or greatest number."""
+    limits = torch.finfo(scores.dtype)
+    return (scores - scores.amax(-1, keepdim=True)) / min(max(temperature, limits.tiny), limits.max)
 
 
 def keep_top_k(scores: Tensor, k: int) -> Tensor:
@@ -101,5 +113,6 @@ def keep_top_p(scores: Tensor, p: float) -> Tensor:
         return scores  # rounding of the sum would remove the tail
     values, places = scores.sort(dim=-1, descending=True, stable=True)
     probabilities = values.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities  # 0 for the likeliest, which is therefore always kept
-    return torch.empty_like(scores).scatter(-1, places, values.masked_fill(before >= p, -torch.inf))
+    left_out = probabilities.cumsum(-1) - probabilities >= p
+    left_out[..., 0] = False  # the likeliest is kept, though p rounds to 0
+    return torch.empty_like(scores).scatter(-1, places, values.masked_fill(left_out, -torch.inf))

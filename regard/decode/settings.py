@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from regard.data.fields import check, setting
 
+# Beyond these limits scores would overflow float32; useful values are far below.
+MOST_PENALTY = 10
+MOST_COVERAGE = 1000
+MOST_REPETITION = 1e6
+TOO_MANY_TOKENS = 1 << 20
+
 
 @dataclass(frozen=True)
 class Decoding:
@@ -13,21 +19,25 @@ class Decoding:
 
     beam: int = setting(1, at_least=1, below=1000)
     n_best: int = setting(1, at_least=1, below=1000)  # answers to give for each input
-    length_penalty: float = 1.0
-    coverage: float = setting(0.0, at_least=0)  # beam: penalty for source tokens left unread (Wu 2016, eq. 14)
-    min_length: int = setting(0, at_least=0, below=1 << 20)  # tokens
-    max_length: int = setting(0, at_least=0, below=1 << 20)  # with the end token; 0: twice the source and 20
+    length_penalty: float = setting(1.0, at_least=-MOST_PENALTY, at_most=MOST_PENALTY)
+    # Beam: penalty for source tokens left unread (Wu 2016, eq. 14).
+    coverage: float = setting(0.0, at_least=0, at_most=MOST_COVERAGE)
+    min_length: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)  # tokens
+    max_length: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)  # 0: twice the source and 20; with the end
     replace_unknown: bool = False  # copy the source word most looked at in place of an unknown one
-    repetition_penalty: float = setting(1.0, above=0)  # above 1, earlier tokens are less likely (Keskar 2019)
-    no_repeat_ngram: int = setting(0, at_least=0, below=1 << 20)  # no n-gram of this length occurs twice; 0: off
+    # Above 1, earlier tokens are less likely (Keskar 2019).
+    repetition_penalty: float = setting(1.0, at_least=1 / MOST_REPETITION, at_most=MOST_REPETITION)
+    no_repeat_ngram: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)  # none of this length twice; 0: off
     renormalise: bool = False  # beam: renormalise log p after tokens were ruled out
-    stop: tuple[str, ...] = ()  # generation ends before any of these strings
+    stop: tuple[str, ...] = setting((), words="a text or a list of texts")  # generation ends before any of these
     temperature: float = setting(0.0, at_least=0)  # 0: no sampling
     top_k: int = setting(0, at_least=0, below=1 << 31)
     top_p: float = setting(1.0, above=0, at_most=1)
     seed: int = setting(0, at_least=0, below=1 << 63)
 
     def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
         check(self)
         if self.n_best > self.beam:
             raise ValueError(f"n_best must be at most beam = {self.beam}, got {self.n_best}; take a wider beam")
@@ -38,9 +48,8 @@ class Decoding:
             )
         if self.coverage and self.beam == 1:
             raise ValueError("coverage chooses among the answers of a beam; set beam above 1")
-        stops = [self.stop] if isinstance(self.stop, str) else self.stop
-        if not isinstance(stops, list | tuple) or not all(isinstance(one, str) and one for one in stops):
+        if not all(self.stop):
             raise ValueError(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
-        object.__setattr__(self, "stop", tuple(stops))  # a TOML file gives a list
+        object.__setattr__(self, "stop", tuple(self.stop))  # a TOML file gives a list
         if self.temperature and self.n_best > 1:
             raise ValueError(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")

@@ -51,12 +51,17 @@ class Report:
     labels: tuple[str, ...]
     confusion: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"<Report: {self.count:,} answers in {len(self.labels):,} classes, accuracy {self.accuracy:.2f} %>"
+
     @property
     def count(self) -> int:
+        """How many answers there are."""
         return int(self.confusion.sum())
 
     @property
     def right(self) -> int:
+        """How many are right."""
         return int(self.confusion.trace())
 
     @property
@@ -90,6 +95,18 @@ class Report:
             )
             for label, right, count, answered in rows
         )
+
+    @property
+    def matthews(self) -> float:
+        """Matthews correlation of two classes, -1 to 1   (Matthews 1975)
+
+        (tp tn - fp fn) / sqrt((tp + fp) (tp + fn) (tn + fp) (tn + fn)); 0 where a class never occurs or is never
+        answered. Unlike accuracy it is 0 for a classifier that always answers the more frequent class."""
+        if len(self.labels) != 2:
+            raise ValueError(f"the Matthews correlation is of two classes, got {len(self.labels)}")
+        (tn, fp), (fn, tp) = self.confusion.tolist()
+        product = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+        return (tp * tn - fp * fn) / math.sqrt(product) if product else 0.0
 
     @property
     def macro_f1(self) -> float:

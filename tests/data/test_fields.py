@@ -58,19 +58,21 @@ def test_keys_are_known_and_needed_ones_are_set():
 
 def test_a_part_of_a_name_finds_the_whole_name():
     assert nearest("rate", ["capture", "learning_rate"]) == "; did you mean 'learning_rate'?"
+    recipes = ["luong-dates", "luong-pairs", "vit-images"]
+    assert (
+        nearest("luong", recipes) == nearest("loung", recipes) == "; did you mean 'luong-dates' or 'luong-pairs'?"
+    )
+    assert nearest("luong-date", recipes) == "; did you mean 'luong-dates'?"
+    assert nearest("dropuot", ["dropout", "embed_dropout"]) == "; did you mean 'dropout'?"
     assert nearest("zzz", ["steps", "share"]) == "; there are steps, share"
 
 
 def test_lists_from_toml():
     assert file_names(["a", "", "b"]) == ("a", "b")
     assert file_names("a") == ("a",)
-    with pytest.raises(ValueError, match="train must be a file or a list of files, got 3"):
-        file_names(3)
-    assert numbers("betas", [0, 0.5], (2,)) == (0.0, 0.5)
-    with pytest.raises(ValueError, match="betas must have 2 finite numbers"):
-        numbers("betas", [0.5], (2,))
-    with pytest.raises(ValueError, match="betas must be a list of numbers"):
-        numbers("betas", ["a", "b"], (2,))
+    assert numbers("mean", [0, 0.5, 1], (0, 3)) == (0.0, 0.5, 1.0)
+    with pytest.raises(ValueError, match=r"mean must be a list of 0 or 3 numbers, got \[0.5\]"):
+        numbers("mean", [0.5], (0, 3))
 
 
 def test_a_broken_recipe_is_named(tmp_path):

@@ -104,6 +104,9 @@ def test_a_damaged_image_is_named(tmp_path):
         open_image_set(tmp_path).read(3)
     with pytest.raises(DataError, match="does not exist"):
         read_image(tmp_path / "none.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(DataError, match=r"pipe\.png must be a regular file, and is a pipe"):
+        read_image(tmp_path / "pipe.png")
 
 
 def test_other_files_are_refused(tmp_path):

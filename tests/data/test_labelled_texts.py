@@ -129,6 +129,10 @@ def test_labels_are_trimmed_and_texts_are_not(tmp_path):
         ("a.tsv", "a\t1\n", {"text": "1"}, "give both text and label, got '1'"),
         ("a.tsv", "a\t1\n", {"text": "1", "label": "3"}, "line 1: 2 columns, but a line needs at least 3"),
         ("a.tsv", "x\ty\na\t1\n", {"text": "z", "label": "y"}, "line 1: no column 'z'; the header names 'x', 'y'"),
+        (
+            *("a.tsv", "good film\t1\na\t1\n", {"text": "text", "label": "label"}),
+            "line 1: no column 'text'; the header names 'good film', '1'; is it no header",
+        ),
         ("a.tsv", "x\tx\na\t1\n", {"text": "x", "label": "x"}, "the same column; got x, x"),
         ("a.tsv", "x\tx\ty\na\t1\t2\n", {"text": "x", "label": "y"}, "more than one column 'x'"),
         ("a.tsv", "x\ty\na\t1\n", {"text": "x"}, "say which column is the label; .* there are 'x', 'y'"),

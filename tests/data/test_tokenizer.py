@@ -399,6 +399,12 @@ def test_load_refuses_what_is_no_tokenizer(tmp_path):
     raw = json.loads(whole)
     raw["model"]["vocab"] = {f"{piece}x": i for piece, i in raw["model"]["vocab"].items()}
     path.write_text(json.dumps(raw))
+    with pytest.raises(
+        DataError, match="its unk_token, '<unk>', is not in its vocabulary; add it, or name another"
+    ):
+        Tokenizer.load(path)
+    raw["model"]["unk_token"] = "<unk>x"
+    path.write_text(json.dumps(raw))
     with pytest.raises(DataError, match=r"the ids from 0 must be <pad>, <s>, </s>, <unk>; or .* are \['<pad>x'"):
         Tokenizer.load(path)
     path.write_text("[" * 100_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ import torch
 from torch import Tensor
 
 from regard.decode.beam import beam
-from regard.decode.greedy import greedy
-from regard.decode.hypothesis import Hypothesis
+from regard.decode.generator import step_by_step
+from regard.decode.greedy import follow, greedy, likeliest
+from regard.decode.hypothesis import Hypothesis, normaliser
 from regard.decode.repetition import forbid_repeats, penalise
+from regard.decode.rules import read_rules
+from regard.decode.sample import draw as draw_one
 from regard.decode.sample import sample
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
@@ -181,20 +185,32 @@ def test_a_row_that_stops_leaves_the_others_as_they_were(model: Bahdanau, asked:
     assert [whole(one)[:3] for one in free] == [whole(one) for one in held]
 
 
-@pytest.mark.parametrize("decode", [write, draw])
-def test_a_program_hears_every_token_as_it_comes(
-    model: Bahdanau, asked: tuple[Tensor, Tensor], decode: Any
-) -> None:
-    steps: list[list[tuple[int, int]]] = []
-    max_lengths = torch.tensor([0, 1, 2, 9, 9, 9, 4, 10])
-    answers = decode(model, *asked, start=START, max_length=max_lengths, each=steps.append)
-    heard: list[list[int]] = [[] for _ in answers]
-    for place, step in enumerate(steps):
-        for sentence, token in step:
+@pytest.mark.parametrize("way", ["greedy", "sample"])
+def test_a_program_hears_every_token_as_it_comes(model: Bahdanau, asked: tuple[Tensor, Tensor], way: str) -> None:
+    options: dict[str, Any] = {"start": START, "end": END, "max_length": torch.tensor([0, 1, 2, 9, 9, 9, 4, 10])}
+    free: dict[str, Any] = {"min_length": 0, "never": (), "repetition_penalty": 1.0, "no_repeat_ngram": 0}
+    free |= {"prompt": None, "prompt_mask": None, "stop": None}
+    drawn: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
+    choose = likeliest if way == "greedy" else draw_one(asked[0].device, **drawn)
+    steps = step_by_step(model, follow(model, *asked, read_rules(*asked, **options, **free), choose=choose))
+    heard: list[list[int]] = [[] for _ in range(NUMBER)]
+    model.train()
+    for place in count():
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            answers = end.value
+            break
+        assert model.training, "eval mode ends with each step"
+        assert not torch.is_inference_mode_enabled()
+        for sentence, token in step.pairs():
             assert len(heard[sentence]) == place  # none late
             heard[sentence].append(token)
+    model.eval()
+    whole = greedy(model, *asked, **options) if way == "greedy" else sample(model, *asked, **options, **drawn)
+    assert answers == whole
     assert heard == [one.tokens for one in answers]
-    assert len(steps) == max(one.length for one in answers)
+    assert place == max(one.length for one in answers)
 
 
 @ALL
@@ -214,8 +230,9 @@ def test_a_start_for_each_sentence(model: Bahdanau, asked: tuple[Tensor, Tensor]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"repetition_penalty": 0.0}, "repetition_penalty must be above 0 and finite, got 0.0"),
-        ({"repetition_penalty": math.nan}, "repetition_penalty must be above 0 and finite, got nan"),
+        ({"repetition_penalty": 0.0}, r"repetition_penalty must lie in \[1e-06, 1000000.0\], got 0.0"),
+        ({"repetition_penalty": math.nan}, r"repetition_penalty must lie in .*, got nan"),
+        ({"repetition_penalty": 1e40}, r"repetition_penalty must lie in .*, got 1e\+40"),
         ({"no_repeat_ngram": -1}, r"no_repeat_ngram must be 0 \(off\) or the n of n-grams"),
         ({"start": torch.tensor([1, 2])}, "start must be a whole number or one for each of the 8 sentences"),
         ({"start": -1}, "start must be 0 or more, got -1"),
@@ -227,7 +244,7 @@ def test_a_start_for_each_sentence(model: Bahdanau, asked: tuple[Tensor, Tensor]
             {"prompt": torch.zeros(8, 3, dtype=torch.long), "prompt_mask": torch.ones(8, 3)},
             "prompt_mask must be boolean",
         ),
-        ({"no_repeat_ngram": 1, "never": (0, 3, 4, 5, 6, 7), "min_length": 3}, "forbidden by no_repeat_ngram"),
+        ({"never": (0, 1, 3, 4, 5, 6, 7), "min_length": 3}, "or the end token before min_length"),
     ],
 )
 def test_wrong_controls_are_named(
@@ -235,3 +252,35 @@ def test_wrong_controls_are_named(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         decode(model, *asked, **{"start": START, "max_length": LIMIT, **options})
+
+
+@ALL
+def test_a_row_that_has_used_up_the_vocabulary_ends(
+    model: Bahdanau, asked: tuple[Tensor, Tensor], decode: Any
+) -> None:
+    """Even before min_length: nothing else may be written."""
+    options: dict[str, Any] = {"no_repeat_ngram": 1, "never": (0, 3, 4, 5, 6), "min_length": 6}
+    for one in flat(decode(model, *asked, start=START, max_length=LIMIT, **options)):
+        assert one.finished
+        assert one.tokens == [7]
+
+
+def test_the_extremes_of_sampling_are_their_limits(model: Bahdanau, asked: tuple[Tensor, Tensor]) -> None:
+    likeliest = write(model, *asked, start=START, max_length=LIMIT)
+    for options in ({"temperature": 1e-46}, {"temperature": 5e-324}, {"top_p": 1e-300}, {"top_p": 5e-324}):
+        assert draw(model, *asked, start=START, max_length=LIMIT, **options) == likeliest
+    answers = draw(model, *asked, start=START, max_length=400, temperature=1e300, never=(END,), top_k=WORDS)
+    counts = torch.tensor([token for one in answers for token in one.tokens]).bincount(minlength=WORDS)
+    assert counts[END] == 0
+    assert (counts[torch.arange(WORDS) != END] > len(answers) * 400 / WORDS / 2).all(), "every token alike"
+
+
+@pytest.mark.parametrize("alpha", [-10.0, 10.0])
+def test_the_extremes_of_the_length_penalty_find_answers(
+    model: Bahdanau, asked: tuple[Tensor, Tensor], alpha: float
+) -> None:
+    options: dict[str, Any] = {"max_length": 20, "min_length": 9, "length_penalty": alpha, "width": 2, "n_best": 1}
+    found = search(model, *asked, start=START, **options)
+    assert all(len(some) == 1 and len(some[0].tokens) >= 9 for some in found)
+    by = torch.tensor([-1e4, -1e-4]) / normaliser(1 << 20, alpha)
+    assert (by.isfinite() & (by < 0)).all(), "float32 can divide by it"

@@ -75,3 +75,34 @@ def test_wilsons_interval():
 def test_an_interval_needs_answers(right, count):
     with pytest.raises(ValueError, match=f"got {right} of {count}"):
         interval(right, count)
+
+
+def test_the_matthews_correlation_of_two_classes():
+    # Three of four right and one of four right: (3 x 1 - 3 x 1) / ... = 0, though half of the answers are right.
+    half = report([*"aaab", *"aaab"], [*"aaaa", *"bbbb"])
+    assert (half.accuracy, half.matthews) == (50, 0)
+    # tp 1, tn 3, fp 1, fn 0: (1 x 3 - 1 x 0) / sqrt(2 x 1 x 4 x 3) = 3 / sqrt(24).
+    assert report([*"aaabb"], [*"aaaab"]).matthews == pytest.approx(3 / 24**0.5)
+    # The example in scikit-learn's documentation.
+    assert report([1, -1, 1, 1], [1, 1, 1, -1]).matthews == pytest.approx(-1 / 3)
+    assert report([*"aabb"], [*"aabb"]).matthews == 1
+    assert report([*"bbaa"], [*"aabb"]).matthews == -1
+
+
+def test_it_is_the_correlation_of_two_columns_of_zeros_and_ones():
+    dice = np.random.default_rng(0)
+    truths = dice.integers(2, size=200)
+    answers = np.where(dice.random(200) < 0.7, truths, dice.integers(2, size=200))
+    assert report(answers.tolist(), truths.tolist()).matthews == pytest.approx(np.corrcoef(answers, truths)[0, 1])
+    many = report([0, 1] * 2**20, [0, 0, 1, 1] * 2**19)
+    assert many.matthews == 0
+
+
+@pytest.mark.parametrize(("answers", "truths"), [("aaaa", "aabb"), ("abab", "aaaa"), ("bbbb", "bbbb")])
+def test_it_is_zero_where_a_class_never_occurs(answers, truths):
+    assert report([*answers], [*truths], ["a", "b"]).matthews == 0
+
+
+def test_it_is_not_given_for_more_classes():
+    with pytest.raises(ValueError, match="of two classes, got 3"):
+        report(ANSWERS, TRUTHS).matthews  # noqa: B018

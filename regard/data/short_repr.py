@@ -1,0 +1,34 @@
+"""A repr that says what an object holds: sizes in place of tensors and arrays, long texts and lists shortened."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+LONGEST, MOST = 80, 4  # characters of a text, items of a list
+
+
+def short_repr(self: object) -> str:
+    """Memory(keys=(2, 7, 32), values=(2, 7, 32), mask=None). A dataclass takes it by `__repr__ = short_repr`."""
+    fields = [field.name for field in dataclasses.fields(self) if field.repr]  # type: ignore[arg-type]
+    return f"{type(self).__name__}({', '.join(f'{name}={short(getattr(self, name))}' for name in fields)})"
+
+
+def short(value: object) -> str:
+    """A value in a few words."""
+    if hasattr(value, "shape"):
+        return str(tuple(value.shape))
+    if isinstance(value, str | bytes):
+        return repr(value) if len(value) <= LONGEST else f"{value[: LONGEST - 3]!r}..."
+    if isinstance(value, Mapping):
+        items = [f"{short(key)}: {short(one)}" for key, one in list(value.items())[:MOST]]
+        return f"{{{', '.join([*items, *_more(len(value))])}}}"
+    if isinstance(value, Sequence) and not isinstance(value, range):
+        items = [*map(short, value[:MOST]), *_more(len(value))]
+        begin, end = "[]" if isinstance(value, list) else "()"
+        return f"{begin}{', '.join(items)}{',' if begin == '(' and len(value) == 1 else ''}{end}"
+    return repr(value)
+
+
+def _more(count: int) -> list[str]:
+    return [f"... {count - MOST:,} more"] if count > MOST else []
