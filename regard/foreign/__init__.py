@@ -12,6 +12,9 @@ from regard.foreign.vit import VIT_FORM
 FORMS: dict[str, Form[Any]] = {"marian": MARIAN, "gpt2": GPT2_FORM, "bert": BERT_FORM, "vit": VIT_FORM}
 
 
+__all__ = ["BERT_FORM", "FORMS", "GPT2_FORM", "MARIAN", "VIT_FORM", "Form", "form_of", "why_no_form"]
+
+
 def form_of(model: str, config: Any) -> Form[Any] | None:
     """The form in which a model of ours is saved, if it has one."""
     return next((form for form in FORMS.values() if form.model == model and not form.lacks(config)), None)

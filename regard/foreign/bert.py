@@ -9,11 +9,8 @@ from regard.data.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.foreign.contents import Contents, Json
 from regard.foreign.form import Form, Part, Table, read_labels, same, write_labels
-from regard.foreign.hf_files import (
-    TOKENIZER_CONFIG,
-    tokenizer_file,
-)
-from regard.foreign.tokenizers import open_bert, read_max_length
+from regard.foreign.hf_files import TOKENIZER_CONFIG, read_max_length, tokenizer_file
+from regard.foreign.tokenizers import open_bert
 from regard.models.bert import HEADS, BertConfig
 
 
@@ -28,7 +25,6 @@ class BertForm(Form[BertConfig]):
         heads = {name: head for head, name in HEADS.items()}
         head = heads[(table.table.get("architectures") or ["BertModel"])[0]]  # without one, `holds` decides
         table.must("position_embedding_type", "absolute")
-        table.must("add_cross_attention", False)
         table.must("directionality", "bidi")
         table.must("pooler_type", "first_token_transform")
         for key in ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head"):
@@ -54,7 +50,8 @@ class BertForm(Form[BertConfig]):
             dropout=table.take("hidden_dropout_prob", 0.1),
             attention_dropout=table.take("attention_probs_dropout_prob", 0.1),
         )
-        pad = 0 if table.table.get("pad_token_id") is None else table.token("pad_token_id")
+        named = table.table.get("pad_token_id") is not None
+        pad = table.token("pad_token_id", vocabulary=config.vocabulary) if named else 0
         return config, Special(pad, -1, -1, -1)  # the tokenizer's files name the others
 
     def write_config(self, config: BertConfig, special: Special | None) -> Json:
@@ -153,10 +150,10 @@ class BertForm(Form[BertConfig]):
         return HEADS[config.head]
 
     def tokenizer(self, contents: Contents, config: BertConfig, special: Special) -> AnyTokenizer:
-        return open_bert(contents.path, vocabulary=config.vocabulary, pad=special.pad)
+        return open_bert(contents, vocabulary=config.vocabulary, pad=special.pad, pairs=config.segments > 1)
 
     def max_length(self, contents: Contents) -> int:
-        return read_max_length(contents.path)
+        return read_max_length(contents)
 
     def small_files(self, config: BertConfig, artifacts: Artifacts, decoding: Decoding) -> dict[str, Json]:
         tokenizer = artifacts.own_tokenizer

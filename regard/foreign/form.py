@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -14,7 +15,7 @@ from regard.data.artifacts import AnyTokenizer, Artifacts, Pixels
 from regard.data.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.errors import RunError, Unrepresentable
-from regard.foreign.contents import Contents, Json
+from regard.foreign.contents import Contents, Json, say_once
 from regard.models.labels import MOST_LABELS
 
 Config = TypeVar("Config")
@@ -34,7 +35,9 @@ class Form(ABC, Generic[Config]):
     optional: ClassVar[frozenset[str]] = frozenset()  # tensors that a file may lack; they are 0 then
 
     def matches(self, contents: Contents) -> bool:
-        return contents.config.get("model_type") == self.model_type
+        """By model_type, or by architectures if config.json has no model_type."""
+        kind, heads = (contents.config.get(key) for key in ("model_type", "architectures"))
+        return kind == self.model_type or (kind is None and heads in [[one] for one in self.architectures])
 
     @abstractmethod
     def read_config(self, table: Table) -> tuple[Config, Special | None]:
@@ -73,6 +76,7 @@ class Form(ABC, Generic[Config]):
         return None
 
     def tokenizer(self, contents: Contents, config: Config, special: Special) -> AnyTokenizer:
+        """The tokenizer of the folder."""
         raise RunError(f"{contents.path}: a {self.model_type} model reads no text")
 
     def max_length(self, contents: Contents) -> int:
@@ -80,6 +84,7 @@ class Form(ABC, Generic[Config]):
         return 0
 
     def pixels(self, contents: Contents, config: Config) -> Pixels:
+        """How the folder's model reads images."""
         raise RunError(f"{contents.path}: a {self.model_type} model reads no images")
 
     def decoding(self, contents: Contents, special: Special) -> Decoding:
@@ -133,11 +138,12 @@ HARMLESS = frozenset(
     tokenizer_class bos_token_id eos_token_id pad_token_id decoder_start_token_id forced_eos_token_id max_length
     min_length num_beams early_stopping length_penalty do_sample temperature top_k top_p repetition_penalty
     no_repeat_ngram_size num_return_sequences remove_invalid_values tf_legacy_loss use_bfloat16 torchscript
-    bad_words_ids _num_labels output_past""".split()  # noqa: SIM905
+    bad_words_ids _num_labels output_past custom_pipelines""".split()  # noqa: SIM905
 )
 # Settings that would change the answer, with the values at which they do not.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "is_decoder": (False,),
+    "add_cross_attention": (False,),
     "pruned_heads": ({}, None),
     "tie_encoder_decoder": (False,),
     "cross_attention_hidden_size": (None,),
@@ -153,16 +159,29 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "typical_p": (1.0, None),
     "force_bos_token_to_be_generated": (False, None),
 }
+# Further settings that would change the answer. Beside these and those that a form reads, transformers knows none.
+UNSUPPORTED = frozenset({"quantization_config", "compression_config", "auto_map", "per_layer_config"})
 
 
 class Table:
     """Another library's config.json, read strictly: a key that is neither read nor known to be harmless is an
-    error."""
+    error if transformers knows it. Keys that it does not know are the author's own, and change nothing there."""
 
-    def __init__(self, table: Json):
-        self.table, self.left = table, set(table) - HARMLESS
+    def __init__(self, table: Json, unsupported: frozenset[str] = UNSUPPORTED):
+        self.table, self.left, self.unsupported = table, set(table) - HARMLESS, unsupported
         for key, allowed in NEUTRAL.items():
             self.must(key, *allowed)
+        for key in ("dtype", "torch_dtype"):
+            self._check_dtype(key)
+
+    def _check_dtype(self, key: str) -> None:
+        """The type in which the weights were saved; their file has the last word."""
+        value = self.table.get(key)
+        name = value.removeprefix("torch.") if isinstance(value, str) else ""
+        if value not in (None, "auto") and not isinstance(getattr(torch, name, None), torch.dtype):
+            raise Unrepresentable(
+                f"{key} must be a data type of torch, such as 'float32', got {value!r:.80}; correct or remove it"
+            )
 
     def take(self, key: str, default: Any, kind: type | None = None) -> Any:
         """The value of a key, which must be of the default's type."""
@@ -185,13 +204,26 @@ class Table:
             raise Unrepresentable(f"{key} must be at least 1, got {value}")
         return value
 
-    def token(self, key: str, default: int | None = None) -> int:
+    def token(self, key: str, default: int | None = None, *, vocabulary: int) -> int:
         """The id of a special token."""
         value = self.table.get(key, default)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         if type(value) is not int or value < 0:
             raise Unrepresentable(f"{key} must be the id of one token, got {value!r:.80}")
+        if value >= vocabulary:
+            where = "is" if key in self.table else "is not given, which means"
+            raise Unrepresentable(
+                f"{key} {where} {value:,}, and the ids end at {vocabulary - 1:,} (vocab_size = {vocabulary:,}); "
+                f"set {key} to the id of that token"
+            )
         return value
+
+    def optional_token(self, key: str, usual: int, *, vocabulary: int) -> int | None:
+        """The same where there may be none: null, -1, or `usual`, which transformers writes into every folder, even
+        where the vocabulary is smaller."""
+        value = self.table.get(key)
+        none = value is None or value == -1 or (value == usual >= vocabulary)
+        return None if none else self.token(key, vocabulary=vocabulary)
 
     def must(self, key: str, *allowed: Any) -> None:
         """A key that may only have one of these values."""
@@ -201,10 +233,18 @@ class Table:
             shown = " or ".join(repr(one) for one in allowed)
             raise Unrepresentable(f"{key} = {value!r:.80} is not supported, only {shown}")
 
-    def done(self) -> None:
-        if self.left:
-            names = ", ".join(f"{key} = {self.table[key]!r:.40}" for key in sorted(self.left)[:5])
-            raise Unrepresentable(f"unknown settings, which may change what the model computes: {names}")
+    def done(self, path: Path) -> None:
+        """Called last: refuses settings that we cannot follow, and names those that transformers does not know."""
+        refused = sorted(key for key in self.left & self.unsupported if self.table[key] is not None)
+        if refused:
+            names = ", ".join(f"{key} = {self.table[key]!r:.40}" for key in refused[:5])
+            raise Unrepresentable(
+                f"{names}: transformers follows such a setting, and regard does not support it; save the model "
+                "without it, or open the folder with transformers"
+            )
+        if own := sorted(self.left - self.unsupported):
+            names = ", ".join(f"{key[:40]!r}" for key in own[:5]) + (f" and {len(own) - 5} more" * (len(own) > 5))
+            say_once(f"{path}: left aside, as transformers has no such setting: {names}")
 
 
 def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor], Tensor]:

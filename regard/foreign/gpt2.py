@@ -46,6 +46,8 @@ SUMMARY = (
     "first_dropout",
 )  # settings of a head that we do not have
 
+USUAL_END = 50256  # <|endoftext|> of the released models
+
 
 class GPT2Form(Form[GPT2Config]):
     model = "gpt2"
@@ -58,17 +60,20 @@ class GPT2Form(Form[GPT2Config]):
         table.must("scale_attn_weights", True)
         table.must("scale_attn_by_inverse_layer_idx", False)
         table.must("reorder_and_upcast_attn", False, True)  # the same sums in another order
-        table.must("add_cross_attention", False)
         for key in SUMMARY:
             table.left.discard(f"summary_{key}")
         dim, longest = table.take("n_embd", 768), table.take("n_positions", 1024)
         table.must("n_ctx", longest)
+        layers, heads = table.take("n_layer", 12), table.take("n_head", 12)
+        other = {"hidden_size": dim, "max_position_embeddings": longest}  # transformers' other names of these
+        for key, value in {**other, "num_hidden_layers": layers, "num_attention_heads": heads}.items():
+            table.must(key, value)
         ff = table.count("n_inner", 4 * dim)
         config = GPT2Config(
             vocabulary=table.take("vocab_size", 50257),
             dim=dim,
-            layers=table.take("n_layer", 12),
-            heads=table.take("n_head", 12),
+            layers=layers,
+            heads=heads,
             ff=0 if ff == 4 * dim else ff,
             max_positions=longest,
             activation=table.take("activation_function", "gelu_new"),
@@ -78,12 +83,13 @@ class GPT2Form(Form[GPT2Config]):
             embed_dropout=table.take("embd_pdrop", 0.1),
             attention_dropout=table.take("attn_pdrop", 0.1),
         )
-        end, start = table.token("eos_token_id", 50256), table.table.get("bos_token_id")
-        if type(start) is not int or not 0 <= start < config.vocabulary:
-            start = end  # it is not in the vocabulary, so no text began with it
-        if table.table.get("bad_words_ids") not in (None, []):
-            table.left.add("bad_words_ids")
-        return config, Special(end, start, end, -1)
+        end = table.token("eos_token_id", USUAL_END, vocabulary=config.vocabulary)
+        start, _ = (
+            table.optional_token(key, USUAL_END, vocabulary=config.vocabulary)
+            for key in ("bos_token_id", "pad_token_id")
+        )
+        table.must("bad_words_ids", None, [])
+        return config, Special(end, end if start is None else start, end, -1)
 
     def write_config(self, config: GPT2Config, special: Special | None) -> Json:
         assert special is not None
@@ -128,7 +134,7 @@ class GPT2Form(Form[GPT2Config]):
         return {"lm_head.weight": "transformer.wte.weight"} if config.tied else {}
 
     def tokenizer(self, contents: Contents, config: GPT2Config, special: Special) -> AnyTokenizer:
-        return open_text(contents.path, vocabulary=config.vocabulary, special=special)
+        return open_text(contents, vocabulary=config.vocabulary, special=special, closes=False)
 
     def decoding(self, contents: Contents, special: Special) -> Decoding:
         return read_decoding(contents, special, {"bad_words_ids": (None, [])})

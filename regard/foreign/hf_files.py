@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol
 
 from regard.data.artifacts import Pixels
@@ -16,6 +17,8 @@ from regard.foreign.form import Table
 TOKENIZER_CONFIG = "tokenizer_config.json"
 GENERATION = "generation_config.json"
 PREPROCESSOR = "preprocessor_config.json"
+MAX_LENGTH = "model_max_length"
+SHORTEST = 8  # tokens of a text with the special ones; a smaller number is a placeholder
 LEAST_STD = 1e-6  # dividing by less may not stay finite
 
 # ---- tokenizer_config.json
@@ -27,9 +30,15 @@ def tokenizer_file(tokenizer: Tokenizer, max_length: int, names: dict[str, int])
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
-        "model_max_length": max_length,
+        MAX_LENGTH: max_length,
         **tokens,
     }
+
+
+def read_max_length(contents: Contents) -> int:
+    """How many tokens of a text are read; 0 where there is no sensible number."""
+    length = contents.json(TOKENIZER_CONFIG).get(MAX_LENGTH)
+    return length if type(length) is int and length >= SHORTEST else 0
 
 
 def text_names(special: Special) -> dict[str, int]:
@@ -46,8 +55,21 @@ SEARCH = {
     "no_repeat_ngram_size": "no_repeat_ngram",
     "renormalize_logits": "renormalise",
 }
-# Limits on length and time are given with each input.
-IGNORED = frozenset({"max_new_tokens", "max_time", "renormalize_logits", "_from_model_config"})
+# Limits on length and time are given with each input; the others say how an answer is computed or given back, not
+# which one.
+IGNORED = frozenset(
+    """max_new_tokens max_time renormalize_logits _from_model_config output_logits cache_implementation cache_config
+    max_cache_len return_legacy_cache compile_config disable_compile prefill_chunk_size continuous_batching_config
+    low_memory is_assistant num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold
+    assistant_early_exit assistant_ensemble_weight assistant_lookbehind target_lookbehind speculation_type use_mtp
+    max_matching_ngram_size prompt_lookup_num_tokens use_model_defaults""".split()  # noqa: SIM905
+)
+# Settings of transformers' generate that would make it write something else; null is neutral.
+UNSUPPORTED = frozenset(
+    """constraints dola_layers encoder_repetition_penalty epsilon_cutoff eta_cutoff force_words_ids guidance_scale
+    min_p penalty_alpha sequence_bias stop_strings token_healing top_h watermarking_config custom_generate
+    generation_kwargs""".split()  # noqa: SIM905
+)
 
 
 def generation_file(special: Special, decoding: Decoding) -> Json:
@@ -68,7 +90,7 @@ def read_decoding(contents: Contents, special: Special, fixed: dict[str, tuple[o
     table = contents.json(name)
     try:
         if name == GENERATION:
-            _check_generation(Table(table), special, fixed)
+            _check_generation(contents.path / name, Table(table, UNSUPPORTED), special, fixed)
         sampled = {"temperature": 1.0, "top_k": 50, "top_p": 1.0} if table.get("do_sample") else {}
         asked = {key: table.get(key, default) for key, default in sampled.items()}
         asked |= {ours: table[key] for key, ours in SEARCH.items() if table.get(key) is not None}
@@ -77,7 +99,7 @@ def read_decoding(contents: Contents, special: Special, fixed: dict[str, tuple[o
         raise RunError(f"{contents.path / name}: {error!s:.300}") from None
 
 
-def _check_generation(table: Table, special: Special, fixed: dict[str, tuple[object, ...]]) -> None:
+def _check_generation(path: Path, table: Table, special: Special, fixed: dict[str, tuple[object, ...]]) -> None:
     table.must("eos_token_id", special.end, [special.end], None)
     table.must("min_length", 0, None)
     table.must("min_new_tokens", None, 0)
@@ -89,7 +111,7 @@ def _check_generation(table: Table, special: Special, fixed: dict[str, tuple[obj
     elif table.table.get("num_beams") not in (None, 1):
         table.must("early_stopping", False, None)
     table.left -= IGNORED
-    table.done()
+    table.done(path)
 
 
 # ---- preprocessor_config.json

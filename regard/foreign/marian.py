@@ -109,11 +109,12 @@ class MarianForm(Form[TransformerConfig]):
             attention_dropout=table.take("attention_dropout", 0.0),
             activation_dropout=table.take("activation_dropout", 0.0),
         )
-        pad = table.token("pad_token_id", 58100)
+        pad = table.token("pad_token_id", 58100, vocabulary=vocabulary)
         bad = table.table.get("bad_words_ids")
         if bad not in (None, [], [[pad]]):
             raise Unrepresentable(f"bad_words_ids = {bad!r:.80} is not supported, only [[{pad}]], the padding")
-        return config, Special(pad, table.token("decoder_start_token_id", pad), table.token("eos_token_id", 0), -1)
+        start = table.token("decoder_start_token_id", pad, vocabulary=vocabulary)
+        return config, Special(pad, start, table.token("eos_token_id", 0, vocabulary=vocabulary), -1)
 
     def write_config(self, config: TransformerConfig, special: Special | None) -> Json:
         assert special is not None
@@ -186,7 +187,7 @@ class MarianForm(Form[TransformerConfig]):
             raise RunError(f"{where} holds no sinusoids; other positions are not supported")
 
     def tokenizer(self, contents: Contents, config: TransformerConfig, special: Special) -> AnyTokenizer:
-        return open_text(contents.path, vocabulary=config.vocabulary, special=special)
+        return open_text(contents, vocabulary=config.vocabulary, special=special, closes=True)
 
     def decoding(self, contents: Contents, special: Special) -> Decoding:
         fixed: dict[str, tuple[object, ...]] = {

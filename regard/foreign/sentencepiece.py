@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.data.special_tokens import Special
 from regard.data.tokenizer import valid_text, words_of_characters, words_of_parts
-from regard.errors import DataError
+from regard.errors import RunError
 
 SPACE = "▁"
 
@@ -18,14 +18,12 @@ def read_model(raw: bytes, path: Path) -> Any:
     try:
         import sentencepiece
     except ModuleNotFoundError:
-        raise DataError(
-            f"{path} can only be read with sentencepiece: pip install 'regard[sentencepiece]'"
-        ) from None
+        raise RunError(f"{path} can only be read with sentencepiece: pip install 'regard[sentencepiece]'") from None
     model = sentencepiece.SentencePieceProcessor()
     try:
         model.LoadFromSerializedProto(raw)
     except (RuntimeError, ValueError) as error:
-        raise DataError(f"{path} is not a SentencePiece model: {error}") from None
+        raise RunError(f"{path} is not a SentencePiece model: {error}") from None
     return model
 
 
@@ -40,6 +38,9 @@ class SentencePieceTokenizer:
         self.silent = {special.pad, special.start, special.end}
         # In user text the names of special tokens are plain text.
         self.ids = {piece: i for piece, i in ids.items() if i not in self.silent}
+
+    def __repr__(self) -> str:
+        return f"<SentencePieceTokenizer: {len(self):,} tokens>"
 
     def __len__(self) -> int:
         return self.size

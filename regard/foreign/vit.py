@@ -55,6 +55,7 @@ class ViTForm(Form[ViTConfig]):
     def read_config(self, table: Table) -> tuple[ViTConfig, Special | None]:
         bare = table.table.get("architectures") == ["ViTModel"]
         table.take("encoder_stride", 16)  # a setting of a head that we do not have
+        table.left.discard("tie_word_embeddings")  # there are none
         table.must("pooler_act", "tanh")
         dim = table.take("hidden_size", 768)
         table.must("pooler_output_size", dim, None)

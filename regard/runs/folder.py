@@ -16,23 +16,31 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.data.artifacts import AnyTokenizer, Artifacts, Pixels
+from regard.data.artifacts import AnyTokenizer, Artifacts, MissingTokenizer, Pixels
 from regard.data.fields import build, read_toml
-from regard.data.files import write_file
+from regard.data.files import is_there, write_file
 from regard.data.special_tokens import Special
 from regard.data.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
-from regard.errors import DataError, RecipeError, RunError
+from regard.errors import RecipeError, RunError
 from regard.foreign import FORMS, form_of
-from regard.foreign.contents import Contents, Json
+from regard.foreign.contents import Contents, Json, run_errors
 from regard.foreign.form import Form, Table, read_parts, used, write_parts
-from regard.foreign.hf_files import PREPROCESSOR, preprocessor_file, read_pixels
+from regard.foreign.hf_files import (
+    MAX_LENGTH,
+    PREPROCESSOR,
+    TOKENIZER_CONFIG,
+    preprocessor_file,
+    read_max_length,
+    read_pixels,
+)
 from regard.learn.checkpoint import fill, named_tensors, write_tensors
 from regard.models import MODELS, name_of
 from regard.models.protocols import Model, ModelConfig
+from regard.runs.hub import hub_folder, is_hub_name
+from regard.runs.shipped import SHIPPED, shipped
 from regard.runs.weights import WEIGHTS, has_weights, read_headers, read_weights
 
-SHIPPED = Path(__file__).parent.parent / "shipped"
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
 TYPE = "regard-"  # model_type of a run that only regard can open begins with this
@@ -43,13 +51,8 @@ MOST_LAYERS, MOST = (
 )  # more than any real model has: a hostile config must not keep us building for hours
 
 
-def shipped() -> list[str]:
-    """The names of the runs that come with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
-
-
 def find(run: str | Path) -> Path:
-    """The place of a run: a folder, else the name of a shipped run."""
+    """The place of a run: a folder, else the name of a shipped run, else org/name on the Hugging Face Hub."""
     path = Path(run)
     if path.is_dir():
         contents = Contents(path)
@@ -58,8 +61,13 @@ def find(run: str | Path) -> Path:
         raise RunError(f"{path} is a folder without config.json, so it is not a run; `regard train` makes one")
     if str(run) in shipped():
         return SHIPPED / str(run)
+    if is_hub_name(str(run)):
+        return hub_folder(str(run))
     there = ", ".join(shipped()) or "none"
-    raise RunError(f"there is no run {str(run)!r}: it is neither a folder nor one of those shipped ({there})")
+    raise RunError(
+        f"there is no run {str(run)!r}: it is neither a folder nor one of those shipped ({there}), nor org/name on "
+        "the Hugging Face Hub"
+    )
 
 
 @dataclass(frozen=True)
@@ -89,36 +97,34 @@ class Folder:
 
     @property
     def name(self) -> str:
+        """The model's name in MODELS."""
         return self.settings.name
 
     @property
     def config(self) -> ModelConfig:
+        """The model's settings."""
         return self.settings.config
 
     @cached_property
     def recipe(self) -> Json | None:
         """recipe.toml as tables; None where there is none, as in folders of other libraries."""
-        path = self.path / RECIPE
-        try:
-            return read_toml(path) if path.is_file() else None
-        except RecipeError as error:
-            raise RunError(str(error)) from None
+        with run_errors():
+            return read_toml(self.path / RECIPE) if self.contents.has(RECIPE) else None
 
     def model(self) -> Model:
         """The model with its weights, in float32 and eval mode, on the CPU."""
         return read_model(self.path, self.settings)
 
     def tokenizer(self) -> AnyTokenizer:
+        """The tokenizer; of a translator with two vocabularies, the target's."""
         settings = self.settings
         vocabulary = getattr(settings.config, "vocabulary", 0)
         if not vocabulary:
             raise RunError(f"{self.path}: a {settings.name} reads no text")
-        try:
+        with run_errors():
             if settings.form and settings.special:
                 return settings.form.tokenizer(self.contents, settings.config, settings.special)
             return _read_tokenizer(self.path / TOKENIZER, vocabulary)
-        except (DataError, RecursionError) as error:
-            raise RunError(str(error)) from None
 
     def source_tokenizer(self) -> Tokenizer | None:
         """The source's own, of a translator with two vocabularies."""
@@ -128,9 +134,10 @@ class Folder:
     def max_length(self) -> int:
         """How many tokens of a text are read; 0: as many as the model has positions."""
         form = self.settings.form
-        return form.max_length(self.contents) if form else 0
+        return form.max_length(self.contents) if form else read_max_length(self.contents)
 
     def pixels(self) -> Pixels:
+        """How its model reads images."""
         form, config = self.settings.form, self.config
         if not hasattr(config, "channels"):
             raise RunError(f"{self.path}: a {self.name} reads no images")
@@ -176,6 +183,7 @@ def begin(
         files = {}
         if artifacts.pixels is not None:
             files[PREPROCESSOR] = preprocessor_file(model.config, artifacts.pixels)
+        files[TOKENIZER_CONFIG] = {MAX_LENGTH: artifacts.max_length} if artifacts.max_length else {}
     if recipe:
         write_file(folder / RECIPE, recipe.encode())
     if artifacts.tokenizer is not None:
@@ -185,13 +193,21 @@ def begin(
     else:
         artifacts.source_tokenizer.save(folder / SOURCE_TOKENIZER)
     for file, table in {**files, "config.json": config}.items():
-        write_file(folder / file, (json.dumps(table, indent=2) + "\n").encode())
+        if table:
+            write_file(folder / file, (json.dumps(table, indent=2) + "\n").encode())
+        else:
+            (folder / file).unlink(missing_ok=True)
 
 
 def save_weights(folder: Path, model: Model, dtype: torch.dtype = torch.float32) -> None:
     """Replace model.safetensors atomically: a reader finds the old weights or the new."""
+    save_weights_in(folder, model, form_of(name_of(model), model.config), dtype)
+
+
+def save_weights_in(folder: Path, model: Model, form: Form[Any] | None, dtype: torch.dtype = torch.float32) -> None:
+    """The same in this form; None: our own."""
     tensors = named_tensors(model)
-    if form := form_of(name_of(model), model.config):
+    if form:
         tensors = write_parts(form.parts(model.config), tensors)
     write_tensors(folder / WEIGHTS, {name: tensor.to(dtype) for name, tensor in tensors.items()}, {"format": "pt"})
 
@@ -205,12 +221,15 @@ def read_settings(contents: Contents) -> ModelSettings:
             return _foreign_settings(contents, form)
     path = contents.path / "config.json"
     kind = contents.config.get("model_type")
+    known = ", ".join([*(form.model_type for form in FORMS.values()), *(TYPE + name for name in MODELS)])
     if not isinstance(kind, str):
         found = "it has no model_type" if kind is None else f"its model_type is {kind!r:.80}"
-        raise RunError(f"{path} is not the configuration of a run: {found}")
+        raise RunError(
+            f"{path} does not say which model this is: {found}; add one that this version opens, as in "
+            f'"model_type": "gpt2": {known}'
+        )
     name = kind.removeprefix(TYPE)
     if name not in MODELS or name == kind:
-        known = ", ".join([*(form.model_type for form in FORMS.values()), *(TYPE + name for name in MODELS)])
         raise RunError(f"{path} asks for {kind!r:.80}; this version opens {known}")
     return ModelSettings(name, _own_config(path, contents.config, name))
 
@@ -224,17 +243,13 @@ def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
     try:
         table = Table(found)
         config, special = form.read_config(table)
-        table.done()
+        table.done(path)
+        check_sizes(config)
     except ValueError as error:
         raise RunError(f"{path}: {error}") from None
     if has_weights(path.parent):
         names = (name for header in read_headers(path.parent).values() for name in header)
         config = form.holds(config, frozenset(map(form.rename, names)))
-    for key, number in vars(special).items() if special else ():
-        if number >= config.vocabulary:
-            raise RunError(
-                f"{path}: the {key} token is {number:,}, and vocab_size ends at {config.vocabulary - 1:,}"
-            )
     return ModelSettings(form.model, config, form, special)
 
 
@@ -248,11 +263,14 @@ def _own_config(path: Path, table: Json, name: str) -> ModelConfig:
             f"this version reads up to {FORMAT_VERSION}; upgrade regard"
         )
     values = {key: value for key, value in table.items() if key not in ("model_type", "format_version")}
-    fields = [field.name for field in dataclasses.fields(MODELS[name].Config)]
-    if odd := sorted(set(values) ^ set(fields)):
+    known = dataclasses.fields(MODELS[name].Config)
+    fields, later = [one.name for one in known], {one.name for one in known if one.metadata.get("later")}
+    if odd := sorted((set(values) ^ set(fields)) - later):
         raise RunError(f"{path}: missing or unknown: {', '.join(odd):.200}; {name} has {', '.join(fields)}")
     try:  # the configuration checks types and ranges; JSON has lists where it has tuples
-        return MODELS[name].Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        config = MODELS[name].Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        check_sizes(config)
+        return config
     except ValueError as error:
         raise RunError(f"{path}: {error}") from None
 
@@ -292,7 +310,6 @@ def read_model(folder: Path, settings: ModelSettings) -> Model:
     name, config, form = settings.name, settings.config, settings.form
     headers = read_headers(folder)
     try:
-        check_sizes(config)
         check_layers(config, sum(map(len, headers.values())))
         wanted = shapes(name, config)
     except ValueError as error:
@@ -312,10 +329,10 @@ def read_model(folder: Path, settings: ModelSettings) -> Model:
 
 def _read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     """The tokenizer; its ids must be exactly those of the model."""
-    try:
+    with run_errors():
+        if not is_there(path):
+            return MissingTokenizer(f"{path} does not exist, and without it this run reads no text")
         tokenizer = Tokenizer.load(path)
-    except (DataError, RecursionError) as error:
-        raise RunError(str(error)) from None
     ids = sorted(tokenizer.inner.get_vocab().values())
     if ids != list(range(vocabulary)):
         raise RunError(

@@ -15,11 +15,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from regard.data.files import LARGEST_JSON, check_regular, explain_os_errors, is_there, read_bytes
 from regard.errors import RunError
+from regard.foreign.contents import run_errors
 from regard.foreign.form import Form
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-LARGEST_INDEX = 16 << 20
 PICKLES = (b"\x80", b"PK")  # the first bytes of a pickle, and of the zip file that torch.save writes
 
 KINDS = ("F32", "F16", "BF16", "F64")
@@ -30,12 +31,13 @@ Place = tuple[Path, str]  # the file and the name in it
 
 
 def has_weights(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in (WEIGHTS, INDEX))
+    return any(is_there(folder / name) for name in (WEIGHTS, INDEX))
 
 
 def read_headers(folder: Path) -> dict[Path, Header]:
     """The headers of a folder's weight files: what they hold."""
-    return {path: _header(path) for path in _files(folder)}
+    with run_errors():
+        return {path: _header(path) for path in weight_files(folder)}
 
 
 def read_weights(
@@ -114,28 +116,30 @@ def _full(name: str, wanted: Mapping[str, Shape], copies: Mapping[str, str], for
     return full if bare and (full in wanted or full in copies or re.fullmatch(form.derived, full)) else name
 
 
-def _files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """model.safetensors, or the files that the index names."""
-    if (folder / WEIGHTS).is_file():
+    if is_there(folder / WEIGHTS):
         return [folder / WEIGHTS]
     path = folder / INDEX
-    if not path.is_file():
+    if not is_there(path):
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.h5")):
             raise RunError(
                 f"{folder} has its weights in a pickle or another format that can carry code; that is not opened: "
                 f"save them as {WEIGHTS}, as `save_pretrained` of transformers does"
             )
-        raise RunError(f"{folder} has no {WEIGHTS}; if it is being trained, wait for the first validation")
-    if path.stat().st_size > LARGEST_INDEX:
-        raise RunError(f"{path} has {path.stat().st_size:,} bytes, and at most {LARGEST_INDEX:,} are read")
+        raise RunError(
+            f"{folder} has no {WEIGHTS}; if it is being trained, wait for the first validation; if the training "
+            "was killed before that, give the same command with --resume"
+        )
+    raw = read_bytes(path, LARGEST_JSON)
     try:
-        names = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(json.loads(raw.decode("utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise RunError(f"{path} is not an index of weights: {error!r:.200}") from None
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*\.safetensors", name):
             raise RunError(f"{path} names {name!r:.80}; only .safetensors files beside it are allowed")
-        if not (folder / name).is_file():
+        if not is_there(folder / name):
             raise RunError(f"{path} names {name}, which is not there; the folder is incomplete")
     if not names:
         raise RunError(f"{path} names no file")
@@ -143,14 +147,17 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _header(path: Path) -> Header:
-    with open(path, "rb") as file:
-        begin = file.read(2)
-    if begin[:1] == PICKLES[0] or begin == PICKLES[1]:
+    check_regular(path)
+    with explain_os_errors(path), open(path, "rb") as file:
+        begin = file.read(8)
+    if begin.startswith(PICKLES):
         try:
             with safe_open(path, framework="pt"):  # the length of a header may have the same first bytes
                 pass
         except SafetensorError:
             raise RunError(f"{path} is a pickle or an archive, not a safetensors file; it is not opened") from None
+    if (length := int.from_bytes(begin, "little")) > LARGEST_JSON:
+        raise _unreadable(path, f"its header has {length:,} bytes, and at most {LARGEST_JSON:,} are read")
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {name: (tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
@@ -159,10 +166,12 @@ def _header(path: Path) -> Header:
 def _opened(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
-    except SafetensorError as error:
-        raise RunError(
-            f"{path} cannot be read; it is truncated, changed or not a safetensors file: {error!s:.300}"
-        ) from None
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, str(error)) from None
+
+
+def _unreadable(path: Path, why: str) -> RunError:
+    return RunError(f"{path} cannot be read; it is truncated, changed or not a safetensors file: {why:.300}")
 
 
 def _read(path: Path, name: str) -> Tensor:

@@ -91,12 +91,12 @@ def asked(tokenizer: Any, *texts: str) -> Any:
 def same_tokens(reader: Reader, tokenizer: Any) -> None:
     for text in TEXTS:
         if "[MASK]" not in text:  # which is text to us, unless blanks are to be filled
-            assert reader.read(text)[0] == tokenizer(text, truncation=True, max_length=LONGEST)["input_ids"]
-    assert reader.read_blanks(TEXTS[2])[0] == tokenizer(TEXTS[2])["input_ids"]
+            assert reader.read(text).row[0] == tokenizer(text, truncation=True, max_length=LONGEST)["input_ids"]
+    assert reader.read_blanks(TEXTS[2]).row[0] == tokenizer(TEXTS[2])["input_ids"]
     for first, second in PAIRS:
         if second:
             found = tokenizer(first, second, truncation="longest_first", max_length=LONGEST)
-            assert reader.read((first, second)) == (found["input_ids"], found["token_type_ids"])
+            assert reader.read((first, second)).row == (found["input_ids"], found["token_type_ids"])
 
 
 def same_vectors(reader: Reader, model: Any, tokenizer: Any) -> None:
@@ -111,7 +111,9 @@ def same_blanks(reader: Reader, model: Any, tokenizer: Any) -> None:
     given = asked(tokenizer, TEXTS[2])
     with torch.no_grad():
         logits = model(**given)[0][0, given["input_ids"][0] == tokenizer.mask_token_id]
-    best = logits.softmax(-1)[0].topk(5)
+    shares = logits.softmax(-1)[0]
+    shares[tokenizer.all_special_ids] = 0  # these fill no blank
+    best = shares.topk(5)
     [blank] = reader.fill(TEXTS[2]).blanks
     assert [token for token, _ in blank] == tokenizer.convert_ids_to_tokens(best.indices)
     close(np.array([share for _, share in blank]), best.values)
@@ -178,7 +180,7 @@ def test_a_vocabulary_larger_than_its_names(tmp_path: Path) -> None:
     make("BertForMaskedLM", tmp_path, words=("x", "y"))
     damage_tokens(lambda x: [x["model"]["vocab"].pop(word) for word in ("x", "y")])(tmp_path)
     [blank] = load(tmp_path).fill("the [MASK]", top=99).blanks
-    assert len(blank) == len(NAMES) + len(WORDS) + 2
+    assert len(blank) == len(WORDS) + 2
 
 
 # ---- made here
@@ -347,7 +349,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         "it has 1,000 layers, and the folder holds only 41 tensors",
     ),
     "a vast vocabulary": (config(vocab_size=10**12), "vocabulary must be at most 16,777,216"),
-    "a vast table": (config(vocab_size=1 << 24, hidden_size=3 << 22), "should be .* by config.json"),
+    "a vast table": (config(vocab_size=1 << 24, hidden_size=3 << 22), "names 22 of the model's 16,777,216 ids"),
     "positions without end": (config(max_position_embeddings=10**10), "max_positions must be at most 16,777,216"),
     "segments without end": (config(type_vocab_size=10**10), "segments must be at most 16,777,216"),
     "no segments": (config(type_vocab_size=0), "segments must be at least 1, got 0"),
@@ -357,15 +359,18 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a number as text": (config(hidden_size="24"), "hidden_size must be of type int, got '24'"),
     "a NaN": (config(layer_norm_eps=float("nan")), "eps must be a number, got nan"),
     "an activation unknown": (config(hidden_act="xielu"), r"activation must be one of 'relu', .*, got 'xielu'"),
-    "a padding beyond": (config(pad_token_id=10**9), "the pad token is 1,000,000,000, and vocab_size ends at 21"),
+    "a padding beyond": (config(pad_token_id=10**9), "pad_token_id is 1,000,000,000, and the ids end at 21"),
     "a padding below": (config(pad_token_id=-1), "pad_token_id must be the id of one token, got -1"),
     "a decoder": (config(is_decoder=True), "is_decoder = True is not supported, only False"),
     "relative positions": (
         config(position_embedding_type="relative_key"),
         "position_embedding_type = 'relative_key'",
     ),
-    "code of its own": (config(auto_map={"AutoModel": "x.Y"}), "unknown settings.*auto_map"),
-    "quantised": (config(quantization_config={"bits": 4}), "unknown settings.*quantization_config"),
+    "code of its own": (config(auto_map={"AutoModel": "x.Y"}), "auto_map = .* regard does not support it"),
+    "quantised": (
+        config(quantization_config={"bits": 4}),
+        "quantization_config = .* does not support it; save the model without",
+    ),
     "another head": (
         config(architectures=["BertForQuestionAnswering"]),
         "is not supported, only BertModel, BertFor",
@@ -433,10 +438,6 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         r"has no token '\[CLS\]'|\[CLS\]",
     ),
     "no unknown token": (damage_tokens(lambda x: x["model"]["vocab"].pop("[UNK]")), r"\[UNK\]"),
-    "no tokens": (
-        lambda x: (x / "tokenizer.json").unlink(),
-        "holds no tokenizer of BERT's; it needs tokenizer.json",
-    ),
     "tokens deep": (lambda x: (x / "tokenizer.json").write_text("[" * 100_000), "tokenizer.json"),
     "names that are none": (
         lambda x: (x / "tokenizer_config.json").write_text('{"cls_token": ["x"]}'),

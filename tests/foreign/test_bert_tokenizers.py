@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from regard.data.special_tokens import Special
-from regard.errors import DataError
+from regard.errors import RunError
+from regard.foreign.contents import Contents
 from regard.foreign.tokenizers import open_bert
 
 HARD = [
@@ -57,7 +58,7 @@ def test_bert_gives_the_ids_of_transformers(minilm, files, changes, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | changes))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    ours = open_bert(tmp_path, vocabulary=30522, pad=0)
+    ours = open_bert(Contents(tmp_path), vocabulary=30522, pad=0)
     assert ours.special == Special(pad=0, start=101, end=102, unknown=100, mask=103)
     for text in HARD:
         ids = ours.encode(text)
@@ -68,7 +69,7 @@ def test_bert_gives_the_ids_of_transformers(minilm, files, changes, tmp_path):
 
 def test_bert_reads_and_streams_the_real_vocabulary(minilm, monkeypatch):
     monkeypatch.setattr("regard.data.tokenizer.PART", 8)
-    ours = open_bert(minilm, vocabulary=30522, pad=0)
+    ours = open_bert(Contents(minilm), vocabulary=30522, pad=0)
     assert len(ours) == 30522
     text = " ".join(HARD)
     parts = list(ours.encode_stream(text[i : i + 7] for i in range(0, len(text), 7)))
@@ -84,12 +85,12 @@ PIECES = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n##s\ncat\n"
 
 def test_bert_lower_cases_unless_told_otherwise(tmp_path):
     (tmp_path / "vocab.txt").write_text(PIECES)
-    ours = open_bert(tmp_path, vocabulary=10, pad=0)
+    ours = open_bert(Contents(tmp_path), vocabulary=10, pad=0)
     assert ours.special == Special(0, 2, 3, 1, 4)
     assert ours.tokens(ours.encode("The CATS thé")) == ["the", "cat", "##s", "the"]
     assert len(ours) == 10
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    assert open_bert(tmp_path, vocabulary=8, pad=0).encode("The the") == [1, 5]
+    assert open_bert(Contents(tmp_path), vocabulary=8, pad=0).encode("The the") == [1, 5]
 
 
 @pytest.mark.parametrize("where", ["tokenizer_config.json", "special_tokens_map.json"])
@@ -97,11 +98,11 @@ def test_bert_names_its_special_tokens(where, tmp_path):
     (tmp_path / "vocab.txt").write_text("<pad>\r\n<unk>\r\n<s>\r\n</s>\r\nthe\r\n")
     names = {"cls_token": "<s>", "sep_token": {"content": "</s>", "lstrip": False}, "unk_token": "<unk>"}
     (tmp_path / where).write_text(json.dumps(names))
-    ours = open_bert(tmp_path, vocabulary=5, pad=0)
+    ours = open_bert(Contents(tmp_path), vocabulary=5, pad=0)
     assert ours.special == Special(pad=0, start=2, end=3, unknown=1, mask=-1)
     assert ours.decode([2, *ours.encode("The"), 3]) == "the"
     ours.save(tmp_path / "tokenizer.json")
-    again = open_bert(tmp_path, vocabulary=5, pad=0)
+    again = open_bert(Contents(tmp_path), vocabulary=5, pad=0)
     assert again.special == ours.special
     assert again.encode("the zebra") == ours.encode("the zebra") == [4, 1]
 
@@ -109,9 +110,9 @@ def test_bert_names_its_special_tokens(where, tmp_path):
 def test_tokenizer_config_speaks_before_the_other_files(tmp_path):
     (tmp_path / "vocab.txt").write_text(PIECES)
     (tmp_path / "special_tokens_map.json").write_text('{"mask_token": "the"}')
-    assert open_bert(tmp_path, vocabulary=8, pad=0).special.mask == 5
+    assert open_bert(Contents(tmp_path), vocabulary=8, pad=0).special.mask == 5
     (tmp_path / "tokenizer_config.json").write_text('{"mask_token": "cat"}')
-    assert open_bert(tmp_path, vocabulary=8, pad=0).special.mask == 7
+    assert open_bert(Contents(tmp_path), vocabulary=8, pad=0).special.mask == 7
 
 
 BERT = {"vocab.txt": PIECES}
@@ -128,7 +129,6 @@ def write_files(folder, files):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, r"it needs tokenizer\.json or vocab\.txt"),
         (
             {"vocab.txt": "the\ncat"},
             r"vocab\.txt has no token '\[CLS\]'; if it has another name, set that in .*tokenizer_config",
@@ -136,10 +136,10 @@ def write_files(folder, files):
         ({"vocab.txt": "[CLS]\n[SEP]\n"}, r"no token '\[UNK\]'"),
         ({"vocab.txt": b"[CLS]\n\xff"}, r"vocab\.txt is not UTF-8 \(byte 7\)"),
         ({"vocab.txt": PIECES + "a\nb\nc\n"}, r"vocab\.txt: 'c' has the id 10, but .* ends at 9"),
-        ({"vocab.txt": None}, r"vocab\.txt must be a file"),
+        ({"vocab.txt": None}, r"vocab\.txt must be a regular file, and is a directory"),
         ({"vocab.txt": ""}, r"no token '\[CLS\]'"),
         (BERT | {"tokenizer_config.json": "["}, r"tokenizer_config\.json is not valid JSON"),
-        (BERT | {"tokenizer_config.json": "[]"}, r"tokenizer_config\.json must hold a JSON object, got a list"),
+        (BERT | {"tokenizer_config.json": "[]"}, r"tokenizer_config\.json must hold a JSON object, got \[\]"),
         (BERT | {"tokenizer_config.json": '{"do_lower_case": "no"}'}, "do_lower_case .* true or false, got 'no'"),
         (BERT | {"tokenizer_config.json": '{"cls_token": 3}'}, "cls_token must be the name of a token, got 3"),
         (BERT | {"special_tokens_map.json": '{"sep_token": {}}'}, "sep_token must be the name"),
@@ -153,12 +153,30 @@ def write_files(folder, files):
 )
 def test_broken_files_of_bert_are_named(tmp_path, files, message):
     write_files(tmp_path, files)
-    with pytest.raises(DataError, match=message):
-        open_bert(tmp_path, vocabulary=10, pad=0)
+    with pytest.raises(RunError, match=message):
+        open_bert(Contents(tmp_path), vocabulary=10, pad=0)
 
 
 def test_bert_needs_a_padding_that_the_model_knows(tmp_path):
     write_files(tmp_path, BERT)
     for pad in (-1, 10):
-        with pytest.raises(DataError, match=f"the id of pad must lie in 0 to 9, got {pad}"):
-            open_bert(tmp_path, vocabulary=10, pad=pad)
+        with pytest.raises(RunError, match=f"the id of pad must lie in 0 to 9, got {pad}"):
+            open_bert(Contents(tmp_path), vocabulary=10, pad=pad)
+
+
+def test_a_line_short_is_told_of(tmp_path, capsys):
+    write_files(tmp_path, BERT)
+    count = len(PIECES.split())
+    open_bert(Contents(tmp_path), vocabulary=count, pad=0)
+    assert not capsys.readouterr().err
+    (tmp_path / "vocab.txt").write_text(PIECES.removesuffix("cat\n"))
+    open_bert(Contents(tmp_path), vocabulary=count, pad=0)
+    assert f"vocab.txt names {count - 1} of the model's {count} ids; if a line" in capsys.readouterr().err
+
+
+def test_a_piece_on_two_lines_is_told_of(tmp_path, capsys):
+    """transformers takes the last, too. Where the embeddings are padded, an id without a piece is nothing odd."""
+    write_files(tmp_path, {"vocab.txt": PIECES + "the\n" + "".join(f"x{number}\n" for number in range(50))})
+    ours = open_bert(Contents(tmp_path), vocabulary=64, pad=0)
+    assert ours.encode("the cat") == [8, 7]
+    assert "vocab.txt: 'the' is on the lines 6 and 9; the id of the earlier line has" in capsys.readouterr().err

@@ -83,9 +83,9 @@ def test_a_folder_that_no_form_matches_is_no_run(
 def test_faults_are_told_of_the_file_they_are_in(
     gpt2: GPT2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename_config(tmp_path / "folder", toy=True, rope_theta=1e4)
+    rename_config(tmp_path / "folder", toy=True, auto_map="x.Y")
     monkeypatch.setitem(FORMS, "toy", ToyForm())
-    with pytest.raises(RunError, match=r"folder/options\.json: unknown settings, .*: rope_theta = 10000\.0"):
+    with pytest.raises(RunError, match=r"folder/options\.json: auto_map = 'x\.Y': .* does not support it"):
         load(tmp_path / "folder")
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.attention import trace
+from regard.decode.generator import finish
 from regard.decode.settings import Decoding
 from regard.errors import RunError
 from regard.tasks.export import export
@@ -152,7 +153,7 @@ def watched(model: Any, blocks: dict[str, nn.ModuleList], run: Callable[[], Tens
     for name, some in blocks.items():
         hooks.append(some[0].register_forward_pre_hook(lambda _, args, kept=states[name]: kept.append(args[0])))
         for block in some:
-            hooks.append(block.register_forward_hook(lambda *args, kept=states[name]: kept.append(args[-1][0])))
+            hooks.append(block.register_forward_hook(lambda *args, kept=states[name]: kept.append(args[-1])))
     with torch.no_grad(), trace(model) as seen:
         logits = run()
     for hook in hooks:
@@ -431,7 +432,7 @@ def test_a_text_may_begin_with_another_token_than_it_ends_with(tmp_path: Path) -
     with torch.no_grad():
         peer.transformer.ln_f.bias += 1.6 * peer.lm_head.weight[5]  # it becomes likely, and is not forbidden
     run = load(saved(peer, tmp_path / "again"))
-    [[found]] = run._write([run.read("the cat")], Decoding(max_length=8), None)
+    [[found]] = finish(run.model, run._write([run.read("the cat")], Decoding(max_length=8)))
     prompt = torch.tensor([run.read("the cat")])
     assert found.tokens == peer.generate(prompt, max_new_tokens=8, do_sample=False)[0, prompt.shape[1] :].tolist()
     assert 5 in found.tokens

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from regard.data.special_tokens import Special
 from regard.data.tokenizer import Tokenizer
-from regard.errors import DataError
+from regard.errors import RunError
 from regard.foreign import tokenizers as foreign
+from regard.foreign.contents import Contents
 from regard.foreign.tokenizers import open_text
 
 ENGLISH = [
@@ -67,7 +68,7 @@ def gpt2(tmp_path_factory):
     assert not (new / "merges.txt").exists()
     (new / "config.json").write_text('{"model_type": "gpt2"}')
     special = Special(size - 1, size - 1, size - 1, -1)
-    ours = [open_text(folder, vocabulary=size, special=special) for folder in (old, new)]
+    ours = [open_text(Contents(folder), vocabulary=size, special=special) for folder in (old, new)]
     return ours, [peer, transformers.AutoTokenizer.from_pretrained(new)]
 
 
@@ -111,7 +112,7 @@ def test_gpt2_labels_and_special_tokens(gpt2):
 
 def test_a_vocabulary_may_be_larger_than_its_tokenizer(tmp_path):
     size = write_gpt2(tmp_path)
-    ours = open_text(tmp_path, vocabulary=384, special=Special(0, 0, size - 1, -1))
+    ours = open_text(Contents(tmp_path), vocabulary=384, special=Special(0, 0, size - 1, -1))
     assert len(ours) == 384
     cat = ours.encode("The cat")
     assert ours.decode([*cat, 383]) == ours.decode([*cat, 383], []) == "The cat"
@@ -119,10 +120,10 @@ def test_a_vocabulary_may_be_larger_than_its_tokenizer(tmp_path):
     assert ours.word_of([*cat, 383]) == [0, 1, -1]
     with pytest.raises(ValueError, match="0 to 383, got 384"):
         ours.decode([384])
-    with pytest.raises(DataError, match=rf"endoftext.* has the id {size - 1}, but .* ends at {size - 2}"):
-        open_text(tmp_path, vocabulary=size - 1, special=Special(0, 0, 0, -1))
-    with pytest.raises(DataError, match="the id of end must lie in 0 to 383, got 384"):
-        open_text(tmp_path, vocabulary=384, special=Special(0, 0, 384, -1))
+    with pytest.raises(RunError, match=rf"endoftext.* has the id {size - 1}, but .* ends at {size - 2}"):
+        open_text(Contents(tmp_path), vocabulary=size - 1, special=Special(0, 0, 0, -1))
+    with pytest.raises(RunError, match="the id of end must lie in 0 to 383, got 384"):
+        open_text(Contents(tmp_path), vocabulary=384, special=Special(0, 0, 384, -1))
 
 
 def test_settings_of_others_do_not_cut_or_fill(tmp_path):
@@ -130,7 +131,7 @@ def test_settings_of_others_do_not_cut_or_fill(tmp_path):
     inner.enable_truncation(2)
     inner.enable_padding(length=50)
     inner.save(str(tmp_path / "tokenizer.json"))
-    ours = open_text(tmp_path, vocabulary=len(inner.get_vocab()), special=Special(0, 1, 2, -1))
+    ours = open_text(Contents(tmp_path), vocabulary=len(inner.get_vocab()), special=Special(0, 1, 2, -1))
     assert ours.decode(ours.encode("The cat sat on the mat")) == "The cat sat on the mat"
 
 
@@ -141,7 +142,7 @@ def test_a_foreign_tokenizer_of_words(tmp_path):
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
     inner.decoder = tokenizers.decoders.Metaspace()
     inner.save(str(tmp_path / "tokenizer.json"))
-    ours = open_text(tmp_path, vocabulary=5, special=Special(1, 1, 1, 0))
+    ours = open_text(Contents(tmp_path), vocabulary=5, special=Special(1, 1, 1, 0))
     ids = ours.encode("the cats")
     assert (ids, ours.decode(ids), ours.decode(ids, [])) == ([2, 3, 4], "the cats", "the cats")
     assert ours.word_of([*ids, 1]) == [0, 1, 1, -1]
@@ -149,7 +150,7 @@ def test_a_foreign_tokenizer_of_words(tmp_path):
     plain = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "a": 1, "[END]": 2}, unk_token="[UNK]"))
     plain.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     plain.save(str(tmp_path / "tokenizer.json"))
-    ours = open_text(tmp_path, vocabulary=3, special=Special(2, 2, 2, -1))
+    ours = open_text(Contents(tmp_path), vocabulary=3, special=Special(2, 2, 2, -1))
     assert ours.special.unknown == 0
     assert ours.decode(ours.encode("a b a")) == "a a"
     assert ours.decode(ours.encode("a b a"), ["b"]) == "a b a"
@@ -207,7 +208,7 @@ def write_marian(folder, **options):
 
 
 def open_marian(folder, size):
-    return open_text(folder, vocabulary=size, special=Special(size - 1, size - 1, 0, -1))
+    return open_text(Contents(folder), vocabulary=size, special=Special(size - 1, size - 1, 0, -1))
 
 
 @pytest.fixture(scope="module", params=["plain", "byte fallback"])
@@ -294,7 +295,7 @@ def test_marian_needs_its_package(tmp_path, monkeypatch):
     size = write_marian(tmp_path)
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(
-        DataError, match=r"source\.spm can only be read with sentencepiece: pip install 'regard\[sentencepiece\]'"
+        RunError, match=r"source\.spm can only be read with sentencepiece: pip install 'regard\[sentencepiece\]'"
     ):
         open_marian(tmp_path, size)
 
@@ -307,8 +308,6 @@ GOOD = {"vocab.json": '{"a": 0, "b": 1, "ab": 2}', "merges.txt": "#version: 0.2\
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, r"holds no tokenizer; it needs tokenizer\.json"),
-        ({"vocab.json": "{}"}, "holds no tokenizer"),
         (GOOD | {"vocab.json": "{"}, r"vocab\.json is not valid JSON"),
         (GOOD | {"vocab.json": "[" * 100_000}, r"vocab\.json is not valid JSON"),
         (GOOD | {"vocab.json": "[]"}, r"vocab\.json must hold a JSON object"),
@@ -324,7 +323,7 @@ GOOD = {"vocab.json": '{"a": 0, "b": 1, "ab": 2}', "merges.txt": "#version: 0.2\
         ({"tokenizer.json": "{}"}, r"tokenizer\.json is JSON but describes no tokenizer"),
         ({"tokenizer.json": "["}, r"tokenizer\.json is not JSON"),
         ({"tokenizer.json": "[" * 100_000}, r"tokenizer\.json is not JSON"),
-        ({"tokenizer.json": None}, r"tokenizer\.json must be a file"),
+        ({"tokenizer.json": None}, r"tokenizer\.json must be a regular file, and is a directory"),
         ({"vocab.json": '{"a": 0}', "source.spm": "", "target.spm": ""}, r"vocab\.json must have an id for <unk>"),
         (
             {"vocab.json": '{"<unk>": 0}', "source.spm": "x", "target.spm": ""},
@@ -343,14 +342,73 @@ def test_broken_files_are_named(tmp_path, files, message):
             (tmp_path / name).mkdir()
         else:
             (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(DataError, match=message):
-        open_text(tmp_path, vocabulary=10, special=Special(0, 0, 0, -1))
+    with pytest.raises(RunError, match=message):
+        open_text(Contents(tmp_path), vocabulary=10, special=Special(0, 0, 0, -1))
+
+
+# Vocabularies that do not fit their model
+
+
+def test_a_tokenizer_must_name_most_ids_of_its_model(tmp_path, capsys):
+    """Embeddings padded to a round number are usual; one entry short is told of, and most of them are refused."""
+    size = write_gpt2(tmp_path)
+    special = Special(*[size - 1] * 3, -1)
+    for vocabulary in (size, size + -size % 64, size + -size % 128):
+        open_text(Contents(tmp_path), vocabulary=vocabulary, special=special)
+    assert not capsys.readouterr().err
+    odd = size + 1 if size % 2 == 0 else size + 2
+    open_text(Contents(tmp_path), vocabulary=odd, special=special)
+    said = (
+        f"{tmp_path / 'vocab.json'} names {size} of the model's {odd} ids; if a line or an entry is missing, texts"
+    )
+    assert capsys.readouterr().err.startswith(said)
+    with pytest.raises(RunError, match=rf"vocab\.json names {size} of the model's 1,024 ids; it is incomplete, or"):
+        open_text(Contents(tmp_path), vocabulary=1024, special=special)
+    Tokenizer.train(["a"], kind="word", layout="gpt2").save(tmp_path / "tokenizer.json")
+    with pytest.raises(RunError, match=r"tokenizer\.json names 3 of the model's 591 ids"):
+        open_text(Contents(tmp_path), vocabulary=591, special=Special(0, 0, 0, -1))
+
+
+@pytest.mark.parametrize("lines", [0, 1, 10])
+def test_merges_must_make_the_pieces(lines, tmp_path):
+    size = write_gpt2(tmp_path)
+    path = tmp_path / "merges.txt"
+    path.write_text("\n".join(path.read_text().splitlines()[:lines]))
+    made = max(lines - 1, 0)
+    with pytest.raises(
+        RunError, match=rf"merges\.txt has {made} merges, which make {made} of the {size - 257} longer"
+    ):
+        open_text(Contents(tmp_path), vocabulary=size, special=Special(*[size - 1] * 3, -1))
+
+
+def test_characters_need_no_merges(tmp_path):
+    letters = {letter: place for place, letter in enumerate("abcĠ")} | {"<|endoftext|>": 4, "[HUMAN]": 5}
+    (tmp_path / "vocab.json").write_text(json.dumps(letters))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    assert open_text(Contents(tmp_path), vocabulary=6, special=Special(4, 4, 4, -1)).encode("ab c") == [0, 1, 3, 2]
+
+
+def test_two_pieces_may_not_share_an_id(tmp_path):
+    described = json.loads(Tokenizer.train(["ab"], kind="character", layout="gpt2").inner.to_str())
+    described["model"]["vocab"]["b"] = described["model"]["vocab"]["a"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(described))
+    with pytest.raises(RunError, match=r"tokenizer\.json: '[ab]' and '[ab]' have the same id, 2"):
+        open_text(Contents(tmp_path), vocabulary=4, special=Special(0, 0, 0, -1))
 
 
 def test_files_of_any_size_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(foreign, "LARGEST", 100)
+    monkeypatch.setattr(foreign, "LARGEST_TOKENIZER", 100)
     (tmp_path / "tokenizer.json").write_text(" " * 101)
-    with pytest.raises(DataError, match=r"tokenizer\.json has 101 bytes; a tokenizer's file has at most 100"):
-        open_text(tmp_path, vocabulary=10, special=Special(0, 0, 0, -1))
-    with pytest.raises(DataError, match="holds no tokenizer"):
-        open_text(tmp_path / "nowhere", vocabulary=10, special=Special(0, 0, 0, -1))
+    with pytest.raises(RunError, match=r"tokenizer\.json has 101 bytes, and at most 100 are read"):
+        open_text(Contents(tmp_path), vocabulary=10, special=Special(0, 0, 0, -1))
+
+
+@pytest.mark.parametrize("files", [{}, {"vocab.json": "{}"}])
+def test_without_files_only_text_is_refused(tmp_path, files):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    found = open_text(Contents(tmp_path), vocabulary=10, special=Special(0, 0, 0, -1))
+    for ask in (len, lambda x: x.encode("a"), lambda x: x.decode([1]), lambda x: x.special, lambda x: x.inner):
+        with pytest.raises(RunError, match=r"holds no tokenizer; it needs tokenizer\.json"):
+            ask(found)
+    assert "holds no tokenizer" in repr(found)

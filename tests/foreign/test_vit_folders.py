@@ -395,7 +395,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         "is not supported, only ViTForImageClass",
     ),
     "many layers": (config(num_hidden_layers=900), "it has 900 layers, and the folder holds only 40 tensors"),
-    "an unknown setting": (config(registers=4), "unknown settings, .*: registers = 4"),
+    "a setting of transformers": (config(quantization_config={"bits": 4}), "quantization_config = .* not support"),
     "lying header": (lying, "model.safetensors cannot be read"),
     "no positions": (without_positions, "vit.embeddings.position_embeddings"),
 }

@@ -106,7 +106,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         "config.json is not valid JSON: 'utf-8'",
     ),
     "config missing": (remove("config.json"), "is a folder without config.json, so it is not a run"),
-    "no model": (config(model_type=None), "is not the configuration of a run: it has no model_type"),
+    "no model": (config(model_type=None), "does not say which model this is: it has no model_type"),
     "an unknown model": (
         config(model_type="regard-oracle"),
         "asks for 'regard-oracle'; this version opens marian, gpt2, bert, vit, regard-seq2seq, regard-bahdanau",
@@ -145,7 +145,6 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "beyond 64 bits": (config(encoder=10**30), "encoder must be at most 16,777,216"),
     "the widest allowed": (config(encoder=1 << 24, decoder=1 << 24, embed=1 << 24), "should be .* by config.json"),
     "the deepest allowed": (config(encoder_layers=1000), "it has 1,000 layers, and the folder holds only"),
-    "tokenizer missing": (remove("tokenizer.json"), "tokenizer.json does not exist"),
     "tokenizer cut": (cut("tokenizer.json", 0.5), "tokenizer.json is not JSON"),
     "tokenizer a list": (text("tokenizer.json", "[]"), "tokenizer.json is JSON but describes no tokenizer"),
     "tokenizer deep": (text("tokenizer.json", "[" * 100_000), "recursion"),
@@ -157,6 +156,12 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "ids beyond the table": (far_ids, "tokenizer.json has 31 entries, ids up to 5,000"),
     "recipe not TOML": (text("recipe.toml", "decode = "), "recipe.toml is not valid TOML"),
 }
+
+
+def test_a_run_older_than_a_setting_has_its_default(run: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run", ignore=shutil.ignore_patterns("training"))
+    config(soft_share=None)(folder)
+    assert load(folder).model.config.soft_share == 0.5
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -143,7 +143,7 @@ def test_it_trains_stops_goes_on_and_answers(
     texts, decode = ["a b c", "z", "", "q w e r t y"], Decoding(beam=3, n_best=2, min_length=1)
     first, second = (load(tmp_path / run).translate(texts, decode) for run in ("run", "whole"))
     assert first == second
-    assert [bool(answer.others) for answer in first] == [True, True, False, True]
+    assert all(len(answer.others) == 1 for answer in first)
     if MODELS[name].alignment:
         assert first[0].attention.columns == ("a", " ", "b", " ", "c", "</s>")
 

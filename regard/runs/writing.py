@@ -1,0 +1,98 @@
+"""A run in memory becomes a folder: a run's own, or one of `transformers` alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from regard.data.artifacts import Artifacts
+from regard.data.files import draft_of, write_file
+from regard.data.tokenizer import Tokenizer
+from regard.errors import RunError
+from regard.foreign import form_of, why_no_form
+from regard.learn.checkpoint import named_tensors
+from regard.models.protocols import Model, Module
+from regard.runs.folder import Folder, begin, save_weights, save_weights_in
+from regard.runs.weights import INDEX
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+CARD = "README.md"
+KEPT = (".json", ".jsonl", ".md", ".spm", ".svg", ".toml", ".txt")  # files beside the weights, by their endings
+
+
+def save(folder: Folder, to: Path, model: Model) -> None:
+    """The files of a run's folder, but not its checkpoints, with the weights of the model."""
+    check_new(to)
+    form = folder.settings.form
+    with drafted_folder(to) as draft:
+        for path in sorted(folder.path.iterdir()):
+            if path.suffix in KEPT and path.name != INDEX and path.is_file():
+                shutil.copyfile(path, draft / path.name)
+        if form:  # the weights that follow are float32, whatever the folder had
+            config = {**folder.contents.json(form.config_file), "dtype": "float32"}
+            config.pop("torch_dtype", None)  # its older name
+            write_file(draft / form.config_file, (json.dumps(config, indent=2) + "\n").encode())
+        save_weights_in(draft, model, form)
+        check(Folder(draft).model(), model, torch.float32)
+
+
+def export(
+    folder: Folder,
+    to: Path,
+    artifacts: Artifacts,
+    decodes: bool,
+    *,
+    dtype: str = "float32",
+    model: Model | None = None,
+) -> None:
+    """A folder of `transformers` and nothing else. `decodes`: decoding settings go with it. Without a `model`, the
+    weights are those of the folder."""
+    if dtype not in DTYPES:
+        raise RunError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    check_new(to)
+    if artifacts.tokenizer is not None and not isinstance(artifacts.tokenizer, Tokenizer):
+        raise RunError(
+            f"{folder.path} reads text by SentencePiece, whose files are not written here; copy its folder"
+        )
+    if form_of(folder.name, folder.config) is None:
+        raise RunError(f"{folder.path} cannot be exported: {why_no_form(folder.name, folder.config)}")
+    model = model or folder.model()
+    decoding = folder.decoding() if decodes else None
+    with drafted_folder(to) as draft:
+        begin(draft, model, artifacts, "", decoding, dtype=dtype)
+        save_weights(draft, model, DTYPES[dtype])
+        if (folder.path / CARD).is_file():
+            shutil.copyfile(folder.path / CARD, draft / CARD)
+        check(Folder(draft).model(), model, DTYPES[dtype])
+
+
+def check_new(to: Path) -> None:
+    if to.exists():
+        raise RunError(f"{to} already exists; name a folder that does not")
+
+
+@contextmanager
+def drafted_folder(to: Path) -> Iterator[Path]:
+    """A folder under a temporary name, renamed when the block ends well."""
+    draft = draft_of(to)
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        os.rename(draft, to)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def check(found: Module, wanted: Module, dtype: torch.dtype) -> None:
+    """Every weight came back as it was, but for rounding to the dtype."""
+    back = named_tensors(found)
+    for name, tensor in named_tensors(wanted).items():
+        if not torch.equal(back[name], tensor.to(dtype).to(back[name].dtype).cpu()):
+            raise RunError(f"{name} came back changed; nothing was written")
