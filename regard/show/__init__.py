@@ -11,6 +11,8 @@ from regard.show.map.picture import Map
 from regard.show.overlay.picture import Overlay
 from regard.show.position_pictures import Barcode, barcode, position_curves, similarity
 from regard.show.rollout import patch_map, rollout
+from regard.show.shaded.picture import ShadedText
+from regard.show.words import Words
 
 __all__ = [
     "Barcode",
@@ -18,6 +20,8 @@ __all__ = [
     "Heads",
     "Map",
     "Overlay",
+    "ShadedText",
+    "Words",
     "barcode",
     "bars",
     "length_curves",

@@ -39,6 +39,9 @@ class Curves:
     ticks: Mapping[float, str] = field(default_factory=dict)
     from_zero: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Curves: {', '.join(map(repr, self.series))}{f', {self.title!r}' if self.title else ''}>"
+
     def __post_init__(self) -> None:
         if not self.series:
             raise ValueError("no series to draw: give at least one, as {name: (x, y)}")

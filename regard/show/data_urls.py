@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.show.colours import shade
+from regard.show.colours import HIDDEN, shade
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,12 +23,16 @@ def image_url(pixels: np.ndarray) -> str:
     return _url(Image.fromarray(pixels))
 
 
-def weights_url(weights: np.ndarray, ramp: tuple[str, ...]) -> str:
-    """Weights (H, W) in [0, 1], one pixel each, with the ramp as the palette: a third of the size of RGB."""
+def weights_url(weights: np.ndarray, ramp: tuple[str, ...], hidden: np.ndarray | None = None) -> str:
+    """Weights (H, W) in [0, 1], one pixel each, with the ramp as the palette: a third of the size of RGB. Hidden
+    places have a colour of their own."""
     from PIL import Image
 
-    image = Image.fromarray(np.rint(weights * (LEVELS - 1)).astype(np.uint8))
-    image.putpalette(shade(np.linspace(0, 1, LEVELS), ramp).tobytes())
+    places = np.rint(weights * (LEVELS - 1)).astype(np.uint8)
+    if hidden is not None:
+        places[hidden] = LEVELS
+    image = Image.fromarray(places)
+    image.putpalette(shade(np.linspace(0, 1, LEVELS), ramp).tobytes() + bytes.fromhex(HIDDEN[1:]))
     return _url(image)
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from regard.show.colours import INK
+from regard.show.colours import HATCH, HIDDEN, INK
 from regard.show.fonts import text_style
 from regard.show.saving import suffix_of, write_whole
 
@@ -26,8 +28,9 @@ Write = Callable[..., None]
 
 
 @cache
-def colour_map(ramp: tuple[str, ...]) -> LinearSegmentedColormap:
-    return LinearSegmentedColormap.from_list("regard", ramp)
+def colour_map(ramp: tuple[str, ...]) -> Colormap:
+    """Masked places get the colour of hidden ones."""
+    return LinearSegmentedColormap.from_list("regard", ramp).with_extremes(bad=HIDDEN)
 
 
 def pixel_axes(figure: Figure, width: float, height: float) -> Axes:
@@ -41,14 +44,28 @@ def pixel_axes(figure: Figure, width: float, height: float) -> Axes:
     return ax
 
 
-def text_writer(ax: Axes, texts: Iterable[str]) -> Write:
-    """write(x, y, text, size, **style), in fonts that cover all of `texts`."""
+def text_writer(ax: Axes, texts: Iterable[str], *, family: str | None = None) -> Write:
+    """write(x, y, text, size, **style), in fonts that cover all of `texts`, `family` first if it is given."""
     style, drawable = text_style(texts)
+    if family:
+        style["family"] = [family, *style["family"]]
 
     def write(x: float, y: float, text: str, size: float, **more: Any) -> None:
         ax.text(x, y, drawable(text), fontsize=size * POINTS, **({"color": INK} | style | more))
 
     return write
+
+
+def draw_hatching(
+    ax: Axes, hidden: np.ndarray, corner: tuple[float, float], side: float, line: float, *, zorder: float = 1
+) -> None:
+    """A line across every hidden cell of a table whose first cell begins at the corner; `line` is in pixels."""
+    down, across = np.nonzero(hidden)
+    x, y = corner[0] + across * side, corner[1] + down * side
+    ends = np.stack([np.stack([x, y + side], -1), np.stack([x + side, y], -1)], 1)  # (cells, 2 ends, 2)
+    ax.add_collection(
+        LineCollection(list(ends), colors=HATCH, linewidths=line * POINTS, zorder=zorder), autolim=False
+    )
 
 
 def save_png(figure: Figure, path: Path, *, side: int = SIDE, **options: Any) -> None:

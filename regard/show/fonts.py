@@ -87,8 +87,9 @@ def _warn(missing: list[str]) -> None:
     frame, level = sys._getframe(), 1  # the warning points at the caller's line, not at ours
     while frame.f_back and frame.f_globals["__name__"].startswith("regard.show"):
         frame, level = frame.f_back, level + 1
+    place, them = ("its place", "it") if len(missing) == 1 else ("their place", "them")
     warnings.warn(
-        f"no font installed here has {named}{more}: the picture shows □ in their place. "
-        "SVG and HTML always keep them; for PNG install a font that has them, such as one of the Noto fonts",
+        f"no font installed here has {named}{more}: the picture shows □ in {place}. "
+        f"SVG and HTML always keep {them}; for PNG install a font that has {them}, such as one of the Noto fonts",
         stacklevel=level,
     )

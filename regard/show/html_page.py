@@ -10,12 +10,13 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from regard.show.colours import INK, LIGHT, MARK, QUIET
+from regard.show.colours import HIDDEN, INK, LIGHT, MARK, QUIET
 from regard.show.svg_parts import FONTS
 
 # The style sheets name these colours, so that Python and CSS cannot disagree.
 VARIABLES = (
     f".regard {{ --fonts: {FONTS}; --ink: {INK}; --quiet: {QUIET}; --mark: {MARK}; --line: {LIGHT[4]};\n"
+    f"  --hidden: {HIDDEN};\n"
     f"  --ramp: {', '.join(LIGHT)}; }}\n"
 )
 

@@ -78,3 +78,21 @@ def _character_width(character: str) -> float:
 def is_rtl(text: str) -> bool:
     """Whether any letter is written from right to left."""
     return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)
+
+
+def without_spaces(character: str) -> bool:
+    """Whether its script is written without spaces between words: Chinese, Japanese, Thai and their neighbours."""
+    name = unicodedata.name(character, "")
+    kinds = (
+        "CJK",
+        "IDEOGRAPHIC",
+        "HIRAGANA",
+        "KATAKANA",
+        "FULLWIDTH",
+        "THAI",
+        "LAO",
+        "KHMER",
+        "MYANMAR",
+        "TIBETAN",
+    )
+    return name.startswith(kinds)

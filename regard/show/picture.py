@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Self
 
 from regard.show.saving import suffix_of, write_whole
+from regard.show.scales import Scale
+
+
+def counted(count: int, noun: str) -> str:
+    """1 map, 2 maps"""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def titled(title: str) -> str:
+    """The end of a repr."""
+    return f", {title!r:.60}" if title else ""
 
 
 class Picture(ABC):
-    @abstractmethod
-    def svg(self) -> str: ...
+    """What can be saved as .png, .svg or .html, and shows itself in a notebook."""
+
+    _pieces: Self | None = None  # set by `over`
 
     @abstractmethod
-    def html(self) -> str: ...
+    def svg(self) -> str:
+        """The picture as SVG."""
+
+    @abstractmethod
+    def html(self) -> str:
+        """The picture as one interactive HTML file that needs nothing else."""
 
     @abstractmethod
     def _write_png(self, path: Path) -> None: ...
+
+    @property
+    def pieces(self) -> Self:
+        """The picture over the model's own pieces of words, if this one was merged into words; else itself."""
+        return self._pieces or self
+
+    def over(self, pieces: Self | None) -> Self:
+        """This new picture, which remembers the one over pieces of words from which it was made."""
+        object.__setattr__(self, "_pieces", pieces)  # pictures are frozen
+        return self
+
+    def scaled(self, scale: Scale) -> Self:
+        """The same picture with another scale: a number, "shared" (one for all panels) or "each" (their own)."""
+        other = dataclasses.replace(self, scale=scale)  # type: ignore[type-var] # every picture is a dataclass
+        return other.over(self._pieces.scaled(scale) if self._pieces else None)
 
     def save(self, path: str | Path) -> None:
         """Write a .png, .svg or .html file, by the path's suffix."""

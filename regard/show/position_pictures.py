@@ -26,6 +26,10 @@ class Barcode:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", _check(self.values))
 
+    def __repr__(self) -> str:
+        positions, dimensions = self.values.shape
+        return f"<Barcode: {positions:,} positions, {dimensions:,} dimensions>"
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
         from regard.show.figures import colour_map, new_plot

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from regard.show.colours import INK
+import numpy as np
+
+from regard.show.colours import INK, LIGHT, QUIET, hex_colours
+from regard.show.sizes import EDGE, KEY, NOTE
 
 # System fonts first; the named ones have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
 FONTS = (
@@ -12,8 +15,11 @@ FONTS = (
     "'Hiragino Sans', 'Microsoft YaHei', 'Yu Gothic', 'Malgun Gothic', 'Noto Sans CJK SC', "
     "'WenQuanYi Micro Hei', 'Noto Sans Hebrew', 'Noto Sans Arabic', 'Noto Sans Devanagari', sans-serif"
 )
+MONOSPACED = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono', monospace"
 # Each text is ordered by its own letters. `direction` stays unset, or text-anchor would change sides.
 BIDI = 'unicode-bidi="plaintext"'
+SCALE_STEPS = 30
+SCALE_TEXT = f'font-size="{NOTE}" fill="{QUIET}"'
 
 
 def open_svg(name: str, width: float, height: float, font: float) -> str:
@@ -28,6 +34,16 @@ def open_svg(name: str, width: float, height: float, font: float) -> str:
 
 def text_at(x: float, y: float, text: str, attributes: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" {attributes} {BIDI}>{escape(text)}</text>\n'
+
+
+def scale_below(y: float, top: str) -> str:
+    """The colour scale below a picture, with what stands at its end."""
+    parts, step = [], KEY / SCALE_STEPS
+    for at, colour in enumerate(hex_colours(np.linspace(0, 1, SCALE_STEPS), LIGHT)):
+        x = EDGE + 14 + at * step
+        parts.append(f'<rect x="{x:g}" y="{y:g}" width="{step:g}" height="{NOTE}" fill="{colour}"/>\n')
+    parts.append(text_at(EDGE, y + 0.85 * NOTE, "0", SCALE_TEXT))
+    return "".join(parts) + text_at(EDGE + KEY + 20, y + 0.85 * NOTE, top, SCALE_TEXT)
 
 
 def with_tooltip(shown: str, whole: str) -> str:

@@ -6,9 +6,14 @@ import shutil
 
 import numpy as np
 
+from regard.show.colours import DARK, shade
+
 NARROWEST = 10  # cells; a narrower terminal leaves no room for a label and its weights
 RESET = "\x1b[0m"
 SHADES = " ░▒▓█"
+LIMITS = (0.05, 0.25, 0.5, 0.75)  # shares of the scale from which on a weight gets the next shade
+HIDDEN_SIGN = "╱"  # a place that may not be looked at
+HIDDEN_COLOURS = "\x1b[0;38;2;128;128;128m"  # grey on the terminal's own background, unlike any weight
 
 
 def usable_width(width: int | None) -> int:
@@ -23,3 +28,15 @@ def usable_width(width: int | None) -> int:
 def shade_characters(weights: np.ndarray, limits: tuple[float, float, float, float]) -> str:
     """One character for each weight (N,): the darker, the more of the limits the weight reaches."""
     return "".join(SHADES[level] for level in np.digitize(weights, limits))
+
+
+def scale_line(top: str, colour: bool, width: int) -> str:
+    """The colour scale, from 0 to its top, in at most `width` cells."""
+    room = width - len(f"weight: 0  {top}")
+    if room < len(LIMITS):
+        return f"0 to {top}"[:width]
+    if not colour:
+        return f"weight: 0 {SHADES[1:]} {top}"
+    steps = np.linspace(0, 1, min(room, 12))
+    blocks = [f"\x1b[48;2;{red};{green};{blue}m " for red, green, blue in shade(steps, DARK).tolist()]
+    return f"weight: 0 {''.join(blocks)}{RESET} {top}"

@@ -42,11 +42,18 @@ def test_characters_without_a_font_warn_and_are_boxed(tmp_path):
         save_png(picture, tmp_path)
     assert len(seen) == 1  # and none of matplotlib's own
     assert "U+10FFFD" in str(seen[0].message)
-    assert "SVG and HTML always keep them" in str(seen[0].message)
+    said = ("shows □ in its place", "HTML always keep it;", "a font that has it,")
+    assert all(words in str(seen[0].message) for words in said)
     assert seen[0].filename == __file__
     with pytest.warns(UserWarning, match="no font"):
         assert draw(picture).get_yticklabels()[0].get_text() == "a□"
     assert NOWHERE in picture.svg()
+
+
+def test_several_characters_without_a_font_are_told_in_the_plural(tmp_path):
+    picture = some_map(["a" + NOWHERE], ["\U0010fffc"])
+    with pytest.warns(UserWarning, match=r"□ in their place\. SVG and HTML always keep them; .* that has them,"):
+        save_png(picture, tmp_path)
 
 
 @pytest.mark.parametrize("words", ["שלום עולם", "مرحبا بالعالم", "你好 世界", "こんにちは 世界"])

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from regard.show.map.data import MapData
-
-LONGEST = 128  # tokens drawn on a side of a panel
-BUDGET = 1_000_000  # weights drawn in all: an HTML file with more is slow to open
+from regard.show.map.marks import HIDDEN_WORDS
+from regard.show.scales import Scale, check_scale, top_of, top_words
 
 
 @dataclass(frozen=True, eq=False)
 class HeadsData:
-    """Weights (H, R, C) in [0, 1] by site: {"encoder.0.attend": ..., "decoder.0.cross": ...}.
+    """Weights (H, R, C) by site: {"encoder.0.attend": ..., "decoder.0.cross": ...}.
 
-    `rows` and `columns` are the tokens of all sites, or {site: tokens} where sites differ. Of long texts only the
-    first `shown` tokens are drawn, and the picture says so; `map` has all of them. Shows itself in a notebook."""
+    `rows` and `columns` are the words of all sites, or {site: words} where sites differ. `mask` is True where a row
+    may look, (R, C) for all sites or {site: (R, C)}; other places are drawn hatched. Colours run from 0 to `scale`,
+    a number; or to the largest weight of all heads, rounded up (None, "shared"); or to that of each head ("each").
 
-    panels: Mapping[str, np.ndarray]
+    Where a sheet has no room for all heads with legible words, it shows the mean of each site's heads. More than 60
+    columns are drawn as a text for each site, shaded by that mean. HTML always shows every head. Shows itself in a
+    notebook."""
+
+    panels: Mapping[str, Any]
     rows: Mapping[str, Sequence[str]] | Sequence[str]
     columns: Mapping[str, Sequence[str]] | Sequence[str]
     title: str = ""
+    _: KW_ONLY
+    scale: Scale = None
+    mask: Any = None
 
     def __post_init__(self) -> None:
         if not self.panels:
             raise ValueError("no heads to draw: give at least one site, as {site: weights (heads, rows, columns)}")
+        check_scale(self.scale)
         rows, columns = self._labels("rows"), self._labels("columns")
-        checked = {site: _check(site, weights, rows[site], columns[site]) for site, weights in self.panels.items()}
-        for name, value in (("panels", checked), ("rows", rows), ("columns", columns)):
+        given = self.mask if isinstance(self.mask, Mapping) else dict.fromkeys(self.panels, self.mask)
+        panels, masks = {}, {}
+        for site, weights in self.panels.items():
+            labels = (rows[site], columns[site])
+            panels[site], masks[site] = _check(site, weights, *labels, given.get(site), self.scale)
+        for name, value in (("panels", panels), ("rows", rows), ("columns", columns), ("mask", masks)):
             object.__setattr__(self, name, value)
 
     def _labels(self, name: str) -> dict[str, tuple[str, ...]]:
@@ -42,29 +56,72 @@ class HeadsData:
             raise ValueError(f"{name} has no tokens for {missing[0]!r}; it has them for {quoted(given)}")
         return {site: tuple(given[site]) for site in self.panels}
 
-    @property
-    def shown(self) -> int:
-        """How many rows and columns of a panel are drawn at most: fewer, the more panels there are."""
-        return min(LONGEST, max(4, int((BUDGET / sum(map(len, self.panels.values()))) ** 0.5)))
-
     def tokens(self, site: str) -> tuple[Sequence[str], Sequence[str]]:
         """The rows and the columns of a site."""
         assert isinstance(self.rows, Mapping)
         assert isinstance(self.columns, Mapping)
         return self.rows[site], self.columns[site]
 
+    @cached_property
+    def most(self) -> float:
+        """The largest weight of all heads."""
+        return float(max(weights.max() for weights in self.panels.values()))
 
-def _check(site: str, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
-    weights = np.array(weights, dtype=np.float32)
+    def top(self, site: str, head: int) -> float:
+        """The weight of the darkest colour in a panel."""
+        own = self.scale == "each"
+        return top_of(float(self.panels[site][head].max()) if own else self.most, self.scale)
+
+    def levels(self, site: str, head: int) -> np.ndarray:
+        """The weights of a panel as shares of its scale, in [0, 1]."""
+        return (self.panels[site][head] / self.top(site, head)).clip(0, 1)
+
+    def hidden(self, site: str) -> np.ndarray | None:
+        """Where the rows of a site may not look."""
+        mask = self.mask[site]
+        return None if mask is None or mask.all() else ~mask
+
+    @property
+    def scale_words(self) -> str:
+        """What stands at the top of the colour scale."""
+        if self.scale == "each":
+            return "largest weight of each head"
+        return f"{top_words(self.top(next(iter(self.panels)), 0), self.most)}  weight"
+
+    @property
+    def legend(self) -> str:
+        """What grey places mean; "": there are none."""
+        return HIDDEN_WORDS if any(self.hidden(site) is not None for site in self.panels) else ""
+
+    def name(self, site: str, head: int) -> str:
+        """Of a panel: its head, where there are several, and the top of its scale, where that is its own."""
+        parts = [f"head {head}"] if len(self.panels[site]) > 1 else []
+        parts += [f"to {self.top(site, head):g}"] if self.scale == "each" else []
+        return ", ".join(parts)
+
+
+def _check(
+    site: str, given: Any, rows: Sequence[str], columns: Sequence[str], mask: Any, scale: Scale
+) -> tuple[np.ndarray, np.ndarray | None]:
+    if hasattr(given, "detach"):
+        given = given.detach().cpu().float().numpy()
+    weights = np.array(given, dtype=np.float32)
     if weights.ndim != 3 or len(weights) == 0:
         raise ValueError(
             f"{site}: weights must have shape (heads, rows, columns), got {weights.shape}: give one text at a time"
         )
     try:
-        maps = [MapData(head, rows, columns).weights for head in weights]
+        maps = [MapData(head, rows, columns, mask=mask, scale=scale) for head in weights]
     except ValueError as error:
         raise ValueError(f"{site}: {error}") from error
-    return np.stack(maps).astype(np.float32)
+    return np.stack([one.weights for one in maps]).astype(np.float32), maps[0].mask
+
+
+def heads_title(site: str, count: int, head: int | None = None) -> str:
+    """Which of a site's heads a picture shows: one of them, or the mean of all."""
+    if head is not None:
+        return f"{site}, head {head}"
+    return f"{site}, mean of {count} heads" if count > 1 else site
 
 
 def quoted(names: Mapping[str, object]) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.show.heads.data import HeadsData, quoted
+from regard.show.heads.data import HeadsData, heads_title, quoted
 from regard.show.heads.html import draw_html
 from regard.show.heads.svg import draw_svg
 from regard.show.heads.terminal import draw_terminal
-from regard.show.map.picture import Map
-from regard.show.picture import Picture
+from regard.show.map.picture import LONG, Map
+from regard.show.picture import Picture, counted, titled
+from regard.show.shaded import svg, terminal
+from regard.show.shaded.picture import ShadedText
+from regard.show.words import Words, merge_mask, merge_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +26,23 @@ if TYPE_CHECKING:
 class Heads(HeadsData, Picture):
     __doc__ = HeadsData.__doc__
 
+    def __repr__(self) -> str:
+        heads, many = counted(sum(map(len, self.panels.values())), "head"), counted(len(self.panels), "site")
+        sites = ", ".join(list(self.panels)[:3]) + (", ..." if len(self.panels) > 3 else "")
+        return f"<Heads: {heads} of {many} ({sites}){titled(self.title)}>"
+
+    def in_words(self, rows: Mapping[str, Words], columns: Mapping[str, Words]) -> Heads:
+        """The weights of a word's pieces added up in columns and averaged in rows; words by site."""
+        both = {site: (rows[site], columns[site]) for site in self.panels}
+        merged = replace(
+            self,
+            panels={site: merge_weights(weights, *both[site]) for site, weights in self.panels.items()},
+            rows={site: row.labels for site, (row, _) in both.items()},
+            columns={site: column.labels for site, (_, column) in both.items()},
+            mask={site: merge_mask(mask, *both[site]) for site, mask in self.mask.items()},
+        )
+        return merged.over(self)
+
     def map(self, site: str, head: int | None = None) -> Map:
         """One head with its labels; without `head`, the mean over the heads of the site."""
         if site not in self.panels:
@@ -28,21 +50,36 @@ class Heads(HeadsData, Picture):
         weights = self.panels[site]
         if head is not None and not 0 <= head < len(weights):
             raise ValueError(f"{site} has heads 0 to {len(weights) - 1}, got {head}")
-        words = f"mean of {len(weights)} heads" if head is None else f"head {head}"
         chosen = weights.mean(0, dtype=np.float64) if head is None else weights[head]
-        return Map(chosen, *self.tokens(site), f"{site}, {words}")
+        title = heads_title(site, len(weights), head)
+        found = Map(chosen, *self.tokens(site), title, mask=self.mask[site], scale=self.scale)
+        return found.over(self._pieces.map(site, head) if self._pieces else None)
+
+    def _texts(self) -> list[ShadedText]:
+        """A shaded text for each site if any has too many columns for maps, else none."""
+        if max(len(self.tokens(site)[1]) for site in self.panels) <= LONG:
+            return []
+        texts = [self.map(site).shaded() for site in self.panels]
+        if self.scale == "each":
+            return texts
+        top = max(text.top for text in texts)
+        return [text.scaled(top) for text in texts]
 
     def plot(self) -> Figure:
         """Draw into a new matplotlib figure."""
         from matplotlib import pyplot
 
         from regard.show.heads.png import draw_figure
+        from regard.show.shaded import png
 
-        return draw_figure(self, pyplot.figure())
+        texts, figure = self._texts(), pyplot.figure()
+        return png.draw_figure(texts, figure, self.title) if texts else draw_figure(self, figure)
 
     def svg(self) -> str:
-        """The heads as SVG: text as text, each panel as a small image inside the file."""
-        return draw_svg(self)
+        """The heads as SVG: text as text, each panel as a small image inside the file. More than 60 columns are
+        drawn as a shaded text for each site, here and in PNG and the terminal."""
+        texts = self._texts()
+        return svg.draw_svg(texts, self.title) if texts else draw_svg(self)
 
     def html(self) -> str:
         """The heads as one HTML file that needs nothing else: choosing a head shows it large and as lines."""
@@ -50,9 +87,14 @@ class Heads(HeadsData, Picture):
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The heads as text, `width` cells wide (default: the terminal's width); heads that do not fit go below."""
+        if texts := self._texts():
+            return terminal.draw_terminal(texts, self.title, colour=colour, width=width)
         return draw_terminal(self, colour=colour, width=width)
 
     def _write_png(self, path: Path) -> None:
         from regard.show.heads.png import write_png
+        from regard.show.shaded import png
 
+        if texts := self._texts():
+            return png.write_png(texts, path, self.title)
         write_png(self, path)

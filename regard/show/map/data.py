@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+
+from regard.show.scales import Scale, check_scale, top_of
 
 
 @dataclass(frozen=True, eq=False)
 class MapData:
-    """Weights (R, C) in [0, 1]: how much each row (a query, such as a target token) looks at each column (a place
-    in memory, such as a source token). Shows itself in a notebook.
+    """Weights (R, C): how much each row (a query, such as a target word) looks at each column (a place in memory,
+    such as a source word). Arrays, lists and torch tensors will do. Shows itself in a notebook.
+
+    Colours run from 0 to `scale`; without one, to the largest weight, rounded up. `mask` (R, C) is True where a row
+    may look; other places are drawn hatched.
 
     For local attention, `centres` (R,) are the predicted positions p_t (NaN: none for that row). A `window` D
     outlines the columns round(p_t) - D .. round(p_t) + D, which the row could look at; 0 outlines nothing."""
 
-    weights: np.ndarray
+    weights: Any
     rows: Sequence[str]
     columns: Sequence[str]
     title: str = ""
     row_label: str = ""
     column_label: str = ""
     _: KW_ONLY
+    scale: Scale = None
+    mask: Any = None
     centres: Sequence[float] | np.ndarray | None = None
     window: int = 0
 
@@ -33,29 +42,82 @@ class MapData:
             if strange:
                 raise ValueError(f"{name} must be strings, got {strange[0]!r}: give the token of each as its label")
             object.__setattr__(self, name, labels)
-        weights = _check_weights(self.weights, (len(self.rows), len(self.columns)))
+        check_scale(self.scale)
+        shape = (len(self.rows), len(self.columns))
+        weights = check_weights(self.weights, shape, self.scale)
         object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "mask", check_mask(self.mask, weights))
         object.__setattr__(self, "centres", _check_centres(self.centres, self.window, len(self.rows)))
 
+    @cached_property
+    def top(self) -> float:
+        """The weight of the darkest colour."""
+        return top_of(self.weights.max(), self.scale)
 
-def _check_weights(given: np.ndarray, expected: tuple[int, int]) -> np.ndarray:
-    weights = np.array(given, dtype=np.float64)
+    @property
+    def levels(self) -> np.ndarray:
+        """Weights as shares of the scale, in [0, 1]."""
+        return (self.weights / self.top).clip(0, 1)
+
+    @property
+    def hidden(self) -> np.ndarray | None:
+        """True where a row may not look."""
+        return None if self.mask is None or self.mask.all() else ~self.mask
+
+
+def to_array(given: Any) -> np.ndarray:
+    """float64, from lists, arrays and torch tensors (of any device and dtype, with or without gradient)."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu().double().numpy()
+    try:
+        return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"weights must be a table of numbers: {error}") from None
+
+
+def check_weights(given: Any, expected: tuple[int, int], scale: Scale = None) -> np.ndarray:
+    weights = to_array(given)
     if weights.shape != expected:
         raise ValueError(
             f"weights must have shape (rows, columns) = {expected}, got {weights.shape}: "
-            "give a label for every row and every column, and one head at a time"
+            "give a label for every row and every column, and one head at a time (regard.show.Heads draws many)"
         )
     if weights.size == 0:
         raise ValueError(f"a map needs at least one row and one column, got shape {weights.shape}")
     if not np.isfinite(weights).all():
         row, column = np.argwhere(~np.isfinite(weights))[0]
         raise ValueError(f"weights must be finite, got {weights[row, column]} in row {row}, column {column}")
-    if weights.min() < -1e-3 or weights.max() > 1 + 1e-3:  # float16 may overshoot a little
+    if weights.min() < -1e-3:  # float16 may overshoot a little
+        row, column = np.unravel_index(weights.argmin(), weights.shape)
         raise ValueError(
-            f"weights must lie in [0, 1], got {weights.min():.4g} to {weights.max():.4g}: "
+            f"weights must not be negative, got {weights.min():.4g} in row {row}, column {column}: "
             "give weights (after the softmax), not scores"
         )
-    return weights.clip(0, 1)
+    most = max(1.0, top_of(1, scale))
+    if weights.max() > most * (1 + 1e-3):
+        raise ValueError(
+            f"weights must lie in [0, {most:g}], got up to {weights.max():.4g}: "
+            "give weights (after the softmax), not scores, or say by scale= how large they are"
+        )
+    return weights.clip(0, most)
+
+
+def check_mask(given: Any, weights: np.ndarray) -> np.ndarray | None:
+    if given is None:
+        return None
+    mask = np.array(given.detach().cpu().numpy() if hasattr(given, "detach") else given)
+    if mask.dtype != np.bool_ or mask.shape != weights.shape:
+        raise ValueError(
+            f"mask must be boolean, True = may look, of shape (rows, columns) = {weights.shape}, "
+            f"got {mask.dtype} {mask.shape}"
+        )
+    if (weights[~mask] > 1e-3).any():
+        row, column = np.argwhere(~mask & (weights > 1e-3))[0]
+        raise ValueError(
+            f"row {row} gives {weights[row, column]:.4g} to column {column}, which the mask hides: "
+            "True means that it may be looked at"
+        )
+    return mask
 
 
 def _check_centres(centres: object, window: object, rows: int) -> np.ndarray | None:

@@ -9,11 +9,13 @@ from itertools import pairwise
 from regard.show.label_text import clean, label, text_width, trim
 from regard.show.map.data import MapData
 from regard.show.map.marks import Mark, explain_marks, find_marks
+from regard.show.scales import top_words
 from regard.show.sizes import EDGE, HEADING, NAME, NOTE
 
 TILT = 60  # degrees that column labels lean when they are too wide to stand upright
 GAP = 7  # between a label and its cells
-KEY = 66  # room for the colour scale on the right
+KEY = 74  # room for the colour scale on the right
+KEY_HEIGHTS = (40, 140)  # of the colour scale, at least and at most
 SIGN = 18  # room for a sign of the legend, before its text
 INSET = 0.09  # of a cell: windows are outlined this far inside their cells, so that rows do not touch
 DOT = 0.17  # of a cell: radius of a centre
@@ -35,11 +37,13 @@ class MapLayout:
     width: float  # of the whole picture
     height: float
     marks: list[Mark]
-    legend: list[str]  # what the marks mean
+    legend: list[tuple[str, str]]  # the signs below the map ("centre", "window", "hidden") and what they mean
+    ticks: list[tuple[float, str]]  # of the colour scale: the share of its height, and the weight
 
     @property
     def key_height(self) -> float:
-        return min(len(self.rows) * self.cell, 140)
+        least, most = KEY_HEIGHTS
+        return max(least, min(len(self.rows) * self.cell, most))
 
 
 def lay_out(data: MapData) -> MapLayout:
@@ -62,13 +66,18 @@ def lay_out(data: MapData) -> MapLayout:
     right = max(len(columns) * cell + KEY, 0 if upright else max(ends) + font)
     marks = find_marks(data)
     legend = explain_marks(data, marks)
-    along = sum(SIGN + text_width(text) * NOTE for text in legend)
+    along = sum(SIGN + text_width(text) * NOTE for _, text in legend)
     width = left + max(right, text_width(title) * HEADING, text_width(column_label) * NAME, along) + EDGE
     # The name of the rows is written along them and needs its length, however few rows there are.
     below = GAP + 2 * NOTE if legend else 0
-    height = top + max(len(rows) * cell + below, text_width(row_label) * NAME) + EDGE
+    height = top + max(len(rows) * cell + below, text_width(row_label) * NAME, KEY_HEIGHTS[0] + NOTE) + EDGE
     sizes = (cell, font, upright, left, top, width, height)
-    return MapLayout(rows, columns, title, row_label, column_label, *sizes, marks, legend)
+    return MapLayout(rows, columns, title, row_label, column_label, *sizes, marks, legend, key_ticks(data))
+
+
+def key_ticks(data: MapData) -> list[tuple[float, str]]:
+    """0, the middle and the top; weights above the top have its colour, and the top says so."""
+    return [(0, "0"), (0.5, f"{data.top / 2:g}"), (1, top_words(data.top, data.weights.max()))]
 
 
 def label_size(cell: float) -> float:

@@ -1,4 +1,4 @@
-"""Centres and windows of local attention over a map: what to mark in which row, for every kind of output."""
+"""What is marked in a map, for every kind of output: centres and windows of local attention, hidden places."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.show.map.data import MapData
+
+HIDDEN_WORDS = "may not be looked at"
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,11 @@ def find_marks(data: MapData) -> list[Mark]:
     return marks
 
 
-def explain_marks(data: MapData, marks: list[Mark]) -> list[str]:
-    """The legend: what the centre is called and, if there is one, the window."""
-    if not marks:
-        return []
-    return ["centre p_t", *([f"window ± {data.window}"] if data.window else [])]
+def explain_marks(data: MapData, marks: list[Mark]) -> list[tuple[str, str]]:
+    """The legend: every sign that the map has, and what it means."""
+    found = [("centre", "centre p_t")] if marks else []
+    if marks and data.window:
+        found.append(("window", f"window ± {data.window}"))
+    if data.hidden is not None:
+        found.append(("hidden", HIDDEN_WORDS))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,17 +10,50 @@ from regard.show.map.data import MapData
 from regard.show.map.html import draw_html
 from regard.show.map.svg import draw_svg
 from regard.show.map.terminal import draw_terminal
-from regard.show.picture import Picture
+from regard.show.picture import Picture, counted, titled
+from regard.show.shaded.picture import ShadedText
+from regard.show.words import Words, merge_mask, merge_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+LONG = 60  # columns; more are drawn as shaded text
+
+
 class Map(MapData, Picture):
     __doc__ = MapData.__doc__
 
+    def __repr__(self) -> str:
+        return (
+            f"<Map: {counted(len(self.rows), 'row')} by {counted(len(self.columns), 'column')}{titled(self.title)}>"
+        )
+
+    def in_words(self, rows: Words, columns: Words) -> Map:
+        """The weights of a word's pieces added up in columns and averaged in rows. Centres and windows of local
+        attention are counted in pieces, so a map that has them stays as it is."""
+        if self.centres is not None:
+            return self
+        merged = replace(
+            self,
+            weights=merge_weights(self.weights, rows, columns),
+            rows=rows.labels,
+            columns=columns.labels,
+            mask=merge_mask(self.mask, rows, columns),
+        )
+        return merged.over(self)
+
+    def shaded(self, row: int | None = None) -> ShadedText:
+        """The columns as a text, shaded by where one row looks, or by the mean of all rows: for long texts."""
+        return ShadedText(
+            self.weights, self.columns, self.rows, self.title, query=row, scale=self.scale, mask=self.mask
+        )
+
+    def _long(self) -> ShadedText | None:
+        return self.shaded() if len(self.columns) > LONG else None
+
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw into matplotlib's `ax`, or into a new figure that grows with the number of tokens.
+        """Draw the map into matplotlib's `ax`, or into a new figure that grows with the number of tokens.
 
         In a small `ax` the labels shrink, so that they never overlap. Right-to-left labels need matplotlib 3.11 or
         newer; older versions draw their letters in reverse."""
@@ -32,18 +66,26 @@ class Map(MapData, Picture):
         return draw_axes(self, ax)
 
     def svg(self) -> str:
-        """The map as SVG, with text as text, drawn in the viewer's fonts."""
-        return draw_svg(self)
+        """The map as SVG, with text as text, drawn in the viewer's fonts. More than 60 columns are drawn as shaded
+        text, here and in HTML, PNG and the terminal."""
+        long = self._long()
+        return long.svg() if long else draw_svg(self)
 
     def html(self) -> str:
         """The map as one HTML file that needs nothing else: pointing at a row shows what it looks at."""
-        return draw_html(self)
+        long = self._long()
+        return long.html() if long else draw_html(self)
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The map as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
-        return draw_terminal(self, colour=colour, width=width)
+        long = self._long()
+        return (
+            long.terminal(colour=colour, width=width) if long else draw_terminal(self, colour=colour, width=width)
+        )
 
     def _write_png(self, path: Path) -> None:
         from regard.show.map.png import write_png
 
+        if long := self._long():
+            return long._write_png(path)
         write_png(self, path)

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch, Rectangle
 from matplotlib.patheffects import withStroke
 
-from regard.show.colours import LIGHT, MARK, QUIET
-from regard.show.figures import POINTS, colour_map, save_png
+from regard.show.colours import HATCH, HIDDEN, LIGHT, MARK, QUIET
+from regard.show.figures import POINTS, colour_map, draw_hatching, save_png
 from regard.show.fonts import text_style
 from regard.show.map.data import MapData
 from regard.show.map.layout import DOT, GAP, INSET, LINE, TILT, MapLayout, label_size, lay_out, stands_upright
@@ -43,17 +44,21 @@ def new_axes(data: MapData, figure: Figure) -> Axes:
 def draw_axes(data: MapData, ax: Axes) -> Axes:
     layout = lay_out(data)
     names = (layout.title, layout.row_label, layout.column_label)
-    style, drawable = text_style([*layout.rows, *layout.columns, *names, *layout.legend])
+    style, drawable = text_style([*layout.rows, *layout.columns, *names, *dict(layout.legend).values()])
     title, row_label, column_label = (drawable(name) for name in names)
 
     colours = colour_map(LIGHT)
-    image = ax.imshow(data.weights, cmap=colours, vmin=0, vmax=1, aspect="equal", interpolation="nearest")
+    cells = data.weights if data.hidden is None else np.ma.masked_array(data.weights, data.hidden)
+    image = ax.imshow(cells, cmap=colours, vmin=0, vmax=data.top, aspect="equal", interpolation="nearest")
     cell = _cell_side(layout, ax)
     font = min(layout.font, label_size(cell))
     _draw_labels(layout, ax, font * POINTS, stands_upright(layout.columns, font, cell), drawable, style)
+    if data.hidden is not None:
+        draw_hatching(ax, data.hidden, (-0.5, -0.5), 1, min(cell, layout.cell) / 20)
     _draw_grid_lines(layout, ax)
     if layout.marks:
         _draw_marks(layout, ax, min(cell, layout.cell) * POINTS)
+    if layout.legend:
         _draw_legend(layout, ax, style)
     quiet: dict[str, Any] = {"fontsize": NAME * POINTS, "color": QUIET, "labelpad": GAP, **style}
     if column_label:
@@ -61,7 +66,7 @@ def draw_axes(data: MapData, ax: Axes) -> Axes:
     if row_label:
         ax.set_ylabel(row_label, loc="top", **quiet)
     if title:
-        ax.set_title(title, fontsize=HEADING * POINTS, pad=2 * GAP, loc="left", **style)
+        ax.set_title(title, fontsize=HEADING * POINTS, fontweight="bold", pad=2 * GAP, loc="left", **style)
     _draw_key(layout, ax, image)
     return ax
 
@@ -115,12 +120,18 @@ def _draw_marks(layout: MapLayout, ax: Axes, cell: float) -> None:
 
 
 def _draw_legend(layout: MapLayout, ax: Axes, style: dict[str, Any]) -> None:
-    """What the marks mean, in a line below the map."""
-    dot = Line2D([], [], linestyle="", marker="o", markersize=9 * POINTS, color=MARK)
-    signs = [dot, Patch(fill=False, edgecolor=MARK, linewidth=1.5 * POINTS)][: len(layout.legend)]
+    """What the signs mean, in a line below the map."""
+    known = {
+        "centre": Line2D([], [], linestyle="", marker="o", markersize=9 * POINTS, color=MARK),
+        "window": Patch(fill=False, edgecolor=MARK, linewidth=1.5 * POINTS),
+        "hidden": Patch(facecolor=HIDDEN, edgecolor=HATCH, hatch="////", linewidth=0),
+    }
+    signs = [known[sign] for sign, _ in layout.legend]
     room: dict[str, Any] = {"borderpad": 0, "borderaxespad": 0.8, "handlelength": 1, "columnspacing": 1.5}
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "ncols": 2, "frameon": False}
-    legend = ax.legend(signs, layout.legend, fontsize=NOTE * POINTS, labelcolor=QUIET, **place, **room)
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "ncols": 3, "frameon": False}
+    legend = ax.legend(
+        signs, [text for _, text in layout.legend], fontsize=NOTE * POINTS, labelcolor=QUIET, **place, **room
+    )
     for text in legend.get_texts():
         text.set(**style)
 
@@ -130,10 +141,9 @@ def _draw_key(layout: MapLayout, ax: Axes, image: Any) -> None:
     across, down = len(layout.columns) * layout.cell, len(layout.rows) * layout.cell
     tall = layout.key_height
     place = ax.inset_axes((1 + 20 / across, 1 - tall / down, 12 / across, tall / down))
-    ticks = [0, 0.5, 1] if tall > 60 else [0, 1]
-    bar = ax.figure.colorbar(image, cax=place, ticks=ticks)
+    bar = ax.figure.colorbar(image, cax=place, ticks=[share * image.norm.vmax for share, _ in layout.ticks])
     bar.outline.set_visible(False)
     place.tick_params(length=0, labelsize=11 * POINTS)
-    place.set_yticklabels([f"{tick:g}" for tick in ticks])
+    place.set_yticklabels([text for _, text in layout.ticks])
     if tall > 60:
         bar.set_label("weight", fontsize=11 * POINTS, color=QUIET)

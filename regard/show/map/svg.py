@@ -6,14 +6,15 @@ from html import escape
 
 import numpy as np
 
-from regard.show.colours import LIGHT, MARK, QUIET, hex_colours
+from regard.show.colours import HATCH, HIDDEN, LIGHT, MARK, QUIET, hex_colours
 from regard.show.label_text import is_rtl, label, text_width
 from regard.show.map.data import MapData
 from regard.show.map.layout import DOT, GAP, INSET, LINE, SIGN, TILT, MapLayout, lay_out
+from regard.show.scales import digits
 from regard.show.sizes import EDGE, HEADING, NAME, NOTE
 from regard.show.svg_parts import BIDI, open_svg, text_at, with_tooltip
 
-FAINTEST = 0.002  # smaller weights are not drawn: they look like 0, and most weights of a large map are so small
+FAINTEST = 0.002  # of the scale: smaller weights look like 0 and are not drawn; most of a large map are so small
 
 
 def draw_svg(data: MapData) -> str:
@@ -63,21 +64,36 @@ def _column_labels(data: MapData, layout: MapLayout) -> str:
 def _cells(data: MapData, layout: MapLayout) -> str:
     """A group for each row, scaled so that a cell is 1 x 1: the coordinates stay short."""
     columns = [_isolate(text) for text in layout.columns]
-    parts = [f'<g transform="translate({layout.left:.1f},{layout.top:.1f}) scale({layout.cell:g})">\n']
-    for at, row in enumerate(data.weights):
+    parts = [
+        f'<g class="cells" data-top="{data.top:g}" '
+        f'transform="translate({layout.left:.1f},{layout.top:.1f}) scale({layout.cell:g})">\n'
+    ]
+    decimals, hidden = digits(data.top), data.hidden
+    for at, (row, levels) in enumerate(zip(data.weights, data.levels, strict=True)):
         name = _isolate(layout.rows[at])
         parts.append(
             f'<g data-row="{at}" transform="translate(0,{at})">'
             f'<rect class="row" width="{len(columns)}" height="1" fill="{LIGHT[0]}"/>'
         )
-        seen = np.flatnonzero(row >= FAINTEST)
-        for to, colour in zip(seen, hex_colours(row[seen], LIGHT), strict=True):
+        seen = np.flatnonzero(levels >= FAINTEST)
+        for to, colour in zip(seen, hex_colours(levels[seen], LIGHT), strict=True):
             parts.append(
                 f'<rect x="{to}" width="1" height="1" fill="{colour}">'
-                f"<title>{name} ← {columns[to]}: {row[to]:.2f}</title></rect>"
+                f"<title>{name} ← {columns[to]}: {row[to]:.{decimals}f}</title></rect>"
             )
+        parts.append("" if hidden is None else hatched(np.flatnonzero(hidden[at])))
         parts.append("</g>\n")
     return "".join(parts) + "</g>\n"
+
+
+def hatched(places: np.ndarray) -> str:
+    """Grey cells of 1 x 1 at these places of a row, with a line across each."""
+    if not len(places):
+        return ""
+    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    grey = "".join(f"M{run[0]} 0h{len(run)}v1h-{len(run)}z" for run in runs)
+    lines = "".join(f"M{run[0]} 1" + "l1-1m0 1" * len(run) for run in runs)
+    return f'<path d="{grey}" fill="{HIDDEN}"/><path d="{lines}" stroke="{HATCH}" stroke-width=".05"/>'
 
 
 def _isolate(text: str) -> str:
@@ -128,7 +144,7 @@ def _dot(x: float, y: float, radius: float, line: float) -> str:
 
 
 def _legend(layout: MapLayout) -> str:
-    """What the marks mean, in a line below the map."""
+    """What the signs mean, in a line below the map."""
     if not layout.legend:
         return ""
     y = layout.top + len(layout.rows) * layout.cell + GAP + 1.5 * NOTE
@@ -136,8 +152,11 @@ def _legend(layout: MapLayout) -> str:
         f'<g class="legend" transform="translate({layout.left:.1f},{y:.1f})" font-size="{NOTE}" fill="{QUIET}">\n'
     ]
     at = 0.0
-    for sign, text in zip((_dot(5, -4, 4.5, 1), _outline(1, -8, 10, 8, 1.5)), layout.legend, strict=False):
-        parts.append(f'<g transform="translate({at:.1f},0)">{sign}<text x="{SIGN}">{escape(text)}</text></g>\n')
+    hidden = f'<g transform="translate(0,-9) scale(12)">{hatched(np.array([0]))}</g>'
+    signs = {"centre": _dot(5, -4, 4.5, 1), "window": _outline(1, -8, 10, 8, 1.5), "hidden": hidden}
+    for sign, text in layout.legend:
+        shown = f'{signs[sign]}<text x="{SIGN}">{escape(text)}</text>'
+        parts.append(f'<g transform="translate({at:.1f},0)">{shown}</g>\n')
         at += SIGN + text_width(text) * NOTE
     return "".join(parts) + "</g>\n"
 
@@ -151,10 +170,9 @@ def _key(layout: MapLayout) -> str:
         # Each step reaches under the next, so that no seam shows.
         high = tall / steps * (2 if at < steps - 1 else 1)
         parts.append(f'<rect y="{at * tall / steps:.2f}" width="12" height="{high:.2f}" fill="{colour}"/>\n')
-    for value in (1, 0.5, 0) if tall > 60 else (1, 0):
-        parts.append(f'<text x="17" y="{(1 - value) * tall:.1f}" dy=".35em">{value:g}</text>\n')
+    for share, text in layout.ticks:
+        parts.append(f'<text x="17" y="{(1 - share) * tall:.1f}" dy=".35em">{text}</text>\n')
     if tall > 60:
-        parts.append(
-            f'<text transform="translate(50,{tall / 2:g}) rotate(-90)" text-anchor="middle">weight</text>\n'
-        )
+        place = f'transform="translate(58,{tall / 2:g}) rotate(-90)" text-anchor="middle"'
+        parts.append(f"<text {place}>weight</text>\n")
     return "".join(parts) + "</g>\n"

@@ -9,10 +9,20 @@ from regard.show.colours import DARK, shade
 from regard.show.label_text import clean, clusters, label, trim
 from regard.show.map.data import MapData
 from regard.show.map.marks import Mark, explain_marks, find_marks
-from regard.show.terminal import RESET, shade_characters, usable_width
+from regard.show.scales import top_words
+from regard.show.terminal import (
+    HIDDEN_COLOURS,
+    HIDDEN_SIGN,
+    LIMITS,
+    RESET,
+    scale_line,
+    shade_characters,
+    usable_width,
+)
 
 TALLEST = 12  # lines that a column label may take, written downwards
 CENTRE, WINDOW = "●", "·"
+SIGNS = {"centre": CENTRE, "window": WINDOW, "hidden": HIDDEN_SIGN}
 
 
 def draw_terminal(data: MapData, *, colour: bool, width: int | None) -> str:
@@ -31,16 +41,22 @@ def draw_terminal(data: MapData, *, colour: bool, width: int | None) -> str:
     lines += [" " * (margin + 1) + line + more for line in _header(columns[:kept], step)]
     marks = find_marks(data)
     signs = {mark.row: _signs(mark, len(columns), step)[: kept * step] for mark in marks}
-    for at, (row, weights) in enumerate(zip(rows, data.weights[:, :kept], strict=True)):
-        paint = _coloured if colour else _shaded
-        body = paint(weights, step, signs.get(at, " " * kept * step))
-        lines.append(" " * (margin - cell_len(row)) + row + " " + body + more)
-    if marks:
-        words = zip((CENTRE, WINDOW), explain_marks(data, marks), strict=False)
-        lines.append(trim("  ".join(f"{sign} {text}" for sign, text in words), width))
+    paint = coloured if colour else shaded
+    for at, (row, levels) in enumerate(zip(rows, data.levels[:, :kept], strict=True)):
+        over = signs.get(at, " " * kept * step)
+        if data.hidden is not None:
+            over = _hide(over, data.hidden[at, :kept].repeat(step))
+        lines.append(" " * (margin - cell_len(row)) + row + " " + paint(levels, step, over) + more)
+    words = [f"{SIGNS[sign]} {text}" for sign, text in explain_marks(data, marks)]
+    lines += [trim(line, width) for line in (["  ".join(words)] if words else [])]
+    lines.append(scale_line(top_words(data.top, data.weights.max()), colour, width))
     if more:
         lines.append(trim(f"… {len(columns) - kept} more columns", width))
     return "\n".join(lines) + "\n"
+
+
+def _hide(signs: str, hidden: np.ndarray) -> str:
+    return "".join(HIDDEN_SIGN if out else sign for sign, out in zip(signs, hidden, strict=True))
 
 
 def _any_wide(columns: list[str]) -> bool:
@@ -69,19 +85,21 @@ def _signs(mark: Mark, columns: int, step: int) -> str:
     return "".join(line)
 
 
-def _shaded(weights: np.ndarray, step: int, signs: str) -> str:
+def shaded(weights: np.ndarray, step: int, signs: str) -> str:
     """A centre replaces a shade; window dots do not, since all weight lies within the window anyway."""
-    shades = shade_characters(weights.repeat(step), (0.05, 0.25, 0.5, 0.75))
+    shades = shade_characters(weights.repeat(step), LIMITS)
     return "".join(
         sign if sign == CENTRE or below == " " else below for below, sign in zip(shades, signs, strict=True)
     )
 
 
-def _coloured(weights: np.ndarray, step: int, signs: str) -> str:
+def coloured(weights: np.ndarray, step: int, signs: str) -> str:
     parts = [signs[at * step : (at + 1) * step] for at in range(len(weights))]
     paint = [f"\x1b[48;2;{red};{green};{blue}m" for red, green, blue in shade(weights, DARK).tolist()]
     for at, part in enumerate(parts):
-        if part.strip():
+        if part[:1] == HIDDEN_SIGN:
+            paint[at] = HIDDEN_COLOURS
+        elif part.strip():
             paint[at] += "\x1b[38;2;0;0;0m" if weights[at] > 0.5 else "\x1b[38;2;255;255;255m"
     # Equal neighbours share one escape code: most weights are near 0.
     changes = ["" if at and paint[at] == paint[at - 1] else code for at, code in enumerate(paint)]

@@ -18,10 +18,8 @@ def resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
     return np.asarray(Image.fromarray(image.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR))
 
 
-def smooth(weights: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Weights (rows, columns) divided by their maximum and interpolated to (height, width)."""
-    most = weights.max()
-    levels = weights / most if most > 0 else np.zeros_like(weights)
+def smooth(levels: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Levels (rows, columns) in [0, 1], interpolated to (height, width)."""
     return resize(levels, width, height).clip(0, 1)
 
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
 import numpy as np
+
+from regard.show.scales import Scale, check_scale, top_of
 
 
 @dataclass(frozen=True, eq=False)
 class OverlayData:
     """An image (H, W, 3) of bytes and maps over it: {"rollout": (rows, columns), "block 11, head 3": ...}.
 
-    Every map covers the whole image, whatever its grid. Its colours run from 0 to its own maximum; its numbers are
-    shares of its own sum, so weight that went to a class token counts in neither. Shows itself in a notebook."""
+    Every map covers the whole image, whatever its grid. Its numbers are shares of its own sum, so weight that went
+    to a class token is left out. Colours run from 0 to each map's own maximum (None, "each"); to the maximum of all
+    maps, rounded up ("shared"); or to `scale`, a share: with 0.05, images drawn one by one can be compared. Shows
+    itself in a notebook."""
 
     image: np.ndarray
     panels: Mapping[str, np.ndarray]
     title: str = ""
     caption: str = ""
+    _: KW_ONLY
+    scale: Scale = None
 
     def __post_init__(self) -> None:
         image = np.array(self.image)
@@ -30,8 +37,30 @@ class OverlayData:
         if not self.panels:
             raise ValueError("no map to draw: give at least one, as {name: weights (rows, columns)}")
         checked = {name: _check(name, weights) for name, weights in self.panels.items()}
+        check_scale(self.scale)
         object.__setattr__(self, "image", image)
         object.__setattr__(self, "panels", checked)
+
+    @cached_property
+    def shares(self) -> dict[str, np.ndarray]:
+        """The maps as shares of their sums."""
+        return {name: weights / (weights.sum() or 1) for name, weights in self.panels.items()}
+
+    @cached_property
+    def most(self) -> float:
+        """The largest share of all maps."""
+        return float(max(shares.max() for shares in self.shares.values()))
+
+    @property
+    def top(self) -> float | None:
+        """The share of the brightest colour; None: every map has its own."""
+        return None if self.scale in (None, "each") else top_of(self.most, self.scale)
+
+    def levels(self, name: str) -> np.ndarray:
+        """What is drawn of a map: shares of the scale, in [0, 1]."""
+        shares = self.shares[name]
+        top = self.top or float(shares.max())
+        return (shares / top).clip(0, 1) if top > 0 else shares
 
 
 def _check(name: str, weights: np.ndarray) -> np.ndarray:

@@ -16,11 +16,10 @@ from regard.show.overlay.svg import draw_svg
 def draw_html(data: OverlayData) -> str:
     title = trim(clean(data.title), 120) or "Attention over an image"
     body = f'<div class="scroll">\n{draw_svg(data)}</div>\n'
-    return html_page("overlay", title, body, [None, *(_shares(weights) for weights in data.panels.values())])
+    return html_page("overlay", title, body, [None, *map(_shares, data.shares.values())])
 
 
-def _shares(weights: np.ndarray) -> dict[str, Any]:
+def _shares(shares: np.ndarray) -> dict[str, Any]:
     """Shares of the map's sum, in thousandths of a percent. (The first panel, the image alone, has none.)"""
-    rows, columns = weights.shape
-    shares = weights / (weights.sum() or 1)
+    rows, columns = shares.shape
     return {"rows": rows, "columns": columns, "shares": np.rint(shares * 1e5).astype(int).ravel().tolist()}

@@ -9,7 +9,7 @@ from regard.show.overlay.data import OverlayData
 from regard.show.overlay.html import draw_html
 from regard.show.overlay.svg import draw_svg
 from regard.show.overlay.terminal import draw_terminal
-from regard.show.picture import Picture
+from regard.show.picture import Picture, counted, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 class Overlay(OverlayData, Picture):
     __doc__ = OverlayData.__doc__
+
+    def __repr__(self) -> str:
+        height, width, _ = self.image.shape
+        return f"<Overlay: {counted(len(self.panels), 'map')} over {height} x {width} pixels{titled(self.title)}>"
 
     def plot(self) -> Figure:
         """Draw into a new matplotlib figure."""

@@ -12,8 +12,8 @@ from regard.show.data_urls import LEVELS
 from regard.show.figures import pixel_axes, save_png, text_writer
 from regard.show.overlay.blending import blend, grey, resize, smooth
 from regard.show.overlay.data import OverlayData
-from regard.show.overlay.layout import FINE, KEY, KEY_TEXT, lay_out
-from regard.show.sizes import EDGE, HEADING, NAME, NOTE
+from regard.show.overlay.layout import FINE, lay_out, name_places
+from regard.show.sizes import EDGE, HEADING, KEY, NAME, NOTE
 
 SIDE = 2_400  # dots on the longer side before a PNG gets fewer dots per inch: photographs make large files
 
@@ -25,8 +25,8 @@ def write_png(data: OverlayData, path: Path) -> None:
 def draw_figure(data: OverlayData, figure: Figure) -> Figure:
     layout = lay_out(data)
     ax = pixel_axes(figure, layout.width, layout.height)
-    texts = [text for panel in layout.panels for text in (panel.label, panel.note)]
-    write = text_writer(ax, [layout.title, *layout.caption, *texts, KEY_TEXT])
+    texts = [text for panel in layout.panels for text in (*panel.label, panel.note)]
+    write = text_writer(ax, [layout.title, *layout.caption, *texts, layout.key])
 
     def draw(pixels: np.ndarray, x: float, y: float, across: float, down: float) -> None:
         ax.imshow(pixels, extent=(x, x + across, y + down, y), aspect="auto", interpolation="antialiased")
@@ -43,11 +43,13 @@ def draw_figure(data: OverlayData, figure: Figure) -> Figure:
     image = resize(layout.image, *fine)
     under = grey(image)
     for panel in layout.panels:
-        pixels = image if panel.weights is None else blend(under, smooth(panel.weights, *fine))
+        pixels = image if panel.levels is None else blend(under, smooth(panel.levels, *fine))
         draw(pixels, panel.x, panel.y, across, down)
-        write(panel.x, panel.y + down + 1.35 * layout.font, panel.label, layout.font)
-        write(panel.x, panel.y + down + 2.65 * layout.font, panel.note, layout.font - 1, color=QUIET)
+        *names, below = name_places(panel, layout)
+        for text, y in zip(panel.label, names, strict=True):
+            write(panel.x, panel.y + y, text, layout.font)
+        write(panel.x, panel.y + below, panel.note, layout.font - 1, color=QUIET)
     draw(shade(np.linspace(0, 1, LEVELS)[None], HEAT), EDGE + 14, layout.key_top, KEY, NOTE)
     write(EDGE, layout.key_top + 0.85 * NOTE, "0", NOTE, color=QUIET)
-    write(EDGE + KEY + 20, layout.key_top + 0.85 * NOTE, KEY_TEXT, NOTE, color=QUIET)
+    write(EDGE + KEY + 20, layout.key_top + 0.85 * NOTE, layout.key, NOTE, color=QUIET)
     return figure

@@ -11,8 +11,8 @@ from regard.show.colours import HEAT, QUIET
 from regard.show.data_urls import LEVELS, image_url, weights_url
 from regard.show.overlay.blending import STRENGTH, grey, smooth
 from regard.show.overlay.data import OverlayData
-from regard.show.overlay.layout import KEY, KEY_TEXT, OverlayLayout, lay_out
-from regard.show.sizes import EDGE, HEADING, NAME, NOTE
+from regard.show.overlay.layout import OverlayLayout, lay_out, name_places
+from regard.show.sizes import EDGE, HEADING, KEY, NAME, NOTE
 from regard.show.svg_parts import BIDI, open_svg, text_at, with_tooltip
 
 
@@ -39,15 +39,18 @@ def _panels(layout: OverlayLayout) -> str:
     parts = [f'<defs><image id="{own}" {size} href="{under}"/></defs>\n']
     for panel in layout.panels:
         parts.append(f'<g class="panel" transform="translate({panel.x:g},{panel.y:g})">')
-        if panel.weights is None:
+        if panel.levels is None:
             parts.append(f'<image {size} href="{image_url(layout.image)}"/>')
         else:
-            layer = weights_url(smooth(panel.weights, across, down), HEAT)
+            layer = weights_url(smooth(panel.levels, across, down), HEAT)
             parts.append(f'<use href="#{own}"/><image class="layer" {size} opacity="{STRENGTH}" href="{layer}"/>')
+        *names, below = name_places(panel, layout)
+        for text, y in zip(panel.label, names, strict=True):
+            whole = text if text in panel.name else panel.name
+            look = f'y="{y:.1f}" font-size="{layout.font}" {BIDI}'
+            parts.append(f"<text {look}>{with_tooltip(text, whole)}</text>")
         parts.append(
-            f'<text y="{down + 1.35 * layout.font:.1f}" font-size="{layout.font}" {BIDI}>'
-            f"{with_tooltip(panel.label, panel.name)}</text>"
-            f'<text class="note" y="{down + 2.65 * layout.font:.1f}" font-size="{layout.font - 1}" fill="{QUIET}">'
+            f'<text class="note" y="{below:.1f}" font-size="{layout.font - 1}" fill="{QUIET}">'
             f"{escape(panel.note)}</text></g>\n"
         )
     return "".join(parts)
@@ -60,5 +63,5 @@ def _key(layout: OverlayLayout) -> str:
     return (
         text_at(EDGE, layout.key_top + 0.85 * NOTE, "0", look)
         + f'<image x="{EDGE + 14}" y="{layout.key_top}" width="{KEY}" height="{NOTE}" preserveAspectRatio="none" '
-        f'href="{ramp}"/>\n' + text_at(EDGE + KEY + 20, layout.key_top + 0.85 * NOTE, KEY_TEXT, look)
+        f'href="{ramp}"/>\n' + text_at(EDGE + KEY + 20, layout.key_top + 0.85 * NOTE, layout.key, look)
     )

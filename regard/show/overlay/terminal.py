@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from regard.show.label_text import clean, trim
 from regard.show.overlay.blending import blend, grey, resize, smooth
 from regard.show.overlay.data import OverlayData
+from regard.show.overlay.layout import note, top_note
 from regard.show.terminal import RESET, shade_characters, usable_width
 
 FEW = 4  # fewer panels than these are drawn larger
@@ -22,12 +23,14 @@ def draw_terminal(data: OverlayData, *, colour: bool, width: int | None) -> str:
     down += down % 2
     image = resize(data.image, across, down)
     under = grey(image)
-    panels = [("image", _half_blocks(image))] if colour else []
+    panels = [("image", f"{wide} × {high}", _half_blocks(image))] if colour else []
     for name, weights in data.panels.items():
-        levels = smooth(weights, across, down)
-        panels.append((clean(name), _half_blocks(blend(under, levels)) if colour else _shades(levels)))
+        levels = smooth(data.levels(name), across, down)
+        drawn = _half_blocks(blend(under, levels)) if colour else _shades(levels)
+        panels.append((clean(name), note(weights), drawn))
     lines = [trim(clean(line), width) for line in (data.title, *data.caption.split("\n")) if line]
-    return "\n".join([*lines, *_side_by_side(panels, across, width)]) + "\n"
+    scale = trim(f"colours: 0 to {top_note(data)}", width)
+    return "\n".join([*lines, *_side_by_side(panels, across, width), "", scale]) + "\n"
 
 
 def _half_blocks(pixels: np.ndarray) -> list[str]:
@@ -43,15 +46,17 @@ def _shades(levels: np.ndarray) -> list[str]:
     return [shade_characters(row, (0.1, 0.3, 0.5, 0.75)) for row in (levels[::2] + levels[1::2]) / 2]
 
 
-def _side_by_side(panels: list[tuple[str, list[str]]], across: int, width: int) -> list[str]:
-    """Panels `across` cells wide next to each other, as many as fit, each below its name."""
+def _side_by_side(panels: list[tuple[str, str, list[str]]], across: int, width: int) -> list[str]:
+    """Panels `across` cells wide next to each other, as many as fit, each below its name and its note."""
     pitch = max(across, min(16, width - 2)) + 2
     fit = max(1, (width + 2) // pitch)
     lines = []
     for first in range(0, len(panels), fit):
         row = panels[first : first + fit]
-        names = [trim(name, pitch - 2) for name, _ in row]
-        lines += ["", "".join(name + " " * (pitch - cell_len(name)) for name in names).rstrip()]
+        lines.append("")
+        for texts in zip(*(panel[:2] for panel in row), strict=True):
+            cut = [trim(text, pitch - 2) for text in texts]
+            lines.append("".join(text + " " * (pitch - cell_len(text)) for text in cut).rstrip())
         gap = " " * (pitch - across)
-        lines += [gap.join(parts) for parts in zip(*(panel for _, panel in row), strict=True)]
+        lines += [gap.join(parts) for parts in zip(*(drawn for _, _, drawn in row), strict=True)]
     return lines

@@ -1,11 +1,13 @@
-// Choosing a panel of a grid of attention heads shows that head large, as a map and as lines between tokens.
+// Choosing a panel of a grid of attention heads shows that head large, as a map and as lines between tokens; a long
+// text instead of lines as words shaded by the attention they receive.
 
 const HINT = "Point at a row, or press ↓ in the map, to see what it looks at.";
 const WIDE = 1000;  // pixels: from here on the style sheet puts the chosen head beside the panels, else below
-const FAINT = .02, STRONG = .1;  // weights: weaker ones get no line, stronger ones a bold token
+const LONG = 60;  // columns: from here on a text is shaded instead of drawn as lines
+const FAINT = .02, STRONG = .1;  // of the scale: weaker weights get no line, stronger ones a bold token
 
-/** `element` holds a <main> with a button for each head; `sites` is [{rows, columns, heads}], where each head is a
-    flat list of weights in thousandths. */
+/** `element` holds a <main> with a button for each head; `sites` is [{rows, columns, tops, heads}], where each head
+    is a flat list of weights in thousandths of its top, -1 for places that may not be looked at. */
 export function showHeads(element, sites) {
   const buttons = [...element.querySelectorAll("button")];
   const chosen = makeChosen();
@@ -13,8 +15,8 @@ export function showHeads(element, sites) {
 
   function choose(button) {
     for (const other of buttons) other.setAttribute("aria-pressed", other === button);
-    const {rows, columns, heads} = sites[button.dataset.site];
-    detail.show(button.title, {rows, columns, weights: heads[button.dataset.head]}, button.firstElementChild.src);
+    const {rows, columns, tops, heads} = sites[button.dataset.site], at = button.dataset.head;
+    detail.show(button.title, {rows, columns, top: tops[at], levels: heads[at]}, button.firstElementChild.src);
   }
 
   for (const button of buttons) {
@@ -45,18 +47,19 @@ function makeChosen() {
     scroll.append(draw("svg", {class: name, role: "img"}));
     chosen.append(scroll);
   }
+  question.after(make("p", "text"));
   chosen.querySelector(".map").setAttribute("tabindex", 0);
   return chosen;
 }
 
 /** The large view of one head inside `chosen`; returns {show(title, head, image)}. */
 function showHead(chosen) {
-  const [name, question, map, lines] = ["name", "question", "map", "lines"].map(part =>
+  const [name, question, text, map, lines] = ["name", "question", "text", "map", "lines"].map(part =>
     chosen.querySelector(`.${part}`));
   const pen = document.createElement("canvas").getContext("2d");
   let head, row, veils, cell, left, above;  // left, above: where the cells of the large map begin
 
-  const weight = (down, across) => head.weights[down * head.columns.length + across] / 1000;
+  const level = (down, across) => Math.max(0, head.levels[down * head.columns.length + across]) / 1000;
   const room = tokens => Math.max(...tokens.map(token => pen.measureText(token).width)) + 12;
 
   function show(title, next, image) {
@@ -67,8 +70,11 @@ function showHead(chosen) {
     const font = map.style.fontSize = lines.style.fontSize = cell > 12 ? "12px" : "9.5px";
     pen.font = `700 ${font} ${getComputedStyle(chosen).fontFamily}`;
     left = room(head.rows), above = room(head.columns);
+    const long = head.columns.length > LONG;
     drawMap(image);
-    drawLines();
+    lines.parentElement.hidden = long;
+    text.replaceChildren(...long ? wordsOf(head.columns) : []);
+    if (!long) drawLines();
     lookAt(null);
   }
 
@@ -97,7 +103,7 @@ function showHead(chosen) {
       group.append(draw("rect", {x: 0, y: at * high, width: left, height: high, fill: "#fff"}));
       group.append(drawToken(token, {x: left - 6, y, "text-anchor": "end"}));
       columns.forEach((_, to) => {
-        const value = weight(at, to);
+        const value = level(at, to);
         if (value >= FAINT) group.append(draw("line", {x1: left, y1: y, x2: right, y2: (to + .5) * high,
           "stroke-opacity": value, "pointer-events": "none"}));
       });
@@ -113,7 +119,8 @@ function showHead(chosen) {
     veils[0].setAttribute("height", none ? 0 : row * cell);
     veils[1].setAttribute("height", none ? 0 : (rows.length - row - 1) * cell);
     veils[1].setAttribute("y", none ? above : above + (row + 1) * cell);
-    const values = columns.map((_, to) => none ? 0 : weight(row, to));
+    const values = columns.map((_, to) => none ? 0 : level(row, to));
+    shadeText(none ? columns.map((_, to) => mean(rows.map((_, at) => level(at, to)))) : values);
     for (const picture of [map, lines])
       picture.querySelectorAll(".column").forEach((text, to) => {
         text.classList.toggle("on", values[to] >= STRONG);
@@ -124,8 +131,15 @@ function showHead(chosen) {
     if (none) return question.replaceChildren(HINT);
     const best = values.map((value, to) => [value, to]).sort((a, b) => b[0] - a[0]).slice(0, 5);
     question.replaceChildren(tokenOf(rows[row]), " looks at ");
+    const digits = Math.max(0, 2 - Math.ceil(Math.log10(head.top) - 1e-9));
     best.filter(([value]) => value >= .005).forEach(([value, to], at) =>
-      question.append(at ? ", " : "", tokenOf(columns[to]), ` ${value.toFixed(2)}`));
+      question.append(at ? ", " : "", tokenOf(columns[to]), ` ${(value * head.top).toFixed(digits)}`));
+  }
+
+  // The words by where the row looks, or by the mean of all rows; the largest weight is the darkest.
+  function shadeText(values) {
+    const most = Math.max(...values, 1e-9);
+    [...text.children].forEach((word, to) => word.style.setProperty("--level", `${values[to] / most * 70}%`));
   }
 
   map.addEventListener("pointermove", event => {
@@ -147,6 +161,16 @@ function showHead(chosen) {
     lookAt(row === null ? (step > 0 ? 0 : last) : Math.min(last, Math.max(0, row + step)));
   });
   return {show};
+}
+
+/** Pieces and characters carry their own spaces; words get some between them. */
+function wordsOf(tokens) {
+  if (tokens.some(token => token.startsWith("␣"))) return tokens.map(token => tokenOf(token.replaceAll("␣", " ")));
+  return tokens.flatMap(token => [tokenOf(token), " "]);
+}
+
+function mean(values) {
+  return values.reduce((sum, one) => sum + one, 0) / values.length;
 }
 
 function make(kind, name) {

@@ -7,6 +7,7 @@ export function showMap(element) {
   const svg = element.querySelector("svg");
   const rowLabels = [...svg.querySelectorAll(".rows text")];
   const question = make("div", "question"), tokens = make("div", "tokens"), look = make("div", "look");
+  const top = Number(svg.querySelector(".cells").dataset.top);  // the weight of the darkest colour
   let shown;
 
   // All tokens stay in place whatever row is shown; otherwise the map would move under the pointer.
@@ -26,9 +27,9 @@ export function showMap(element) {
     for (const part of svg.querySelectorAll(`[data-row="${row}"]`)) part.classList.add("on");
     for (const cell of svg.querySelectorAll(`g[data-row="${row}"] rect[x]`)) {
       const token = tokens.children[Number(cell.getAttribute("x"))], title = cell.textContent;
-      const weight = Number(title.slice(title.lastIndexOf(":") + 1));
+      const level = Number(title.slice(title.lastIndexOf(":") + 1)) / top;
       token.style.background = cell.getAttribute("fill");
-      token.style.color = weight > 0.4 ? "#fff" : "";
+      token.style.color = level > 0.55 ? "#fff" : "";
     }
   }
 

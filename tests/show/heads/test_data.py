@@ -51,6 +51,7 @@ def test_a_head_and_the_mean_of_heads_are_maps():
     mean = heads.map("decoder.1.cross")
     np.testing.assert_allclose(mean.weights, weights(3, 3, 4, seed=1).mean(0), rtol=1e-6)
     assert mean.title == "decoder.1.cross, mean of 3 heads"
+    assert Heads({"attend": np.eye(2)[None]}, "ab", "cd").map("attend").title == "attend"
     with pytest.raises(ValueError, match=r"no site 'cross'; there are 'encoder\.0\.attend', 'decoder\.1\.cross'"):
         heads.map("cross")
     with pytest.raises(ValueError, match=r"encoder\.0\.attend has heads 0 to 1, got 2"):

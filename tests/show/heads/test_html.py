@@ -56,7 +56,9 @@ def test_the_page_holds_the_weights_in_thousandths_and_loads_nothing(read_page):
     assert [site["rows"] for site in data] == [SOURCE, TARGET]
     assert [len(site["heads"]) for site in data] == [2, 3]
     np.testing.assert_allclose(
-        np.reshape(data[1]["heads"][2], (3, 4)) / 1000, heads.map("decoder.1.cross", 2).weights, atol=5.1e-4
+        np.reshape(data[1]["heads"][2], (3, 4)) / 1000 * data[1]["tops"][2],
+        heads.map("decoder.1.cross", 2).weights,
+        atol=5.1e-4,
     )
     buttons = page.all("button")
     assert [(button["data-site"], button["data-head"]) for button in buttons] == [
@@ -94,7 +96,7 @@ def test_two_pictures_on_one_page_do_not_meet(run_page):
         + f"""
       document.body.insertAdjacentHTML("beforeend", {json.dumps(element)});
       const other = document.body.lastElementChild;
-      showHeads(other, [{{rows: ["c", "d"], columns: ["x", "y"], heads: [[1000, 0, 0, 1000]]}}]);
+      showHeads(other, [{{rows: ["c", "d"], columns: ["x", "y"], tops: [1], heads: [[1000, 0, 0, 1000]]}}]);
       other.querySelector(".map").dispatchEvent(new KeyboardEvent("keydown", {{key: "ArrowDown"}}));
     """
     )
@@ -103,3 +105,34 @@ def test_two_pictures_on_one_page_do_not_meet(run_page):
         "Point at a row, or press ↓ in the map, to see what it looks at.",
         "<bdi>c</bdi> looks at <bdi>x</bdi> 1.00",
     ]
+
+
+def test_a_long_text_is_shaded_instead_of_drawn_as_lines(run_page):
+    table = np.zeros((1, 2, 61))
+    table[0, 0, 3], table[0, 1, 5] = 1, 0.5
+    heads = Heads({"a.0": table}, ["p", "q"], [f"w{at}" for at in range(61)])
+    script = """
+      document.querySelector(".map").dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowUp"}));
+    """
+    page = run_page(heads.html(), script)
+    assert "<bdi>q</bdi> looks at <bdi>w5</bdi> 0.50" in page
+    levels = dict(
+        re.findall(r'<bdi style="--level: ?([\d.]+)%;?">(w\d+)</bdi>', page)[at][::-1] for at in range(61)
+    )
+    assert (levels["w5"], levels["w3"]) == ("70", "0")
+    assert "<line" not in page.replace("<line>", "")
+    short = run_page(Heads({"a.0": table[..., :4]}, ["p", "q"], list("abcd")).html(), "")
+    assert '<p class="text"></p>' in short
+    assert "<line " in short
+
+
+def test_a_page_that_would_be_too_large_is_cut_and_says_so():
+    tokens = [f"t{at}" for at in range(500)]
+    heads = Heads({f"blocks.{at}.attend": np.eye(500)[None].repeat(12, 0) for at in range(3)}, tokens, tokens)
+    page = heads.html()
+    assert "only the first 235 of up to 500 tokens are drawn" in page
+    assert len(page) < 6_000_000
+    assert "only the first" not in translator().html()
+    alone = Heads({"a": np.eye(500)[None]}, tokens, tokens).html()
+    assert "only the first" not in alone
+    assert "t499" in alone

@@ -26,7 +26,7 @@ def words_of(root):
     return [text.text for text in root.iter(f"{SVG}text")]
 
 
-def test_the_svg_has_a_row_a_site_and_a_column_a_head(open_image):
+def test_the_svg_has_a_block_a_site_and_a_panel_a_head(open_image):
     heads = translator(title="T & t")
     root = ElementTree.fromstring(heads.svg())
     images = list(root.iter(f"{SVG}image"))
@@ -37,12 +37,10 @@ def test_the_svg_has_a_row_a_site_and_a_column_a_head(open_image):
     np.testing.assert_array_equal(
         open_image(images[4].get("href")), open_image(weights_url(heads.map("decoder.1.cross", 2).weights, LIGHT))
     )
-    lefts, tops = ([float(image.get(name)) for image in images] for name in ("x", "y"))
-    assert lefts[:2] == lefts[2:4]
-    assert len(set(tops)) == 2
     for image, (rows, columns) in zip(images, [(4, 4)] * 2 + [(3, 4)] * 3, strict=True):
         assert float(image.get("width")) / columns == float(image.get("height")) / rows  # cells are squares
     words = words_of(root)
-    assert {"T & t", "encoder.0.attend", "decoder.1.cross", "0.0", "0.1", "1.0", "1.1", "1.2"} <= set(words)
-    # Tokens once a site; the columns of self-attention are its rows.
-    assert [words.count(token) for token in ("black", "Katze")] == [2, 1]
+    assert {"T & t", "encoder.0.attend", "decoder.1.cross", "head 0", "head 1", "head 2", "1  weight"} <= set(words)
+    # Row words beside the first panel of each line, column words above the first line.
+    assert words.count("Katze") >= 1
+    assert words.count("black") >= 3

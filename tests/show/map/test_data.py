@@ -13,7 +13,9 @@ from regard.show import Map
         (np.ones((4, 2, 3)) / 2, "one head at a time"),
         (np.full((2, 3), np.nan), "finite, got nan in row 0, column 0"),
         (np.array([[0, 0, 0], [0, np.inf, 0]]), "finite, got inf in row 1, column 1"),
-        (np.array([[0, 0, 0], [0, 7.5, -2]]), "got -2 to 7.5: give weights"),
+        (np.array([[0, 0, 0], [0, 7.5, -2]]), "not be negative, got -2 in row 1, column 2: give weights"),
+        (np.array([[0, 0, 0], [0, 7.5, 0]]), r"lie in \[0, 1\], got up to 7.5: give weights .* or say by scale="),
+        ([[0, 1], [0]], "weights must be a table of numbers"),
     ],
 )
 def test_wrong_weights_are_refused_with_the_reason(weights, message):

@@ -122,7 +122,7 @@ def test_centres_alone_need_no_window():
     assert not root.findall(f"{SVG}g[@class='marks']//{SVG}path")
     assert len(root.findall(f"{SVG}g[@class='marks']//{SVG}circle")) == 2
     assert [text.text for text in root.find(f"{SVG}g[@class='legend']").iter(f"{SVG}text")] == ["centre p_t"]
-    assert some_map([1.5, 2.5], 0).terminal(colour=False, width=60).splitlines()[-1] == "● centre p_t"
+    assert some_map([1.5, 2.5], 0).terminal(colour=False, width=60).splitlines()[-2] == "● centre p_t"
 
 
 def test_the_terminal_keeps_its_columns():
@@ -135,6 +135,7 @@ def test_the_terminal_keeps_its_columns():
         "c ▒▒▒▒▒▒▒▒",
         "d       █●",
         "● centre p_t  · window ± 1",
+        "weight: 0 ░▒▓█ 1",
     ]
 
 

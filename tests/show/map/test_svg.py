@@ -72,7 +72,7 @@ def test_hostile_tokens_stay_text():
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", picture.svg())
 
 
-@pytest.mark.parametrize("count", [1, 5, 200])
+@pytest.mark.parametrize("count", [1, 5, 60])
 def test_every_label_has_room(count):
     tokens = [f"token{at}" for at in range(count)]
     root = parse(Map(np.eye(count), tokens, tokens))
@@ -86,12 +86,12 @@ def test_every_label_has_room(count):
 
 
 def test_a_large_map_stays_small_by_leaving_out_what_is_not_seen():
-    tokens = [f"t{at}" for at in range(200)]
-    sparse = Map(np.eye(200), tokens, tokens)
-    assert len(cell_titles(parse(sparse))) == 200
+    rows, columns = [f"t{at}" for at in range(200)], [f"t{at}" for at in range(60)]
+    sparse = Map(np.eye(200, 60), rows, columns)
+    assert len(cell_titles(parse(sparse))) == 60
     assert len(sparse.html()) < 200_000
-    dense = np.random.default_rng(0).dirichlet(np.ones(200), 200)
-    assert len(Map(dense, tokens, tokens).html()) < 5_000_000
+    dense = np.random.default_rng(0).dirichlet(np.ones(60), 200)
+    assert len(Map(dense, rows, columns).html()) < 2_000_000
 
 
 def test_long_tokens_are_cut_with_the_whole_in_the_tooltip():

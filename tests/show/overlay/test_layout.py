@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from regard.show import Overlay
-from regard.show.overlay.layout import lay_out, percent
+from regard.show.label_text import text_width
+from regard.show.overlay.layout import lay_out, name_places, percent
 
 
 def noise(high, wide):
@@ -36,3 +37,23 @@ def test_shares_are_told_with_the_digits_they_need():
     assert [percent(share) for share in (1, 0.5, 0.0123, 0.00995, 0.0099, 0.0004)] == [
         "100.0 %", "50.0 %", "1.2 %", "1.0 %", "0.99 %", "0.04 %",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 4), (4, 4), (12, 12)])
+@pytest.mark.parametrize("wide", [8, 32])
+def test_names_of_heads_are_shown_whole(layers, heads, wide):
+    names = [f"blocks.{layer}.attend, head {head}" for layer in range(layers) for head in range(heads)]
+    layout = lay_out(Overlay(noise(32, wide), {name: np.eye(4) for name in names}))
+    assert [", ".join(panel.label) for panel in layout.panels[1:]] == names
+    rights = {panel.x: max(text_width(text) * layout.font for text in panel.label) for panel in layout.panels[1:]}
+    assert all(x + rights[x] < later for x, later in pairwise(sorted(rights)))
+    rows = sorted({panel.y for panel in layout.panels})
+    ends = max(name_places(panel, layout)[-1] for panel in layout.panels)
+    assert all(later - before > ends for before, later in pairwise(rows))
+
+
+def test_a_name_that_no_room_holds_is_cut():
+    layout = lay_out(Overlay(noise(32, 32), {"x" * 300: np.eye(4)} | {str(at): np.eye(4) for at in range(40)}))
+    (text,) = layout.panels[1].label
+    assert text.endswith("…")
+    assert text_width(text) * layout.font <= 200

@@ -24,10 +24,12 @@ def test_the_terminal_without_colour_shows_the_maps():
     made = Overlay(noise(4, 4), {"a": np.array([[0.0, 1.0], [1.0, 0.0]]), "b": np.ones((1, 1))}, "T", "c\nd")
     lines = made.terminal(colour=False, width=80).splitlines()
     assert lines[:5] == ["T", "c", "d", "", "a" + " " * 33 + "b"]
-    assert len(lines) == 5 + 16
+    assert lines[5] == "at most 50.0 %" + " " * 20 + "100.0 % each"
+    assert lines[-2:] == ["", "colours: 0 to maximum of each panel"]
+    assert len(lines) == 6 + 16 + 2
     # The level rises from 0 at the eighth dot to 1 at the 24th: 0.1, 0.3, 0.5 and 0.75 are passed on the way.
-    assert lines[5] == " " * 10 + "░░░▒▒▒▓▓▓▓" + "█" * 12 + "  " + "█" * 32
-    assert lines[-1] == "█" * 12 + "▓▓▓▓▒▒▒░░░" + " " * 10 + "  " + "█" * 32
+    assert lines[6] == " " * 10 + "░░░▒▒▒▓▓▓▓" + "█" * 12 + "  " + "█" * 32
+    assert lines[-3] == "█" * 12 + "▓▓▓▓▒▒▒░░░" + " " * 10 + "  " + "█" * 32
 
 
 @pytest.mark.parametrize("colour", [True, False])
@@ -45,5 +47,5 @@ def test_no_line_is_wider_than_asked(colour, width, high, wide):
 def test_a_half_block_is_two_dots():
     image = np.repeat(np.repeat(np.array([[[9, 8, 7]], [[1, 2, 3]]], np.uint8), 16, 0), 32, 1)
     lines = Overlay(image, {"a": CORNER}).terminal(width=40).splitlines()
-    assert lines[2].startswith("\x1b[38;2;9;8;7;48;2;9;8;7m▀")
-    assert "38;2;1;2;3;48;2;1;2;3m▀" in lines[17]
+    assert lines[3].startswith("\x1b[38;2;9;8;7;48;2;9;8;7m▀")
+    assert "38;2;1;2;3;48;2;1;2;3m▀" in lines[18]

@@ -1,0 +1,1 @@
+"""A long text whose words are shaded by the attention they receive."""

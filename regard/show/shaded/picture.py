@@ -1,0 +1,47 @@
+"""The shaded text as users hold it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.show.picture import Picture, titled
+from regard.show.shaded.data import ShadedData
+from regard.show.shaded.html import draw_html
+from regard.show.shaded.svg import draw_svg
+from regard.show.shaded.terminal import draw_terminal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class ShadedText(ShadedData, Picture):
+    __doc__ = ShadedData.__doc__
+
+    def __repr__(self) -> str:
+        return f"<ShadedText: {len(self.words):,} words, {len(self.queries):,} queries{titled(self.title)}>"
+
+    def plot(self) -> Figure:
+        """Draw into a new matplotlib figure."""
+        from matplotlib import pyplot
+
+        from regard.show.shaded.png import draw_figure
+
+        return draw_figure([self], pyplot.figure())
+
+    def svg(self) -> str:
+        """The text as SVG, with text as text, drawn in the viewer's fonts."""
+        return draw_svg([self])
+
+    def html(self) -> str:
+        """The text as one HTML file that needs nothing else: pointing at a word shows where it looks."""
+        return draw_html(self)
+
+    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
+        """The text, `width` cells wide (default: the terminal's width); without colour with ░▒▓█ below."""
+        return draw_terminal([self], colour=colour, width=width)
+
+    def _write_png(self, path: Path) -> None:
+        from regard.show.shaded.png import write_png
+
+        write_png([self], path)

@@ -1,0 +1,218 @@
+"""Long texts, shaded by the attention that their words receive."""
+
+import json
+import re
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+from rich.cells import cell_len
+
+from regard.show import Map, ShadedText
+from regard.show.colours import HIDDEN, LIGHT, hex_colours
+from regard.show.shaded.html import query_places
+from regard.show.shaded.layout import lay_out, spell, wrap
+
+matplotlib.use("Agg")
+SVG = "{http://www.w3.org/2000/svg}"
+WORDS = ["the", "cat", ",", "the", "dog"]
+HOSTILE = [
+    "</script><img src=x onerror=alert(1)>",
+    "\"'&amp;<b>",
+    "]]><!--",
+    "\x1b[31m\x00",
+    "\ud800",
+    "${x}`",
+    "$",
+]
+
+
+def long_map(count=80, rows=3, **more):
+    weights = np.random.default_rng(0).dirichlet(np.full(count, 0.3), rows)
+    return Map(weights, [f"row{at}" for at in range(rows)], [f"word{at}" for at in range(count)], **more)
+
+
+def test_a_map_of_more_than_60_columns_is_a_text(tmp_path):
+    picture = long_map(61, title="T")
+    text = picture.shaded()
+    assert picture.svg() == text.svg()
+    assert picture.html() == text.html()
+    for colour in (True, False):
+        assert picture.terminal(colour=colour, width=70) == text.terminal(colour=colour, width=70)
+    picture.save(tmp_path / "map.png")
+    text.save(tmp_path / "text.png")
+    assert (tmp_path / "map.png").read_bytes() == (tmp_path / "text.png").read_bytes()
+    assert 'class="words"' not in long_map(60).svg()
+
+
+def test_words_are_shaded_by_the_mean_of_those_that_may_look():
+    weights = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
+    causal = ShadedText(weights, "abc", "xyz", mask=np.tril(np.ones((3, 3), bool)))
+    np.testing.assert_allclose(causal.received, [1.7 / 3, 0.8 / 2, 0.5])
+    assert causal.note == "mean of 3 queries"
+    np.testing.assert_allclose(ShadedText(weights, "abc", "xyz").received, [1.7 / 3, 0.8 / 3, 0.5 / 3])
+    last = ShadedText(weights, "abc", "xyz", query=1, mask=np.tril(np.ones((3, 3), bool)))
+    assert (last.received.tolist(), last.note) == ([0.5, 0.5, 0], "where 'y' looks")
+    assert last.hidden.tolist() == [False, False, True]
+    with pytest.raises(ValueError, match="there are queries 0 to 2, got 3"):
+        ShadedText(weights, "abc", "xyz", query=3)
+
+
+def test_one_word_that_receives_most_does_not_make_the_others_pale():
+    """As [CLS] does, or the first word of a language model."""
+    weights = np.full((1, 100), 0.004)
+    weights[0, 0] = 0.6
+    text = ShadedText(weights, ["w"] * 100, ["q"])
+    assert text.top == 0.004
+    assert text.levels.tolist() == [1] * 100
+    assert "≥ 0.004" in text.svg()
+    assert text.scaled(0.6).top == 0.6
+    weights[0, :50] = 0.006  # not far more than the others
+    assert ShadedText(weights, ["w"] * 100, ["q"]).top == 0.006
+
+
+def test_gaps_stand_where_a_text_has_them():
+    def text(words):
+        return "".join(gap + word for gap, word, _ in spell(words))
+
+    assert text([*WORDS, "."]) == "the cat, the dog."
+    assert text(["he", "said", '"', "no", '"', "(", "twice", ")"]) == 'he said "no" (twice)'
+    assert text([" the", " c", "at"]) == " the cat"
+    assert text(list("a b")) == "a b"
+    assert text(["▁the", "▁c", "at"]) == " the cat"
+    assert text(["我", "喜", "歡", "cats"]) == "我喜歡 cats"
+    assert [ends for _, _, ends in spell(["a", "\n", "b"])] == [False, True, False]
+
+
+def test_lines_end_where_they_are_full_or_the_text_ends_them():
+    words = wrap(spell(["aaa", "bbb", "ccc", "\n", "d"]), 8)
+    assert [(word.line, word.first, word.cells) for word in words] == [
+        (0, 0, 3), (0, 4, 3), (1, 0, 3), (1, 4, 1), (2, 0, 1),
+    ]  # fmt: skip
+    assert wrap(spell(["x" * 30]), 8)[0].text == "x" * 7 + "…"
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("width", [10, 40, 120])
+@pytest.mark.parametrize("kind", ["words", "wide", "emoji", "rtl"])
+def test_no_line_is_wider_than_asked(colour, width, kind):
+    family = "👨\u200d👩\u200d👧"
+    word = {"words": "word", "wide": "三五日", "emoji": family, "rtl": "שלום"}[kind]
+    words = [word] * 90
+    text = ShadedText(np.full((2, 90), 1 / 90), words, ["a", "b"], "title " * 40)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text.terminal(colour=colour, width=width)).splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+
+
+def test_the_terminal_shades_words_or_underlines_them():
+    text = ShadedText([[0.0, 0.1, 0.3, 0.6, 0.0]], WORDS, ["q"], mask=[[True, True, True, True, False]])
+    assert text.terminal(colour=False, width=40).splitlines() == [
+        "the cat, the dog", "    ░░░▓ ███ ╱╱╱", "where 'q' looks", "weight: 0 ░▒▓█ 0.6",
+    ]  # fmt: skip
+    assert "\x1b[48;2;255;217;83;38;2;0;0;0mthe\x1b[0m" in text.terminal(width=40)
+
+
+def test_the_svg_says_weights_and_the_scale():
+    text = ShadedText([[0.0, 0.01, 0.02, 0.04, 0.0]], WORDS, ["q"], "T", mask=[[True, True, True, True, False]])
+    root = ElementTree.fromstring(text.svg())
+    group = root.find(f"{SVG}g[@class='words']")
+    assert [one.text for one in group.iter(f"{SVG}text")] == WORDS
+    fills = [one.get("fill") for one in group.iter(f"{SVG}rect")]
+    assert fills == [*hex_colours(np.array([0.25, 0.5, 1.0]), LIGHT), HIDDEN]
+    assert [one.text for one in group.iter(f"{SVG}title")] == ["cat: 0.010", ",: 0.020", "the: 0.040"]
+    assert "0.04  weight, where 'q' looks" in [one.text for one in root.iter(f"{SVG}text")]
+    assert " id=" not in text.svg()
+
+
+def test_right_to_left_texts_begin_at_the_right():
+    hebrew = ShadedText(np.full((1, 3), 0.3), ["שלום", "עולם", "abc"], ["q"])
+    (layout,) = lay_out([hebrew]).blocks
+    first, second, _ = (layout.box(word)[0] for word in layout.words)
+    assert first > second
+    (latin,) = lay_out([ShadedText(np.full((1, 3), 0.3), ["a", "b", "שלום"], ["q"])]).blocks
+    assert latin.box(latin.words[0])[0] < latin.box(latin.words[1])[0]
+
+
+def test_a_long_text_is_no_strip_and_no_tower():
+    for count in (100, 500):
+        layout = lay_out([long_map(count).shaded()])
+        assert 0.8 < layout.width / layout.height < 2.5
+
+
+def test_the_png_is_dark_where_the_weight_is(tmp_path):
+    text = ShadedText(np.eye(70)[:1], ["w"] * 70, ["q"])
+    text.save(tmp_path / "t.png")
+    (layout,) = lay_out([text]).blocks
+    with Image.open(tmp_path / "t.png") as image:
+        dots = np.asarray(image.convert("RGB")).astype(int)
+    corners = [[int(2 * part) + 3 for part in layout.box(word)[:2]] for word in layout.words[:2]]
+    dark, white = (dots[y, x].tolist() for x, y in corners)
+    assert sum(dark) < 200
+    assert white == [255, 255, 255]
+
+
+def test_queries_are_found_in_the_text():
+    """All words (an encoder), or those that were written (a language model: the last is not in the memory)."""
+
+    def places(words, queries):
+        return query_places(ShadedText(np.full((len(queries), len(words)), 0.1), words, queries))
+
+    assert places("abc", "abc") == ([0, 1, 2], [])
+    assert places("abcd", "cde") == ([2, 3, 4], ["e"])
+    assert places("abcd", "xyz") == (None, [])
+    assert places("abcd", "x") == (None, [])
+
+
+def test_the_page_holds_the_weights_and_loads_nothing(read_page):
+    text = ShadedText([[0.0, 0.25, 0.5], [0.1, 0.0, 0.0]], ["a", "b", "c"], ["x", "y"], "T",
+                      mask=[[True, True, True], [True, False, False]])  # fmt: skip
+    page = read_page(text.html())
+    assert json.loads(page.scripts[0]) == {
+        "tops": [0.5, 0.1], "first": 0, "places": None, "note": "mean of 2 queries", "names": ["x", "y"],
+        "rows": [[0, 500, 1000], [1000, -1, -1]],
+    }  # fmt: skip
+    assert [one["class"] for one in page.all("span") if one["class"] in ("word", "query")] == [
+        "word", "word", "word", "query", "query",
+    ]  # fmt: skip
+    rest = text.html().replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|\burl\(|@import|\bfetch\b|<link", rest)
+
+
+def test_hostile_words_stay_text(tmp_path, read_page):
+    words = HOSTILE * 10
+    text = ShadedText(np.full((2, 70), 0.01), words, HOSTILE[:2], HOSTILE[0])
+    ElementTree.fromstring(text.svg())
+    page = read_page(text.html())
+    usual = read_page(ShadedText(np.full((2, 2), 0.1), "ab", "cd", "T").html())
+    assert {tag for tag, _ in page.tags} == {tag for tag, _ in usual.tags}
+    assert page.scripts[1] == usual.scripts[1]
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", text.html())
+    assert "\x1b[31m\x00" not in text.terminal()
+    for suffix in ("png", "svg", "html"):
+        text.save(tmp_path / f"t.{suffix}")
+
+
+def test_pointing_at_a_word_shows_where_it_looks(run_page):
+    weights = np.array([[0.04, 0.01, 0.0], [0.0, 0.3, 0.6]])
+    mask = [[True, True, False], [True, True, True]]
+    text = ShadedText(weights, ["a", "<i>", "c"], ["c", "d"], mask=mask)
+    script = """
+      document.querySelectorAll(".words span")[2].dispatchEvent(new PointerEvent("pointerenter"));
+    """
+    page = run_page(text.html(), script)
+    assert '<span class="note">where <bdi>c</bdi> looks</span>' in page
+    assert '<span class="top">0.04</span>' in page
+    spans = re.findall(r'<span class="word[^"]*" style="([^"]*)">(.*?)</span>', page)
+    colours = [
+        tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+        for colour in hex_colours(np.array([1, 0.25]), LIGHT)
+    ]
+    styles = ["background:rgb({},{},{})".format(*colour) for colour in colours]
+    assert spans == [
+        (styles[0] + ";color:#fff", "a"),
+        (styles[1], "&lt;i&gt;"),
+        (f"background:{HIDDEN}", "c"),
+        ("", "d"),
+    ]
