@@ -1,16 +1,157 @@
-"""regard: attention models. A query looks at a memory."""
+"""regard: attention models. A query looks at a memory.
+
+    run = regard.load("dates")                 # a folder, a shipped run, or org/name on the Hugging Face Hub
+    run.translate("3 May 1979").text
+    run = regard.train("bahdanau-dates", out="runs/mine", set={"train.steps": 300})
+    model = regard.load_model("runs/mine")     # the torch module alone
+
+`import regard` does not import torch; what needs it does so when it is first used."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from regard.errors import (
+    BadInput,
+    DataError,
+    Diverged,
+    DownloadError,
+    Interrupted,
+    NoAttention,
+    NoTokenizer,
+    RecipeError,
+    RunError,
+    Unanswered,
+    Unrepresentable,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard import attention, data, decode, layers, learn, metrics, models, show
+    from regard.tasks.generate.run import LanguageModel
+    from regard.tasks.reader import Reader
+    from regard.tasks.recognise.run import Recogniser
+    from regard.tasks.task import Run
+    from regard.tasks.translate.run import Translator
 
 __version__ = "0.1.0"
 
+# Loaded when they are first asked for.
+PACKAGES = ("attention", "data", "decode", "layers", "learn", "metrics", "models", "show")
+CLASSES = {
+    "LanguageModel": "regard.tasks.generate.run",
+    "Reader": "regard.tasks.reader",
+    "Recogniser": "regard.tasks.recognise.run",
+    "Run": "regard.tasks.task",
+    "Translator": "regard.tasks.translate.run",
+}
+__all__ = [
+    "BadInput",
+    "DataError",
+    "Diverged",
+    "DownloadError",
+    "Interrupted",
+    "LanguageModel",
+    "NoAttention",
+    "NoTokenizer",
+    "Reader",
+    "RecipeError",
+    "Recogniser",
+    "Run",
+    "RunError",
+    "Translator",
+    "Unanswered",
+    "Unrepresentable",
+    "attention",
+    "data",
+    "decode",
+    "layers",
+    "learn",
+    "load",
+    "load_model",
+    "metrics",
+    "models",
+    "show",
+    "train",
+]
 
-def load(run: str | Path) -> Any:
-    """The task object of a run, by its folder (one of `transformers`, too) or the name of a shipped one:
-    `regard.load("dates").translate("3 May 1979")`, `regard.load("shakespeare").generate("ROMEO:")`."""
-    from regard.tasks.table import load  # here, so that `import regard` and `regard --help` do not wait for torch
 
-    return load(run)
+# What a folder holds is known only when it is opened: with `task`, which is checked then, the type is known before.
+@overload
+def load(run: Literal["dates", "de-en"], *, device: str = ..., task: None = ...) -> Translator: ...
+@overload
+def load(run: Literal["shakespeare"], *, device: str = ..., task: None = ...) -> LanguageModel: ...
+@overload
+def load(run: Literal["shapes"], *, device: str = ..., task: None = ...) -> Recogniser: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["translate"]) -> Translator: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["generate"]) -> LanguageModel: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["fill", "embed", "classify"]) -> Reader: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["recognise"]) -> Recogniser: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: None = ...) -> Run: ...
+def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> Run:
+    """Open a run, to ask it: `regard.load("dates").translate("3 May 1979")`.
+
+    run: the folder of a run or of a `transformers` model, the name of a shipped run, or org/name on the Hugging
+        Face Hub, which is looked for in its cache and else downloaded.
+    device: torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
+    task: translate, generate, fill, embed, classify or recognise. RunError if the run cannot be asked to do this;
+        editors and type checkers then know what `load` returns."""
+    from regard.tasks.table import load, load_for, task_named
+
+    return load(run, device) if task is None else load_for(run, task_named(task), device)
+
+
+def load_model(run: str | Path, *, device: str = "cpu") -> nn.Module:
+    """The torch module of a run, in float32 and eval mode, without tokenizer and task. `run` is as for `load`; a
+    folder needs no tokenizer, as after `model.save_pretrained(folder)` of transformers."""
+    from regard.tasks.table import load_model
+
+    return load_model(run, device)
+
+
+def train(
+    recipe: str | Path | Mapping[str, Mapping[str, Any]],
+    *,
+    out: str | Path | None = None,
+    set: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    start: str | Path | None = None,
+) -> Run:
+    """Train by a recipe, as `regard train` does, and open the run: its best weights, and how the training ended in
+    `run.report`.
+
+        run = regard.train("bahdanau-pairs", out="runs/mine", set={"data.train": "pairs.tsv", "train.steps": 500})
+        run.evaluate("test.tsv").metrics
+
+    recipe: a shipped recipe's name, a TOML file, or its sections as a dict:
+        {"data": {"train": "pairs.tsv"}, "model": {"name": "bahdanau"}, "train": {"steps": 500}}.
+    out: the run's folder; runs/RECIPE unless given. A dict needs one.
+    set: settings to change, by section.key.
+    resume: go on from the newest checkpoint in the folder.
+    start: a run, or a `transformers` folder, whose weights and vocabulary to begin with.
+
+    Ctrl-C saves a checkpoint and raises `regard.Interrupted`; the same call with resume=True goes on from there."""
+    from regard.tasks.training import train_and_open
+
+    return train_and_open(recipe, out, set or {}, resume=resume, start=start)
+
+
+def __getattr__(name: str) -> Any:
+    if name in PACKAGES:
+        return import_module(f"regard.{name}")
+    if name in CLASSES:
+        return getattr(import_module(CLASSES[name]), name)
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *PACKAGES, *CLASSES})

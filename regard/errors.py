@@ -17,6 +17,10 @@ class RunError(BadInput):
     """A run folder is missing, incomplete or not what it claims to be."""
 
 
+class NoTokenizer(RunError):
+    """Text was asked of a run whose folder holds no tokenizer."""
+
+
 class RecipeError(BadInput):
     """A recipe is missing or asks for something that does not exist."""
 
@@ -25,8 +29,16 @@ class NoAttention(BadInput):
     """Asked where a model looked that has no attention, or none of that name."""
 
 
+class Unanswered(ValueError):
+    """Some of many inputs could not be answered; the others were."""
+
+
 class Unrepresentable(ValueError):
     """A model folder of another library asks for something that our model cannot do, or the other way round."""
+
+
+class DownloadError(ValueError):
+    """A model could not be downloaded: there is no network, or the server failed."""
 
 
 class Diverged(ValueError):
@@ -34,4 +46,9 @@ class Diverged(ValueError):
 
 
 class Interrupted(Exception):
-    """Ctrl-C: the training was saved; the message says where, and how to go on."""
+    """Ctrl-C or SIGTERM: the training was saved; the message says where, and how to go on."""
+
+    def __init__(self, message: str, signal: int = 2, *, best: bool = True) -> None:
+        super().__init__(message)
+        self.signal = signal  # its number; 2 is Ctrl-C
+        self.best = best  # False: no validation has chosen the best weights yet

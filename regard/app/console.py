@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regard.errors import BadInput
 from regard.learn.progress import say
-from regard.tasks.task import Picture, Tick, no_tick
+from regard.tasks.results import Picture
+from regard.tasks.task import Tick, no_tick
+
+if TYPE_CHECKING:
+    from regard.show.scales import Scale
 
 
 @contextmanager
@@ -30,16 +35,34 @@ def progress(count: int | None, what: str) -> Iterator[Tick]:
         yield lambda: bar.advance(task)
 
 
-def check_show(show: str | None, sites: list[str] | None, as_json: bool) -> None:
+def check_show(
+    show: str | None, sites: list[str] | None, as_json: bool, *, pieces: bool = False, scale: str | None = None
+) -> None:
     """Refuse what cannot be drawn, before anything is computed."""
+    read_scale(scale)
     if show is None:
-        if sites:
-            raise BadInput("--sites says what to draw; say where with --show FILE, or --show -")
+        for name, given in (("--sites", sites), ("--pieces", pieces), ("--scale", scale)):
+            if given:
+                raise BadInput(f"{name} says what to draw; say where with --show FILE, or --show -")
         return
     if show != "-":
         check_picture(show, (".png", ".svg", ".html"))
     elif as_json:
         raise BadInput("--json is for machines and --show - for people; let --show name a file")
+
+
+def read_scale(scale: str | None) -> Scale:
+    """--scale as a number or one of its words; BadInput for anything else."""
+    from regard.show.scales import check_scale
+
+    found: Any = scale
+    with suppress(TypeError, ValueError):
+        found = float(found)
+    try:
+        check_scale(found)
+    except ValueError as error:
+        raise BadInput(f"--{error}, as in --scale 0.2") from None
+    return found
 
 
 def check_picture(path: str, allowed: tuple[str, ...]) -> None:

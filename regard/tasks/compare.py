@@ -9,12 +9,14 @@ import re
 import shlex
 import statistics
 import sys
-from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import redirect_stderr
 from datetime import date
-from multiprocessing import get_context
+from itertools import islice
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import torch
@@ -25,9 +27,9 @@ from regard.learn.checkpoint import checkpoints
 from regard.models import MODELS, blank
 from regard.runs.folder import find
 from regard.tasks.recipe import read
+from regard.tasks.results import Metric
 from regard.tasks.settings import AnyJob
 from regard.tasks.table import TASKS, AnyTask, load
-from regard.tasks.task import Metric
 from regard.tasks.training import train
 
 Result = dict[str, float]  # metrics and the number of parameters
@@ -60,28 +62,45 @@ def compare(
         raise RecipeError("two of the trainings would share a folder; give each recipe and value once")
     _check_start(out, begin)
     results: dict[tuple[Way, int], Result] = {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {}
-        for (way, seed), folder in zip(trainings, folders, strict=True):
-            recipe, settings = _settings(way, [*changes, f"train.seed={seed}"])
-            waiting[pool.submit(_run, recipe, settings, folder, jobs, begin)] = way, seed
-        try:
-            for done in as_completed(waiting):
-                way, seed = waiting[done]
-                results[way, seed] = done.result()
-                print(
-                    f"{len(results)}/{len(trainings)}  {' '.join([way[0], *way[1]])}  seed {seed}  "
-                    f"{metric} {results[way, seed][metric]:.{task.metrics[metric].digits}f}",
-                    file=sys.stderr,
-                    flush=True,
-                )
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # or the failure would be told only after all the others
-            raise
+    calls = [
+        (*_settings(way, [*changes, f"train.seed={seed}"]), folder, jobs, begin)
+        for (way, seed), folder in zip(trainings, folders, strict=True)
+    ]
+
+    def tell(number: int, result: Result) -> None:
+        way, seed = trainings[number]
+        if metric not in result:
+            raise RecipeError(f"{way[0]} gives no {metric} on this data; take another --metric")
+        results[way, seed] = result
+        print(
+            f"{len(results)}/{len(trainings)}  {' '.join([way[0], *way[1]])}  seed {seed}  "
+            f"{metric} {result[metric]:.{task.metrics[metric].digits}f}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    _run_all(calls, jobs, tell)
     rows = [[results[way, seed] for seed in range(seeds)] for way in ways]
     table = _table(ways, rows, metric, task.metrics[metric], tested=tested)
     write_file(out / "table.md", table.encode())
     return table
+
+
+def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Result], None]) -> None:
+    """`_run` with each of these arguments, in processes; `tell` gets the number and the result of each."""
+    left = iter(enumerate(calls))
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        # No more are handed over than can run: after Ctrl-C a pool would go on with what it was given.
+        running = {pool.submit(_run, *call): number for number, call in islice(left, jobs)}
+        try:
+            while running:
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    tell(running.pop(done), done.result())
+                    running |= {pool.submit(_run, *call): number for number, call in islice(left, 1)}
+        except (KeyboardInterrupt, SystemExit):
+            for child in active_children():
+                child.terminate()  # a training saves what it has
+            raise
 
 
 def _common_task(asked: list[AnyJob]) -> AnyTask:
@@ -98,8 +117,6 @@ def _check_metric(metric: str, task: AnyTask, asked: list[AnyJob]) -> None:
         config = MODELS[job.model].Config(**blank(job.model), **job.config)
         if metric not in task.given_by(config):
             raise RecipeError(f"{metric} is not given by a {job.model} with these settings; take another --metric")
-        if not task.has_test(job.data):
-            raise RecipeError("set data.test or data.valid to data to compare on")
 
 
 def _check_start(out: Path, start: Path | None) -> None:

@@ -6,21 +6,22 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.short_repr import short_repr
 from regard.errors import BadInput
 from regard.tasks.inputs import Texts
 from regard.tasks.options import Option
 from regard.tasks.reader_task import ReaderTask
-from regard.tasks.task import Answer, Options, Tick, no_tick
+from regard.tasks.results import Answer
+from regard.tasks.task import Options, Tick, no_tick
 
 if TYPE_CHECKING:
     import numpy as np
 
     from regard.show import Heads
-    from regard.tasks.reader import Reader
+    from regard.tasks.reader import Encoded, Reader
 
 POOLS = ("mean", "cls")  # as in reader.py, which imports torch
 
@@ -32,6 +33,8 @@ class Vector:
     text: str
     vector: np.ndarray
     reader: Reader
+
+    __repr__ = short_repr
 
     def to_dict(self) -> dict[str, object]:
         return {"text": self.text, "vector": self.vector.tolist()}
@@ -52,7 +55,7 @@ class Embed(ReaderTask[Any, Any]):
         regard embed runs/bert --input sentences.txt --output vectors.npy
 
     A .npy file holds the vectors alone, the others the texts too. Texts longer than the model takes are truncated,
-    and a message says how many."""
+    and a message says how many. A line that cannot be read gets a row of NaN, in JSON its error (see --strict)."""
     inputs = Texts()
     output = "Write the vectors to a file: .npy, .parquet or .jsonl. Without it, JSON lines go to stdout."
     options = (
@@ -60,33 +63,33 @@ class Embed(ReaderTask[Any, Any]):
         Option("normalise", bool, "Give every vector the length 1.", False, flags="--normalise"),
     )
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str]) -> None:
+    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
         from regard.tasks.vectors import kind_of
 
-        kind_of(output)
+        if kind_of(output) != ".jsonl" and as_json:
+            raise BadInput(f"--json asks for JSON lines and {output} is another format; give one of them")
+
+    def reader(self, run: Reader, options: Options) -> Callable[[str], Encoded[str]]:
+        return run.read
 
     def ask(
         self,
         run: Reader,
-        inputs: Iterable[str],
+        inputs: Iterable[str | Encoded[str]],
         options: Options,
         *,
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
     ) -> Iterator[Vector]:
         pool, normalise = options.get("pool") or "mean", bool(options.get("normalise"))
-        asked, texts = tee(inputs)
         with run.telling_truncated() as truncated:
-            vectors = run.vectors(texts, pool=pool, normalise=normalise, cut=truncated)
-            for text, vector in zip(asked, vectors, strict=True):
+            for text, vector in run.vectors(inputs, pool=pool, normalise=normalise, cut=truncated):
                 yield Vector(text, vector, run)
                 tick()
 
     def writer(
-        self, run: Reader, output: Path | None, as_json: bool
+        self, run: Reader, output: Path | None, options: Options, as_json: bool
     ) -> AbstractContextManager[Callable[[Answer], None]]:
-        from regard.tasks.vectors import kind_of, vector_writer
+        from regard.tasks.vectors import vector_writer
 
-        if as_json and kind_of(output) != ".jsonl":
-            raise BadInput(f"--json asks for JSON lines and {output} is another format; give one of them")
         return vector_writer(output, run.model.config.dim)  # type: ignore[return-value] # its answers are Vectors

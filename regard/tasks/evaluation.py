@@ -9,11 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from regard.errors import DataError, RunError
+from regard.learn.progress import say
 from regard.metrics.bootstrap import Comparison
 from regard.runs.folder import Folder
+from regard.show.html_table import html_table
 from regard.tasks.measuring import aligned, number
+from regard.tasks.results import Evaluation
 from regard.tasks.table import AnyTask, load, task_for
-from regard.tasks.task import Evaluation, Options, Tick
+from regard.tasks.task import Options, Tick
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class SideBySide:
     """Evaluations by the names of their runs; those after the first may be compared with it."""
 
     task: AnyTask
+    data: str  # what all were evaluated on
     found: dict[str, Evaluation]
     against_first: dict[str, list[Comparison]]
 
@@ -32,11 +36,25 @@ class SideBySide:
                 each.metric: {"difference": each.difference, "interval": each.interval, "p": each.p}
                 for each in self.against_first.get(run, [])
             }
-            rows.append({"run": run, **one.to_dict(), **({"against_first": against} if against else {})})
+            compared = {"against_first": against} if against else {}
+            rows.append({"run": run, "data": self.data, **one.to_dict(), **compared})
         return rows[0] if len(rows) == 1 else rows
 
     def text(self) -> str:
-        """A column for each run; below it the notes that hold for all of them, and the comparisons of several."""
+        """A column for each run; below it their notes, which are told apart where they differ, the comparisons of
+        several, and what they were evaluated on."""
+        table, below = self._parts()
+        return "\n\n".join([aligned(table), *below])
+
+    def __repr__(self) -> str:
+        return f"<SideBySide: {', '.join(self.found)} on {self.data}>"
+
+    def _repr_html_(self) -> str:
+        table, below = self._parts()
+        return html_table(table, header=len(self.found) > 1, notes="\n\n".join(below))
+
+    def _parts(self) -> tuple[list[list[str]], list[str]]:
+        """The rows of the table, and the texts below it."""
         lines = [["run", *self.found]] if len(self.found) > 1 else []
         every = list(self.found.values())
         lines += [[key, *(number(one.counts.get(key, "")) for one in every)] for key in every[0].counts]
@@ -45,8 +63,10 @@ class SideBySide:
                 lines.append([name, *(number(one.metrics.get(name, ""), metric.digits) for one in every)])
         for row in dict.fromkeys(row for one in every for row in one.rows):
             lines.append([row, *(number(one.rows.get(row, ""), 2) for one in every)])
-        parts = [aligned(lines), *(note for note in every[0].notes if all(note in one.notes for one in every))]
-        return "\n\n".join([*parts, *(self._comparison(run) for run in self.against_first)])
+        common = [note for note in every[0].notes if all(note in one.notes for one in every)]
+        own = [f"{run}:\n{note}" for run, one in self.found.items() for note in one.notes if note not in common]
+        comparisons = [self._comparison(run) for run in self.against_first]
+        return lines, [*common, *own, *comparisons, f"evaluated on {self.data}"]
 
     def _comparison(self, run: str) -> str:
         first = next(iter(self.found))
@@ -70,8 +90,9 @@ def task_of_runs(runs: list[str]) -> AnyTask:
     return next(iter(tasks.values()))
 
 
-def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, options: Options) -> None:
-    """Before anything is evaluated: every run has data to be tested on, and all of them the same."""
+def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, options: Options) -> str:
+    """Before anything is evaluated: every run has data to be tested on, and all of them the same. Returns what it
+    is called; files that only a recipe names are told first."""
     if (
         data is not None
         and len(runs) > 1
@@ -87,12 +108,16 @@ def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, o
             raise RunError(f"{run}: {error}") from None
         tested[run] = task.test_name(settings)
     first, *others = runs
+    named = bool(task.test_files(settings))
     for run in others:
         if data is None and tested[run] != tested[first]:
             raise RunError(
                 f"{run} would be tested on {tested[run]} and {first} on {tested[first]}; name data for both: "
                 "--data FILE"
             )
+    if data is None and named:
+        say(f"evaluating on {tested[first]}, as the recipe says")
+    return tested[first] if data is None else data
 
 
 def evaluate_runs(
@@ -105,16 +130,11 @@ def evaluate_runs(
 ) -> SideBySide:
     """`progress(run, count)` gives a tick for each unit of work, `count` of them where that is known."""
     task = task_of_runs(runs)
-    check_data(task, runs, data, columns, options)
+    tested = check_data(task, runs, data, columns, options)
     found: dict[str, Evaluation] = {}
     for run in runs:
         show = partial(progress, run)
-        try:
-            found[run] = task.evaluate_on(load(run), data, columns=columns, options=options, progress=show)
-        except (DataError, FileNotFoundError) as error:
-            if data is None:  # nobody has named the file that the message names
-                raise DataError(f"the test data of {run}'s recipe: {error}; or name data: --data FILE") from None
-            raise
+        found[run] = task.evaluate_on(load(run), data, columns=columns, options=options, progress=show)
     first, *others = runs
     tests: Mapping[str, list[Comparison]] = {run: task.compare(found[first], found[run]) for run in others}
-    return SideBySide(task, found, {run: one for run, one in tests.items() if one})
+    return SideBySide(task, tested, found, {run: one for run, one in tests.items() if one})

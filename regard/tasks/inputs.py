@@ -1,23 +1,33 @@
-"""What a task is asked with: texts or images, read from arguments, a file or stdin."""
+"""What a task is asked with: texts or images, read from arguments, a file or stdin; and what happens to one among
+many that cannot be answered."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from regard.errors import BadInput, DataError
+from regard.errors import BadInput, DataError, NoTokenizer
+
+NAMED = 10  # inputs that could not be answered: so many are named, the others counted
+Item = tuple[str, str | Path | BadInput]  # its place, as "in.txt, line 3", and the input or why it cannot be read
+Given = TypeVar("Given")
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The inputs of one command: an iterable, and how many there are where that is known."""
+    """The inputs of one command, and how many there are where that is known."""
 
-    items: Iterable[str] | Iterable[Path]
+    items: Callable[[], Iterable[Item]]
     count: int | None
+    again: bool = False  # they can be read twice, and at little cost
+    files: Sequence[Path] = ()  # inputs that are files, which nothing may overwrite
 
 
 class Inputs(ABC):
@@ -34,9 +44,8 @@ class Inputs(ABC):
         return None
 
     @abstractmethod
-    def read(self, given: Sequence[str], source: Path | None, check: Callable[[str], None]) -> Asked:
-        """From arguments, else from a file, else from stdin. `check` raises ValueError for an input that cannot be
-        answered."""
+    def find(self, given: Sequence[str], source: Path | None) -> Asked:
+        """From arguments, else from a file, else from stdin."""
 
 
 class Texts(Inputs):
@@ -52,28 +61,24 @@ class Texts(Inputs):
         if not given and source is None and (sys.stdin is None or sys.stdin.isatty()):
             raise BadInput("give texts as arguments, a file with --input, or lines on stdin")
 
-    def read(self, given: Sequence[str], source: Path | None, check: Callable[[str], None]) -> Asked:
-        """The lines of a file are checked while they are counted: one that is too long is reported at once, and not
-        after hours of work."""
-        from regard.data.lines import open_lines
+    def find(self, given: Sequence[str], source: Path | None) -> Asked:
+        from regard.data.lines import open_tried_lines
 
         if given:
-            for text in given:
-                check_text(text)
-            return Asked(given, len(given))
+            places = [f"text {number}" if len(given) > 1 else "" for number in range(1, len(given) + 1)]
+            return Asked(lambda: zip(places, given, strict=True), len(given), again=True)
         if source is None:
-            return Asked(read_stdin(), None)
+            return Asked(read_stdin, None)
+
+        def lines() -> Iterator[Item]:
+            return ((f"{source}, line {number}", line) for number, line in open_tried_lines(source))
+
         if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
-            return Asked((line for _, line in open_lines(source)), None)
-        count = 0
-        for count, line in open_lines(source):
-            try:
-                check(line)
-            except ValueError as error:
-                raise DataError(f"{source}, line {count}: {error}") from None
+            return Asked(lines, None)
+        count = sum(1 for _ in lines())  # a damaged archive is found here, before any work is done
         if not count:
             raise DataError(f"{source} is empty; it needs one text a line")
-        return Asked((line for _, line in open_lines(source)), count)
+        return Asked(lines, count, again=True)
 
 
 class Images(Inputs):
@@ -86,9 +91,9 @@ class Images(Inputs):
         if not given:
             raise BadInput("give image files, or folders of them")
 
-    def read(self, given: Sequence[str], source: Path | None, check: Callable[[str], None]) -> Asked:
+    def find(self, given: Sequence[str], source: Path | None) -> Asked:
         files = image_files(map(Path, given))
-        return Asked(files, len(files))
+        return Asked(lambda: (("", file) for file in files), len(files), files=files)
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
@@ -98,8 +103,6 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            if not path.exists():
-                raise FileNotFoundError(f"there is no image {path}")
             found.append(path)
             continue
         inside = sorted(one for one in path.rglob("*") if is_image(one.relative_to(path)) and one.is_file())
@@ -109,17 +112,152 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def check_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        shown = text.encode(errors="surrogateescape").decode(errors="replace")
-        raise BadInput(f"{shown[:40]!r} is not valid UTF-8; convert it first") from None
-
-
-def read_stdin() -> Iterator[str]:
-    from regard.data.lines import number_lines
+def read_stdin() -> Iterator[Item]:
+    from regard.data.lines import try_lines
 
     with open(sys.stdin.fileno(), "rb", closefd=False) as file:
-        for _, line in number_lines(file, "stdin"):
-            yield line
+        for number, line in try_lines(file, "stdin"):
+            yield f"stdin, line {number}", line
+
+
+# ---- reading them
+
+
+def check_text(text: object, what: str = "a text") -> str:
+    """BadInput unless it is a str that UTF-8 can encode, which an argument in another encoding is not."""
+    if not isinstance(text, str):
+        raise BadInput(f"{what} must be a str, got {text!r:.40} ({type(text).__name__})")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"character {error.start + 1} of {text[:40]!r} is not valid UTF-8, or half a surrogate pair; convert "
+            "the text first"
+        ) from None
+    return text
+
+
+def check_many(inputs: object, what: str) -> None:
+    """BadInput unless this is a list, or another iterable, of texts or images."""
+    if isinstance(inputs, bytes | dict) or not isinstance(inputs, Iterable):
+        raise BadInput(f"give one {what} or a list of them, got {inputs!r:.40} ({type(inputs).__name__})")
+
+
+def check_top(top: object) -> None:
+    """BadInput unless the number of answers asked for is a whole number of at least 1."""
+    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+        raise BadInput(f"top must be a whole number of at least 1, got {top!r:.80}")
+
+
+def read_all(inputs: Iterable[Given], read: Callable[[Given], Read], what: str) -> Iterator[Read]:
+    """Each input as `read` gives it; the error of one that cannot be read names its index: texts[3]."""
+    for number, one in enumerate(inputs):
+        try:
+            found = read(one)
+        except NoTokenizer:  # the fault of the run, and not of this input
+            raise
+        except BadInput as error:
+            raise type(error)(f"{what}[{number}]: {error}") from None
+        yield found
+
+
+def in_parts(items: Iterable[Read], size: int) -> Iterator[list[Read]]:
+    """Lists of `size` items. What came before an item that cannot be read is given before its error is raised."""
+    part: list[Read] = []
+    try:
+        for item in items:
+            part.append(item)
+            if len(part) == size:
+                yield part
+                part = []
+    except BadInput:
+        if part:
+            yield part
+        raise
+    if part:
+        yield part
+
+
+# ---- one among many that cannot be answered
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Has the place of an answer in the output, so that answers keep the numbers of their inputs."""
+
+    asked: str | None  # the text, or the name of the image; None where that could not be read
+    error: str  # with the place of the input
+    empty: str = ""  # what the command prints in place of the answer's lines
+
+    def to_dict(self) -> dict[str, object]:
+        return {"input": self.asked, "error": self.error}
+
+    def line(self) -> str:
+        return self.empty
+
+    def picture(self, sites: Sequence[str] = ()) -> None:
+        return None
+
+
+@dataclass
+class Reading:
+    """Inputs on their way to a task. One that cannot be read waits for its turn among the answers; with `strict`
+    its error is raised."""
+
+    items: Iterable[Item]
+    read: Callable[[Any], Any]
+    strict: bool = False
+    empty: Callable[[str | None], str] = lambda asked: ""
+    count: int = 0  # inputs so far
+    failed: int = 0
+    named: list[str] = field(default_factory=list)  # the first that failed
+    last: str = ""
+    _turns: deque[Failed | None] = field(default_factory=deque)  # None: the place of an answer
+
+    def good(self) -> Iterator[Any]:
+        """The inputs that can be answered, as `read` gives them."""
+        for where, item in self.items:
+            self.count += 1
+            try:
+                if isinstance(item, BadInput):
+                    raise item
+                found = self.read(item)
+            except NoTokenizer:
+                raise
+            except BadInput as error:
+                if where and not isinstance(item, BadInput):
+                    error = type(error)(f"{where}: {error}")
+                if self.strict:
+                    raise error from None
+                self._turns.append(self._failed(None if isinstance(item, BadInput) else str(item), str(error)))
+                continue
+            self._turns.append(None)
+            yield found
+
+    def _failed(self, asked: str | None, error: str) -> Failed:
+        self.failed, self.last = self.failed + 1, error
+        if self.failed <= NAMED:
+            self.named.append(error)
+        return Failed(asked, error, self.empty(asked))
+
+    def in_turn(self, answers: Iterable[Given], tick: Callable[[], None]) -> Iterator[Given | Failed]:
+        """The answers, one for each good input and in their order, with the failures between them."""
+        for answer in answers:
+            while (failed := self._turns.popleft()) is not None:
+                tick()
+                yield failed
+            yield answer
+        for failed in self._turns:
+            assert failed is not None, "a task gives an answer to every input"
+            tick()
+            yield failed
+
+    def report(self, what: str) -> str:
+        """Which inputs were not answered and why; a long list is shortened."""
+        were = "was" if self.failed == 1 else "were"
+        lines = [f"{self.failed:,} of {self.count:,} {what} {were} not answered:", *self.named]
+        if self.failed > NAMED + 1:
+            lines.append(f"... and {self.failed - NAMED - 1:,} more; the last:")
+        if self.failed > NAMED:
+            lines.append(self.last)
+        return "\n  ".join(lines)

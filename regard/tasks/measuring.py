@@ -12,7 +12,8 @@ from torch import Tensor
 from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import accuracy, report
 from regard.models.protocols import Batch, Classifier, Learner, Module
-from regard.tasks.task import Evaluation, Tick, no_tick
+from regard.tasks.results import Evaluation
+from regard.tasks.task import Tick, no_tick
 
 SHOWN = 20  # classes up to which each has a row of its own in the printed report
 CONFUSED = 10  # pairs of classes: those most often confused
@@ -61,8 +62,11 @@ def evaluate_classes(
     low, high = full.interval
     confusion = full.confusion.tolist()
     details = {"accuracy_low": low, "accuracy_high": high, "classes": [asdict(one) for one in full.classes]}
+    metrics = {"accuracy": full.accuracy, "loss": loss, "macro_f1": full.macro_f1}
+    if len(labels) == 2:
+        metrics["matthews"] = full.matthews
     return Evaluation(
-        {"accuracy": full.accuracy, "loss": loss, "macro_f1": full.macro_f1},
+        metrics,
         {"count": full.count, **counts},
         {**details, "confusion": confusion},
         {"accuracy_low": low, "accuracy_high": high},

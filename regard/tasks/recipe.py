@@ -5,84 +5,131 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from regard.data.fields import build, check_known, nearest, read_toml
-from regard.data.tokenizer_training import KINDS
+from regard.data.fields import build, check_known
+from regard.data.special_tokens import layout_for
+from regard.data.tokenizer_training import KINDS, check_training
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError
 from regard.learn.settings import Training
 from regard.models import MODELS, blank, task_of
 from regard.models.protocols import ModelConfig
 from regard.runs.folder import Folder, shapes
+from regard.tasks.recipe_files import Recipe, read_table
 from regard.tasks.settings import AnyJob, Job, Tokens
 from regard.tasks.table import TASKS, AnyTask
 
-RECIPES = Path(__file__).parent.parent / "recipes"
 SECTIONS = ("data", "tokens", "model", "train", "decode")
+WANTED = "--set wants section.key=value, as in model.dropout=0.2"
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
-Recipe = dict[str, dict[str, Any]]  # sections as TOML has them
 
-
-def recipes() -> dict[str, str]:
-    """The shipped recipes, each with its first comment line."""
-    return {
-        path.stem: path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        for path in sorted(RECIPES.glob("*.toml"))
-    }
-
-
-def model_of(name: str) -> str:
-    """Which model a recipe trains."""
-    return read_table(name)["model"]["name"]
-
-
-def read(name: str, changes: Iterable[str] = (), start: Path | None = None) -> tuple[AnyJob, str]:
-    """The job of a recipe, by file or shipped name, with `key=value` changes; and the text of just that job.
+def read(
+    recipe: str | Path | Mapping[str, Any],
+    changes: Iterable[str] | Mapping[str, Any] = (),
+    start: Path | None = None,
+) -> tuple[AnyJob, str]:
+    """The job of a recipe, by file, shipped name or its sections, with changes: `section.key=value` or values by
+    `section.key`; and the text of just that job.
 
     start: a run to begin with, whose model and tokens the job then has, but for the dropout."""
-    table = read_table(name)
+    table = given_table(recipe) if isinstance(recipe, Mapping) else read_table(str(recipe))
+    asked = given_changes(changes) if isinstance(changes, Mapping) else list(map(parse_change, changes))
     # model.size first: it replaces the recipe's numbers, but not those that are asked for beside it.
-    changes = sorted(changes, key=lambda change: not change.startswith("model.size="))
-    for change in changes:
+    asked.sort(key=lambda change: change.key != "model.size")
+    for change in asked:
+        check_change(table, change)
         apply_change(table, change)
     if start:
-        take_model(table, start, changes)
+        take_model(table, start, asked)
     return build_job(table), dump(table)
 
 
-def read_table(name: str) -> Recipe:
-    path = Path(name)
-    if not path.is_file():
-        path = RECIPES / f"{name}.toml"
-        if Path(name).name != name or not path.is_file():
-            near = nearest(name, recipes())
-            raise RecipeError(f"there is no recipe {name!r}, neither a file nor shipped{near}")
-    return read_toml(path)
+class Change(NamedTuple):
+    """A setting that is changed."""
+
+    key: str  # section.key
+    value: Any
+    text: str  # as it was given, for errors
 
 
-def apply_change(table: Recipe, change: str) -> None:
-    """section.key=value; a bare word is a string."""
-    key, equals, value = change.partition("=")
-    section, dot, name = key.strip().partition(".")
-    if not equals or not dot or not name:
-        raise RecipeError(f"--set wants section.key=value, as in model.dropout=0.2; got {change!r}")
+def parse_change(text: str) -> Change:
+    """section.key=value in TOML; a bare word is a string."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise RecipeError(f"{WANTED}; got {text!r}")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
+    return Change(key.strip(), parsed, text)
+
+
+def given_changes(changes: Mapping[str, Any]) -> list[Change]:
+    return [Change(str(key), in_toml(str(key), value), f"{key}={value}") for key, value in changes.items()]
+
+
+def given_table(sections: Mapping[str, Any]) -> Recipe:
+    """The sections of a recipe from Python, copied."""
+    for name, part in sections.items():
+        if not isinstance(part, Mapping):
+            raise RecipeError(f"{name} must be a section, a dict of settings; got {part!r:.80}")
+    return {
+        str(name): {str(key): in_toml(f"{name}.{key}", value) for key, value in part.items()}
+        for name, part in sections.items()
+    }
+
+
+def in_toml(key: str, value: Any) -> Any:
+    """A value from Python as a TOML file would give it, so that the run's recipe.toml can say it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [in_toml(key, one) for one in value]
+    if not isinstance(value, str | bool | int | float):
+        raise RecipeError(
+            f"{key} must be a string, a number, True, False or a list of these, got {value!r:.80} "
+            f"({type(value).__name__})"
+        )
+    return value
+
+
+def check_change(table: Recipe, change: Change) -> None:
+    """The error for a key without its section, or with another one, names the right one."""
+    section, dot, name = change.key.partition(".")
+    meant = [place for place in places(table, name or section) if place != section]
+    if not dot or not name:
+        near = f"; did you mean {meant[0]}.{section}={change.text.partition('=')[2]}?" if meant else ""
+        raise RecipeError(f"{WANTED}; got {change.text!r}{near}")
+    known = {"data": True, "model": name in ("name", "size")}.get(section, False)  # [data] depends on the task
+    if section in SECTIONS and meant and not known and section not in places(table, name):
+        raise RecipeError(f"unknown key of [{section}]: {name!r}; did you mean {meant[0]}.{name}?")
+
+
+def places(table: Recipe, key: str) -> list[str]:
+    """The sections that may have this key."""
+    model = table.get("model", {}).get("name")
+    kinds: dict[str, Any] = {"train": Training, "tokens": Tokens, "decode": Decoding}
+    if model in MODELS:
+        kinds["model"] = MODELS[model].Config
+    found = [name for name, kind in kinds.items() if key in kind.__dataclass_fields__]
+    return [*found, "data"] if key in table.get("data", {}) else found
+
+
+def apply_change(table: Recipe, change: Change) -> None:
+    section, _, name = change.key.partition(".")
     if not isinstance(table.setdefault(section, {}), dict):
         raise RecipeError(f"{section} is no section of a recipe")
     if (section, name) == ("model", "size"):
         for number in SHAPE:
             table[section].pop(number, None)
-    table[section][name] = parsed
+    table[section][name] = change.value
 
 
-def take_model(table: Recipe, start: Path, changes: list[str]) -> None:
+def take_model(table: Recipe, start: Path, changes: list[Change]) -> None:
     """Train on from a run: its model and tokens, but for what the recipe or --set may change."""
     folder = Folder(start)
     kind, config = folder.name, folder.config
@@ -92,14 +139,14 @@ def take_model(table: Recipe, start: Path, changes: list[str]) -> None:
     of_recipe, free = (getattr(MODELS[kind], name, ()) for name in ("OF_RECIPE", "MAY_DIFFER"))
     told = {"name", *of_recipe, *(key for key in asked if key.endswith("dropout") or key == "drop_path")}
     for change in changes:
-        name, _, key = change.partition("=")[0].strip().partition(".")
+        name, _, key = change.key.partition(".")
         if name == "model" and key in free:
             told.add(key)
         elif name == "tokens" or (name == "model" and key not in told):
             may = " and ".join(["dropout", *of_recipe, *free])
             raise RecipeError(
-                f"--set {change} is not possible: with --from the model and its tokens are those of {start}, and "
-                f"of the model only {may} may change"
+                f"--set {change.text} is not possible: with --from the model and its tokens are those of {start}, "
+                f"and of the model only {may} may change"
             )
     table.pop("tokens", None)
     known = ("vocabulary", "source_vocabulary", "labels")
@@ -174,6 +221,11 @@ def _tokens(model: str, table: dict[str, Any]) -> Tokens:
     tokens = build(Tokens, {"kind": "wordpiece", **table} if layout == "bert" else table, "tokens")
     if tokens.kind not in kinds:
         raise RecipeError(f"tokens.kind must be {' or '.join(kinds)} for {model}, got {tokens.kind!r}")
+    if layout:  # else it reads no text
+        try:
+            check_training(tokens.kind, tokens.size, tokens.normalise, layout_for(layout, tokens.kind))
+        except ValueError as error:
+            raise RecipeError(f"[tokens]: {error}") from None
     return tokens
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections.abc
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -11,14 +12,15 @@ from torch import Tensor
 from regard.attention import Attend
 from regard.data.special_tokens import Special
 from regard.decode.beam import beam
-from regard.decode.greedy import Each, greedy
+from regard.decode.greedy import Step, follow, likeliest
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.rules import Stop
-from regard.decode.sample import sample
+from regard.decode.rules import Stop, read_rules
+from regard.decode.sample import draw
 from regard.decode.settings import Decoding
 from regard.errors import NoAttention, RunError
 from regard.models.protocols import Generator, Model, Module
 
+Searching = collections.abc.Generator[Step, None, list[list[Hypothesis]]]
 Asked = TypeVar("Asked")
 
 
@@ -42,9 +44,9 @@ def search(
     prompt: Tensor | None = None,
     prompt_mask: Tensor | None = None,
     stop: Stop | None = None,
-    each: Each | None = None,
-) -> list[list[Hypothesis]]:
-    """The answers for each source, best first, found as the settings say. `each` is for one answer at a time."""
+) -> Searching:
+    """The answers for each source, best first, found as the settings say: run it by `finish`, or step by step where
+    the tokens are wanted as they are written. A beam knows no answer before its end and has no steps."""
     options: dict[str, Any] = {
         "start": start,
         "end": special.end,
@@ -57,16 +59,16 @@ def search(
         "prompt_mask": prompt_mask,
         "stop": stop,
     }
-    if decode.temperature > 0:
-        drawn = {"top_k": decode.top_k or None, "top_p": decode.top_p, "seed": decode.seed}
-        options |= {"temperature": decode.temperature, "each": each, **drawn}
-        return [[one] for one in sample(model, source, mask, **options)]
-    if decode.beam > 1:
+    if decode.temperature == 0 and decode.beam > 1:
         n_best = decode.beam if decode.coverage else decode.n_best  # the coverage penalty needs some to choose from
         options |= {"width": decode.beam, "n_best": n_best, "length_penalty": decode.length_penalty}
-        options["renormalise"] = decode.renormalise
-        return beam(model, source, mask, **options)
-    return [[one] for one in greedy(model, source, mask, **options, each=each)]
+        return beam(model, source, mask, **options, renormalise=decode.renormalise)
+    choose: Callable[[Tensor], Tensor] = likeliest
+    if decode.temperature > 0:
+        drawn: dict[str, Any] = {"top_k": decode.top_k or None, "top_p": decode.top_p, "seed": decode.seed}
+        choose = draw(source.device, temperature=decode.temperature, **drawn)
+    found = yield from follow(model, source, mask, read_rules(source, mask, **options), choose=choose)
+    return [[one] for one in found]
 
 
 def sites_like(model: Module, patterns: Sequence[str]) -> list[str]:

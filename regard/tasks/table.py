@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.errors import RunError
+from regard.errors import BadInput, RunError
 from regard.tasks.classify.record import Classify
 from regard.tasks.embed import Embed
 from regard.tasks.fill.record import Fill
@@ -15,6 +15,8 @@ from regard.tasks.task import Run, Task
 from regard.tasks.translate.record import Translate
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from regard.runs.folder import Folder
 
 AnyTask = Task[Any, Any, Any]
@@ -36,19 +38,38 @@ def task_for(folder: Folder) -> AnyTask:
     return TASKS[task_of(folder.name, folder.config)]
 
 
-def load(run: str | Path) -> Run:
-    """A run, opened: a folder (one of `transformers`, too), else the name of a shipped run."""
-    import torch
+def task_named(verb: str) -> AnyTask:
+    if verb not in TASKS:
+        raise BadInput(f"task must be one of {', '.join(TASKS)}, got {verb!r}")
+    return TASKS[verb]
 
+
+def load_model(run: str | Path, device: str = "cpu") -> nn.Module:
+    """The module of a run, in eval mode; whatever `Folder` finds, with or without a tokenizer."""
+    from torch import nn
+
+    from regard.learn.device import choose_device
     from regard.runs.folder import Folder
 
+    place = choose_device(device)
+    model = Folder(run).model()
+    assert isinstance(model, nn.Module)
+    return model.to(place)
+
+
+def load(run: str | Path, device: str = "auto") -> Run:
+    """A run, opened on a device: whatever `Folder` finds."""
+    from regard.learn.device import choose_device
+    from regard.runs.folder import Folder
+
+    place = choose_device(device)
     folder = Folder(run)
     task = task_for(folder)
     artifacts = task.artifacts(folder)  # small files first: a fault there is found before the weights are read
     if "decode" in task.sections:
         folder.decoding()
     model = folder.model()
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(place)
     opened = task.open(folder, model, artifacts)
     opened.task, opened.folder = task, folder
     return opened
@@ -62,16 +83,26 @@ def load_as(run: str | Path, kind: type[Kind], verb: str) -> Kind:
     return opened
 
 
-def load_for(run: str | Path, task: AnyTask) -> Run:
+def load_for(run: str | Path, task: AnyTask, device: str = "auto") -> Run:
     """A run that can be asked by this task's command."""
-    opened = load(run)
+    opened = load(run, device)
     if not task.takes(opened):
         raise cannot(run, opened, task.verb)
     return opened
 
 
 def cannot(run: str | Path, opened: Run, verb: str) -> RunError:
-    verbs = [f"`regard {name}`" for name, task in TASKS.items() if task.takes(opened)]
-    return RunError(
-        f"{run} is a {type(opened.model).__name__}, for {' or '.join(verbs)} and not for `regard {verb}`"
-    )
+    verbs = [f"`regard {name}`" for name, task in TASKS.items() if _can(task, opened)]
+    use = f"for {' or '.join(verbs)} and not" if verbs else "not"
+    return RunError(f"{run} is a {type(opened.model).__name__}, {use} for `regard {verb}`")
+
+
+def _can(task: AnyTask, opened: Run) -> bool:
+    """Some commands need a head as well, which an encoder may lack."""
+    if not task.takes(opened):
+        return False
+    try:
+        task.check(opened)
+    except RunError:
+        return False
+    return True

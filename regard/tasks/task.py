@@ -10,24 +10,28 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from regard.data.fields import build
 from regard.data.line_writer import line_writer
-from regard.errors import RecipeError, RunError
+from regard.errors import BadInput, RecipeError, RunError
 from regard.tasks.inputs import Inputs
-from regard.tasks.options import Option, check_options
+from regard.tasks.options import Option, check_options, checks_keywords
+from regard.tasks.recipe_data import BY_NAME, files_of_recipe
+from regard.tasks.results import Answer, Evaluation, Metric
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
-    from regard.learn.loop import Data
+    from regard.learn.loop import Data, Report
     from regard.metrics.bootstrap import Comparison
     from regard.models.protocols import Model, ModelConfig
     from regard.runs.folder import Folder
     from regard.show import Curves
     from regard.tasks.settings import DataSettings, Job
+
+CLASSES = 10  # that a run's card names
 
 Options = Mapping[str, Any]  # values by the names of a record's options; their types stand there
 Tick = Callable[[], None]  # called once for each unit of work, to move a progress bar
@@ -35,56 +39,6 @@ Tick = Callable[[], None]  # called once for each unit of work, to move a progre
 
 def no_tick() -> None:
     pass
-
-
-# ---- what a task gives
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A number that says how good a run is."""
-
-    better: Literal["min", "max"]
-    digits: int = 2
-
-
-class Picture(Protocol):
-    """What can be drawn: a Map, Heads, an Overlay."""
-
-    def save(self, path: str | Path) -> None: ...
-
-    def terminal(self, *, colour: bool = True) -> str: ...
-
-
-class Answer(Protocol):
-    """One answer of a run, whatever the task."""
-
-    def to_dict(self) -> dict[str, object]:
-        """The answer as plain data: what `--json` prints and a server sends."""
-        ...
-
-    def line(self) -> str:
-        """The answer as the command prints it: one line or several."""
-        ...
-
-    def picture(self, sites: Sequence[str] = ()) -> Picture | None:
-        """Where the model looked: the usual picture, or every head of the named sites. None: nothing was asked."""
-        ...
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How good a run is on some data."""
-
-    metrics: dict[str, float]  # by the names in Task.metrics
-    counts: dict[str, int] = field(default_factory=dict)  # what was evaluated: {"pairs": 1000}
-    details: dict[str, object] = field(default_factory=dict)  # further plain data for JSON
-    rows: dict[str, float] = field(default_factory=dict)  # further numbers for the printed table
-    notes: tuple[str, ...] = ()  # blocks of text printed below it
-    compared: object = field(default=None, repr=False)  # what Task.compare needs
-
-    def to_dict(self) -> dict[str, object]:
-        return {**self.counts, **self.metrics, **self.details}
 
 
 S = TypeVar("S", bound="DataSettings")  # the settings
@@ -108,18 +62,75 @@ class Run:
     model: Model
     task: Task[Any, Any, Any] | None = None  # None: it was built by hand, not opened
     folder: Folder | None = None
+    report: Report | None = None  # how its training ended, if `regard.train` opened it
 
-    def evaluate(self, data: str | Path | None = None, *, columns: str = "", **options: object) -> Evaluation:
+    def to(self, device: str) -> Self:
+        """Move the model to a device, by torch's name for it (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
+        Returns the run itself."""
+        from regard.learn.device import choose_device
+
+        self.model.to(choose_device(device))
+        return self
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run with the weights it has now to a new folder, which `regard.load` opens."""
+        from regard.runs.writing import save
+
+        _, own = self._opened("save")
+        save(own, Path(folder), self.model)
+
+    def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
+        """Write a new folder of `transformers`, with the weights the run has now, as `regard export` does. `dtype`:
+        float32, bfloat16 or float16."""
+        from regard.runs.writing import export
+
+        task, own = self._opened("export")
+        export(own, Path(folder), task.artifacts(own), "decode" in task.sections, dtype=dtype, model=self.model)
+
+    def _opened(self, verb: str) -> tuple[Task[Any, Any, Any], Folder]:
+        if self.task is None or self.folder is None:
+            raise RunError(f"this object was built by hand; open a run with regard.load to {verb} it")
+        return self.task, self.folder
+
+    @checks_keywords
+    def evaluate(self, data: str | Path | None = None, *, columns: str = "") -> Evaluation:
         """How good the run is on data it has not seen, as `regard evaluate` says: a file, or without one the test
-        data of its recipe. `columns`: as in "text,label"; options are those of the command."""
-        if self.task is None:
-            raise RunError("this object was built by hand; open a run with regard.load to evaluate it")
-        return self.task.evaluate_on(self, None if data is None else str(data), columns=columns, options=options)
+        data of its recipe. `columns`: as in "text,label"."""
+        return self._evaluate(data, columns)
+
+    def _evaluate(self, data: str | Path | None, columns: str, **options: object) -> Evaluation:
+        task, _ = self._opened("evaluate")
+        if not isinstance(data, str | Path | None):
+            raise BadInput(
+                "data must be the name of a file to evaluate on, or None for the test data of the run's recipe; "
+                f"got {data!r:.40} ({type(data).__name__})"
+            )
+        return task.evaluate_on(self, None if data is None else str(data), columns=columns, options=options)
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
         where = f" from {self.folder.path}" if self.folder else ""
         return f"<{type(self).__name__}: {type(self.model).__name__}, {count:,} parameters{where}>"
+
+    def _repr_html_(self) -> str:
+        from regard.show.html_table import html_table
+
+        return html_table(list(self.about().items()), title=type(self).__name__)
+
+    def about(self) -> dict[str, str]:
+        """The run in a few lines: its model and paper, how large it is, what it is for, what it reads."""
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        found = {"model": type(self.model).__name__, "paper": self.model.paper, "parameters": f"{count:,}"}
+        if self.task:
+            found["task"] = f"{self.task.verb}: {self.task.summary}"
+        if size := getattr(self.model.config, "vocabulary", 0):
+            found["vocabulary"] = f"{size:,} tokens"
+        if labels := getattr(self.model.config, "labels", ()):
+            more = ", ..." if len(labels) > CLASSES else ""
+            found["classes"] = f"{len(labels):,}: {', '.join(labels[:CLASSES])}{more}"
+        if self.folder:
+            found["folder"] = str(self.folder.path)
+        return found
 
 
 # ---- the record
@@ -136,6 +147,7 @@ class Task(ABC, Generic[S, R, D]):
     inputs: ClassVar[Inputs]  # what it is asked with
     options: ClassVar[tuple[Option, ...]] = ()  # of asking
     output: ClassVar[str] = "Write the answers to a file."  # help of --output
+    in_words: ClassVar[bool] = True  # its pictures are drawn in words, with --pieces in the model's pieces of words
     picture: ClassVar[str] = "looks.png"  # the name of an example picture, for the README
 
     metrics: ClassVar[Mapping[str, Metric]] = {}  # the first one is what `regard compare` tabulates unless told
@@ -207,10 +219,6 @@ class Task(ABC, Generic[S, R, D]):
         """How often `evaluate` calls `tick`, where that is known beforehand."""
         return None
 
-    def has_test(self, settings: S) -> bool:
-        """Is there data to evaluate on that training did not see?"""
-        return True
-
     def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
         """The metrics that a model of this configuration gives."""
         return self.metrics
@@ -227,7 +235,8 @@ class Task(ABC, Generic[S, R, D]):
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
     ) -> Iterator[Answer]:
-        """The answers in the order of the inputs. `stream` gets the text of a single answer as it is written."""
+        """The answers in the order of the inputs, each of which may have been read by `reader` before. `stream`
+        gets the text of a single answer as it is written."""
 
     def streams(self, run: R, options: Options) -> bool:
         """Can the answer to a single input be shown piece by piece while it is written?"""
@@ -240,17 +249,23 @@ class Task(ABC, Generic[S, R, D]):
     def check(self, run: R, *, drawing: bool = False) -> None:
         """RunError where this run cannot be asked; `drawing`: or cannot show where it looked."""
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str]) -> None:
+    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
         """BadInput where options contradict each other or cannot be served, before anything is loaded. `given`:
         the inputs among the arguments."""
 
-    def check_input(self, run: R, one: str) -> None:
-        """ValueError where this input cannot be answered; a file is checked before any work is done."""
+    def reader(self, run: R, options: Options) -> Callable[[Any], Any]:
+        """Reads one input as `ask` takes it, so that it is read only once. BadInput where it cannot be answered."""
+        return lambda one: one
+
+    def unanswered(self, run: R, options: Options, asked: str | None) -> str:
+        """What is printed for an input that cannot be answered; as many lines as its answer would have."""
+        return ""
 
     def writer(
-        self, run: R, output: Path | None, as_json: bool
+        self, run: R, output: Path | None, options: Options, as_json: bool
     ) -> AbstractContextManager[Callable[[Answer], None]]:
-        """Where answers go: lines on stdout, or in a file that appears only when it is complete."""
+        """Where answers go: lines on stdout, or in a file that appears only when it is complete. A Failed comes in
+        place of the answer to an input that could not be read."""
         return write_answers(output, as_json)
 
     # -- what follows from the above
@@ -268,7 +283,11 @@ class Task(ABC, Generic[S, R, D]):
         of work, `count` of them where that is known."""
         settings = self.test_settings(run.folder, data, columns=columns, options=options)
         given = {name: value for name, value in (options or {}).items() if value is not None}
-        with self.test_data(run, settings) as held, progress(self.ticks(held)) as tick:
+        with (
+            nullcontext() if data is not None else files_of_recipe(self.test_files(settings)),
+            self.test_data(run, settings) as held,
+            progress(self.ticks(held)) as tick,
+        ):
             return self.evaluate(run, held, options=given, tick=tick)
 
     def test_settings(
@@ -286,10 +305,8 @@ class Task(ABC, Generic[S, R, D]):
             changes |= self.column_changes(columns)
         if folder is None or folder.recipe is None:
             if data is None:
-                raise RunError(
-                    "this run does not say what it was trained on; name data to evaluate on: --data FILE"
-                )
-            return build(self.Settings, {**self.reads(data, None), **changes}, "data")
+                raise RunError(f"this run does not say what it was trained on; name data to evaluate on: {BY_NAME}")
+            return self.with_columns(build(self.Settings, {**self.reads(data, None), **changes}, "data"), columns)
         table = folder.recipe.get("data", {})
         if not isinstance(table, dict):
             raise RunError(f"{folder.path}, recipe.toml: data must be a section [data], got {table!r:.80}")
@@ -299,9 +316,17 @@ class Task(ABC, Generic[S, R, D]):
             raise RunError(f"{folder.path}, recipe.toml: {error}") from None
         if data is not None:
             changes = {**self.reads(data, settings), **changes}
-        elif not self.has_test(settings):
-            raise RunError("the recipe of this run names no test or validation file; name data: --data FILE")
-        return dataclasses.replace(settings, **changes)
+        return self.with_columns(dataclasses.replace(settings, **changes), columns)
+
+    def with_columns(self, settings: S, columns: str) -> S:
+        """The settings; BadInput where columns are named of test data that has none."""
+        if columns and not self.has_columns(settings):
+            raise BadInput(f"columns {columns} are named, and {self.test_name(settings)} has none; leave them out")
+        return settings
+
+    def has_columns(self, settings: S) -> bool:
+        """Does the test data have columns that can be chosen?"""
+        return bool(self.test_files(settings))
 
     def reads(self, data: str, settings: S | None) -> dict[str, object]:
         """The settings, or the changes of those of a recipe, that make a file the test data."""
@@ -312,8 +337,21 @@ class Task(ABC, Generic[S, R, D]):
 
     def test_name(self, settings: S) -> str:
         """What the test data of a recipe is called: the generated set with its size, or files."""
-        made, count, test, valid = (getattr(settings, name, "") for name in ("made", "test_count", "test", "valid"))
-        return f"{count:,} of {made}" if made else test or valid or f"a part of {getattr(settings, 'train', '')}"
+        if made := getattr(settings, "made", ""):
+            return f"{getattr(settings, 'test_count', 0):,} of {made}"
+        files = ", ".join(self.test_files(settings))
+        if self.has_own_test(settings):
+            return files
+        part = files if getattr(settings, "valid", "") else f"the part held out of {files}"
+        return f"{part} (validation data, by which the weights were chosen)"
+
+    def test_files(self, settings: S) -> tuple[str, ...]:
+        """The files that hold the test data: those named for it, else those that a part is held out of; none where
+        it is generated."""
+        if getattr(settings, "made", ""):
+            return ()
+        named = getattr(settings, "test", "") or getattr(settings, "valid", "") or getattr(settings, "train", "")
+        return (named,) if isinstance(named, str) else tuple(named)
 
     def has_own_test(self, settings: S) -> bool:
         """Is the test data other than the validation data, by which the weights were chosen?"""
@@ -330,8 +368,8 @@ class Task(ABC, Generic[S, R, D]):
                 }
         wanted = " or ".join(",".join(shape).upper() for shape in self.columns)
         if not wanted:
-            raise RunError(f"--columns are for data in columns, which `{self.verb}` does not read")
-        raise RunError(f"--columns must be {wanted}, got {columns!r}")
+            raise BadInput(f"columns are for data in columns, which `{self.verb}` does not read")
+        raise BadInput(f"columns must be {wanted}, got {columns!r}")
 
 
 def _there_are(names: Sequence[str]) -> str:

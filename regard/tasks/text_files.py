@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from regard.data.documents import READERS, Document, read_documents
-from regard.data.fields import check, file_names, setting
+from regard.data.fields import FILES, check, file_names, setting
+from regard.data.files import find_files
+from regard.data.records import form_of
 
 
 @dataclass(frozen=True)
 class TextFiles:
     """The first fields of a recipe's [data] (`data.documents` describes the forms of files)."""
 
-    train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
+    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
     valid: str = ""  # without one, the end of train is held out
     test: str = ""  # without one, the validation text is taken
     documents: str = setting("file", choices=tuple(READERS))  # what is one document of plain text
@@ -28,6 +30,10 @@ class TextFiles:
     @property
     def name(self) -> str:
         return ", ".join(file.rpartition("/")[2] for file in self.train)
+
+    def in_columns(self, names: Iterable[str]) -> bool:
+        """Are these files CSV or JSONL, whose rows have columns?"""
+        return all(form_of(path) in ("csv", "jsonl") for name in names for path in find_files(name))
 
     def read(self, files: Iterable[str]) -> Iterator[Document]:
         for file in files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
+from regard.data.files import drafted
 from regard.data.line_writer import line_writer
 from regard.data.records import need_parquet
 from regard.errors import BadInput
+from regard.tasks.inputs import Failed
 
 KINDS = (".npy", ".parquet", ".jsonl")
 PART = 1024  # rows written at once
@@ -27,7 +30,7 @@ class Embedded(Protocol):
     @property
     def vector(self) -> np.ndarray: ...
 
-    def line(self) -> str: ...
+    def to_dict(self) -> dict[str, object]: ...
 
 
 def kind_of(output: Path | None) -> str:
@@ -39,25 +42,28 @@ def kind_of(output: Path | None) -> str:
 
 
 @contextmanager
-def vector_writer(output: Path | None, width: int) -> Iterator[Callable[[Embedded], None]]:
-    """A file appears only when it is complete. .npy holds the vectors alone."""
+def vector_writer(output: Path | None, width: int) -> Iterator[Callable[[Embedded | Failed], None]]:
+    """A file appears only when it is complete. .npy holds the vectors alone. A text that could not be read has a
+    row of NaN, in .jsonl its error."""
     kind = kind_of(output)
     if kind == ".jsonl":
         with line_writer(output) as write:
-            yield lambda one: write(one.line())
+            yield lambda one: write(json.dumps(one.to_dict(), ensure_ascii=False))
         return
     assert output is not None
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder; let --output name a file")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
-    temporary = output.with_name(f".{output.name}.tmp")
-    try:
-        with (_npy if kind == ".npy" else _parquet)(temporary, width) as add:
-            yield lambda one: add(one.text, one.vector)
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with drafted(output) as draft, (_npy if kind == ".npy" else _parquet)(draft, width) as add:
+
+        def put(one: Embedded | Failed) -> None:
+            if isinstance(one, Failed):
+                add(one.asked or "", np.full(width, np.nan, np.float32))
+            else:
+                add(one.text, one.vector)
+
+        yield put
 
 
 @contextmanager

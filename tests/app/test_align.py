@@ -118,7 +118,7 @@ def test_a_wrong_gold_file_is_named_and_nothing_is_left(
         ("--data pairs.tsv --gold nosuch", "error: there is no file nosuch"),
         ("--data pairs.tsv --gold .", "error: . is a directory"),
         ("--data pairs.tsv --gold pairs.tsv --base 2", "--base"),
-        ("--data pairs.tsv --columns 1", "error: --columns wants two names"),
+        ("--data pairs.tsv --columns 1", "error: columns must be two names"),
         ("--data pairs.tsv --output .", "error: . is a folder; let --output name a file"),
         ("--data pairs.tsv --output no/such/x", "error: there is no folder no/such to write x in; make it first"),
     ],

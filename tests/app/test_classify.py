@@ -19,7 +19,8 @@ def test_classify_tells_the_class_and_how_sure(call: Any, classifier: str) -> No
     texts = ["the cat", "", " ", "zebra ☃", "cat " * 50]
     done = call("classify", classifier, *texts)
     assert done.code == 0
-    assert done.err == f"1 text was truncated to the {MOST} tokens this model takes\n"
+    begins = "the one that begins with 'cat cat cat cat cat cat cat cat cat cat '"
+    assert done.err == f"1 text was truncated to the {MOST} tokens this model takes: {begins}\n"
     for line, found in zip(done.out.splitlines(), load(classifier).classify(texts), strict=True):
         label, share = line.split("\t")
         assert label == found.label
@@ -56,7 +57,7 @@ def test_a_model_of_one_segment_refuses_pairs(call: Any, tmp_path: Path, encoder
     run = encoders.build(tmp_path / "single", head="classify", labels=LABELS, segments=1)
     assert call("classify", run, "the cat").code == 0
     done = call("classify", run, "the cat\ta dog")
-    assert done.code == 1
+    assert done.code == 2
     assert "this model was made for single texts (segments = 1), got a pair" in done.err
 
 
@@ -99,7 +100,8 @@ def test_a_classifier_is_evaluated_by_its_answers(call: Any, classifier: str, en
     assert [one["label"] for one in row["classes"]] == list(LABELS)
     table = call("evaluate", classifier, "--data", "test.csv", "--columns", "sentence,class").out
     assert f"accuracy       {row['accuracy']:.2f}" in table
-    classes, confused = (part.splitlines() for part in table.split("\n\n")[1:])
+    classes, confused, data = (part.splitlines() for part in table.split("\n\n")[1:])
+    assert data == ["evaluated on test.csv"]
     assert [line.split()[0] for line in classes[1:]] == list(LABELS)
     assert sum(int(line.split()[-1]) for line in confused[1:]) == 30 - right
 
@@ -110,7 +112,7 @@ def test_a_classifier_is_evaluated_by_its_answers(call: Any, classifier: str, en
         (
             "text,label\nthe cat,good\na dog,so so\n",
             [],
-            "'a dog' is labelled 'so so', which is no class of this model",
+            "test.csv, line 3: the label 'so so' is no class of this model; there are 'bad', 'fair', 'good'",
         ),
         ("text,label\nthe cat,\n", [], "the label is empty"),
         ("text,mark\nthe cat,good\n", [], "say which column is the label; none has a usual name"),
@@ -118,7 +120,7 @@ def test_a_classifier_is_evaluated_by_its_answers(call: Any, classifier: str, en
         (
             "text,label\nthe cat,good\n",
             ["--columns", "text"],
-            "--columns must be TEXT,LABEL or TEXT,SECOND,LABEL, got",
+            "columns must be TEXT,LABEL or TEXT,SECOND,LABEL, got",
         ),
         ("text,label\nthe cat,good\n", ["--beam", "2"], "--beam is not for runs that classify"),
         ("text,label\nthe cat,good\n", ["--stride", "2"], "--stride is not for runs that classify"),

@@ -118,7 +118,7 @@ def test_classifiers_are_compared_from_an_encoder(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--metric", "bleu"], "--metric must be one of accuracy, loss, macro_f1, got 'bleu'"),
+        (["--metric", "bleu"], "--metric must be one of accuracy, loss, macro_f1, matthews, got 'bleu'"),
         (["bert-text,data.train=x.txt", "--metric", "accuracy"], "cannot be compared"),
     ],
     ids=["metric", "tasks"],

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+import regard
 from regard.app.cli import main as cli
+from regard.errors import Interrupted
 from regard.models import MODELS
-from regard.tasks.recipe import read, recipes
+from regard.tasks.recipe import read
+from regard.tasks.recipe_files import recipes
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,7 @@ from regard.tasks.recipe import read, recipes
         ("translate RUN a --top-p 0", r"top_p must lie in (0, 1], got 0.0"),
         ("translate RUN a --temperature nan", "temperature"),
         ("translate RUN a --temperature 1 --n-best 2", "sampling gives one answer"),
-        ("translate RUN a --length-penalty inf", "length_penalty must be a number, got inf"),
+        ("translate RUN a --length-penalty inf", "--length-penalty"),
         ("translate RUN a --nosuch", "--nosuch"),
         ("translate RUN a --input b", "give texts or --input, not both"),
         (
@@ -75,8 +78,8 @@ def test_empty_and_broken_input(call: Any, run: str) -> None:
     assert (done.code, done.err) == (2, "error: empty.txt is empty; it needs one text a line\n")
     Path("latin.txt").write_bytes(b"good\nna\xefve\n")
     done = call("translate", run, "--input", "latin.txt")
-    assert done.code == 2
-    assert "error: latin.txt, line 2: byte 3 (0xef) is not UTF-8; convert the file to UTF-8" in done.err
+    assert done.code == 1
+    assert "\n  latin.txt, line 2: byte 3 (0xef) is not UTF-8; convert the file to UTF-8" in done.err
 
 
 def test_debug_shows_where_and_nothing_else_does(call: Any) -> None:
@@ -96,7 +99,9 @@ def test_debug_shows_where_and_nothing_else_does(call: Any) -> None:
         (ValueError("too long"), 1, "error: too long\n"),
         (OSError(28, "No space left on device", "x/y"), 1, "error: x/y: No space left on device\n"),
         (OSError("the disk is full"), 1, "error: the disk is full\n"),
-        (KeyboardInterrupt(), 1, "stopped\n"),
+        (KeyboardInterrupt(), 130, "stopped\n"),
+        (Interrupted("saved"), 130, "saved\n"),
+        (Interrupted("saved", 15), 143, "saved\n"),
     ],
 )
 def test_what_fails_is_one_line(
@@ -157,3 +162,33 @@ def test_models_lists_every_system_with_its_recipes(call: Any, monkeypatch: pyte
 def read_model(name: str) -> str:
     own = name.endswith(("-pairs", "-text", "-labelled", "-images"))
     return read(name, ["data.train=x"] if own else [])[0].model
+
+
+def test_version_and_help_in_other_words(call: Any) -> None:
+    done = call("--version")
+    assert (done.code, done.out, done.err) == (0, f"regard {regard.__version__}\n", "")
+    assert call("help") == call("--help")
+    assert call("help", "translate") == call("translate", "--help")
+    assert call("help", "trasnlate").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trasnlate dates x", "Did you mean 'translate'?"),
+        ("train", "Name a recipe, as bahdanau-dates, or a TOML file; `regard models` lists the recipes."),
+        ("evaluate", "Name the folder of a run, or a shipped run, as dates; `regard models` lists those."),
+        ("train bahdanau-dates --steps 3", "changed with --set, as in --set train.steps=..."),
+        ("train bahdanau-dates --set trian.steps=3", "unknown section: 'trian'; did you mean 'train'?"),
+        ("translate dates x --bean 3", "--beam"),
+    ],
+)
+def test_what_was_probably_meant_is_said(call: Any, words: str, said: str) -> None:
+    done = call(*words.split())
+    assert (done.code, done.out) == (2, "")
+    assert said in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"models", "demo"}))
+def test_help_teaches_by_examples(call: Any, name: str) -> None:
+    assert re.search(rf"^ +regard {name} \S+", call(name, "--help").out, re.MULTILINE)

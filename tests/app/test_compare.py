@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from regard.errors import RunError
+from regard.errors import Interrupted, RunError
+from regard.tasks import compare
 from regard.tasks.compare import _choices, _folder, _run, _settings, _table
+from regard.tasks.results import Metric
 from regard.tasks.table import load
-from regard.tasks.task import Metric
 
 
 def test_two_variants_with_one_seed(call: Any, recipe: str) -> None:
@@ -142,3 +143,18 @@ def test_a_comma_in_braces_parts_nothing() -> None:
         ["x.y=1", "data.train=train.{en,de}.gz", "model.dim=8", "train.seed=1"],
     )
     assert _choices('data.train=["a.tsv","b.tsv"],c.tsv') == ['data.train=["a.tsv","b.tsv"]', "data.train=c.tsv"]
+
+
+def test_after_a_training_was_stopped_no_other_is_begun(
+    call: Any, recipe: str, inline: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Path] = []
+
+    def stopped(recipe: str, changes: list[str], folder: Path, *args: Any) -> None:
+        begun.append(folder)
+        raise Interrupted("saved", 15)
+
+    monkeypatch.setattr(compare, "_run", stopped)
+    done = call("compare", recipe, "--seeds", 5, "--jobs", 2, "--out", "all")
+    assert (done.code, done.out, done.err) == (143, "", "saved\n")
+    assert begun == [Path("all/0"), Path("all/1")]

@@ -36,12 +36,12 @@ def test_looks_are_drawn(call: Any, filler: str, classifier: str, command: str) 
         (
             "translate",
             "filler",
-            "is a Bert, for `regard fill` or `regard embed` or `regard classify` and not for `regard translate`",
+            "is a Bert, for `regard fill` or `regard embed` and not for `regard translate`",
         ),
         (
             "generate",
             "classifier",
-            "is a Bert, for `regard fill` or `regard embed` or `regard classify` and not for `regard generate`",
+            "is a Bert, for `regard embed` or `regard classify` and not for `regard generate`",
         ),
         (
             "embed",

@@ -45,7 +45,7 @@ def test_a_run_is_evaluated_on_the_test_split(call: Any, lively: str) -> None:
     done = call("evaluate", lively, "--json")
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
-    assert result == {"run": lively, **table(lively, reverse("test", 20))}
+    assert result == {"run": lively, "data": "20 of reverse", **table(lively, reverse("test", 20))}
     assert [name for name in result if name in MEASURED] == list(MEASURED)
     assert result["pairs"] == 20 == sum(bucket["sentences"] for bucket in result["bleu_by_length"])
     plain = call("evaluate", lively)
@@ -92,7 +92,8 @@ def test_the_same_pairs_in_another_form_are_evaluated_the_same(call: Any, lively
         words = ["p.{en,a,b}"]
     done = call("evaluate", lively, "--data", *words, "--beam", "3", "--json")
     assert (done.code, done.err) == (0, "")
-    found, wanted = json.loads(done.out), {"run": lively, **table(lively, PAIRS, Decoding(beam=3))}
+    found = json.loads(done.out)
+    wanted = {"run": lively, "data": words[0], **table(lively, PAIRS, Decoding(beam=3))}
     assert {name: found[name] for name in MEASURED} == {name: wanted[name] for name in MEASURED}
     assert "nrefs:2" in found["bleu_signature"] if form == "references" else found == wanted
 
@@ -108,7 +109,7 @@ def test_the_beam_is_the_commands_else_the_recipes(call: Any, lively: str, tmp_p
         file.write("\n[decode]\nbeam = 3\nn_best = 2\n")
     for words, beam in (([], 3), (["--beam", "5"], 5)):
         found = json.loads(call("evaluate", folder, "--data", tsv(), *words, "--json").out)
-        assert found == {"run": str(folder), **table(lively, PAIRS, Decoding(beam=beam))}
+        assert found == {"run": str(folder), "data": "pairs.tsv", **table(lively, PAIRS, Decoding(beam=beam))}
     assert table(lively, PAIRS, Decoding(beam=3)) != table(lively, PAIRS, Decoding(beam=5))
 
 
@@ -137,8 +138,8 @@ def test_several_runs_in_json_say_how_they_differ_from_the_first(call: Any, run:
     assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
     first, second = json.loads(done.out)
     against = second.pop("against_first")
-    assert first == {"run": run, **table(run, PAIRS)}
-    assert second == {"run": lively, **table(lively, PAIRS)}
+    assert first == {"run": run, "data": "pairs.tsv", **table(run, PAIRS)}
+    assert second == {"run": lively, "data": "pairs.tsv", **table(lively, PAIRS)}
     assert list(against) == SCORED
     for name, one in against.items():
         assert one["difference"] == pytest.approx(second[name] - first[name])
@@ -167,10 +168,22 @@ def test_a_run_trained_on_files_is_evaluated_on_those_of_its_recipe(call: Any, r
     (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', names))
     done = call("evaluate", other)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"error: the test data of {other}'s recipe: there is no file test.tsv")
-    assert done.err.endswith("or name data: --data FILE\n")
+    told, error = done.err.splitlines()
+    assert told == "evaluating on test.tsv, as the recipe says"
+    assert error.startswith("error: the test data of the recipe: there is no file test.tsv")
+    assert error.endswith(
+        "relative to the current folder, as in training); or name other data: --data FILE, in Python evaluate(FILE)"
+    )
     tsv("test.tsv")
-    assert json.loads(call("evaluate", other, "--json").out) == {"run": str(other), **table(run, PAIRS)}
+    done = call("evaluate", other, "--json")
+    assert done.err == "evaluating on test.tsv, as the recipe says\n"
+    assert json.loads(done.out) == {"run": str(other), "data": "test.tsv", **table(run, PAIRS)}
+    assert call("evaluate", other).out.endswith("\n\nevaluated on test.tsv\n")
+    tsv("pairs.tsv")
+    (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', names.rpartition("\n")[0]))
+    why = "pairs.tsv (validation data, by which the weights were chosen)"
+    assert json.loads(call("evaluate", other, "--json").out)["data"] == why
+    (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', names))
     done = call("evaluate", run, other)
     assert (done.code, done.out) == (2, "")
     assert f"{other} would be tested on test.tsv and {run} on 20 of reverse; name data for both" in done.err
@@ -287,12 +300,14 @@ def test_files_of_unequal_length(call: Any, run: str, command: str) -> None:
         ("--data .", ". is a directory; name a file in it"),
         (
             "--data pairs.tsv --columns en",
-            "--columns must be SOURCE,TARGET, got 'en'",
+            "columns must be SOURCE,TARGET, got 'en'",
         ),
         ("--data pairs.tsv --columns en,de", "columns of a file with tabs are numbers from 1, got 'en'"),
         ("--data pairs.tsv --columns 1,1", "source and target are both column '1'"),
         ("--data pairs.tsv --columns 1,3", "pairs.tsv, line 1: 2 columns, but a line needs at least 3"),
-        ("--columns en", "--columns"),
+        ("--columns en", "columns must be SOURCE,TARGET"),
+        ("--columns a,b", "columns a,b are named, and 20 of reverse has none; leave them out"),
+        ("--data {pairs,pairs}.tsv --columns 1,2", "columns 1,2 are named, and {pairs,pairs}.tsv has none"),
     ],
 )
 def test_data_asked_for_wrongly(
@@ -327,3 +342,25 @@ def test_a_source_too_long_is_named_by_its_pair(call: Any, lively: str) -> None:
     assert (done.code, done.out) == (2, "")
     assert "pairs.tsv, pair 2: " in done.err
     assert "has 51 tokens with the end token and this model takes 40" in done.err
+
+
+def test_no_content_of_a_file_that_only_a_recipe_names_is_shown(call: Any, run: str, tmp_path: Path) -> None:
+    """A stranger's recipe may name any file."""
+    other = shutil.copytree(run, tmp_path / "other")
+    recipe = (other / "recipe.toml").read_text()
+
+    def name(file: str) -> None:
+        (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', f'train = "a"\ntest = "{file}"'))
+
+    for content in ("secret:x:0:0\n", "secret\tword\tand more\n" + "secret" * 20 + "\tx\n", "secret\t\n"):
+        Path("passwd").write_text(content)
+        name("passwd")
+        done = call("evaluate", other)
+        assert (done.code, done.out) == (2, "")
+        assert "error: the test data of the recipe, passwd, is not what this run can be evaluated on" in done.err
+        assert "secret" not in done.err
+        assert call("evaluate", other, "--data", "passwd").err.startswith("error: passwd, "), "you named it"
+    name("/dev/null")
+    done = call("evaluate", other)
+    assert (done.code, done.out) == (2, "")
+    assert "the test data of the recipe, /dev/null, is no plain file" in done.err

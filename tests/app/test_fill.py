@@ -53,7 +53,7 @@ def test_fill_says_what_it_cannot_fill(call: Any, filler: str, text: str, said: 
 
 def test_a_line_that_cannot_be_filled_is_named_before_any_work(call: Any, filler: str) -> None:
     Path("in.txt").write_text("[MASK]\nthe cat\n")
-    done = call("fill", filler, "--input", "in.txt", "--output", "out.txt")
+    done = call("fill", filler, "--input", "in.txt", "--output", "out.txt", "--strict")
     assert done.code == 2
     assert "in.txt, line 2: 'the cat' has no [MASK] to fill" in done.err
     assert not Path("out.txt").exists()
@@ -67,7 +67,16 @@ def test_a_foreign_encoder_is_evaluated_on_a_text(call: Any, filler: str, encode
     row = json.loads(done.out)
     assert row["documents"] == 6
     assert row["tokens"] == 6 * sum(len(load(filler).tokenizer.encode(line)) for line in encoders.sentences)
-    assert set(row) == {"run", "documents", "tokens", "loss", "perplexity", "masked_accuracy", "next_accuracy"}
+    assert set(row) == {
+        "run",
+        "data",
+        "documents",
+        "tokens",
+        "loss",
+        "perplexity",
+        "masked_accuracy",
+        "next_accuracy",
+    }
     again = call("evaluate", filler, "--data", "text.txt")
     assert f"masked_accuracy  {row['masked_accuracy']:.2f}" in again.out
     assert call("evaluate", filler).err.count("name data to evaluate on: --data FILE") == 1

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from regard.decode.settings import Decoding
+from regard.metrics.perplexity import count_words
 from regard.tasks.table import load
 
 LINES = "".join(f"{number} bottles of beer\n" for number in range(99, 0, -1))
@@ -139,7 +140,7 @@ def test_where_it_looked_is_drawn(call: Any, gpt2: str) -> None:
         ("x --max-tokens 0", "--max-tokens"),
         ("x --temperature 1 --n-best 2", "sampling gives one answer"),
         ("x --temperature 1 --beam 2", "temperature samples an answer and beam searches for the likeliest"),
-        ("x --repetition-penalty 0", "repetition_penalty must be above 0"),
+        ("x --repetition-penalty 0", "repetition_penalty must lie in"),
         ("x --max-tokens 5 --min-length 5", "min_length must be below max_length = 5"),
         ("x --top-p 0", "top_p must lie in (0, 1]"),
         ("x --stop=", "stop must be a text or a list of texts, none empty"),
@@ -157,19 +158,23 @@ def test_what_is_asked_wrongly(
 
 def test_a_prompt_too_long_is_named(call: Any, gpt2: str) -> None:
     Path("in.txt").write_text("9 b\n" + "x" * 33 + "\n")
-    done = call("generate", gpt2, "--input", "in.txt")
+    done = call("generate", gpt2, "--input", "in.txt", "--strict")
     assert (done.code, done.out) == (2, "")
     assert "in.txt, line 2: the prompt 'xxx" in done.err
     assert "has 33 tokens and this model takes 32; keep its last part" in done.err
     done = call("generate", gpt2, "x" * 33)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert "has 33 tokens" in done.err
 
 
 def test_a_beam_of_too_many_tokens_is_refused(call: Any, gpt2: str) -> None:
     done = call("generate", gpt2, "9 b", "--beam", 2, "--max-tokens", 40)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert "a beam may write 30 tokens after this prompt" in done.err
+    for words in (["9 b", "--min-length", 201], ["9 b", "--beam", 2, "--min-length", 99999]):
+        done = call("generate", gpt2, *words)
+        assert (done.code, done.out) == (2, "")
+        assert "min_length must be at most 200, got" in done.err
 
 
 def test_a_recurrent_one_writes_and_has_nothing_to_show(call: Any, rnnlm: str) -> None:
@@ -224,7 +229,8 @@ def test_a_text_may_come_through_a_pipe(call: Any, gpt2: str) -> None:
     writer = threading.Thread(target=lambda: Path("pipe").write_text(LINES), daemon=True)
     writer.start()
     found = json.loads(call("evaluate", gpt2, "--data", "pipe", "--json").out)
-    assert found == json.loads(call("evaluate", gpt2, "--data", "test.txt", "--json").out)
+    wanted = json.loads(call("evaluate", gpt2, "--data", "test.txt", "--json").out)
+    assert found == {**wanted, "data": "pipe"}
 
 
 def test_a_training_begins_with_another_run_and_writes_over_none(call: Any, gpt2: str, texts: Path) -> None:
@@ -255,11 +261,12 @@ def test_language_models_stand_side_by_side(call: Any, gpt2: str, rnnlm: str) ->
         ("{gpt2} {run}", "runs of different tasks cannot be evaluated on the same data", 2),
         ("{gpt2} --beam 3", "--beam is not for runs that generate", 2),
         ("{gpt2} --show a.svg", "there is no picture of how well runs generate; leave --show out", 2),
-        ("{gpt2} --columns 1,2", "--columns must be COLUMN, got '1,2'", 2),
+        ("{gpt2} --columns 1,2", "columns must be COLUMN, got '1,2'", 2),
         ("{run} --stride 3", "--stride is not for runs that translate", 2),
-        ("{gpt2} --stride 33", "stride must be at most the length of a window, 32, got 33", 1),
+        ("{gpt2} --stride 33", "stride must be at most the length of a window, 32, got 33", 2),
+        ("{gpt2} --stride 100000", "stride must be at most the length of a window, 32, got 100000", 2),
+        ("{gpt2} --columns text", "columns text are named, and", 2),
         ("{gpt2} --data nothing.txt", "nothing.txt", 2),
-        ("{rnnlm}", "names no test or validation file; name data: --data FILE", 2),
     ],
 )
 def test_what_cannot_be_evaluated(
@@ -289,8 +296,22 @@ def test_language_models_are_compared_by_what_they_predict(call: Any, inline: No
             (recipe, texts / "transformer.toml", "--metric", "loss"),
             "models made to generate, translate cannot be compared",
         ),
-        ((texts / "rnnlm.toml", "--metric", "loss"), "set data.test or data.valid to data to compare on"),
     ):
         done = call("compare", *words)
         assert (done.code, done.out) == (2, "")
         assert said in done.err
+
+
+def test_without_a_test_file_the_held_out_part_is_evaluated_on(call: Any, inline: None, texts: Path) -> None:
+    """The same text as in training: its loss is that of the best validation. Words and characters are its own."""
+    out = Path("all")
+    words = ("--set", "train.steps=2", "--set", "train.eval_every=1", "--seeds", 1, "--out", out)
+    done = call("compare", texts / "rnnlm.toml", *words, "--metric", "loss")
+    assert done.code == 0, done.err
+    assert "loss on the validation data, by which the weights were chosen" in done.out
+    found = json.loads(call("evaluate", out / "0", "--json").out)
+    log = [json.loads(line) for line in (out / "0" / "log.jsonl").read_text().splitlines()]
+    assert found["loss"] == pytest.approx(min(row["valid_loss"] for row in log if "valid_loss" in row), abs=1e-5)
+    assert found["data"].startswith(f"the part held out of {texts}/text.txt (validation data")
+    held = LINES[len(LINES) + 1 - found["tokens"] :]  # a character is a token, and so is the end of the text
+    assert (found["characters"], found["words"]) == (len(held), count_words([held]))

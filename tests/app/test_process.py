@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-# Ctrl-C works also where these tests were started with SIGINT ignored, as by nohup.
+# Signals are heard also where these tests were started with them ignored, as in the background of a script.
 REGARD = """
 import runpy, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 runpy.run_module("regard", run_name="__main__")
 """
 PIPE = subprocess.PIPE
@@ -77,17 +78,23 @@ def test_a_reader_who_leaves_is_no_error(run: str, lines: int) -> None:
     assert child.returncode == 1
 
 
-def test_ctrl_c_saves_the_training_and_says_how_to_go_on(call: Any, recipe: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_the_training_and_says_how_to_go_on(
+    call: Any, recipe: str, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     words = ["train", recipe, "--set", "train.steps=100000", "--out", tmp_path / "run"]
     with started(*words, stdout=PIPE, stderr=PIPE, text=True) as child:
         assert child.stderr is not None
         lines = iter(child.stderr.readline, "")
         before = next(line for line in lines if line.startswith("step "))  # a first validation has been told
-        child.send_signal(signal.SIGINT)
+        beside = call(*words, "--resume")
+        assert (beside.code, beside.out) == (2, "")
+        assert beside.err.startswith(f"error: {tmp_path / 'run'} is being trained by process {child.pid} on ")
+        child.send_signal(number)
         after = child.stderr.read()
         assert child.stdout is not None
         assert child.stdout.read() == ""
-    assert child.returncode == 1
+    assert child.returncode == code
     assert "Traceback" not in before + after
     told = re.search(r"Stopped after step (\d+) of 100000, saved in \S+\. Go on with --resume", after)
     assert told, after

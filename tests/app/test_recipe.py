@@ -14,7 +14,8 @@ from regard.decode.settings import Decoding
 from regard.errors import RecipeError
 from regard.models import MODELS
 from regard.runs.folder import find
-from regard.tasks.recipe import dump, read, recipes
+from regard.tasks.recipe import dump, read
+from regard.tasks.recipe_files import recipes
 from regard.tasks.settings import Tokens
 from regard.tasks.translate.settings import PairSettings
 
@@ -100,7 +101,7 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("tokens.kind=wordpiece", "tokens.kind must be character or word or space or bpe for bahdanau"),
         ("train.steps=0", "[train]: steps must be at least 1, got 0"),
         ("train.learning_rate=nan", "[train]: learning_rate must be a number, got nan"),
-        ("train.betas=[0.9]", "[train]: betas must have 2 finite numbers, got [0.9]"),
+        ("train.betas=[0.9]", "[train]: betas must be a list of 2 numbers, got [0.9]"),
         ("train.r_drop=-1", "[train]: r_drop must be at least 0, got -1"),
         ("train.r_drop=nan", "[train]: r_drop must be a number, got nan"),
         ("train.r_drop=inf", "[train]: r_drop must be a number, got inf"),
@@ -111,7 +112,16 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("decode.n_best=2", "[decode]: n_best must be at most beam = 1"),
         ("model", "--set wants section.key=value, as in model.dropout=0.2; got 'model'"),
         ("model.dropout", "--set wants section.key=value"),
-        ("dropout=0.2", "--set wants section.key=value"),
+        ("dropout=0.2", "got 'dropout=0.2'; did you mean model.dropout=0.2?"),
+        (
+            "steps=5",
+            "--set wants section.key=value, as in model.dropout=0.2; got 'steps=5'; did you mean train.steps=5",
+        ),
+        ("batch_tokens=5", "did you mean data.batch_tokens=5?"),
+        ("nosuch=5", "--set wants section.key=value, as in model.dropout=0.2; got 'nosuch=5'"),
+        ("model.steps=5", "unknown key of [model]: 'steps'; did you mean train.steps?"),
+        ("train.beam=5", "unknown key of [train]: 'beam'; did you mean decode.beam?"),
+        ("train.batch_tokens=5", "unknown key of [train]: 'batch_tokens'; did you mean data.batch_tokens?"),
         ("model.=0.2", "--set wants section.key=value"),
         ("model.a.b=1", "unknown key of [model]: 'a.b'"),
     ],
@@ -194,6 +204,10 @@ def test_a_recipe_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     assert refused("bahdanau-date") == (
         "there is no recipe 'bahdanau-date', neither a file nor shipped; did you mean 'bahdanau-dates'?"
     )
+    assert refused("luong").endswith(
+        "did you mean 'luong-dates', 'luong-pairs', 'multi30k-luong-raw' or 'multi30k-luong'?"
+    )
+    assert refused("transfomer").endswith("'tatoeba-transformer', 'transformer-dates' or 'transformer-pairs'?")
     assert "there is no recipe" in refused("../recipes/bahdanau-dates")
     assert "there is no recipe" in refused(str(tmp_path))
 

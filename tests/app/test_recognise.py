@@ -123,7 +123,7 @@ def test_to_a_file(call: Any, seer: str) -> None:
 
 def test_nothing_is_left_of_a_file_that_broke_off(call: Any, seer: str) -> None:
     Path("broken.png").write_bytes(b"no")
-    done = call("recognise", seer, "a.png", "broken.png", "--output", "answers.tsv")
+    done = call("recognise", seer, "a.png", "broken.png", "--output", "answers.tsv", "--strict")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: broken.png cannot be decoded as PNG, JPEG")
     assert not Path("answers.tsv").exists()
@@ -131,7 +131,7 @@ def test_nothing_is_left_of_a_file_that_broke_off(call: Any, seer: str) -> None:
 
 def test_what_came_before_a_broken_image_is_answered(call: Any, seer: str) -> None:
     Path("broken.png").write_bytes(b"no")
-    done = call("recognise", seer, "a.png", "broken.png")
+    done = call("recognise", seer, "a.png", "broken.png", "--strict")
     assert (done.code, done.out) == (2, told(seer, "a.png"))
     assert done.err.startswith("error: broken.png cannot be decoded as PNG, JPEG")
 
@@ -208,13 +208,14 @@ def test_in_the_terminal(call: Any, seer: str) -> None:
     ("words", "said"),
     [
         (["RUN"], "Missing argument 'IMAGE'"),
-        (["RUN", "none.png"], "error: there is no image none.png"),
+        (["RUN", "none.png"], "error: none.png does not exist; check the name"),
         (["RUN", "a.png", "--top", "0"], "Invalid value for '--top'"),
         (["RUN", "a.png", "--show", "look.pdf"], "end the name in .png or .svg or .html"),
         (["RUN", "a.png", "--show", "none/look.png"], "there is no folder none to draw"),
         (["RUN", "a.png", "--sites", "*"], "say where with --show FILE"),
         (["RUN", "a.png", "--show", "-", "--json"], "let --show name a file"),
         (["RUN", "a.png", "--show", "x.png", "--sites", "decoder.*"], "error: no attention has a name like"),
+        (["RUN", "a.png", "--show", "x.png", "--pieces"], "No such option: --pieces"),
         (["RUN", "a.png", "--output", "more"], "error: more is a folder"),
         (["nosuch", "a.png"], "error: there is no run 'nosuch'"),
         (["dates", "a.png"], "is a Bahdanau, for `regard translate` and not for `regard recognise`"),
@@ -287,7 +288,8 @@ def test_a_table_of_scores_and_classes(call: Any, seer: str) -> None:
     np.savez("set.npz", images=IMAGES.pixels, labels=IMAGES.labels, classes=CLASSES)
     done = call("evaluate", seer, "--data", "set.npz")
     assert (done.code, done.err) == (0, "")
-    scores, classes, confused = done.out.split("\n\n")
+    scores, classes, confused, data = done.out.split("\n\n")
+    assert data == "evaluated on set.npz\n"
     accuracy, answers = by_hand(seer)
     assert f"accuracy       {accuracy:.2f}" in scores
     assert [line.split()[0] for line in classes.splitlines()] == ["label", *CLASSES]
@@ -305,9 +307,10 @@ def test_a_table_of_scores_and_classes(call: Any, seer: str) -> None:
         ([], "does not say what it was trained on; name data to evaluate on: --data FILE"),
         (["--data", "none"], "none"),
         (["--data", "more"], "has no folders in it; it needs one for each class"),
-        (["--data", "set.npz"], "there are images of 'moon', but the classes are 'circle'"),
+        (["--data", "set.npz"], "set.npz, image 0: there are images of 'moon', but the classes are 'circle'"),
         (["--data", "set.npz", "--columns", "a,b"], "no array 'a'; the file has"),
-        (["--data", "set.npz", "--columns", "a"], "--columns must be IMAGE,LABEL, got 'a'"),
+        (["--data", "more", "--columns", "a,b"], "columns a,b are named, and more"),
+        (["--data", "set.npz", "--columns", "a"], "columns must be IMAGE,LABEL, got 'a'"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
@@ -350,4 +353,4 @@ def test_two_variants_side_by_side(call: Any, inline: None) -> None:
         assert f"| {result['loss']:.4f} |" in line
     done = call("compare", "tiny.toml", "--metric", "bleu", "--out", "none")
     assert (done.code, done.out) == (2, "")
-    assert "--metric must be one of accuracy, loss, macro_f1, got 'bleu'" in done.err
+    assert "--metric must be one of accuracy, loss, macro_f1, matthews, got 'bleu'" in done.err

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from regard.data.made import reverse
+from regard.tasks.table import TASKS
 
 
 def test_train_leaves_a_run_and_prints_where(call: Any, recipe: str) -> None:
@@ -29,7 +33,8 @@ def test_train_again_and_resume(call: Any, recipe: str) -> None:
     assert call("train", recipe, "--set", "train.steps=2", "--out", "r").code == 0
     again = call("train", recipe, "--set", "train.steps=2", "--out", "r")
     assert (again.code, again.out) == (2, "")
-    assert again.err == "error: r already holds a training: use --resume to go on, or another --out\n"
+    assert again.err.startswith("error: r already holds a training: use --resume (in Python: resume=True) to go on")
+    assert again.err.count("\n") == 1
     other = call("train", recipe, "--set", "train.steps=2", "--set", "model.embed=9", "--out", "r", "--resume")
     assert (other.code, other.out) == (2, "")
     assert "r was begun with other settings: model.embed was 8, now it is 9." in other.err
@@ -41,6 +46,26 @@ def test_train_again_and_resume(call: Any, recipe: str) -> None:
     assert "Resuming after step 2" in more.err
 
 
+@pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "stopped\n"), (15, 143, "stopped by SIGTERM\n")])
+def test_a_signal_before_the_first_step_says_that_nothing_is_lost(
+    call: Any, recipe: str, signals_heard: None, monkeypatch: pytest.MonkeyPatch, number: int, code: int, said: str
+) -> None:
+    def survey(*args: Any) -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            if number == signal.SIGTERM:  # `timeout` sends it twice
+                signal.raise_signal(number)
+
+    monkeypatch.setattr(TASKS["translate"], "survey", survey)
+    done = call("train", recipe, "--out", "here/deep")
+    lost = "here/deep holds no step yet: nothing was trained that could be lost\n"
+    assert (done.code, done.out) == (code, "")
+    assert done.err in (said + lost, lost + said)
+    assert not Path("here").exists()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_train_on_pairs_of_ones_own(call: Any, recipe: str) -> None:
     Path("my pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in reverse("train", 200)), encoding="utf-8")
     done = call("train", recipe, "--set", "data.made=", "--set", "data.train=my pairs.tsv", "--out", "r")
@@ -49,3 +74,50 @@ def test_train_on_pairs_of_ones_own(call: Any, recipe: str) -> None:
     held = json.loads(call("evaluate", "r", "--json").out)["pairs"]
     assert 0 < held < 200, "one source in twenty was held out, and is what it is evaluated on"
     assert json.loads(call("evaluate", "r", "--data", "my pairs.tsv", "--json").out)["pairs"] == 200
+
+
+@pytest.mark.parametrize(
+    ("recipe_name", "change", "said"),
+    [
+        ("bahdanau-dates", "train.device=cuda", "error: device 'cuda' is not here; use auto or cpu"),
+        ("bahdanau-dates", "train.precision=float16", "error: precision float16 needs a CUDA GPU; on cpu use"),
+        (
+            "luong-pairs",
+            "tokens.size=5",
+            "error: [tokens]: size must be at least 260 for bpe tokens, got 5: the special",
+        ),
+        ("gpt2-text", "tokens.size=5", "error: [tokens]: size must be at least 257 for bpe tokens"),
+        ("bert-text", "tokens.size=5", "error: [tokens]: size must be at least 6 for wordpiece tokens"),
+        ("bahdanau-dates", "tokens.size=-1", "error: [tokens]: size must be at least 5 for character tokens"),
+        ("bert-text", "tokens.normalise=nfc", "error: [tokens]: wordpiece has a normal form of its own"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(
+    call: Any, recipe_name: str, change: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    own = [] if recipe_name.endswith("-dates") else ["--set", "data.train=nosuch"]
+    done = call("train", recipe_name, *own, "--set", change)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(said), done.err
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("luong-pairs --set data.train=p.tsv --set model.max_positions=3", "set model.max_positions="),
+        ("gpt2-text --set data.train=p.tsv --set data.length=500", "data.length is 500 and the model takes 256"),
+        ("gpt2-text --set data.train=p.tsv --set data.stride=500", "stride must be at most the length of a window"),
+        (
+            "bahdanau-dates --set data.train_count=9 --out p.tsv",
+            "p.tsv is a file, and a run is a folder; take another --out",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_the_data_are_asked_wrongly(call: Any, words: str, said: str) -> None:
+    Path("p.tsv").write_text("".join(f"{number} words are here\tno. {number}\n" for number in range(60)))
+    small = ("model.dim=8", "model.embed=8") if words.startswith("luong") else ()
+    done = call("train", *words.split(), *(word for one in small for word in ("--set", one)))
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err

@@ -41,7 +41,7 @@ def test_translate_writes_json_for_machines(call: Any, lively: str) -> None:
     ):
         others = [{"text": text, "score": score} for text, score in answer.others]
         assert row == {"source": answer.source, "text": answer.text, "score": answer.score, "others": others}
-        assert len(others) == (2 if answer.source else 0)
+        assert len(others) == 2
     assert '"é"' in done.out
 
 
@@ -96,6 +96,29 @@ def test_translate_draws_in_the_terminal(call: Any, lively: str, answers: list[s
     mixed = call("translate", lively, TEXTS[0], "--show", "-", "--json")
     assert (mixed.code, mixed.out) == (2, "")
     assert "let --show name a file" in " ".join(mixed.err.split())
+
+
+def test_the_scale_and_pieces_are_options(call: Any, lively: str) -> None:
+    done = call("translate", lively, TEXTS[0], "--show", "seen.svg", "--scale", "0.004", "--pieces")
+    assert done.code == 0
+    assert "≥ 0.004" in Path("seen.svg").read_text()
+    for given in (("--scale", "0.2"), ("--pieces",)):
+        alone = call("translate", lively, TEXTS[0], *given)
+        assert alone.code == 2
+        assert f"{given[0]} says what to draw; say where with --show FILE" in " ".join(alone.err.split())
+    for wrong in ("0", "-1", "nan", "own"):
+        refused = call("translate", lively, TEXTS[0], "--show", "-", f"--scale={wrong}")
+        assert (refused.code, refused.out) == (2, "")
+        assert '--scale must be a number above 0, "shared" or "each"' in " ".join(refused.err.split())
+
+
+def test_words_and_pieces_of_a_shipped_translator(call: Any) -> None:
+    text = "Ich habe meinen Schlüssel im Auto vergessen."
+    assert call("translate", "de-en", text, "--show", "words.svg").code == 0
+    assert "␣" not in Path("words.svg").read_text()
+    assert ">decoder.1.cross, mean of 4 heads</text>" in Path("words.svg").read_text()
+    assert call("translate", "de-en", text, "--show", "pieces.svg", "--pieces").code == 0
+    assert ">␣habe</text>" in Path("pieces.svg").read_text()
 
 
 def test_a_transformer_trains_translates_and_shows_its_heads(call: Any, texts: Path, transformer: str) -> None:
@@ -248,7 +271,7 @@ def test_alignments_have_a_line_for_each_text(call: Any, lively: str) -> None:
     texts = ["ab cd", "", "x"]
     done = call("translate", lively, *texts, "--alignments", "links.txt", "--n-best", "3")
     assert (done.code, done.err) == (0, "")
-    assert len(done.out.splitlines()) == 7, "three answers for two, one for the blank one"
+    assert len(done.out.splitlines()) == 9, "three lines for each, whether it is blank or not"
     links = Path("links.txt").read_text().splitlines()
     answers = load(lively).translate(texts, Decoding(beam=3, n_best=3))
     assert links == [" ".join(f"{i}-{j}" for i, j in sorted(answer.alignment)) for answer in answers]

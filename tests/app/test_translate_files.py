@@ -18,7 +18,7 @@ import pytest
 from regard.decode.settings import Decoding
 from regard.tasks.table import load
 from regard.tasks.translate import run as translating
-from regard.tasks.translate.run import Answer
+from regard.tasks.translate.translation import Translation
 
 TEXTS = ["a b c", "q w e r t y", "z y"]
 
@@ -103,7 +103,8 @@ WRONG = {
 def test_wrong_input_names_file_and_line_and_leaves_nothing(call: Any, lively: str, what: str) -> None:
     name, data, said = WRONG[what]
     Path(name).write_bytes(data)
-    done = call("translate", lively, "--input", name, "--output", "out.txt", "--alignments", "links.txt")
+    words = ["--output", "out.txt", "--alignments", "links.txt", "--strict"]
+    done = call("translate", lively, "--input", name, *words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"error: {said}"), done.err
     assert (done.err.count("\n"), len(done.err) < 500) == (1, True)
@@ -191,7 +192,7 @@ def test_wrong_stdin_names_the_line(
     call: Any, lively: str, data: bytes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stdin_from(piped(data), monkeypatch):
-        done = call("translate", lively, "--output", "out.txt")
+        done = call("translate", lively, "--output", "out.txt", "--strict")
     assert (done.code, done.out) == (2, "")
     assert re.match(rf"error: \S*stdin\S*, line 2: {re.escape(said)}", done.err)
     assert listed() == []
@@ -212,7 +213,7 @@ def test_no_terminal_and_no_stdin(call: Any, lively: str, monkeypatch: pytest.Mo
 def test_a_line_too_long_is_named_before_any_work(call: Any, lively: str) -> None:
     Path("in.txt").write_text("a b\n" * 70 + "x" * 50 + "\n")
     Path("out.txt").write_text("from before")
-    done = call("translate", lively, "--input", "in.txt", "--output", "out.txt")
+    done = call("translate", lively, "--input", "in.txt", "--output", "out.txt", "--strict")
     assert (done.code, done.out) == (2, "")
     assert "in.txt, line 71: " in done.err
     assert "has 51 tokens with the end token and this model takes 40" in done.err
@@ -223,15 +224,15 @@ def test_a_line_too_long_is_named_before_any_work(call: Any, lively: str) -> Non
 def test_no_output_is_left_after_ctrl_c(
     call: Any, lively: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = Answer.line
+    line = Translation.line
 
-    def press(answer: Answer) -> str:
+    def press(answer: Translation) -> str:
         ctrl_c()
         return line(answer)
 
-    monkeypatch.setattr(Answer, "line", press)
+    monkeypatch.setattr(Translation, "line", press)
     done = call("translate", lively, *TEXTS, "--output", "out.txt")
-    assert done == (1, "", "stopped\n")
+    assert done == (130, "", "stopped\n")
     assert not list(Path().iterdir())
 
 
@@ -249,12 +250,12 @@ def test_nothing_is_left_after_a_failure_in_the_middle(
 ) -> None:
     """The last text is too long for the model; those before it have been answered by then."""
     monkeypatch.setattr(translating, "AHEAD", 1)  # texts are read a batch at a time
-    texts = ["a b"] * 70 + ["x" * 50]
     for old in ("out.txt", "links.txt"):
         Path(old).write_text("from before")
-    words = ["--output", "out.txt", "--alignments", "links.txt", "--max-length", "3"]
-    done = call("translate", lively, *texts, *words)
-    assert (done.code, done.out) == (1, "")
+    words = ["--output", "out.txt", "--alignments", "links.txt", "--max-length", "3", "--strict"]
+    with stdin_from(piped(b"a b\n" * 70 + b"x" * 50), monkeypatch):
+        done = call("translate", lively, *words)
+    assert (done.code, done.out) == (2, "")
     assert "has 51 tokens with the end token and this model takes 40" in done.err
     assert Path("out.txt").read_text() == Path("links.txt").read_text() == "from before"
     assert listed() == ["links.txt", "out.txt"]
@@ -263,17 +264,17 @@ def test_nothing_is_left_after_a_failure_in_the_middle(
 def test_no_alignments_are_left_after_ctrl_c(
     call: Any, lively: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line, pressed = Answer.line, []
+    line, pressed = Translation.line, []
 
-    def press(answer: Answer) -> str:
+    def press(answer: Translation) -> str:
         pressed.append(answer)
         if len(pressed) == 2:
             ctrl_c()
         return line(answer)
 
-    monkeypatch.setattr(Answer, "line", press)
+    monkeypatch.setattr(Translation, "line", press)
     done = call("translate", lively, *TEXTS, "--output", "out.txt", "--alignments", "links.txt")
-    assert done == (1, "", "stopped\n")
+    assert done == (130, "", "stopped\n")
     assert len(pressed) == 2
     assert listed() == []
 

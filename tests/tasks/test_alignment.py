@@ -116,7 +116,7 @@ def test_pieces_are_merged_to_words(words: str, tmp_path: Path, train: Any) -> N
     found = list(translator.align(pairs))
     for (source, target), links in zip(pairs, found, strict=True):
         read, said = [*translator.source_tokenizer.encode(source), END], translator.tokenizer.encode(target)
-        seen = translator.look(read, said)
+        seen = translator.look(read, said).pieces
         assert len(read) > len(source.split()) + 1, "words are in pieces"
         assert all(i < len(source.split()) and j < len(target.split()) for i, j in links)
         if source.isascii():  # else bytes of it are no text to compare

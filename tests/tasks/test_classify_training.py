@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from regard.data.artifacts import Artifacts
 from regard.data.tokenizer import Tokenizer
-from regard.errors import DataError, RecipeError, RunError
+from regard.errors import BadInput, DataError, RecipeError, RunError
 from regard.learn.loop import Report
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt2 import GPT2, GPT2Config
@@ -117,7 +117,7 @@ def test_it_reads_no_more_of_a_text_than_it_learned_from(recipe: str, run: Path,
     assert (reader.max_length, reader.model.config.max_positions) == (10, 24)
     words = ["a", "lovely", "cat", "with", "a", "bird", "and", "a", "dull", "dog", "with", "a", "fish"]
     long, short = " ".join(words), " ".join(words[:8])
-    assert len(reader.read(long)[0]) == 10
+    assert len(reader.read(long).row[0]) == 10
     assert reader.classify(long).probabilities == reader.classify(short).probabilities
     told = json.loads((tmp_path / "run/tokenizer_config.json").read_text())
     assert told["model_max_length"] == 10
@@ -252,7 +252,7 @@ def test_a_few_classes_may_have_one_text_each(tmp_path: Path) -> None:
 def test_a_label_that_is_only_in_the_validation_file(tmp_path: Path, recipe: str) -> None:
     other = write(tmp_path / "valid.tsv", [("a dull cat", "bad"), ("a cat", "so so")])
     with pytest.raises(
-        DataError, match="'a cat' is labelled 'so so', which is no class of this model; there are bad"
+        DataError, match=r"valid.tsv, line 2: the label 'so so' is no class of this model; there are 'bad'"
     ):
         go(recipe, tmp_path / "run", f"data.valid={other}")
 
@@ -297,7 +297,7 @@ def test_pairs_are_learned_with_their_segments(tmp_path: Path) -> None:
     assert names[:3] == ["[CLS]", "a", names[2]]
     assert names[3:5] == ["[SEP]", "the"]
     assert batch.segments[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
-    row = reader.read(("a cat", "the dog"))
+    row = reader.read(("a cat", "the dog")).row
     assert row[1] == [0, 0, 0, 0, 1, 1, 1]
 
 
@@ -412,3 +412,21 @@ def test_another_kind_of_model_is_refused(recipe: str, tmp_path: Path) -> None:
 def test_sizes_and_tokens_are_those_of_the_run(change: str, run: Path, recipe: str) -> None:
     with pytest.raises(RecipeError, match=r"with --from the model and its tokens are those of .* and of the"):
         read(recipe, [change], run)
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_a_run_takes_what_it_learned_pairs_or_single_texts(tmp_path: Path, pairs: bool) -> None:
+    """As far as its recipe names the columns."""
+    recipe, file = recipe_of(tmp_path, reviews()), write_pairs(tmp_path / "pairs.jsonl")
+    first, second = (name for name in json.loads(Path(file).read_text().splitlines()[0]) if name != "label")
+    names = [f"data.text={first}", "data.label=label", *([f"data.second={second}"] if pairs else [])]
+    go(recipe, tmp_path / "run", f"data.train={file}", f"data.valid={file}", *names)
+    reader = load(tmp_path / "run")
+    good, bad = (("a cat", "the dog"), "a cat") if pairs else ("a cat", ("a cat", "the dog"))
+    assert reader.classify(good).label in reader.model.config.labels
+    learned, came = ("pairs of texts", "a single one") if pairs else ("single texts", "a pair")
+    with pytest.raises(
+        BadInput, match=rf"texts\[1\]: this run learned classes of {learned} and got {came}, 'a cat'"
+    ):
+        reader.classify([good, bad])
+    assert reader.embed([good, bad]).shape[0] == 2

@@ -10,9 +10,11 @@ import pytest
 
 import regard
 from regard.errors import BadInput, DataError, RunError
-from regard.runs.folder import SHIPPED, Folder
-from regard.tasks.evaluation import check_data
+from regard.runs.folder import Folder
+from regard.runs.shipped import SHIPPED
+from regard.tasks.evaluation import SideBySide, check_data
 from regard.tasks.recognise.record import Recognise
+from regard.tasks.results import Evaluation
 from regard.tasks.table import TASKS
 from regard.tasks.translate.record import Translate
 
@@ -26,9 +28,9 @@ def dates(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "--beam must be at least 1, got 0"),
-        ({"beam": "wide"}, "--beam must be a number, got 'wide'"),
-        ({"beam": True}, "--beam must be a number, got True"),
+        ({"beam": 0}, "^beam must be at least 1, got 0"),
+        ({"beam": "wide"}, "^beam must be a whole number, got 'wide'"),
+        ({"beam": True}, "^beam must be a whole number, got True"),
     ],
 )
 def test_options_are_checked_from_python_too(options: dict[str, Any], message: str) -> None:
@@ -88,3 +90,22 @@ def test_what_a_model_does_not_read_is_said() -> None:
     with pytest.raises(RunError, match="a bahdanau reads no images"):
         Folder("dates").pixels()
     assert Recognise().artifacts(Folder("shapes")).pixels is not None
+
+
+@pytest.mark.parametrize("data", [["test.tsv"], 3, {"a": 1}])
+def test_data_is_the_name_of_a_file(data: Any) -> None:
+    with pytest.raises(
+        BadInput, match=r"data must be the name of a file to evaluate on, .* got .* \((list|int|dict)\)"
+    ):
+        regard.load("dates").evaluate(data)
+
+
+def test_tables_that_differ_between_runs_are_each_shown() -> None:
+    found = {
+        "a": Evaluation({}, {"count": 2}, notes=("same", "label  f1\nx      1")),
+        "b": Evaluation({}, {"count": 2}, notes=("same", "label  f1\nx      2")),
+    }
+    text = SideBySide(TASKS["classify"], "test.tsv", found, {}).text()
+    assert text.split("\n\n")[1:] == [
+        *("same", "a:\nlabel  f1\nx      1", "b:\nlabel  f1\nx      2", "evaluated on test.tsv")
+    ]

@@ -370,3 +370,12 @@ def test_a_head_more_begins_with_what_is_there(
     assert after.model.config.head == "pretrain"
     text = "cow [MASK] meadow"
     assert after.fill(text).blanks[0][0][0] == before.fill(text).blanks[0][0][0] == "grass"
+
+
+def test_without_a_test_file_the_held_out_part_is_evaluated_on(tmp_path: Path, recipe: str) -> None:
+    """The same rows as in training: the loss is that of the best validation."""
+    report = go(recipe, tmp_path / "run", "data.valid=", "data.valid_fraction=0.25")
+    found = load(tmp_path / "run").evaluate()
+    assert report.best is not None
+    assert found.metrics["loss"] == pytest.approx(report.best["valid_loss"], abs=1e-5)
+    assert found.counts["documents"] == 10

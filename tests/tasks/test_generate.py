@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from regard.data.tokenizer import Tokenizer
+from regard.decode.generator import finish
 from regard.decode.settings import Decoding
 from regard.errors import NoAttention
 from regard.models import MODELS
-from regard.tasks.generate.run import Continuation, LanguageModel
+from regard.tasks.generate.continuation import Continuation
+from regard.tasks.generate.run import LanguageModel
 
 TEXT = "How now, spirit! whither wander you? Über Hügel, über Thäler, 日本語 😀 und Busch! " * 3
 LONGEST = 24
@@ -56,14 +58,18 @@ def any_model(request: pytest.FixtureRequest) -> LanguageModel:
 
 def written(model: LanguageModel, prompt: str, decode: Decoding) -> list[int]:
     """The tokens of a continuation; its text does not tell unknown ones."""
-    [[found]] = model._write([model.read(prompt)], decode, None)
+    [[found]] = finish(model.model, model._write([model.read(prompt)], decode))
     return found.tokens
 
 
 def streamed(model: LanguageModel, prompt: str, decode: Decoding) -> tuple[Continuation, list[str]]:
     pieces: list[str] = []
-    [one] = model.continuations([prompt], decode, each=pieces.append)
-    return one, pieces
+    steps = model.stream(prompt, decode)
+    while True:
+        try:
+            pieces.append(next(steps))
+        except StopIteration as end:
+            return end.value, pieces
 
 
 # ---- prompts

@@ -21,8 +21,9 @@ from regard.tasks.generate import prepare
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.generate.settings import TextSettings
 from regard.tasks.recipe import read
+from regard.tasks.results import Evaluation
 from regard.tasks.table import TASKS, load
-from regard.tasks.task import Evaluation, Tick, no_tick
+from regard.tasks.task import Tick, no_tick
 
 LINES = [f"{number} bottles of beer on the wall" for number in range(120, 0, -1)]
 RECIPE = """
@@ -198,7 +199,7 @@ def test_what_cannot_be_is_refused_before_training(
         ("model.size=huge", "model.size of gpt2 must be one of small, medium, large, xl, got 'huge'"),
         ("decode.stop=[1]", "stop must be a text or a list of texts"),
         ('decode.stop=""', "stop must be a text or a list of texts, none empty"),
-        ("decode.repetition_penalty=0", "repetition_penalty must be above 0"),
+        ("decode.repetition_penalty=0", "repetition_penalty must lie in"),
         ("decode.no_repeat_ngram=-1", r"no_repeat_ngram must lie in \[0, 1,048,576\), got -1"),
     ],
 )

@@ -7,7 +7,8 @@ from regard.data.batch import PairBatch
 from regard.data.windows import TextBatch
 from regard.models.rnnlm import RNNLM, RNNLMConfig
 from regard.models.seq2seq import Seq2seq, Seq2seqConfig
-from regard.tasks.measuring import total_loss
+from regard.tasks.measuring import evaluate_classes, total_loss
+from regard.tasks.results import CLASS_METRICS
 
 WORDS = 9
 
@@ -45,3 +46,12 @@ def test_batches_may_be_a_stream_and_leave_no_gradient():
     assert total_loss(model, iter(batches)) == total_loss(model, batches)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert total_loss(model, []) == (0.0, 0)
+
+
+def test_two_classes_have_a_matthews_correlation_and_more_have_none():
+    logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 0.0]])
+    found = evaluate_classes(logits, torch.tensor([0, 0, 1, 1]), ("no", "yes"))
+    assert found.metrics["matthews"] == pytest.approx(2 / 12**0.5)
+    assert set(found.metrics) == set(CLASS_METRICS)
+    more = evaluate_classes(torch.eye(3), torch.arange(3), ("a", "b", "c"))
+    assert set(more.metrics) == set(CLASS_METRICS) - {"matthews"}

@@ -240,7 +240,7 @@ def test_a_broken_picture_is_named(eyes: Recogniser, content: bytes, tmp_path: P
 def test_files_that_are_not_there(eyes: Recogniser, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.png does not exist"):
         eyes.recognise(tmp_path / "none.png")
-    with pytest.raises(DataError, match="is a directory; name a file in it"):
+    with pytest.raises(DataError, match="must be a regular file, and is a directory"):
         eyes.recognise(tmp_path)
 
 
@@ -255,8 +255,6 @@ def test_pictures_in_folders(tmp_path: Path) -> None:
     assert [str(one.relative_to(tmp_path)) for one in found] == [
         *("a.xyz", "b/1.jpg", "b/2.PNG", "b/inner/0.webp", "a.xyz")  # a file that is named is taken for a picture
     ]
-    with pytest.raises(FileNotFoundError, match=r"there is no image .*none"):
-        image_files([tmp_path / "none"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"empty holds no images \(.*\.jpg"):
         image_files([tmp_path / "empty"])

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from regard.errors import RecipeError, RunError
+from regard.errors import BadInput, RecipeError, RunError
 from regard.learn.settings import Training
 from regard.models import MODELS, blank, task_of
 from regard.tasks.inputs import Inputs
 from regard.tasks.options import Option
-from regard.tasks.recipe import RECIPES, SECTIONS, read_table
+from regard.tasks.recipe import SECTIONS
+from regard.tasks.recipe_files import RECIPES, read_table
+from regard.tasks.results import Metric
 from regard.tasks.table import TASKS, AnyTask, load
-from regard.tasks.task import Metric, Run
+from regard.tasks.task import Run
 from regard.tasks.translate.run import Translator
 
 TRAINED = [task for task in TASKS.values() if task.metrics]
@@ -104,12 +106,12 @@ def test_columns_are_named_as_the_task_says() -> None:
     assert change("body,stars") == {"text": "body", "second": "", "label": "stars"}
     assert change("a,b,c") == {"text": "a", "second": "b", "label": "c"}
     for wrong in ("a", "a,", "a,b,c,d"):
-        with pytest.raises(RunError, match=r"--columns must be TEXT,LABEL or TEXT,SECOND,LABEL, got"):
+        with pytest.raises(BadInput, match=r"columns must be TEXT,LABEL or TEXT,SECOND,LABEL, got"):
             change(wrong)
     assert TASKS["generate"].column_changes("body") == {"column": "body"}
-    with pytest.raises(RunError, match="--columns must be COLUMN, got 'a,b'"):
+    with pytest.raises(BadInput, match="columns must be COLUMN, got 'a,b'"):
         TASKS["generate"].column_changes("a,b")
-    with pytest.raises(RunError, match="which `embed` does not read"):
+    with pytest.raises(BadInput, match="which `embed` does not read"):
         TASKS["embed"].column_changes("a,b")
 
 
@@ -125,8 +127,10 @@ def test_a_run_tells_what_it_is(run: Any) -> None:
 
 
 def test_options_that_there_are_not_are_refused(run: Any) -> None:
-    with pytest.raises(RunError, match="`translate` is not evaluated with stride; there are beam"):
+    with pytest.raises(BadInput, match="evaluate has no option 'stride'; there are data, columns, beam"):
         run.translator.evaluate(stride=3)
+    with pytest.raises(RunError, match="`translate` is not evaluated with stride; there are beam"):
+        TASKS["translate"].evaluate_on(run.translator, None, options={"stride": 3})
 
 
 def test_what_was_built_by_hand_is_not_evaluated(run: Any) -> None:

@@ -62,7 +62,6 @@ def size(count: int) -> Tokenizer:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda path: path.unlink(), "source_tokenizer.json does not exist"),
         (lambda path: path.write_text("[]"), "source_tokenizer.json is JSON but describes no tokenizer"),
         (lambda path: path.write_text("{"), "source_tokenizer.json is not JSON"),
         (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,14 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from regard.data.artifacts import Artifacts
 from regard.data.tokenizer import Tokenizer
-from regard.errors import RunError
+from regard.errors import DataError, Interrupted, RunError
+from regard.learn.lock import locked
 from regard.learn.loop import Report
+from regard.learn.watch import Watch
 from regard.tasks import training
 from regard.tasks.measuring import total_loss
 from regard.tasks.recipe import read
@@ -105,9 +110,111 @@ def test_resumed_after_ctrl_c_it_is_as_never_stopped(run: Any, recipe: str, tmp_
         assert (tmp_path / "run" / name).read_bytes() == (run.folder / name).read_bytes(), name
 
 
+def test_stopped_before_the_first_validation_it_can_be_opened_and_goes_on(
+    run: Any, recipe: str, tmp_path: Path, signals_heard: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the weights of its last step, which the first validation replaces. A killed one says what to do."""
+    folder, add = tmp_path / "run", Watch.add
+
+    def stop(self: Watch, row: dict[str, Any]) -> None:
+        add(self, row)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(Watch, "add", stop)
+    for step in (1, 2):  # stopped again, it has the weights of the later step
+        said = rf"after step {step} of 6.*{folder} opens with the weights of this step"
+        with pytest.raises(Interrupted, match=said) as stopped:
+            train(recipe, folder, resume=step > 1)
+        assert stopped.value.signal == signal.SIGTERM
+        state = load_file(folder / f"training/step-{step:08d}/model.safetensors")
+        opened = load(folder)
+        for name, tensor in opened.model.state_dict().items():
+            assert torch.equal(tensor, state.get(name, tensor))
+    monkeypatch.undo()
+    assert opened.translate("a b c").text is not None
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(RunError, match=r"has no model\.safetensors; .* give the same command with --resume"):
+        load(folder)
+    assert train(recipe, folder, resume=True) == run.report
+    assert (folder / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
+
+
+def test_a_folder_in_use_is_left_alone(recipe: str, tmp_path: Path) -> None:
+    """Also before the first checkpoint, when the data are still being read."""
+    with ThreadPoolExecutor(1) as pool:
+        held = locked(tmp_path / "run")
+        pool.submit(held.__enter__).result()
+        before = sorted(tmp_path.rglob("*"))
+        for resume in (False, True):
+            with pytest.raises(RunError, match=r"run is being trained by process \d+ on"):
+                train(recipe, tmp_path / "run", resume=resume)
+        assert sorted(tmp_path.rglob("*")) == before
+        pool.submit(held.__exit__, None, None, None).result()
+    assert not (tmp_path / "run").exists()
+
+
+def test_stopped_before_the_first_step_it_says_that_nothing_is_lost(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("regard.tasks.training.build_model", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, tmp_path / "run")
+    assert "run holds no step yet: nothing was trained that could be lost" in capsys.readouterr().err
+
+
+def test_a_training_that_fails_before_it_begins_leaves_no_folder(recipe: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        train(recipe, tmp_path / "deep/run", "data.made=", "data.train=nosuch.tsv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_named_like_a_checkpoint_is_refused_before_anything_is_written(recipe: str, tmp_path: Path) -> None:
+    """Without another checkpoint the run would be begun anew."""
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "step-00000002").write_text("mine")
+    for resume in (False, True):
+        with pytest.raises(RunError, match=r"step-00000002 is a file.* move it away"):
+            train(recipe, tmp_path, resume=resume)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["step-00000002", "training"]
+
+
+def test_another_interval_of_validation_is_free(
+    run: Any, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    train(recipe, folder, "train.steps=4", "train.patience=3")
+    train(recipe, folder, "train.eval_every=3", "train.patience=3", resume=True)
+    assert (
+        "every 3 steps from here on. Counted in validations, and so other numbers of steps now: patience\n"
+        in capsys.readouterr().err
+    )
+    assert losses(folder) == losses(run.folder)
+    rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "valid_loss" in row] == [2, 4, 6]
+    assert read(str(folder / "recipe.toml"))[0].train.eval_every == 3
+
+
+def test_a_finished_run_without_its_log_and_card_gets_a_card(
+    run: Any, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run")
+    for name in ("log.jsonl", "README.md"):
+        (folder / name).unlink()
+    train(recipe, folder, resume=True)
+    assert (
+        "log.jsonl lacks 6 of the 6 steps up to the checkpoint (between steps 1 and 6)" in capsys.readouterr().err
+    )
+    assert (folder / "README.md").read_bytes() == (run.folder / "README.md").read_bytes()
+
+
 def test_a_second_training_does_not_overwrite_the_first(run: Any, recipe: str) -> None:
     before = (run.folder / "model.safetensors").read_bytes()
-    with pytest.raises(RunError, match="already holds a training: use --resume to go on, or another --out"):
+    with pytest.raises(
+        RunError, match=r"already holds a training: use --resume \(in Python: resume=True\) to go on"
+    ):
         train(recipe, run.folder)
     assert (run.folder / "model.safetensors").read_bytes() == before
 

@@ -168,7 +168,7 @@ def test_a_fixed_vector_translates_but_has_nothing_to_show(words: str, tmp_path:
     train(str(recipe), tmp_path / "run", "train.steps=3")
     translator = load(tmp_path / "run")
     answers = translator.translate(["one two", "", "three"], Decoding(beam=3, n_best=2))
-    assert [len(answer.others) for answer in answers] == [1, 0, 1]
+    assert [len(answer.others) for answer in answers] == [1, 1, 1]
     for ask in (
         lambda: translator.translate("one", Decoding(beam=3, coverage=0.2)),
         lambda: translator.translate("one", Decoding(replace_unknown=True)),
@@ -250,7 +250,10 @@ def test_a_batch_of_none_is_refused(batch: int, lexicon: Any) -> None:
         ({"max_length": 1 << 20}, r"max_length must lie in \[0, 1,048,576\), got 1048576"),
         ({"min_length": 5, "max_length": 5}, "min_length must be below max_length = 5, .* got 5"),
         ({"coverage": 0.2}, "coverage chooses among the answers of a beam; set beam above 1"),
-        ({"coverage": -0.2, "beam": 2}, "coverage must be at least 0, got -0.2"),
+        ({"coverage": -0.2, "beam": 2}, r"coverage must lie in \[0, 1,000\], got -0.2"),
+        ({"coverage": 1e300, "beam": 2}, r"coverage must lie in \[0, 1,000\], got 1e\+300"),
+        ({"length_penalty": 300.0}, r"length_penalty must lie in \[-10, 10\], got 300"),
+        ({"repetition_penalty": 1e40}, r"repetition_penalty must lie in \[1e-06, 1,000,000\.0\], got 1e\+40"),
         ({"coverage": float("nan"), "beam": 2}, "coverage must be a number, got nan"),
         ({"temperature": -1.0}, "temperature must be at least 0, got -1"),
         ({"temperature": float("nan")}, "temperature must be a number, got nan"),

@@ -6,10 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.app.cli.completion import of, run_names, settings
 from regard.tasks.options import Option
 
 Run = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's folder, or the name of a shipped run (see `regard models`).")
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="A run's folder, a shipped run's name (see `regard models`), or org/name on the Hugging Face Hub.",
+        autocompletion=run_names,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for machines.")]
 Show = Annotated[
@@ -23,6 +29,19 @@ Sites = Annotated[
         metavar="PATTERN",
         help="Draw every head of the attention modules with these names, as in `encoder.*` or `decoder.0.cross`; "
         "`*` is all. May be given several times.",
+    ),
+]
+Pieces = Annotated[
+    bool,
+    typer.Option("--pieces", help="Draw the model's own pieces of words instead of words."),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        "--scale",
+        metavar="X",
+        help="The weight of the darkest colour: a number, or `shared` or `each` for the largest weight of all "
+        "heads or of each, rounded up. Without it, heads share one and each map over an image has its own.",
     ),
 ]
 DataSet = Annotated[
@@ -44,11 +63,21 @@ ColumnNames = Annotated[
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as in model.dropout=0.2."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, as in model.dropout=0.2.",
+        autocompletion=settings,
+    ),
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="RUN", help="Begin with this run's weights, sizes and vocabulary."),
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="Begin with this run's weights, sizes and vocabulary.",
+        autocompletion=run_names,
+    ),
 ]
 
 
@@ -59,5 +88,8 @@ def annotated(option: Option) -> Any:
         kind = list[kind]
     names = (option.flags or f"--{option.name.replace('_', '-')}",)
     metavar = option.metavar or "|".join(option.choices) or None
-    info = typer.Option(*names, metavar=metavar, min=option.min, max=option.max, help=option.help)
+    complete = of(option.choices) if option.choices else None
+    info = typer.Option(
+        *names, metavar=metavar, min=option.min, max=option.max, help=option.help, autocompletion=complete
+    )
     return Annotated[kind if option.default is not None else kind | None, info]

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from regard.app.cli.arguments import Json, Run, Show, Sites, annotated
-from regard.app.console import check_show, draw, numbered, progress
-from regard.errors import BadInput
+from regard.app.cli.arguments import Json, Pieces, Run, Scale, Show, Sites, annotated
+from regard.app.console import check_show, draw, numbered, progress, read_scale
+from regard.errors import BadInput, Unanswered
+from regard.tasks.inputs import Reading
 from regard.tasks.options import check_options
 from regard.tasks.table import AnyTask
 
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Stop at the first input that cannot be answered, with exit code 2. Without it, an empty line (in "
+        "JSON the error) stands for such an input, all of them are named at the end, and the exit code is 1.",
+    ),
+]
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty
 
@@ -38,8 +47,10 @@ def command_for(task: AnyTask) -> Callable[..., None]:
         parameters += [("given", Annotated[list[str], inputs], REQUIRED)]
     output = Annotated[Path | None, typer.Option(help=task.output)]
     parameters += [("output", output, None), ("show", Show, None), ("sites", Sites, None)]
+    parameters += [("pieces", Pieces, False)] if task.in_words else []
+    parameters += [("scale", Scale, None)]
     parameters += [(option.name, annotated(option), option.default) for option in task.options]
-    parameters += [("as_json", Json, False)]
+    parameters += [("strict", Strict, False), ("as_json", Json, False)]
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(name, KEYWORD, annotation=kind, default=default) for name, kind, default in parameters]
     )
@@ -56,36 +67,51 @@ def ask(
     output: Path | None,
     show: str | None,
     sites: list[str] | None,
+    scale: str | None,
     options: dict[str, Any],
+    strict: bool,
     as_json: bool,
     source: Path | None = None,
+    pieces: bool = False,
 ) -> None:
     """Open the run, ask it, write its answers and draw where it looked."""
     from regard.tasks.table import load_for
 
     given = given or []
-    check_show(show, sites, as_json)
-    check_options(task.options, options)
-    task.check_options(output, options, given)
+    check_show(show, sites, as_json, pieces=pieces, scale=scale)
+    check_options(task.options, options, flags=True)
+    task.check_options(output, options, given, as_json)
     task.inputs.check(given, source)
     opened = load_for(run, task)
     task.check(opened, drawing=bool(show))
     if sites:
         check_sites(opened, sites)
-    asked = task.inputs.read(given, source, lambda one: task.check_input(opened, one))
+    asked, read = task.inputs.find(given, source), task.reader(opened, options)
     several = asked.count != 1
-    keep_inputs(asked.items, output, show, asked.count)
-    alone = len(given) == 1 and not several and output is None and not as_json and sys.stdout.isatty()
-    typed = Typed(given[0]) if alone and task.streams(opened, options) else None
-    with task.writer(opened, output, as_json) as write, progress(asked.count, task.inputs.what) as tick:
-        answers = task.ask(opened, asked.items, options, tick=tick, stream=typed)
-        for number, answer in enumerate(answers, 1):
+    keep_inputs(asked.files, output, show, asked.count)
+    if strict and asked.again:  # the bad one is named at once, and not after hours of work
+        for _ in Reading(asked.items(), read, strict=True).good():
+            pass
+    alone = bool(given) and not several  # one that cannot be answered is an error
+    reading = Reading(asked.items(), read, strict or alone, lambda one: task.unanswered(opened, options, one))
+    on_terminal = output is None and not as_json and sys.stdout.isatty()
+    typed = Typed(given[0]) if alone and on_terminal and task.streams(opened, options) else None
+    with (
+        task.writer(opened, output, options, as_json) as write,
+        progress(asked.count, task.inputs.what) as tick,
+    ):
+        answers = task.ask(opened, reading.good(), options, tick=tick, stream=typed)
+        for number, answer in enumerate(reading.in_turn(answers, tick), 1):
             if typed:
                 typed.end()
             else:
                 write(answer)
             if show and (picture := answer.picture(sites or [])) is not None:
+                picture = picture.pieces if pieces else picture
+                picture = picture.scaled(read_scale(scale)) if scale else picture
                 draw(picture, show, number if several else None)
+    if reading.failed:
+        raise Unanswered(reading.report(task.inputs.what))
 
 
 class Typed:
@@ -109,9 +135,9 @@ def check_sites(run: Any, sites: list[str]) -> None:
     sites_like(run.model, sites)
 
 
-def keep_inputs(items: Any, output: Path | None, show: str | None, count: int | None) -> None:
+def keep_inputs(files: Sequence[Path], output: Path | None, show: str | None, count: int | None) -> None:
     """Image files are not overwritten by answers or pictures."""
-    inputs = {item.resolve() for item in items if isinstance(item, Path)} if isinstance(items, list) else set()
+    inputs = {file.resolve() for file in files}
     if not inputs:
         return
     written = [output] if output else []

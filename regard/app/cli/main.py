@@ -6,31 +6,50 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
+from regard import __version__
 from regard.app.cli.ask import command_for
+from regard.app.cli.completion import BASH, complete_in_bash
 from regard.app.cli.run_commands import align, evaluate_command, export, models
+from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
+from regard.data.files import final_name
 from regard.errors import BadInput, Interrupted
+from regard.learn.interrupt import sigterm_exits
 from regard.learn.progress import say
 from regard.tasks.table import TASKS
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-DEBUG = "REGARD_DEBUG"
+COMPLETE = "_REGARD_COMPLETE"  # set by the shell's completion script
+CTRL_C = 130  # how newer typers pass it on
 UsageError: Any = typer.BadParameter.__base__  # click's, or that of the copy of click inside newer typers
+HINTS = {
+    "RECIPE": "Name a recipe, as bahdanau-dates, or a TOML file; `regard models` lists the recipes.",
+    "RUN": "Name the folder of a run, or a shipped run, as dates; `regard models` lists those.",
+}
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        print(f"regard {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option(help="Show the whole traceback when something fails.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback when something fails.")] = False,
 ) -> None:
     """**regard**: attention models. A query looks at a memory.
 
@@ -47,37 +66,78 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Exit 0, 1 (it failed) or 2 (asked wrongly); an error is one message unless --debug."""
-    try:
-        if app(standalone_mode=False, prog_name="regard"):  # not None: how newer typers pass on Ctrl-C
-            raise KeyboardInterrupt
-        if sys.stdout is not None:
-            sys.stdout.flush()  # a closed pipe is found here and not when Python exits
-    except (Exception, KeyboardInterrupt) as error:
-        if os.environ.get(DEBUG):
-            traceback.print_exception(error)
-        sys.exit(explain(error))
+    """Exit 0, 1 (it failed), 2 (asked wrongly), 130 (Ctrl-C) or 143 (SIGTERM); an error is one message unless
+    --debug."""
+    with sigterm_exits(), utf8_streams(), in_plain_words():
+        if os.environ.get(COMPLETE) == BASH:
+            with suppress(Exception):
+                complete_in_bash(lambda: run([]))
+            return
+        words = sys.argv[1:]
+        try:
+            run([*words[1:], "--help"] if words[:1] == ["help"] else words)
+        except (Exception, KeyboardInterrupt) as error:
+            if os.environ.get(DEBUG):
+                traceback.print_exception(error)
+            sys.exit(explain(error))
+
+
+def run(words: list[str]) -> None:
+    code = app(words, standalone_mode=False, prog_name="regard")
+    if code == CTRL_C:
+        raise KeyboardInterrupt
+    if code:
+        sys.exit(code)
+    sys.stdout.flush()  # a closed pipe or a full disk is found here and not when Python exits
 
 
 def explain(error: BaseException) -> int:
     """Print what went wrong; returns the exit code."""
     if isinstance(error, UsageError):
         error.show()
+        if hint := hint_for(error):
+            say(hint)
         return 2
     if isinstance(error, typer.Abort | KeyboardInterrupt):
         say("stopped")
-        return 1
-    if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
+        return CTRL_C
+    if isinstance(error, OSError):
+        give_up_stdout()
+    if isinstance(error, BrokenPipeError):  # the reader has had enough
         return 1
     if isinstance(error, Interrupted):
         say(str(error))
-        return 1
-    if isinstance(error, OSError) and error.filename is not None:
-        say(f"error: {error.filename}: {error.strerror}")
+        return 128 + error.signal
+    if isinstance(error, FileExistsError) and error.filename is not None:
+        say(f"error: {error.filename} is a file, and a folder is needed there; take another name")
+    elif isinstance(error, OSError) and error.filename is not None:
+        say(f"error: {final_name(str(error.filename))}: {error.strerror}")
+    elif isinstance(error, OSError) and error.strerror:
+        say(f"error: {error.strerror}")
     elif isinstance(error, ValueError | OSError | MemoryError):
         say(f"error: {str(error) or type(error).__name__}")
     else:
         say(f"error: {type(error).__name__}: {error} (`regard --debug ...` shows where)")
-    asked_wrongly = (BadInput, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+    asked_wrongly = (BadInput, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
     return 2 if isinstance(error, asked_wrongly) else 1
+
+
+def hint_for(error: Any) -> str:
+    """What was probably meant, where click does not say so; "" if unknown."""
+    wrong = getattr(error, "option_name", None)
+    if wrong and error.ctx and any("--set" in one.opts for one in error.ctx.command.params):
+        from regard.learn.settings import Training
+
+        name = wrong.lstrip("-").replace("-", "_")
+        name = name if name in Training.__dataclass_fields__ else "learning_rate"
+        return f"Settings of a recipe are changed with --set, as in --set train.{name}=..."
+    return HINTS.get(getattr(getattr(error, "param", None), "metavar", ""), "")
+
+
+def give_up_stdout() -> None:
+    """If stdout cannot be written, send it nowhere, so that Python does not fail again when it exits."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

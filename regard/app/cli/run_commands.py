@@ -13,10 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
+from regard.app.cli.completion import of, run_names
 from regard.app.console import check_picture, progress
 from regard.data.line_writer import line_writer
 from regard.errors import BadInput
 from regard.learn.progress import say
+from regard.tasks.options import check_options
 from regard.tasks.table import TASKS
 
 PLOTTED = "; ".join(f"{task.plotted} ({task.verb})" for task in TASKS.values() if task.plotted)
@@ -25,8 +27,9 @@ PLOTTED = "; ".join(f"{task.plotted} ({task.verb})" for task in TASKS.values() i
 def models() -> None:
     """List every system: its paper, its recipes, its shipped runs."""
     from regard.models import MODELS
-    from regard.runs.folder import SHIPPED, Folder, shipped
-    from regard.tasks.recipe import model_of, recipes
+    from regard.runs.folder import Folder
+    from regard.runs.shipped import SHIPPED, shipped
+    from regard.tasks.recipe_files import model_of, recipes
 
     table = Table("system", "paper", "recipes", "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
     uses = {name: model_of(name) for name in recipes()}
@@ -48,7 +51,11 @@ def evaluate_command() -> Callable[..., None]:
     def evaluate(
         runs: Annotated[
             list[str],
-            typer.Argument(metavar="RUN", help="Runs' folders or names; several are evaluated side by side."),
+            typer.Argument(
+                metavar="RUN",
+                help="Runs' folders or names; several are evaluated side by side.",
+                autocompletion=run_names,
+            ),
         ],
         data: DataSet = None,
         columns: ColumnNames = "",
@@ -104,6 +111,7 @@ def evaluate_all(
     task = task_of_runs(runs)
     if show and not task.plotted:
         raise BadInput(f"there is no picture of how well runs {task.verb}; leave --show out")
+    check_options(task.evaluate_options, options, flags=True)
     known = {option.name for option in task.evaluate_options}
     for name, value in options.items():
         if value is not None and name not in known:
@@ -179,7 +187,13 @@ def align(
 def export(
     run: Run,
     to: Annotated[Path, typer.Option(metavar="DIR", help="A folder that does not exist yet.")],
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 (half the size) or float16.")] = "float32",
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="float32, bfloat16 (half the size) or float16.",
+            autocompletion=of(("float32", "bfloat16", "float16")),
+        ),
+    ] = "float32",
 ) -> None:
     """Write a run as a folder of Hugging Face `transformers` and nothing else, and check it by loading it back.
 

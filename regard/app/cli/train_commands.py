@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from regard.app.cli.arguments import Changes, From
-from regard.learn.progress import say
+from regard.app.cli.completion import metric_names, recipe_names, settings
 
 
 def demo(out: Annotated[Path, typer.Option(help="Where the run and the picture go.")] = Path("demo")) -> None:
@@ -24,7 +24,12 @@ def demo(out: Annotated[Path, typer.Option(help="Where the run and the picture g
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe's name, or a TOML file.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="A shipped recipe's name, or a TOML file.", autocompletion=recipe_names
+        ),
+    ],
     changes: Changes = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/RECIPE unless given.")] = None,
     start: From = None,
@@ -46,19 +51,13 @@ def train(
 
         regard train bert-labelled --from FOLDER --set data.train=reviews.tsv
 
-    Ctrl-C saves a checkpoint; the same command with --resume goes on from it, bit for bit."""
-    from regard.runs.folder import find
-    from regard.tasks.recipe import read
-    from regard.tasks.training import train
+    Ctrl-C and SIGTERM (of timeout, docker, Slurm) save a checkpoint; the same command with --resume goes on from
+    it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then. A folder in
+    which another process is training is refused."""
+    from regard.tasks.training import train_recipe
 
-    begin = find(start) if start else None
-    job, text = read(recipe, changes or [], begin)
-    folder = out or Path("runs") / Path(recipe).stem
     command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
-    report = train(job, folder, recipe=text, command=command, resume=resume, start=begin)
-    best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
-    say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
-    print(folder)
+    print(train_recipe(recipe, out, changes or [], command=command, resume=resume, start=start).folder)
 
 
 def compare(
@@ -67,22 +66,34 @@ def compare(
         typer.Argument(
             metavar="RECIPE",
             help="What to train: recipes, each as RECIPE or RECIPE,KEY=VALUE,KEY=VALUE.",
+            autocompletion=recipe_names,
         ),
     ],
     vary: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=A,B", help="Try each value; several --vary try every combination."),
+        typer.Option(
+            metavar="KEY=A,B",
+            help="Try each value; several --vary try every combination.",
+            autocompletion=settings,
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all, as in train.steps=500."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a setting of all, as in train.steps=500.",
+            autocompletion=settings,
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds for each.")] = 3,
     jobs: Annotated[int, typer.Option(min=1, help="How many trainings at once.")] = 1,
     metric: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="A metric that `regard evaluate` lists; the first one of the task unless given."
+            metavar="NAME",
+            help="A metric that `regard evaluate` lists; the first one of the task unless given.",
+            autocompletion=metric_names,
         ),
     ] = None,
     start: From = None,

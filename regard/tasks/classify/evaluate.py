@@ -10,8 +10,9 @@ from regard.data.labelled_texts import LabelledData
 from regard.models.protocols import Classifier
 from regard.tasks.measuring import class_logits, evaluate_classes
 from regard.tasks.reader import Reader
+from regard.tasks.results import Evaluation
 from regard.tasks.search import need
-from regard.tasks.task import Evaluation, Tick, no_tick
+from regard.tasks.task import Tick, no_tick
 
 
 def evaluate(run: Reader, data: LabelledData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

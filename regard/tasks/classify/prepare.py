@@ -39,7 +39,7 @@ def prepare(
     job: Job[LabelledSettings], model: Model, artifacts: Artifacts, out: Path
 ) -> Prepared[Reader, LabelledData]:
     settings, most = job.data, model.config.max_positions
-    held = settings.rows("valid")
+    held = settings.rows("valid", artifacts.labels)
     if not held:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
     reader = Reader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)

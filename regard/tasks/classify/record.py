@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
 from regard.tasks.inputs import Texts
 from regard.tasks.options import Option
 from regard.tasks.reader_task import ReaderTask
-from regard.tasks.task import Evaluation, Metric, Options, Prepared, Tick, no_tick
+from regard.tasks.results import CLASS_METRICS, Evaluation
+from regard.tasks.task import Options, Prepared, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.data.labelled_texts import LabelledData
     from regard.models.protocols import Model
+    from regard.runs.folder import Folder
     from regard.tasks.classify.settings import LabelledSettings
-    from regard.tasks.reader import Classified, Reader
+    from regard.tasks.reader import Encoded, Reader
+    from regard.tasks.reader_answers import Classified
     from regard.tasks.settings import Job
 
 
@@ -34,7 +37,7 @@ class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
     of a pair."""
     inputs = Texts()
     options = (Option("second", str, "The second text of a pair.", metavar="TEXT"),)
-    metrics: ClassVar = {"accuracy": Metric("max"), "loss": Metric("min", 4), "macro_f1": Metric("max")}
+    metrics: ClassVar = CLASS_METRICS
     validated = ("loss", "accuracy")
     unit = "texts"
     columns = (("text", "label"), ("text", "second", "label"))
@@ -64,7 +67,7 @@ class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
         from regard.tasks.classify.prepare import build_data
 
         run.check_classify()
-        yield build_data(settings, settings.rows("test"), run, seed=0)
+        yield build_data(settings, settings.rows("test", run.model.config.labels), run, seed=0)
 
     def evaluate(
         self,
@@ -79,28 +82,37 @@ class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
 
         return evaluate(run, data, only, tick)
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str]) -> None:
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Reader:
+        """The recipe says whether pairs were learned, unless it leaves the columns to be found."""
+        reader = super().open(folder, model, artifacts)
+        data = (folder.recipe or {}).get("data", {})
+        if isinstance(data, dict) and any(data.get(name) for name in ("text", "second", "label")):
+            reader.pairs = bool(data.get("second"))
+        return reader
+
+    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
         if options.get("second") is not None and len(given) != 1:
             raise BadInput("--second is the second text of one pair; give one text beside it")
 
     def check(self, run: Reader, *, drawing: bool = False) -> None:
         run.check_classify()
 
+    def reader(self, run: Reader, options: Options) -> Callable[[Any], Encoded[Any]]:
+        second = options.get("second")
+        return lambda one: run.read_labelled(_parts(one, second) if isinstance(one, str) else one)
+
     def ask(
         self,
         run: Reader,
-        inputs: Iterable[str],
+        inputs: Iterable[str | Encoded[Any]],
         options: Options,
         *,
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
     ) -> Iterator[Classified]:
-        second = options.get("second")
-        if second is not None and not (isinstance(inputs, Sequence) and len(inputs) == 1):
-            raise BadInput("--second is the second text of one pair; give one text beside it")
-        texts = (_parts(line, second) for line in inputs)
+        read = self.reader(run, options)
         with run.telling_truncated() as truncated:
-            for one in run.classes(texts, cut=truncated):
+            for one in run.classes(map(read, inputs), cut=truncated):
                 yield one
                 tick()
 

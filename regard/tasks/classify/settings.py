@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from regard.data.fields import check, file_names, setting
+from regard.data.fields import FILES, check, file_names, setting
 
 Row = tuple[str, str, str]  # a text, the second one of a pair or "", and the label
 
@@ -16,7 +16,7 @@ Row = tuple[str, str, str]  # a text, the second one of a pair or "", and the la
 class LabelledSettings:
     """A recipe's [data] (`data.labelled_texts` describes the forms of files)."""
 
-    train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
+    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
     valid: str = ""  # without one, one text in twenty is held out of train
     test: str = ""  # without one, the validation texts are taken
     text: str = ""  # the column: its name in CSV, JSONL and TSV with a header, its number in other TSV
@@ -35,18 +35,19 @@ class LabelledSettings:
     def name(self) -> str:
         return ", ".join(file.rpartition("/")[2] for file in self.train)
 
-    def read(self, files: Iterable[str]) -> Iterator[Row]:
+    def read(self, files: Iterable[str], labels: Collection[str] = ()) -> Iterator[Row]:
         from regard.data.labelled_texts import read_labelled
 
         for file in files:
-            yield from read_labelled(file, text=self.text, second=self.second, label=self.label)
+            yield from read_labelled(file, text=self.text, second=self.second, label=self.label, known=labels)
 
-    def rows(self, split: str) -> list[Row]:
+    def rows(self, split: str, labels: Collection[str] = ()) -> list[Row]:
         """The rows of train, valid or test. Without a file of its own, one text in twenty is held out, chosen by
-        its content, so that another order of the file chooses the same."""
+        its content, so that another order of the file chooses the same. A file of its own must have no labels
+        but these, if any are given."""
         named = {"test": self.test or self.valid, "valid": self.valid}.get(split, "")
         if named:
-            return list(self.read([named]))
+            return list(self.read([named], labels))
         if self.valid:
             return self.all
         return [row for row in self.all if (zlib.crc32(row[0].encode()) % 20 == 0) == (split != "train")]

@@ -12,8 +12,9 @@ from regard.models.protocols import MaskedLanguageModel
 from regard.tasks.fill.prepare import TestText
 from regard.tasks.measuring import device_of
 from regard.tasks.reader import Reader
+from regard.tasks.results import Evaluation
 from regard.tasks.search import need
-from regard.tasks.task import Evaluation, Tick, no_tick
+from regard.tasks.task import Tick, no_tick
 
 
 @torch.no_grad()

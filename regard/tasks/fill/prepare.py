@@ -67,7 +67,10 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
 
 
 def test_text(settings: MaskedSettings, run: Reader) -> TestText:
-    documents = encoded(settings, [settings.test or settings.valid], run.tokenizer)
+    named = settings.test or settings.valid
+    documents = encoded(settings, [named] if named else settings.train, run.tokenizer)
+    if not named:
+        _, documents = hold_out(documents, settings.valid_fraction)
     return TestText(build_data(settings, documents, run.model, run.tokenizer, seed=0), len(documents))
 
 

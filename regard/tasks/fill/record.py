@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, ClassVar
 from regard.tasks.inputs import Texts
 from regard.tasks.options import TOP
 from regard.tasks.reader_task import ReaderTask
-from regard.tasks.task import Evaluation, Metric, Options, Prepared, Tick, no_tick
+from regard.tasks.results import Evaluation, Metric
+from regard.tasks.task import Options, Prepared, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.models.protocols import Model, ModelConfig
     from regard.tasks.fill.prepare import TestText
     from regard.tasks.fill.settings import MaskedSettings
-    from regard.tasks.reader import Filled, Reader
+    from regard.tasks.reader import Encoded, Reader
+    from regard.tasks.reader_answers import Filled
     from regard.tasks.settings import Job
 
 
@@ -70,8 +72,8 @@ class Fill(ReaderTask["MaskedSettings", "TestText"]):
 
         yield test_text(settings, run)
 
-    def has_test(self, settings: MaskedSettings) -> bool:
-        return bool(settings.test or settings.valid)
+    def has_columns(self, settings: MaskedSettings) -> bool:
+        return settings.in_columns(self.test_files(settings))
 
     def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
         """next_accuracy is for the head that also learns which sentence follows."""
@@ -97,13 +99,13 @@ class Fill(ReaderTask["MaskedSettings", "TestText"]):
     def check(self, run: Reader, *, drawing: bool = False) -> None:
         run.check_fill()
 
-    def check_input(self, run: Reader, one: str) -> None:
-        run.read_blanks(one)
+    def reader(self, run: Reader, options: Options) -> Callable[[str], Encoded[str]]:
+        return run.read_blanks
 
     def ask(
         self,
         run: Reader,
-        inputs: Iterable[str],
+        inputs: Iterable[str | Encoded[str]],
         options: Options,
         *,
         tick: Tick = no_tick,

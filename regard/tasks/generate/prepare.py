@@ -11,8 +11,9 @@ from typing import TypedDict
 import numpy as np
 
 from regard.data.artifacts import Artifacts
+from regard.data.tokenizer import Tokenizer
 from regard.data.windows import TextBatch, TextData, encode_documents, windows
-from regard.errors import DataError
+from regard.errors import BadInput, DataError
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
 from regard.models.protocols import Model
@@ -21,6 +22,7 @@ from regard.tasks.generate.settings import TextSettings
 from regard.tasks.settings import BLOCKS, Job
 from regard.tasks.task import Prepared
 
+PART = 1 << 16  # tokens decoded at once
 WINDOW = 1024  # tokens, where neither recipe nor model says less
 
 
@@ -64,14 +66,18 @@ def prepare(
     if text.valid:
         held = encoded([text.valid], f"{BLOCKS}/valid")
     else:
-        border = len(ids) - int(len(ids) * text.valid_fraction)
-        ids, held = ids[:border], ids[border:]
-        if len(held) < 2:
-            raise DataError(f"{text.name} has too little text to hold some out for validation; set data.valid")
+        ids, held = hold_out(ids, text)
     options = batching(text, tokenizer.special.end)
     data = TextData(ids, length=length, seed=job.train.seed, **options)
     test = TestText(lambda: windows(held, length=length, stride=stride, **options), length, stride)
     return Prepared(data, LanguageModel(model, tokenizer), test, f"{len(data):,} training tokens")
+
+
+def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> Iterator[Iterator[str]]:
+    """The text of each document, in parts."""
+    for document in np.split(ids, np.flatnonzero(ids == tokenizer.special.end) + 1):
+        parts = (document[begin : begin + PART] for begin in range(0, len(document), PART))
+        yield (tokenizer.decode(part.tolist()) for part in parts)
 
 
 def batching(text: TextSettings, end: int) -> Batching:
@@ -83,18 +89,27 @@ def spans(text: TextSettings, model: Model) -> tuple[int, int]:
     most = model.config.max_positions
     length = text.length or min(most, WINDOW)
     if length > most:
-        raise ValueError(
+        raise BadInput(
             f"data.length is {length} and the model takes {most} tokens (model.max_positions); "
             f"set data.length={most} or less"
         )
     stride = text.stride or length
     if stride > length:
-        raise ValueError(f"stride must be at most the length of a window, {length}, got {stride}")
+        raise BadInput(f"stride must be at most the length of a window, {length}, got {stride}")
     return length, stride
 
 
+def hold_out(ids: np.ndarray, text: TextSettings) -> tuple[np.ndarray, np.ndarray]:
+    """All but the end of the training text, and its end, to validate on."""
+    border = len(ids) - int(len(ids) * text.valid_fraction)
+    if len(ids) - border < 2:
+        raise DataError(f"{text.name} has too little text to hold some out for validation; set data.valid")
+    return ids[:border], ids[border:]
+
+
 def test_text(text: TextSettings, run: LanguageModel, folder: Path) -> TestText:
-    """`folder`: where a text that does not fit in memory is kept meanwhile."""
+    """`folder`: where a text that does not fit in memory is kept meanwhile. Without a test or validation file it is
+    what training held out, whose words and characters are counted in the decoded tokens."""
     length, stride = spans(text, run.model)
     count = words = characters = 0
 
@@ -107,11 +122,18 @@ def test_text(text: TextSettings, run: LanguageModel, folder: Path) -> TestText:
             characters, last = characters + len(chunk), chunk[-1:] or last
             yield chunk
 
-    documents = (counting(one) for one in text.read([text.test or text.valid]))
+    named, end = text.test or text.valid, run.tokenizer.special.end
+    documents = (counting(one) if named else one for one in text.read([named] if named else text.train))
     ids = encode_documents(documents, run.tokenizer, folder=folder, budget=text.memory_mib << 20)
+    if not named:
+        _, ids = hold_out(ids, text)
+        for document in decoded(ids, run.tokenizer):
+            for _ in counting(document):
+                pass
+        count = int((ids == end).sum())
     if text.documents == "line":  # the end token stands for the line break
         words, characters = words + count, characters + count
-    options = batching(text, run.tokenizer.special.end)
+    options = batching(text, end)
     return TestText(
         lambda: windows(ids, length=length, stride=stride, **options), length, stride, words, characters
     )

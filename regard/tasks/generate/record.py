@@ -5,20 +5,23 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from regard.tasks.inputs import Texts
-from regard.tasks.options import SEARCH, Option, change_decoding
-from regard.tasks.task import Evaluation, Metric, Options, Prepared, Task, Tick, no_tick
+from regard.tasks.options import GENERATE, Option
+from regard.tasks.results import Evaluation, Metric
+from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.decode.settings import Decoding
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
+    from regard.tasks.generate.continuation import Continuation
     from regard.tasks.generate.prepare import TestText
-    from regard.tasks.generate.run import Continuation, LanguageModel
+    from regard.tasks.generate.run import LanguageModel, Prompt
     from regard.tasks.generate.settings import TextSettings
     from regard.tasks.settings import Job
 
@@ -40,11 +43,7 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
     A prompt comes back with its continuation; in JSON they are apart. A GPT-2 folder of `transformers` is a run
     too. --temperature 0 takes the likeliest token each time."""
     inputs = Prompts()
-    options = (
-        Option("max_tokens", int, "Write at most this many tokens.", min=1, metavar="N"),
-        Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),
-        *SEARCH,
-    )
+    options = GENERATE
     metrics: ClassVar = {
         "perplexity": Metric("min", 4),
         "loss": Metric("min", 4),
@@ -101,8 +100,8 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
         with tempfile.TemporaryDirectory() as folder:
             yield test_text(settings, run, Path(folder))
 
-    def has_test(self, settings: TextSettings) -> bool:
-        return bool(settings.test or settings.valid)
+    def has_columns(self, settings: TextSettings) -> bool:
+        return settings.in_columns(self.test_files(settings))
 
     def evaluate(
         self,
@@ -121,29 +120,42 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
         if drawing:
             run.check_looks()
 
-    def check_input(self, run: LanguageModel, one: str) -> None:
-        run.read(one)
+    def reader(self, run: LanguageModel, options: Options) -> Callable[[str], Prompt]:
+        return partial(run.begin, decode=self.decoding(run, options))
+
+    def unanswered(self, run: LanguageModel, options: Options, asked: str | None) -> str:
+        return "\n" * (self.decoding(run, options).n_best - 1)
 
     def streams(self, run: LanguageModel, options: Options) -> bool:
         return self.decoding(run, options).n_best == 1
 
     def decoding(self, run: LanguageModel, options: Options) -> Decoding:
-        """How the run is asked to write, as its recipe says and the options change it."""
-        asked = {option.name: options.get(option.name) for option in SEARCH}
-        asked |= {"max_length": options.get("max_tokens"), "stop": tuple(options.get("stop") or ()) or None}
-        if asked["temperature"] is None and max(asked["beam"] or 1, asked["n_best"] or 1) > 1:
-            asked["temperature"] = 0.0  # a beam is asked for, whatever the recipe samples with
-        return change_decoding(run.decode, asked)
+        asked = {option.name: options.get(option.name) for option in GENERATE}
+        return run.decoding({**asked, "stop": asked["stop"] or None})
 
     def ask(
         self,
         run: LanguageModel,
-        inputs: Iterable[str],
+        inputs: Iterable[str | Prompt],
         options: Options,
         *,
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
     ) -> Iterator[Continuation]:
-        for one in run.continuations(inputs, self.decoding(run, options), each=stream):
+        decode = self.decoding(run, options)
+        for one in run.continuations(inputs, decode) if stream is None else streamed(run, inputs, decode, stream):
             yield one
             tick()
+
+
+def streamed(
+    run: LanguageModel, prompts: Iterable[str | Prompt], decode: Decoding, write: Callable[[str], None]
+) -> Iterator[Continuation]:
+    """Each prompt by itself, its text given to `write` piece by piece."""
+    for prompt in prompts:
+        pieces = run.stream(prompt, decode)
+        try:
+            while True:
+                write(next(pieces))
+        except StopIteration as end:
+            yield end.value

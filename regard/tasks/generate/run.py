@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import islice
-from typing import overload
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -14,61 +14,35 @@ from torch import Tensor
 from regard.attention import trace
 from regard.data.batch import pad
 from regard.data.tokenizer import Tokenizer
-from regard.decode.greedy import Each
+from regard.decode.generator import finish, step_by_step
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Stop
 from regard.decode.settings import Decoding
-from regard.errors import NoAttention
+from regard.errors import BadInput, NoAttention
 from regard.models import protocols
 from regard.models.protocols import Model
-from regard.show import Heads, Map
+from regard.show import Heads
+from regard.tasks.generate.continuation import Continuation
+from regard.tasks.generate.stream import Stream, cut
+from regard.tasks.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.measuring import device_of
-from regard.tasks.search import need, search, sites_like
+from regard.tasks.options import GENERATE, change_decoding, check_options, checks_keywords
+from regard.tasks.results import Evaluation
+from regard.tasks.search import Searching, need, search, sites_like
 from regard.tasks.task import Run
+from regard.tasks.words import heads_of
 
 LENGTH = 200  # tokens, where nobody says how many
 
+Pieces = Generator[str, None, Continuation]  # of a text, as it is written
+
 
 @dataclass(frozen=True)
-class Continuation:
-    prompt: str
-    text: str  # what was written after the prompt
-    score: float  # log p(text | prompt)
-    finished: bool  # the model itself ended the text
-    others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
-    _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
+class Prompt:
+    """A prompt as the model reads it."""
 
-    @cached_property
-    def attention(self) -> Map:
-        """Which tokens before it each written token looked at: the mean of the last layer's heads."""
-        heads = self.heads()
-        return heads.map(list(heads.panels)[-1])
-
-    def heads(self, *sites: str) -> Heads:
-        """Every head of the named sites ("blocks.0.*"; none: all) in one picture."""
-        if self._look is None:
-            raise ValueError("nothing was written, so nothing was looked at")
-        return self._look(sites)
-
-    def to_dict(self) -> dict[str, object]:
-        others = [{"text": text, "score": score} for text, score in self.others]
-        return {
-            "prompt": self.prompt,
-            "text": self.text,
-            "score": self.score,
-            "finished": self.finished,
-            "others": others,
-        }
-
-    def line(self) -> str:
-        """The whole text, or of several answers lines `score TAB text`."""
-        if not self.others:
-            return self.prompt + self.text
-        every = ((self.text, self.score), *self.others)
-        return "\n".join(f"{score:.4f}\t{self.prompt}{text}" for text, score in every)
-
-    def picture(self, sites: Sequence[str] = ()) -> Map | Heads:
-        return self.heads(*sites) if sites else self.attention
+    text: str
+    ids: list[int]
 
 
 class LanguageModel(Run):
@@ -86,55 +60,209 @@ class LanguageModel(Run):
         return self.model.config.max_positions
 
     @overload
-    def generate(self, prompt: str, decode: Decoding | None = None) -> Continuation: ...
-    @overload
-    def generate(self, prompt: list[str], decode: Decoding | None = None) -> list[Continuation]: ...
     def generate(
-        self, prompt: str | list[str], decode: Decoding | None = None
-    ) -> Continuation | list[Continuation]:
-        """Continue a prompt, or each of a list; the empty prompt begins a new text."""
-        if isinstance(prompt, str):
-            return next(self.continuations([prompt], decode))
-        return list(self.continuations(prompt, decode))
-
-    def continuations(
         self,
-        prompts: Iterable[str],
+        prompt: str,
         decode: Decoding | None = None,
         *,
-        batch: int = 16,
-        each: Callable[[str], None] | None = None,
+        stream: Literal[False] = False,
+        max_tokens: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Continuation: ...
+    @overload
+    def generate(
+        self,
+        prompt: list[str],
+        decode: Decoding | None = None,
+        *,
+        stream: Literal[False] = False,
+        max_tokens: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> list[Continuation]: ...
+    @overload
+    def generate(
+        self,
+        prompt: str,
+        decode: Decoding | None = None,
+        *,
+        stream: Literal[True],
+        max_tokens: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Pieces: ...
+    @checks_keywords
+    def generate(
+        self,
+        prompt: str | list[str],
+        decode: Decoding | None = None,
+        *,
+        stream: bool = False,
+        max_tokens: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Continuation | list[Continuation] | Pieces:
+        """Continue a prompt, or each of a list; the empty prompt begins a new text. The keywords are the options of
+        `regard generate`; one that is not given is as `decode` says, else as the run's recipe says.
+
+        At most `max_tokens` are written, and nothing from a `stop` text on; a `temperature` above 0 samples, the
+        same text for the same `seed`. With `stream` the text after a single prompt comes piece by piece, as it is
+        written; closing the iterator ends the work."""
+        asked = {
+            "max_tokens": max_tokens,
+            "stop": stop,
+            "beam": beam,
+            "n_best": n_best,
+            "length_penalty": length_penalty,
+            "min_length": min_length,
+            "repetition_penalty": repetition_penalty,
+            "no_repeat_ngram": no_repeat_ngram,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+        }
+        settings = self.decoding(asked, decode)
+        if isinstance(prompt, str):
+            if stream:
+                return self.stream(prompt, settings)
+            return next(self.continuations([self.begin(prompt, settings)], settings))
+        check_many(prompt, "prompt")
+        if stream:
+            raise BadInput("stream gives the text after one prompt, a str, and got several; ask for one at a time")
+        return list(self.continuations(prompt, settings))
+
+    def decoding(self, options: Mapping[str, Any], decode: Decoding | None = None) -> Decoding:
+        """How to write: as the settings say, else the run's recipe, changed by the options that are given."""
+        check_options(GENERATE, options)
+        asked = {name: value for name, value in options.items() if value is not None}
+        if max(asked.get("beam", 1), asked.get("n_best", 1)) > 1:
+            asked.setdefault("temperature", 0.0)  # a beam is asked for, whatever the recipe samples with
+        if "max_tokens" in asked:
+            asked["max_length"] = asked.pop("max_tokens")
+        return change_decoding(decode or self.decode, asked)
+
+    @checks_keywords
+    def evaluate(
+        self, data: str | Path | None = None, *, columns: str = "", stride: int | None = None
+    ) -> Evaluation:
+        """How well the run predicts text: perplexity and bits per character on a file, or without one on the test
+        data of its recipe. `columns` names the column of texts; windows begin `stride` tokens apart."""
+        return self._evaluate(data, columns, stride=stride)
+
+    def continuations(
+        self, prompts: Iterable[str | Prompt], decode: Decoding | None = None, *, batch: int = 16
     ) -> Iterator[Continuation]:
-        """In the order of the prompts. `each` is given the text after a single prompt piece by piece, as it is
-        written."""
+        """In the order of the prompts. One that cannot be read raises BadInput with its index, once those before it
+        are answered."""
         if batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
         decode = decode or self.decode
+        self._check(decode)
+        for part in in_parts(read_all(prompts, partial(self.begin, decode=decode), "prompts"), batch):
+            found = finish(self.model, self._write([prompt.ids for prompt in part], decode))
+            for prompt, hypotheses in zip(part, found, strict=True):
+                yield self._continuation(prompt, hypotheses, decode)
+
+    def stream(self, prompt: str | Prompt, decode: Decoding | None = None) -> Pieces:
+        """The text after a prompt piece by piece, as it is written; a beam's text comes at its end. The value that
+        the generator returns is the Continuation."""
+        decode = decode or self.decode
+        self._check(decode)
+        if decode.n_best > 1:
+            raise BadInput(
+                f"one text is written piece by piece, and n_best asks for {decode.n_best}; give one of them"
+            )
+        return self._pieces(self.begin(prompt, decode), decode)
+
+    def _pieces(self, prompt: Prompt, decode: Decoding) -> Pieces:
+        text = Stream(partial(self._text, prompt), decode.stop)
+        steps = step_by_step(self.model, self._write([prompt.ids], decode))
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                [hypotheses] = end.value
+                break
+            if piece := text.add([token for _, token in step.pairs()]):
+                yield piece
+        one = self._continuation(prompt, hypotheses, decode)
+        if rest := text.rest(one.text):  # what was held back as a possible stop string, and a beam's text
+            yield rest
+        return one
+
+    def _check(self, decode: Decoding) -> None:
         if decode.coverage or decode.replace_unknown:
-            raise ValueError("coverage and replace_unknown need a source, and a language model has none")
-        prompts = iter(prompts)
-        while part := list(islice(prompts, batch)):
-            read = [self.read(prompt) for prompt in part]
-            speak = partial(self._text, part[0], read[0])
-            stream = Stream(speak, decode.stop, each) if each and len(part) == 1 else None
-            found = self._write(read, decode, stream)
-            for prompt, ids, hypotheses in zip(part, read, found, strict=True):
-                one = self._continuation(prompt, ids, hypotheses, decode)
-                if stream:
-                    stream.show(one.text)  # what was held back as a possible stop string, and a beam's text
-                yield one
+            raise BadInput("coverage and replace_unknown need a source, and a language model has none")
+        most = max(LENGTH, self.max_positions)
+        if decode.min_length > most and not decode.max_length:
+            raise BadInput(
+                f"min_length must be at most {most:,}, got {decode.min_length:,}; for longer texts also say how "
+                "long they may be: max_length (--max-tokens)"
+            )
+
+    def begin(self, prompt: str | Prompt, decode: Decoding | None = None) -> Prompt:
+        """The prompt's tokens; BadInput if it cannot be continued with these settings."""
+        if isinstance(prompt, Prompt):
+            return prompt
+        ids, decode = self.read(prompt), decode or self.decode
+        room = self.max_positions - len(ids) + 1
+        if decode.beam > 1 and decode.max_length > room:
+            raise BadInput(
+                f"a beam may write {room} tokens after this prompt, as this model sees {self.max_positions} at "
+                f"once, and {decode.max_length} were asked for; ask for fewer, or leave the beam out"
+            )
+        return Prompt(prompt, ids)
 
     def read(self, prompt: str) -> list[int]:
-        """The prompt's tokens, or the one that begins a text. ValueError where they are too many."""
-        ids = self.tokenizer.encode(prompt) or [self.tokenizer.special.start]
+        """The prompt's tokens, or the one that begins a text. BadInput where they are too many."""
+        ids = [*self.tokenizer.before, *self.tokenizer.encode(check_text(prompt, "a prompt"))]
+        ids = ids or [self.tokenizer.special.start]
         if len(ids) > self.max_positions:
-            raise ValueError(
+            raise BadInput(
                 f"the prompt {prompt[:40]!r}... has {len(ids)} tokens and this model takes {self.max_positions}; "
                 "keep its last part"
             )
         return ids
 
-    def _write(self, prompts: list[list[int]], decode: Decoding, each: Each | None) -> list[list[Hypothesis]]:
+    def _write(self, prompts: list[list[int]], decode: Decoding) -> Searching:
         """At most `max_positions` tokens are seen at once. Where the text may get longer, prompts of one length are
         continued together, so that the end of a window does not depend on the others; with stop strings each prompt
         is alone."""
@@ -142,28 +270,23 @@ class LanguageModel(Run):
         wanted = decode.max_length or max(LENGTH, decode.min_length + 1)
         room = longest - max(map(len, prompts)) + 1
         if wanted <= room:
-            return self._search(prompts, prompts, decode, wanted, self._stop(decode), each)
-        if decode.beam > 1 and decode.max_length:
-            raise ValueError(
-                f"a beam may write {room} tokens after this prompt, as this model sees {longest} at once, and "
-                f"{wanted} were asked for; ask for fewer, or leave the beam out"
-            )
+            return (yield from self._search(prompts, prompts, decode, wanted, self._stop(decode)))
         groups: dict[int, list[int]] = {}
         for row, ids in enumerate(prompts):
             groups.setdefault(row if decode.stop else len(ids), []).append(row)
         found: dict[int, list[Hypothesis]] = {}
         for rows in groups.values():
             some = [prompts[row] for row in rows]
-            found |= zip(rows, self._write_long(some, decode, wanted, longest, each), strict=True)
+            long = yield from self._write_long(some, decode, wanted, longest)
+            found |= zip(rows, long, strict=True)
         return [found[row] for row in range(len(prompts))]
 
-    def _write_long(
-        self, prompts: list[list[int]], decode: Decoding, wanted: int, longest: int, each: Each | None
-    ) -> list[list[Hypothesis]]:
+    def _write_long(self, prompts: list[list[int]], decode: Decoding, wanted: int, longest: int) -> Searching:
         """Prompts of one length: when the window is full, go on from its last half, again and again. A beam ends
         there, as its scores would no longer be comparable."""
         if decode.beam > 1:
-            return self._search(prompts, prompts, decode, longest - len(prompts[0]) + 1, self._stop(decode), each)
+            room = longest - len(prompts[0]) + 1
+            return (yield from self._search(prompts, prompts, decode, room, self._stop(decode)))
         found = [Hypothesis([], 0.0, False) for _ in prompts]
         live, done, turn, stop = list(range(len(prompts))), 0, 0, self._stop(decode)
         while live:
@@ -172,7 +295,7 @@ class LanguageModel(Run):
             limit = min(wanted - done, longest - len(seen[0]) + 1)
             least = min(max(0, decode.min_length - done), limit)
             now = replace(decode, seed=(decode.seed + turn) % (1 << 63), min_length=least)
-            part = self._search(seen, texts, now, limit, self._stop(decode, found[live[0]].tokens), each)
+            part = yield from self._search(seen, texts, now, limit, self._stop(decode, found[live[0]].tokens))
             for row, (more,) in zip(live, part, strict=True):
                 tokens = found[row].tokens + more.tokens
                 found[row] = Hypothesis(tokens, found[row].score + more.score, more.finished)
@@ -182,14 +305,8 @@ class LanguageModel(Run):
         return [[one] for one in found]
 
     def _search(
-        self,
-        seen: list[list[int]],
-        texts: list[list[int]],
-        decode: Decoding,
-        limit: int,
-        stop: Stop | None,
-        each: Each | None,
-    ) -> list[list[Hypothesis]]:
+        self, seen: list[list[int]], texts: list[list[int]], decode: Decoding, limit: int, stop: Stop | None
+    ) -> Searching:
         """Continue what is seen of the texts; repetitions are looked for in the whole texts."""
         device = device_of(self.model)
         special = self.tokenizer.special
@@ -210,7 +327,6 @@ class LanguageModel(Run):
             prompt=before[:, :-1],
             prompt_mask=real[:, :-1],
             stop=stop,
-            each=each,
         )
 
     def _stop(self, decode: Decoding, before: Sequence[int] = ()) -> Stop | None:
@@ -226,30 +342,29 @@ class LanguageModel(Run):
 
         return written
 
-    def _continuation(
-        self, prompt: str, ids: list[int], hypotheses: list[Hypothesis], decode: Decoding
-    ) -> Continuation:
-        texts = [cut(self._text(prompt, ids, one.tokens), decode.stop) for one in hypotheses]
+    def _continuation(self, prompt: Prompt, hypotheses: list[Hypothesis], decode: Decoding) -> Continuation:
+        texts = [cut(self._text(prompt, one.tokens), decode.stop) for one in hypotheses]
         best, *others = hypotheses
         rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
-        look = partial(self.look, ids, best.tokens) if best.tokens else None
-        return Continuation(prompt, texts[0], best.score, best.finished, rest, look)
+        look = partial(self.look, prompt.ids, best.tokens) if best.tokens else None
+        return Continuation(prompt.text, texts[0], best.score, best.finished, rest, look)
 
-    def _text(self, prompt: str, ids: list[int], tokens: list[int]) -> str:
+    def _text(self, prompt: Prompt, tokens: list[int]) -> str:
         """What the tokens add to the prompt, a space between two words included unless the prompt ends with one."""
         alone, mute = self.tokenizer.decode(tokens), self.tokenizer.silent | {self.tokenizer.special.unknown}
-        last = [i for i in ids if i not in mute][-1:]
+        last = [i for i in prompt.ids if i not in mute][-1:]
         before, both = self.tokenizer.decode(last), self.tokenizer.decode([*last, *tokens])
-        return alone if prompt[-1:].isspace() or not both.startswith(before) else both[len(before) :]
+        return alone if prompt.text[-1:].isspace() or not both.startswith(before) else both[len(before) :]
 
     def check_looks(self) -> None:
+        """NoAttention where the model has none."""
         if not self.model.alignment:
             raise NoAttention(
                 f"{type(self.model).__name__} keeps the whole text in one state and has no attention to show"
             )
 
     def look(self, prompt: list[int], written: list[int], sites: Sequence[str] = ()) -> Heads:
-        """A row for each written token, a column for each token before the last, as many as the model sees."""
+        """A row for each written word, a column for each word before the last token, as many as the model sees."""
         self.check_looks()
         ids = [*prompt, *written][-self.max_positions - 1 :]
         rows = min(len(written), len(ids) - 1)
@@ -257,34 +372,5 @@ class LanguageModel(Run):
         asked = range(len(ids) - 1 - rows, len(ids) - 1)
         with torch.inference_mode(), trace(self.model, *sites_like(self.model, sites), rows=asked) as seen:
             self.model.states(fed)
-        panels = {site: seen[site][0].float().cpu().numpy() for site in seen.sites}
-        labels = self.tokenizer.tokens(ids)
-        return Heads(panels, labels[len(ids) - rows :], labels[:-1])
-
-
-class Stream:
-    """Turns tokens into text as soon as it is certain, and shows nothing of a stop string."""
-
-    def __init__(self, speak: Callable[[list[int]], str], stops: tuple[str, ...], write: Callable[[str], None]):
-        self.speak, self.stops, self.write = speak, stops, write
-        self.tokens: list[int] = []
-        self.shown = 0
-        self.held = max((len(one) - 1 for one in stops), default=0)  # the last characters may begin a stop string
-
-    def __call__(self, new: list[tuple[int, int]]) -> None:
-        self.tokens += [token for _, token in new]
-        text = self.speak(self.tokens)
-        before = cut(text, self.stops)
-        whole = text[:-3] + text[-3:].rstrip("\ufffd")  # half a character is shown once it is complete
-        self.show(before if before != text else whole[: max(0, len(whole) - self.held)])
-
-    def show(self, text: str) -> None:
-        """The new part of a text that is certain."""
-        if len(text) > self.shown:
-            self.write(text[self.shown :])
-            self.shown = len(text)
-
-
-def cut(text: str, stops: Sequence[str]) -> str:
-    """The text before the first stop string."""
-    return text[: min((text.find(one) for one in stops if one in text), default=len(text))]
+        both = (self.tokenizer, ids[len(ids) - rows :]), (self.tokenizer, ids[:-1])
+        return heads_of(seen, lambda site: both)

@@ -10,7 +10,8 @@ import torch
 from regard.data.image_batches import ImageData
 from regard.tasks.measuring import class_logits, evaluate_classes
 from regard.tasks.recognise.run import Recogniser
-from regard.tasks.task import Evaluation, Tick, no_tick
+from regard.tasks.results import Evaluation
+from regard.tasks.task import Tick, no_tick
 
 
 def evaluate(run: Recogniser, data: ImageData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

@@ -11,7 +11,7 @@ from regard.data.augment import Augment
 from regard.data.image_batches import ImageData
 from regard.data.images import need_classes
 from regard.errors import RunError
-from regard.learn.optimise import choose_device
+from regard.learn.device import choose_device
 from regard.models.protocols import Model
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
@@ -37,7 +37,7 @@ def prepare(
     settings = job.data
     assert artifacts.pixels is not None
     run = Recogniser(model, artifacts.pixels)
-    device = choose_device(job.train)
+    device = choose_device(job.train.device)
     seed, augment = job.train.seed, settings.augment
     data = build_data(settings, "train", run, seed=seed, augment=augment, device=device)
     held = build_data(settings, "valid", run, device=device)

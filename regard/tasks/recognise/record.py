@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from regard.tasks.inputs import Images
 from regard.tasks.options import TOP
-from regard.tasks.task import Evaluation, Metric, Options, Prepared, Task, Tick, no_tick
+from regard.tasks.results import CLASS_METRICS, Evaluation
+from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.data.image_batches import ImageData
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
-    from regard.tasks.recognise.run import Recognised, Recogniser
+    from regard.tasks.recognise.run import OpenedImage, Recognised, Recogniser
     from regard.tasks.recognise.settings import ImageSettings
     from regard.tasks.settings import Job
 
@@ -30,11 +31,13 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
 
         regard recognise runs/mine photos --top 3 --output labels.tsv
 
-    A line for each: file TAB label TAB probability."""
+    A line for each: file TAB label TAB probability. For a file that cannot be read these two are empty (see
+    --strict)."""
     inputs = Images()
     options = (replace(TOP, default=1),)
     picture = "overlay.png"
-    metrics: ClassVar = {"accuracy": Metric("max"), "loss": Metric("min", 4), "macro_f1": Metric("max")}
+    in_words = False
+    metrics: ClassVar = CLASS_METRICS
     validated = ("loss", "accuracy")
     unit = "images"
     columns = (("image", "label"),)
@@ -76,6 +79,12 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
 
         yield build_data(settings, "test", run, device=run.device)
 
+    def has_columns(self, settings: ImageSettings) -> bool:
+        """A folder has none."""
+        from regard.data.files import find_data
+
+        return not settings.made and not any(find_data(name).is_dir() for name in self.test_files(settings))
+
     def evaluate(
         self,
         run: Recogniser,
@@ -92,10 +101,16 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
     def check(self, run: Recogniser, *, drawing: bool = False) -> None:
         run.check_classes()
 
+    def reader(self, run: Recogniser, options: Options) -> Callable[[Path], OpenedImage]:
+        return run.open
+
+    def unanswered(self, run: Recogniser, options: Options, asked: str | None) -> str:
+        return f"{asked}\t\t"  # the file, without label and probability
+
     def ask(
         self,
         run: Recogniser,
-        inputs: Iterable[Path],
+        inputs: Iterable[Path | OpenedImage],
         options: Options,
         *,
         tick: Tick = no_tick,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import overload
 
@@ -17,31 +16,51 @@ from regard.attention import trace
 from regard.data.artifacts import Pixels
 from regard.data.image_batches import normalise
 from regard.data.images import read_image, resize
-from regard.errors import RunError
+from regard.data.short_repr import short_repr
+from regard.errors import BadInput, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Overlay, patch_map, rollout
+from regard.tasks.inputs import check_top, in_parts, read_all
 from regard.tasks.measuring import device_of
-from regard.tasks.reader import one_line
+from regard.tasks.options import checks_keywords
+from regard.tasks.reader_answers import one_line
+from regard.tasks.results import Shown
 from regard.tasks.search import need, sites_like
 from regard.tasks.task import Run
 
 BATCH = 32
 Image = str | Path | np.ndarray  # a file, or (H, W, 3) bytes
+Images = list[str] | list[Path] | list[np.ndarray] | list[Image]
 
 
 @dataclass(frozen=True)
 class AskedImages:
+    """Images as a classifier takes them."""
+
     images: Tensor  # (B, C, H, W), normalised
 
 
 @dataclass(frozen=True)
-class Recognised:
+class OpenedImage:
+    """An image as the model reads it."""
+
+    image: Image
+    name: str
+    tensor: Tensor  # (1, C, H, W), normalised
+
+
+@dataclass(frozen=True)
+class Recognised(Shown):
+    """What is in an image: the likeliest classes, and where the model looked."""
+
     name: str
     label: str
     probabilities: dict[str, float]  # of the likeliest classes, the likeliest first
     _look: Callable[[Sequence[str]], Overlay] = field(repr=False, compare=False)
+
+    __repr__ = short_repr
 
     def overlay(self, *sites: str) -> Overlay:
         """Attention over the image: rolled out through all layers (Abnar & Zuidema 2020) and of the last layer, or
@@ -69,48 +88,45 @@ class Recogniser(Run):
 
     @property
     def device(self) -> torch.device:
+        """Where the model is."""
         return device_of(self.model)
 
     @overload
     def recognise(self, image: Image, top: int = 5) -> Recognised: ...
     @overload
-    def recognise(self, image: list[Image], top: int = 5) -> list[Recognised]: ...
-    def recognise(self, image: Image | list[Image], top: int = 5) -> Recognised | list[Recognised]:
+    def recognise(self, image: Images, top: int = 5) -> list[Recognised]: ...
+    @checks_keywords
+    def recognise(self, image: Image | Images, top: int = 5) -> Recognised | list[Recognised]:
         """What is in an image, or in each of a list."""
+        self.check_classes()
         if isinstance(image, list):
             return list(self.answers(image, top))
-        return next(self.answers([image], top))
+        return next(self.answers([self.open(image)], top))
 
-    def answers(self, images: Iterable[Image], top: int = 5) -> Iterator[Recognised]:
-        """In the order of the images. One that cannot be read raises once those before it are answered."""
+    def answers(self, images: Iterable[Image | OpenedImage], top: int = 5) -> Iterator[Recognised]:
+        """In the order of the images. One that cannot be read raises BadInput with its index, once those before it
+        are answered."""
         self.check_classes()
-        if not isinstance(top, int | np.integer) or top < 1:
-            raise ValueError(f"top must be a whole number of at least 1, got {top!r:.80}")
-        labels, left = self.model.config.labels, iter(images)
-        while part := list(islice(left, BATCH)):
-            tensors, failed = self._read_up_to_a_bad_one(part)
-            if tensors:
-                with torch.inference_mode(), without_onednn(self.model):
-                    logits = self.model.class_logits(AskedImages(torch.cat(tensors)))
-                best = logits.float().softmax(-1).topk(min(top, len(labels)))
-                for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=False):
-                    found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
-                    called = "image" if isinstance(one, np.ndarray) else str(one)
-                    yield Recognised(called, labels[places[0]], found, partial(self._overlay, one, called, found))
-            if failed:
-                raise failed
+        check_top(top)
+        labels = self.model.config.labels
+        for part in in_parts(read_all(images, self.open, "images"), BATCH):
+            with torch.inference_mode(), without_onednn(self.model):
+                logits = self.model.class_logits(AskedImages(torch.cat([one.tensor for one in part])))
+            best = logits.float().softmax(-1).topk(min(top, len(labels)))
+            for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
+                found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
+                look = partial(self._overlay, one.image, one.name, found)
+                yield Recognised(one.name, labels[places[0]], found, look)
 
-    def _read_up_to_a_bad_one(self, images: Sequence[Image]) -> tuple[list[Tensor], Exception | None]:
-        """Each is resized as it is opened, so that not all of them are held whole."""
-        tensors: list[Tensor] = []
-        for one in images:
-            try:
-                tensors.append(self.read([pixels_of(one)]))
-            except (OSError, ValueError) as error:
-                return tensors, error
-        return tensors, None
+    def open(self, image: Image | OpenedImage) -> OpenedImage:
+        """Resized as it is opened, so that not all images of a batch are held whole."""
+        if isinstance(image, OpenedImage):
+            return image
+        name = "image" if isinstance(image, np.ndarray) else str(image)
+        return OpenedImage(image, name, self.read([pixels_of(image)]))
 
     def check_classes(self) -> None:
+        """RunError where the model has no classes."""
         if not self.model.config.labels:
             raise RunError(
                 "this model has no head and knows no classes; teach it some: "
@@ -167,4 +183,4 @@ def pixels_of(image: Image) -> np.ndarray:
         return image
     else:
         came = f"{image.dtype} {image.shape}"
-    raise ValueError(f"an image must be a file's name, or bytes (height, width, 3); got {came}")
+    raise BadInput(f"an image must be a file's name, or bytes (height, width, 3); got {came}")

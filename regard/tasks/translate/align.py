@@ -51,7 +51,7 @@ def read_columns(named: str) -> Columns:
         return Columns()
     source, comma, target = named.partition(",")
     if not comma or not source or not target:
-        raise DataError(f"--columns wants two names with a comma between them, as in en,de; got {named!r}")
+        raise DataError(f"columns must be two names with a comma between them, as in en,de; got {named!r}")
     return Columns(source, target)
 
 

@@ -13,7 +13,7 @@ from regard.data.artifacts import Artifacts
 from regard.data.batch import Filter, PairData
 from regard.data.blocks import BlockData, gather
 from regard.data.tokenizer import Tokenizer
-from regard.errors import DataError
+from regard.errors import DataError, NoTokenizer
 from regard.learn.progress import counted, say
 from regard.models.protocols import Model
 from regard.tasks.settings import BLOCKS, Job
@@ -67,10 +67,12 @@ def prepare(
 def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
     examples = settings.examples("test")
     if not examples:
-        raise ValueError("there must be at least one pair to evaluate on, got none")
+        raise DataError("there must be at least one pair to evaluate on, got none")
     for number, (source, _) in enumerate(examples, 1):
         try:
             translator.read(source)
+        except NoTokenizer:
+            raise
         except ValueError as error:
             raise DataError(
                 f"{settings.test or settings.valid or 'the test pairs'}, pair {number}: {error}"
@@ -121,7 +123,7 @@ def build_data(
 
 
 def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out: Path) -> None:
-    """ValueError where a source has more tokens than the model has positions."""
+    """DataError where a source has more tokens than the model has positions."""
     longest = max(train, valid)
     if longest <= most:
         return
@@ -129,11 +131,12 @@ def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out
     with suppress(OSError):
         out.rmdir()  # if it was made for the blocks alone
     if train > most or not settings.valid:
-        raise ValueError(
+        drop = f", or data.drop_longer={most - 1} to drop longer training pairs" if most > 1 else ""
+        raise DataError(
             f"the longest source has {longest} tokens and model.max_positions is {most}; set "
-            f"model.max_positions={longest}, or data.drop_longer={most - 1} to drop longer training pairs"
+            f"model.max_positions={longest}{drop}"
         )
-    raise ValueError(
+    raise DataError(
         f"the longest source of {settings.valid} has {longest} tokens and model.max_positions is {most}; "
         f"set model.max_positions={longest}"
     )

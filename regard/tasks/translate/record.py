@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from regard.data.line_writer import line_writer
 from regard.errors import BadInput
 from regard.tasks.inputs import Texts
-from regard.tasks.options import BEAM, SEARCH, Option, change_decoding
-from regard.tasks.task import Evaluation, Metric, Options, Prepared, Task, Tick, no_tick
+from regard.tasks.options import BEAM, TRANSLATE, Option, change_decoding
+from regard.tasks.results import Answer, Evaluation, Metric
+from regard.tasks.task import Options, Prepared, Task, Tick, no_tick, write_answers
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
+    from regard.decode.settings import Decoding
     from regard.metrics.bootstrap import Comparison
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
     from regard.show import Curves
     from regard.tasks.settings import Job
     from regard.tasks.translate.prepare import TestPairs
-    from regard.tasks.translate.run import Answer, Translator
+    from regard.tasks.translate.run import Source, Translator
     from regard.tasks.translate.settings import PairSettings
-
-OWN = (
-    Option("coverage", float, "Beam: prefer answers that looked at every source token.", min=0, metavar="X"),
-    Option(
-        "max_length",
-        int,
-        "At most this many tokens, the end token included; 0: twice the source + 20.",
-        min=0,
-        metavar="N",
-    ),
-    Option(
-        "replace_unknown",
-        bool,
-        "Copy the source word most looked at for an unknown word.",
-        flags="--replace-unknown/--keep-unknown",
-    ),
-)
-DECODING = (*SEARCH, *OWN)
+    from regard.tasks.translate.translation import Translation
 
 
 class Translate(Task["PairSettings", "Translator", "TestPairs"]):
@@ -51,11 +36,12 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
 
         regard translate runs/mine --input source.txt --output target.txt --beam 5
 
-    A file is read a little at a time and its answers keep its order. With --n-best, answers come as
+    A file is read a little at a time and its answers keep its order; a line that is too long is answered by an
+    empty one and named at the end (see --strict). With --n-best, answers come as
     lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty."""
     inputs = Texts()
     options = (
-        *DECODING,
+        *TRANSLATE,
         Option("alignments", Path, "Write word alignments to this file, one line an answer: 0-0 1-2."),
         Option("dictionary", Path, "Source TAB target words, to look an unknown word's source word up in."),
     )
@@ -134,6 +120,12 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
 
         return plot(evaluations)
 
+    def has_columns(self, settings: PairSettings) -> bool:
+        """Aligned files have none."""
+        from regard.data.files import find_files
+
+        return not settings.made and all(len(find_files(name)) == 1 for name in self.test_files(settings))
+
     def ticks(self, data: TestPairs) -> int:
         return len(data.examples)
 
@@ -141,35 +133,54 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
         if drawing:
             run.check_looks()
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str]) -> None:
+    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
         alignments = options.get("alignments")
         if output and alignments and output.resolve() == alignments.resolve():
             raise BadInput(f"--output and --alignments both name {output}; let them name two files")
         if options.get("dictionary") and options.get("replace_unknown") is False:
             raise BadInput("--dictionary replaces unknown words and --keep-unknown keeps them; give one of them")
 
-    def check_input(self, run: Translator, one: str) -> None:
-        run.read(one)
+    def decoding(self, run: Translator, options: Options) -> Decoding:
+        return run.decoding({option.name: options.get(option.name) for option in TRANSLATE})
+
+    def reader(self, run: Translator, options: Options) -> Callable[[str], Source]:
+        return run.read
+
+    def unanswered(self, run: Translator, options: Options, asked: str | None) -> str:
+        return "\n" * (self.decoding(run, options).n_best - 1)
+
+    @contextmanager
+    def writer(
+        self, run: Translator, output: Path | None, options: Options, as_json: bool
+    ) -> Iterator[Callable[[Answer], None]]:
+        """Answers, and their alignments to a file of their own."""
+        from regard.metrics.alignment import pharaoh
+
+        alignments = options.get("alignments")
+        if not alignments:
+            with write_answers(output, as_json) as write:
+                yield write
+            return
+        run.check_looks()
+        with line_writer(alignments, "--alignments") as align, write_answers(output, as_json) as write:
+
+            def both(answer: Answer) -> None:
+                write(answer)
+                align(pharaoh(getattr(answer, "alignment", frozenset())))
+
+            yield both
 
     def ask(
         self,
         run: Translator,
-        inputs: Iterable[str],
+        inputs: Iterable[str | Source],
         options: Options,
         *,
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
-    ) -> Iterator[Answer]:
+    ) -> Iterator[Translation]:
         from regard.data.pairs import read_pairs
-        from regard.metrics.alignment import pharaoh
 
-        alignments, dictionary = options.get("alignments"), options.get("dictionary")
-        if alignments:
-            run.check_looks()
-        asked = {option.name: options.get(option.name) for option in DECODING}
+        dictionary = options.get("dictionary")
         words = None if dictionary is None else dict(read_pairs(dictionary))
-        with line_writer(alignments, "--alignments") if alignments else nullcontext() as write:
-            for answer in run.answers(inputs, change_decoding(run.decode, asked), dictionary=words, tick=tick):
-                if write:
-                    write(pharaoh(answer.alignment))
-                yield answer
+        return run.answers(inputs, self.decoding(run, options), dictionary=words, tick=tick)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import overload
 
 import torch
@@ -15,62 +16,25 @@ from regard.attention import Trace, trace
 from regard.data.artifacts import AnyTokenizer
 from regard.data.batch import pad
 from regard.decode.coverage import rerank
+from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.settings import Decoding
-from regard.errors import NoAttention
+from regard.errors import BadInput, NoAttention
 from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
 from regard.models.protocols import Model, Module
 from regard.show import Heads, Map
+from regard.show.heads.data import heads_title
+from regard.tasks.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.measuring import device_of
+from regard.tasks.options import TRANSLATE, change_decoding, check_options, checks_keywords
+from regard.tasks.results import Evaluation
 from regard.tasks.search import head_weights, need, search, sites_like
 from regard.tasks.task import Run, Tick, no_tick
+from regard.tasks.translate.translation import Translation
+from regard.tasks.words import Tokens, heads_of, words_of
 
 AHEAD = 8  # batches of texts read at once, so that texts of similar length are answered together
-
-
-@dataclass(frozen=True)
-class Answer:
-    source: str
-    text: str
-    score: float  # log p(text | source)
-    others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
-    _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
-    _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
-    _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def attention(self) -> Map:
-        """Which source tokens each token of the answer looked at, from one pass over the finished answer."""
-        if self._look is None:
-            raise ValueError("the empty text was not translated, so nothing was looked at")
-        return self._look()
-
-    def heads(self, *sites: str) -> Heads:
-        """Every head of the named sites ("encoder.*", "decoder.*.cross"; none: all) in one picture."""
-        if self._heads is None:
-            raise ValueError("the empty text was not translated, so nothing was looked at")
-        return self._heads(sites)
-
-    @cached_property
-    def alignment(self) -> Links:
-        """(source word, target word) for each word of the answer; words are what spaces part."""
-        return frozenset() if self._links is None else self._links(self.attention)
-
-    def to_dict(self) -> dict[str, object]:
-        others = [{"text": text, "score": score} for text, score in self.others]
-        return {"source": self.source, "text": self.text, "score": self.score, "others": others}
-
-    def line(self) -> str:
-        """The text, or of several answers lines `score TAB text`."""
-        if not self.others:
-            return self.text
-        return "\n".join(f"{score:.4f}\t{text}" for text, score in ((self.text, self.score), *self.others))
-
-    def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
-        if self._look is None:
-            return None
-        return self.heads(*sites) if sites else self.attention
 
 
 @dataclass(frozen=True)
@@ -80,6 +44,10 @@ class Source:
     text: str
     ids: list[int]  # closing with the end token
     words: list[int]  # the word each is part of; -1: none
+
+    @property
+    def blank(self) -> bool:
+        return not self.text.strip()
 
 
 class Translator(Run):
@@ -108,41 +76,145 @@ class Translator(Run):
         return self.model.config.max_positions
 
     @overload
-    def translate(self, text: str, decode: Decoding | None = None) -> Answer: ...
+    def translate(
+        self,
+        text: str,
+        decode: Decoding | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        coverage: float | None = None,
+        max_length: int | None = None,
+        replace_unknown: bool | None = None,
+        dictionary: Mapping[str, str] | None = None,
+    ) -> Translation: ...
     @overload
-    def translate(self, text: list[str], decode: Decoding | None = None) -> list[Answer]: ...
-    def translate(self, text: str | list[str], decode: Decoding | None = None) -> Answer | list[Answer]:
-        """One answer for a text, a list of them for a list."""
+    def translate(
+        self,
+        text: list[str],
+        decode: Decoding | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        coverage: float | None = None,
+        max_length: int | None = None,
+        replace_unknown: bool | None = None,
+        dictionary: Mapping[str, str] | None = None,
+    ) -> list[Translation]: ...
+    @checks_keywords
+    def translate(
+        self,
+        text: str | list[str],
+        decode: Decoding | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        coverage: float | None = None,
+        max_length: int | None = None,
+        replace_unknown: bool | None = None,
+        dictionary: Mapping[str, str] | None = None,
+    ) -> Translation | list[Translation]:
+        """One answer for a text, a list of them for a list. The keywords are the options of `regard translate`; one
+        that is not given is as `decode` says, else as the run's recipe says.
+
+        `beam` hypotheses are kept (1 is greedy), `n_best` answers given; a `temperature` above 0 samples. With a
+        `dictionary`, an unknown word becomes the entry for the source word most looked at, or that word itself."""
+        asked = {
+            "beam": beam,
+            "n_best": n_best,
+            "length_penalty": length_penalty,
+            "min_length": min_length,
+            "repetition_penalty": repetition_penalty,
+            "no_repeat_ngram": no_repeat_ngram,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+            "coverage": coverage,
+            "max_length": max_length,
+            "replace_unknown": replace_unknown,
+        }
+        settings = self.decoding(asked, decode)
         if isinstance(text, str):
-            return next(self.answers([text], decode))
-        return list(self.answers(text, decode))
+            return next(self.answers([self.read(text)], settings, dictionary=dictionary))
+        check_many(text, "text")
+        return list(self.answers(text, settings, dictionary=dictionary))
+
+    def decoding(self, options: Mapping[str, object], decode: Decoding | None = None) -> Decoding:
+        """How to search: as the settings say, else the run's recipe, changed by the options that are given."""
+        check_options(TRANSLATE, options)
+        return change_decoding(decode or self.decode, options)
+
+    @checks_keywords
+    def evaluate(self, data: str | Path | None = None, *, columns: str = "", beam: int | None = None) -> Evaluation:
+        """How good the translations are: BLEU, chrF, exact match, perplexity, on a file of pairs, or without one on
+        the test data of the run's recipe. `columns`: as in "source,target"."""
+        return self._evaluate(data, columns, beam=beam)
 
     def answers(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Source],
         decode: Decoding | None = None,
         *,
         batch: int | None = None,
         dictionary: Mapping[str, str] | None = None,
         tick: Tick = no_tick,
-    ) -> Iterator[Answer]:
-        """Answers in the order of the texts, read a few batches at once; a blank text is its own answer.
+    ) -> Iterator[Translation]:
+        """Answers in the order of the texts, read a few batches at once; a blank text is its own answer. A text
+        that cannot be read raises BadInput with its index, once those before it are answered.
 
         With a dictionary, an unknown word of the answer becomes the dictionary's entry for the source word most
         looked at, or that word itself. `tick` is called once for each text as it is answered."""
         batch = check_batch(batch, self.model)
         decode = decode or self.decode
+        if not isinstance(dictionary, Mapping | None):
+            raise BadInput(f"dictionary must be a dict of words, source to target; got {dictionary!r:.40}")
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
         if decode.stop:
-            raise ValueError("stop strings are for language models; a translation ends by itself, or by max_length")
+            raise BadInput("stop strings are for language models; a translation ends by itself, or by max_length")
+        self._check_min_length(decode)
         if decode.coverage or decode.replace_unknown:
             self.check_looks()
-        texts = iter(texts)
-        while waiting := list(islice(texts, batch * AHEAD)):
+        for waiting in in_parts(read_all(texts, self.read, "texts"), batch * AHEAD):
             yield from self._in_order(waiting, decode, batch, dictionary or {}, tick)
 
+    def _check_min_length(self, decode: Decoding) -> None:
+        most = self.model.max_target_positions
+        if not decode.max_length:
+            most = min(most, 2 * self.max_source + 20)
+        if decode.min_length >= most:
+            raise BadInput(
+                f"min_length must be below {most:,}, the most tokens of an answer of this model, got "
+                f"{decode.min_length:,}"
+            )
+
     def check_looks(self) -> None:
+        """NoAttention where the model has none."""
         if not self.model.alignment:
             raise NoAttention(
                 f"{type(self.model).__name__} keeps the whole source in one vector and has no attention: there is "
@@ -151,31 +223,33 @@ class Translator(Run):
 
     def _in_order(
         self,
-        texts: list[str],
+        asked: list[Source],
         decode: Decoding,
         batch: int,
         dictionary: Mapping[str, str],
         tick: Tick,
-    ) -> Iterator[Answer]:
-        answers = {row: Answer(text, "", 0.0) for row, text in enumerate(texts) if not text.strip()}
+    ) -> Iterator[Translation]:
+        others = (("", 0.0),) * (decode.n_best - 1)  # so that every text has as many lines
+        answers = {row: Translation(one.text, "", 0.0, others) for row, one in enumerate(asked) if one.blank}
         for _ in answers:
             tick()
-        asked = {row: self.read(text) for row, text in enumerate(texts) if row not in answers}
-        rows = sorted(asked, key=lambda row: len(asked[row].ids))
+        rows = sorted((row for row in range(len(asked)) if row not in answers), key=lambda row: len(asked[row].ids))
         for begin in range(0, len(rows), batch):
             part = rows[begin : begin + batch]
             found = self._search([asked[row].ids for row in part], decode)
             for row, hypotheses in zip(part, found, strict=True):
                 answers[row] = self._answer(asked[row], hypotheses[: decode.n_best], decode, dictionary)
                 tick()
-        for row in range(len(texts)):
+        for row in range(len(asked)):
             yield answers[row]
 
-    def read(self, text: str) -> Source:
-        """The text's tokens and the end token; ValueError where they are more than the model takes."""
-        ids, words = self.source_tokenizer.encode_words(text)
-        if len(ids) + 1 > self.max_source:
-            raise ValueError(
+    def read(self, text: str | Source) -> Source:
+        """The text's tokens and the end token; BadInput where they are more than the model takes."""
+        if isinstance(text, Source):
+            return text
+        ids, words = self.source_tokenizer.encode_words(check_text(text))
+        if len(ids) + 1 > self.max_source and text.strip():
+            raise BadInput(
                 f"{text[:40]!r}... has {len(ids) + 1} tokens with the end token and this model takes "
                 f"{self.max_source}; shorten or split it"
             )
@@ -187,14 +261,15 @@ class Translator(Run):
         special = self.tokenizer.special
         limit = decode.max_length or (2 * mask.sum(1) + 20).clamp_min(decode.min_length + 1)
         limit = torch.as_tensor(limit, device=device).clamp_max(self.model.max_target_positions)
-        found = search(self.model, source, mask, decode, special=special, start=special.start, max_length=limit)
+        steps = search(self.model, source, mask, decode, special=special, start=special.start, max_length=limit)
+        found = finish(self.model, steps)
         return self._rerank(sources, found, decode) if decode.coverage else found
 
     def _rerank(
         self, sources: list[list[int]], found: list[list[Hypothesis]], decode: Decoding
     ) -> list[list[Hypothesis]]:
         asked = [source for source, some in zip(sources, found, strict=True) for _ in some]
-        weights, _ = self._weights(asked, [one.tokens for some in found for one in some])
+        weights, *_ = self._weights(asked, [one.tokens for some in found for one in some])
         parts = iter(weights)
         return [
             rerank(
@@ -208,7 +283,7 @@ class Translator(Run):
 
     def _answer(
         self, source: Source, hypotheses: list[Hypothesis], decode: Decoding, dictionary: Mapping[str, str]
-    ) -> Answer:
+    ) -> Translation:
         (best, *others) = hypotheses
         spoken = [self._replacements(source, one, decode, dictionary) for one in hypotheses]
         texts = [self.tokenizer.decode(one.tokens, words) for one, words in zip(hypotheses, spoken, strict=True)]
@@ -218,7 +293,7 @@ class Translator(Run):
 
         rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
         look, heads = partial(self.look, source.ids, best.tokens), partial(self.heads, source.ids, best.tokens)
-        return Answer(source.text, texts[0], best.score, rest, look, link, heads)
+        return Translation(source.text, texts[0], best.score, rest, look, link, heads)
 
     def _words(self, tokens: list[int], spoken: list[str] | None) -> list[int]:
         """The word of the answer's text that each token is part of; an unknown token that was left out has none."""
@@ -237,23 +312,26 @@ class Translator(Run):
         unknown = [place for place, token in enumerate(found.tokens) if token == name]
         if not decode.replace_unknown or not unknown:
             return None
-        weights, _ = self._weights([source.ids], [found.tokens])
+        weights, *_ = self._weights([source.ids], [found.tokens])
         pieces = self.source_tokenizer.pieces(source.text)
         words = [place for place, piece in enumerate(pieces) if piece]  # spaces and the end are none
         most, places = weights[0, unknown][:, words].max(-1)
         looked = [pieces[words[place]] if weight else "<unk>" for weight, place in zip(most, places, strict=True)]
         return [dictionary.get(word, dictionary.get(word.lower(), word)) for word in looked]
 
-    def _weights(self, sources: list[list[int]], targets: list[list[int]]) -> tuple[Tensor, Tensor | None]:
-        """One teacher-forced pass: where each target token and the end token looked (N, T, S) and, with local
-        attention, the centres (N, T); rows beyond a target and columns beyond a source are padding."""
+    def _weights(self, sources: list[list[int]], targets: list[list[int]]) -> tuple[Tensor, Tensor | None, str]:
+        """One teacher-forced pass: where each target token and the end token looked (N, T, S); with local attention
+        the centres (N, T); and which heads these weights are of, "" for attention without heads. Rows beyond a
+        target and columns beyond a source are padding."""
         self.check_looks()
         site = self.site or self.model.alignment
         if site not in (across := [one for one in sites_like(self.model, ()) if looks_across(one)]):
             raise NoAttention(f"no attention from target to source is named {site!r}; there is {', '.join(across)}")
         seen = self._trace(sources, targets, site)
         centres = seen[site, "centre"].float().cpu() if "centre" in seen.kinds(site) else None
-        return head_weights(seen[site], self.head, site).float().cpu(), centres
+        weights = seen[site]
+        title = heads_title(site, weights.shape[1], self.head) if weights.dim() == 4 else ""
+        return head_weights(weights, self.head, site).float().cpu(), centres, title
 
     def _trace(self, sources: list[list[int]], targets: list[list[int]], *sites: str) -> Trace:
         device = device_of(self.model)
@@ -270,26 +348,25 @@ class Translator(Run):
         self.check_looks()
         seen = self._trace([source], [target], *sites_like(self.model, sites))
         special = self.tokenizer.special
-        read = self.source_tokenizer.tokens(source)
-        written, fed = (self.tokenizer.tokens(x) for x in ([*target, special.end], [special.start, *target]))
-        panels, rows, columns = {}, {}, {}
-        for site in seen.sites:
-            weights = seen[site][0].float().cpu().numpy()
-            panels[site] = weights if weights.ndim == 3 else weights[None]
+        read = (self.source_tokenizer, source)
+        written, fed = ((self.tokenizer, ids) for ids in ([*target, special.end], [special.start, *target]))
+
+        def tokens(site: str) -> tuple[Tokens, Tokens]:
             encodes = site.startswith("encoder")
-            rows[site] = read if encodes else written
-            columns[site] = read if encodes or looks_across(site) else fed
-        return Heads(panels, rows, columns)
+            return read if encodes else written, read if encodes or looks_across(site) else fed
+
+        return heads_of(seen, tokens)
 
     def look(self, source: list[int], target: list[int]) -> Map:
-        """A row for each target token and one for the end token."""
-        weights, centres = self._weights([source], [target])
-        end = self.tokenizer.special.end
-        rows, columns = self.tokenizer.tokens([*target, end]), self.source_tokenizer.tokens(source)
+        """A row for each target word and one for the end token."""
+        weights, centres, title = self._weights([source], [target])
+        written = [*target, self.tokenizer.special.end]
+        rows, columns = self.tokenizer.tokens(written), self.source_tokenizer.tokens(source)
         if centres is None:
-            return Map(weights[0].numpy(), rows, columns)
+            both = words_of(self.tokenizer, written), words_of(self.source_tokenizer, source)
+            return Map(weights[0].numpy(), rows, columns, title).in_words(*both)
         window = self.model.config.window
-        return Map(weights[0].numpy(), rows, columns, centres=centres[0].numpy(), window=window)
+        return Map(weights[0].numpy(), rows, columns, title, centres=centres[0].numpy(), window=window)
 
     def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
         """Word alignments of given translations: for each target word the source word it looked at most."""
@@ -298,7 +375,7 @@ class Translator(Run):
         while part := list(islice(pairs, batch)):
             sources = [self.read(source) for source, _ in part]
             targets = [self.tokenizer.encode_words(target) for _, target in part]
-            weights, _ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
+            weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
             for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
                 yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from regard.data.fields import check, file_names, setting
+from regard.data.fields import FILES, check, file_names, setting
 from regard.data.made import MADE
 from regard.data.pairs import Columns, read_pairs, read_rows
 from regard.errors import DataError
@@ -27,7 +27,7 @@ class PairSettings:
     train_count: int = setting(20000, at_least=1)  # how many pairs of a generated set
     valid_count: int = setting(1000, at_least=1)
     test_count: int = setting(1000, at_least=1)
-    train: str | tuple[str, ...] = ""  # one file or several, looked for here and under $REGARD_DATA
+    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
     valid: str = ""  # without one, one source in twenty is held out of train
     test: str = ""  # without one, the validation pairs are taken
     source: str = ""  # the column: its name in CSV and JSONL, its number in TSV

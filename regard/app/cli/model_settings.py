@@ -1,0 +1,111 @@
+"""The settings of models, read from the text of their files: importing a model imports torch, which takes seconds,
+and a shell waits while it completes a word."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Setting:
+    default: str = ""
+    choices: tuple[str, ...] = ()
+
+
+def model_names() -> tuple[str, ...]:
+    return tuple(_models())
+
+
+def model_settings(model: str) -> dict[str, Setting]:
+    """By their names; those that follow from the data are left out."""
+    kind = _models()[model]
+    module, body = _class(kind)
+    inside = dict(_assigned(body))
+    found = {}
+    _, fields = _class((module, ast.unparse(inside["Config"])))
+    for field in fields.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            found[field.target.id] = _setting(module, field)
+    if "SIZES" in inside:
+        found["size"] = Setting("", _words(module, inside["SIZES"]))
+    from_data = ("vocabulary", "source_vocabulary", "labels")
+    return {"name": Setting(model, model_names()), **{k: v for k, v in found.items() if k not in from_data}}
+
+
+def task_name(model: str) -> str:
+    """The verb of a model's task, as its class or a base has it; a configuration may change it."""
+    place = _models()[model]
+    while "task" not in (inside := dict(_assigned((found := _class(place))[1]))):
+        place = (found[0], ast.unparse(found[1].bases[0]))
+    return _words(found[0], ast.Tuple([inside["task"]]))[0]
+
+
+def _setting(module: str, field: ast.AnnAssign) -> Setting:
+    """`cell: str = setting("gru", choices=KINDS)` or `tied: bool = False`"""
+    value = field.value
+    choices: tuple[str, ...] = ()
+    if isinstance(value, ast.Call):
+        given = [option.value for option in value.keywords if option.arg == "choices"]
+        choices = _words(module, given[0]) if given else ()
+        value = value.args[0] if value.args else None
+    if ast.unparse(field.annotation) == "bool":
+        choices = ("true", "false")
+    default = str(value.value) if isinstance(value, ast.Constant) else ""
+    return Setting(default.lower() if choices == ("true", "false") else default, choices)
+
+
+def _models() -> dict[str, tuple[str, str]]:
+    """MODELS: the name of each model -> the module and name of its class."""
+    table = dict(_assigned(_tree("regard.models")))["MODELS"]
+    assert isinstance(table, ast.Dict)
+    names = _words("regard.models", table)
+    return {name: ("regard.models", ast.unparse(kind)) for name, kind in zip(names, table.values, strict=True)}
+
+
+def _class(place: tuple[str, str]) -> tuple[str, ast.ClassDef]:
+    """A class and the module that defines it, followed through imports."""
+    module, name = place
+    for node in _tree(module).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return module, node
+    return _class((_origin(module, name), name))
+
+
+def _words(module: str, node: ast.expr) -> tuple[str, ...]:
+    """The texts of a tuple or the keys of a table, written out or named here or in a module it is imported from."""
+    if isinstance(node, ast.Call) and node.args:  # tuple(KINDS)
+        return _words(module, node.args[0])
+    if isinstance(node, ast.Name):
+        here = dict(_assigned(_tree(module)))
+        return _words(module, here[node.id]) if node.id in here else _words(_origin(module, node.id), node)
+    parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    return tuple(str(part.value) for part in parts if isinstance(part, ast.Constant))
+
+
+def _origin(module: str, name: str) -> str:
+    """The module that a name is imported from."""
+    for node in _tree(module).body:
+        if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+            return node.module
+    raise KeyError(name)
+
+
+def _assigned(node: ast.Module | ast.ClassDef) -> list[tuple[str, ast.expr]]:
+    found = []
+    for line in node.body:
+        target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
+        if isinstance(target, ast.Name) and isinstance(line, ast.Assign | ast.AnnAssign) and line.value:
+            found.append((target.id, line.value))
+    return found
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text(encoding="utf-8"))

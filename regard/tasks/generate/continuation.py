@@ -1,0 +1,61 @@
+"""What a language model wrote, and where each token looked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from regard.data.short_repr import short_repr
+from regard.show import Heads, Map
+from regard.tasks.results import Shown
+
+
+@dataclass(frozen=True)
+class Continuation(Shown):
+    """What a language model wrote after a prompt: the text, its score, the next best ones, and where it looked."""
+
+    prompt: str
+    text: str  # what was written after the prompt
+    score: float  # log p(text | prompt)
+    finished: bool  # the model itself ended the text
+    others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
+    _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def attention(self) -> Map:
+        """Which words before it each written word looked at: the mean of the last layer's heads."""
+        heads = self.heads()
+        return heads.map(list(heads.panels)[-1])
+
+    def heads(self, *sites: str, pieces: bool = False) -> Heads:
+        """Every head of the named sites ("blocks.0.*"; none: all) in one picture, in words or in
+        the model's own pieces of words."""
+        if self._look is None:
+            raise ValueError("nothing was written, so nothing was looked at")
+        found = self._look(sites)
+        return found.pieces if pieces else found
+
+    __repr__ = short_repr
+
+    def to_dict(self) -> dict[str, object]:
+        others = [{"text": text, "score": score} for text, score in self.others]
+        return {
+            "prompt": self.prompt,
+            "text": self.text,
+            "score": self.score,
+            "finished": self.finished,
+            "others": others,
+        }
+
+    def line(self) -> str:
+        """The whole text, or of several answers lines `score TAB text`."""
+        if not self.others:
+            return self.prompt + self.text
+        every = ((self.text, self.score), *self.others)
+        return "\n".join(f"{score:.4f}\t{self.prompt}{text}" for text, score in every)
+
+    def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
+        if self._look is None:  # nothing was written
+            return None
+        return self.heads(*sites) if sites else self.attention

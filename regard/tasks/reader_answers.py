@@ -1,0 +1,124 @@
+"""The answers of a text encoder: filled blanks and classes, each with where its tokens looked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from regard.data.short_repr import short_repr
+from regard.show import Heads, Map, bars
+from regard.show.scales import Scale
+from regard.tasks.results import Shown
+
+BARS = 10  # classes that are drawn as bars
+
+Texts = str | tuple[str, str]  # one, or a pair
+Look = Callable[[Sequence[str]], Heads]
+
+
+class Looked(Shown, ABC):
+    """An answer that can say where its tokens looked."""
+
+    _look: Look | None
+
+    def heads(self, *sites: str, pieces: bool = False) -> Heads:
+        """Every head of the named sites ("blocks.0.*"; none: all) in one picture, in words or in
+        the model's own pieces of words."""
+        assert self._look is not None
+        found = self._look(sites)
+        return found.pieces if pieces else found
+
+    @cached_property
+    def attention(self) -> Map:
+        """Where the words in question looked: the mean of the last layer's heads."""
+        heads = self.heads()
+        return heads.map(list(heads.panels)[-1])
+
+    @abstractmethod
+    def bars(self) -> list[Sequence[tuple[str, float]]]:
+        """How likely the answers are, for a terminal."""
+
+    def picture(self, sites: Sequence[str] = ()) -> BarsAndLooks:
+        return BarsAndLooks(self.heads(*sites) if sites else self.attention, self.bars())
+
+
+@dataclass(frozen=True)
+class BarsAndLooks:
+    """Where the model looked; in a terminal with how likely the answers are above it."""
+
+    looks: Map | Heads
+    rows: list[Sequence[tuple[str, float]]]
+
+    @property
+    def pieces(self) -> BarsAndLooks:
+        return replace(self, looks=self.looks.pieces)
+
+    def scaled(self, scale: Scale) -> BarsAndLooks:
+        return replace(self, looks=self.looks.scaled(scale))
+
+    def save(self, path: str | Path) -> None:
+        self.looks.save(path)
+
+    def _repr_html_(self) -> str:
+        return self.looks._repr_html_()
+
+    def terminal(self, *, colour: bool = True) -> str:
+        return "\n".join([*map(bars, self.rows), self.looks.terminal(colour=colour)])
+
+
+@dataclass(frozen=True)
+class Filled(Looked):
+    """A text with its blanks filled, and where the blanks looked."""
+
+    source: str
+    text: str  # each blank with its likeliest token
+    blanks: tuple[tuple[tuple[str, float], ...], ...]  # the likeliest tokens of each blank with their probabilities
+    filled: tuple[tuple[str, ...], ...] = ()  # the text with each of those
+    _look: Look | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    def bars(self) -> list[Sequence[tuple[str, float]]]:
+        return list(self.blanks)
+
+    def to_dict(self) -> dict[str, object]:
+        blanks = [[{"token": token, "probability": share} for token, share in blank] for blank in self.blanks]
+        return {"source": self.source, "text": self.text, "blanks": blanks}
+
+    def line(self) -> str:
+        return "\n".join(
+            f"{share:.4f}\t{token}\t{text}"
+            for blank, texts in zip(self.blanks, self.filled, strict=True)
+            for (token, share), text in zip(blank, texts, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Classified(Looked):
+    """The class of a text with the probabilities of all classes, and where [CLS] looked."""
+
+    source: Texts
+    label: str
+    probabilities: dict[str, float]  # of every class, the likeliest first
+    _look: Look | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    def bars(self) -> list[Sequence[tuple[str, float]]]:
+        return [list(self.probabilities.items())[:BARS]]
+
+    def to_dict(self) -> dict[str, object]:
+        first, second = (self.source, None) if isinstance(self.source, str) else self.source
+        texts = {"text": first} | ({} if second is None else {"second": second})
+        return {**texts, "label": self.label, "probabilities": self.probabilities}
+
+    def line(self) -> str:
+        return f"{one_line(self.label)}\t{self.probabilities[self.label]:.4f}"
+
+
+def one_line(label: str) -> str:
+    """A class may have any name, but a line and its columns stay whole."""
+    return " ".join(label.split())

@@ -1,0 +1,103 @@
+"""What a task gives: answers, pictures of where the model looked, metrics. No torch here, as in task.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from regard.errors import NoAttention
+
+if TYPE_CHECKING:
+    from regard.show.scales import Scale
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that says how good a run is."""
+
+    better: Literal["min", "max"]
+    digits: int = 2
+
+
+CLASS_METRICS = {
+    "accuracy": Metric("max"),
+    "loss": Metric("min", 4),
+    "macro_f1": Metric("max"),
+    "matthews": Metric("max", 4),  # of two classes only
+}
+
+
+class Picture(Protocol):
+    """What can be drawn: a Map, Heads, an Overlay."""
+
+    @property
+    def pieces(self) -> Picture:
+        """The same over the model's own pieces of words."""
+        ...
+
+    def scaled(self, scale: Scale) -> Picture: ...
+
+    def save(self, path: str | Path) -> None: ...
+
+    def terminal(self, *, colour: bool = True) -> str: ...
+
+    def _repr_html_(self) -> str: ...
+
+
+class Answer(Protocol):
+    """One answer of a run, whatever the task."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The answer as plain data: what `--json` prints and a server sends."""
+        ...
+
+    def line(self) -> str:
+        """The answer as the command prints it: one line or several."""
+        ...
+
+    def picture(self, sites: Sequence[str] = ()) -> Picture | None:
+        """Where the model looked: the usual picture, or every head of the named sites. None: nothing was asked."""
+        ...
+
+
+class Shown(Answer):
+    """An answer that shows itself in a notebook: its text, and below it where the model looked."""
+
+    def _repr_html_(self) -> str:
+        text = f'<pre style="white-space:pre-wrap">{escape(self.line())}</pre>\n'
+        try:
+            picture = self.picture()
+        except NoAttention:
+            return text
+        return text + (picture._repr_html_() if picture is not None else "")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a run is on some data."""
+
+    metrics: dict[str, float]  # by the names in Task.metrics
+    counts: dict[str, int] = field(default_factory=dict)  # what was evaluated: {"pairs": 1000}
+    details: dict[str, object] = field(default_factory=dict)  # further plain data for JSON
+    rows: dict[str, float] = field(default_factory=dict)  # further numbers for the printed table
+    notes: tuple[str, ...] = ()  # blocks of text printed below it
+    compared: object = field(default=None, repr=False)  # what Task.compare needs
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it as plain data: what `regard evaluate --json` prints."""
+        return {**self.counts, **self.metrics, **self.details}
+
+    def __repr__(self) -> str:
+        on = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        found = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        return f"<Evaluation{f' on {on}' if on else ''}: {found}>"
+
+    def _repr_html_(self) -> str:
+        from regard.show.html_table import html_table
+
+        rows = [[name, f"{count:,}"] for name, count in self.counts.items()]
+        rows += [[name, f"{value:.4g}"] for name, value in {**self.metrics, **self.rows}.items()]
+        return html_table(rows, title="Evaluation", notes="\n\n".join(self.notes))

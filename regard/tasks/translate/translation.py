@@ -1,0 +1,63 @@
+"""The answer of a translator, and where each of its words looked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from regard.data.short_repr import short_repr
+from regard.metrics.alignment import Links
+from regard.show import Heads, Map
+from regard.tasks.results import Shown
+
+
+@dataclass(frozen=True)
+class Translation(Shown):
+    """One answer of a translator: the text, its score, the next best ones, and where each word looked."""
+
+    source: str
+    text: str
+    score: float  # log p(text | source)
+    others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
+    _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
+    _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
+    _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def attention(self) -> Map:
+        """Which source words each word of the answer looked at, from one pass over the finished answer. The weights
+        of the model's own pieces of words are in `attention.pieces`."""
+        if self._look is None:
+            raise ValueError("the empty text was not translated, so nothing was looked at")
+        return self._look()
+
+    def heads(self, *sites: str, pieces: bool = False) -> Heads:
+        """Every head of the named sites ("encoder.*", "decoder.*.cross"; none: all) in one picture, in words or in
+        the model's own pieces of words."""
+        if self._heads is None:
+            raise ValueError("the empty text was not translated, so nothing was looked at")
+        found = self._heads(sites)
+        return found.pieces if pieces else found
+
+    @cached_property
+    def alignment(self) -> Links:
+        """(source word, target word) for each word of the answer; words are what spaces part."""
+        return frozenset() if self._links is None else self._links(self.attention.pieces)
+
+    __repr__ = short_repr
+
+    def to_dict(self) -> dict[str, object]:
+        others = [{"text": text, "score": score} for text, score in self.others]
+        return {"source": self.source, "text": self.text, "score": self.score, "others": others}
+
+    def line(self) -> str:
+        """The text, or of several answers lines `score TAB text`."""
+        if not self.others:
+            return self.text
+        return "\n".join(f"{score:.4f}\t{text}" for text, score in ((self.text, self.score), *self.others))
+
+    def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
+        if self._look is None:
+            return None
+        return self.heads(*sites) if sites else self.attention
