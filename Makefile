@@ -6,12 +6,14 @@ INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test bench
+.PHONY: help install demo test bench docs release
 
 help:
 	@echo 'make demo     train a small translator on dates and see where it looks (a few minutes)'
 	@echo 'make test     format check, lint, types, tests: what CI runs'
 	@echo 'make bench    run everything in benchmarks/'
+	@echo 'make docs     build the docs into build/site'
+	@echo 'make release  build the wheel and the sdist into dist, and check them'
 	@echo 'make install  only set up .venv (the other targets do this themselves)'
 	@echo
 	@echo 'Another Python (3.11 or newer): make test PYTHON=python3.12'
@@ -34,6 +36,17 @@ bench: $(INSTALLED)
 	    echo "== $$file"; \
 	    $(RUN) "$$file"; \
 	done
+
+# mkdocs-material prints a notice about its successor on every build unless it is told not to.
+docs: $(INSTALLED)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[docs]'
+	OMP_NUM_THREADS=1 $(RUN) docs/pictures.py
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@echo 'open build/site/index.html'
+
+release: $(INSTALLED)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[release]'
+	$(RUN) .ci/release.py
 
 # .venv is created only where no working one exists. Without build isolation the installed packages are enough:
 # a later change of pyproject.toml that adds no requirement needs no network.

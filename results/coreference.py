@@ -98,7 +98,7 @@ def read_winogender() -> list[Sentence]:
 def look(run: Reader, sentence: Sentence) -> tuple[np.ndarray, list[list[int]], list[str]]:
     """Weights (2 ways, H, T), the tokens of both candidates, and every token's label."""
     text = " ".join(sentence.words)
-    heads = run.look(text)
+    heads = run.look(text).pieces
     weights = np.concatenate(list(heads.panels.values()))  # (H, T, T)
     word_of = [-1, *run.tokenizer.encode_words(text)[1], -1]  # between [CLS] and [SEP]
     (asking,) = (at for at, word in enumerate(word_of) if word == sentence.pronoun)

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's worked examples, a new paper and a new task, on a copy of the package with nothing patched."""
+"""The worked examples of the docs, a new paper and a new task, on a copy of the package with nothing patched."""
 
 import json
 import os
@@ -9,16 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import ROOT, blocks, read_page
 
-ROOT = Path(__file__).parent.parent
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
-def file_after(name: str) -> str:
-    """The block that follows the first mention of a file's name."""
-    return re.search(r"^```\w+\n(.*?)^```$", CONTRIBUTING.split(f"`{name}`", 1)[1], re.MULTILINE | re.DOTALL).group(
-        1
-    )
+PAGES = [blocks(read_page(f"docs/adding/{name}.md")) for name in ("paper", "task")]
+FILES = {block.title: block.text for page in PAGES for block in page if block.title}
 
 
 def insert(path: Path, before: str, line: str) -> None:
@@ -29,20 +23,12 @@ def insert(path: Path, before: str, line: str) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with both examples added as CONTRIBUTING says."""
+    """A copy of the package with both examples added as the docs say."""
     place = tmp_path_factory.mktemp("copy")
     shutil.copytree(ROOT / "regard", place / "regard", ignore=shutil.ignore_patterns("__pycache__", "de-en"))
-    files = (
-        "regard/models/key_value.py",
-        "regard/recipes/key-value-dates.toml",
-        "regard/models/rater.py",
-        "regard/tasks/rate/record.py",
-        "regard/tasks/rate/run.py",
-        "regard/recipes/rater-texts.toml",
-    )
-    for name in files:
+    for name, text in FILES.items():
         (place / name).parent.mkdir(exist_ok=True)
-        (place / name).write_text(file_after(name), encoding="utf-8")
+        (place / name).write_text(text, encoding="utf-8")
     (place / "regard/tasks/rate/__init__.py").touch()
     models, tasks = place / "regard/models/__init__.py", place / "regard/tasks/table.py"
     for name, kind in (("key_value", "KeyValue"), ("rater", "Rater")):

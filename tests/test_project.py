@@ -16,8 +16,9 @@ import torch
 
 import regard
 from regard.models import MODELS, blank
-from regard.runs.folder import SHIPPED, shipped
-from regard.tasks.recipe import RECIPES, read, recipes
+from regard.runs.shipped import SHIPPED, shipped
+from regard.tasks.recipe import read
+from regard.tasks.recipe_files import RECIPES, recipes
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "regard"
@@ -55,10 +56,11 @@ def test_every_package_has_its_place():
 
 
 def test_imports_point_one_way():
-    """Everyone may import errors.py; the other files beside the packages stand above them all."""
+    """Everyone may import errors.py and the version; the other files beside the packages stand above them all."""
     for path in SOURCES:
         package = package_of(path)
-        ours = [name.split(".") for name in imported(path) if name.split(".")[0] == "regard"]
+        names = [name for name in imported(path) if name != "regard.__version__"]
+        ours = [name.split(".") for name in names if name.split(".")[0] == "regard"]
         for _, other, *_ in ours if package else ():
             assert other in RANK or other == "errors", f"{path} imports regard.{other}, which is in no package"
             allowed = other in ("errors", package) or RANK[other] < RANK[package]
@@ -157,14 +159,24 @@ assert {"demo", "models", "train", "evaluate", "align", "translate", "compare"} 
 for words in ([], *([name] for name in commands)):
     sys.argv = ["regard", *words, "--help"]
     cli.main()
+sys.argv = ["regard", "--version"]
+cli.main()
 sys.exit("torch" in sys.modules)
 """)
 
 
+def test_no_test_can_hang_the_suite(pytestconfig):
+    """A test that hangs in Python is failed; one that hangs below it ends its process some time later."""
+    failed, killed = float(pytestconfig.getini("timeout")), float(pytestconfig.getini("faulthandler_timeout"))
+    assert 0 < failed < killed
+    assert pytestconfig.getini("faulthandler_exit_on_timeout")
+
+
 def test_versions_agree():
-    version = PYPROJECT["project"]["version"]
-    assert regard.__version__ == version
-    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    """The package tells its version, and pyproject.toml reads it from there."""
+    assert PYPROJECT["project"]["dynamic"] == ["version"]
+    assert PYPROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "regard.__version__"}
+    assert f"## [{regard.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_constraints_pin_all_that_is_asked_for():
@@ -172,7 +184,8 @@ def test_constraints_pin_all_that_is_asked_for():
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     assert all(re.fullmatch(r"[0-9][0-9A-Za-z.]*", version) for version in pins.values())  # no +cpu, no address
     project = PYPROJECT["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = (project["optional-dependencies"][name] for name in ("dev", "docs", "release"))
+    asked = [*project["dependencies"], *(one for extra in extras for one in extra)]
     assert {re.match(r"[\w-]+", one).group() for one in asked} <= set(pins)
     assert pins["torch"] == "2.13.0"
 
@@ -221,8 +234,8 @@ def test_an_installed_copy_has_its_recipes_and_shipped_runs(installed):
     script = """
 import json, regard
 from regard.data.shapes import shapes
-from regard.runs.folder import shipped
-from regard.tasks.recipe import recipes
+from regard.runs.shipped import shipped
+from regard.tasks.recipe_files import recipes
 runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
 asked = {"recognise": image}
@@ -245,6 +258,16 @@ def test_an_installed_copy_answers(installed):
     assert "translate" in answer
     script = target / "bin" / "regard"
     assert "translate" in launch(str(script), "--help", path=target, cwd=empty)
+    assert launch(str(script), "--version", path=target, cwd=empty) == f"regard {regard.__version__}\n"
+
+
+def test_an_installed_copy_is_typed(installed, tmp_path):
+    """A user's script is checked strictly against it: py.typed is there, and the main calls have their types."""
+    target, _ = installed
+    untyped = ",".join(f"{name}.*" for name in ("torch", "matplotlib", "tokenizers", "sacrebleu", "typer"))
+    (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = true\n[mypy-{untyped}]\nfollow_imports = skip\n")
+    shutil.copy(ROOT / "tests" / "user_script.py", tmp_path)
+    assert "Success" in launch("-m", "mypy", "user_script.py", path=target, cwd=tmp_path)
 
 
 def pip(*words: str) -> None:

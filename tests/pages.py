@@ -1,0 +1,205 @@
+"""Carries out what a page tells people to do: the one mechanism for the README and every page of the docs.
+
+The blocks of a page are run from top to bottom, in one folder, its Python with shared names. `# -> value` beside an
+expression is its result, and the lines below `$ regard ...` are its output; `...` stands for anything. A block with
+a title is a file of that name."""
+
+import ast
+import gzip
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from PIL import Image
+
+from regard.app.cli import main as cli
+from regard.data.made import MADE
+from regard.data.shapes import shapes
+from regard.tasks.recipe import read
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))}
+SHORT = ("train.steps=2", "train.eval_every=2")
+FEW = ("data.train_count=200", "data.valid_count=20", "data.test_count=20")
+RECURRENT = ("model.embed=16", "model.encoder=16", "model.decoder=32", "model.readout=16", "data.batch_tokens=512")
+SMALL = {  # the recipes that pages train by, with less to do
+    "bahdanau-dates": FEW,
+    "bahdanau-pairs": ("data.train=pairs.tsv", *RECURRENT),
+    "luong-pairs": ("data.train=pairs.tsv", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
+    "transformer-pairs": ("data.train=pairs.tsv", "model.size=tiny", "data.batch_tokens=512"),
+    "gpt2-text": ("data.train=book.txt", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
+    "bert-text": ("data.train=book.txt", "model.size=tiny", "data.batch_tokens=512"),
+    "bert-labelled": ("data.train=reviews.tsv", "model.size=tiny", "data.batch_tokens=512"),
+    "vit-images": ("data.train=images", "model.dim=24", "model.layers=1", "data.batch_size=8"),
+    "mine.toml": RECURRENT,
+}
+WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write
+
+
+class Block(NamedTuple):
+    language: str
+    title: str  # of a file; "": none
+    text: str
+
+
+def blocks(text: str) -> list[Block]:
+    found = re.findall(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
+    return [Block(*parts) for parts in found]
+
+
+def read_page(name: str) -> str:
+    return PAGES[name].read_text(encoding="utf-8")
+
+
+def commands(block: Block) -> list[tuple[str, str]]:
+    """Every regard command of a block with the answer shown below it ("": none)."""
+    found = [(line, "") for line in block.text.splitlines()] if block.language == "bash" else []
+    if block.language == "console":
+        for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            line, _, answer = part.partition("\n")
+            found.append((line, answer))
+    return [(line, answer) for line, answer in found if re.match(r"(echo .* \| )?regard ", line)]
+
+
+def shown_commands() -> list[tuple[str, str]]:
+    return [one for name in PAGES for block in blocks(read_page(name)) for one in commands(block)]
+
+
+# ---- a folder with the files that the pages speak of
+
+
+def write_files(here: Path) -> None:
+    """A recipe is looked for as a file first: small ones with the names of those in the package lie here."""
+    dates = {"train": MADE["dates"]("train", 200), "test": MADE["dates"]("test", 200)}
+    for name, split, count in (("pairs.tsv", "train", 100), ("test.tsv", "test", 20)):
+        write_lines(here / name, (f"{source}\t{target}" for source, target in dates[split][:count]))
+    for name, side in (("train.en.gz", 0), ("train.de.gz", 1)):
+        lines = "".join(f"{pair[side]}\n" for pair in dates["train"][:100])
+        (here / name).write_bytes(gzip.compress(lines.encode()))
+    for name, split in (("book.txt", "train"), ("other.txt", "test")):
+        write_lines(here / name, (f"{source} is {target}." for source, target in dates[split]))
+    for name, split in (("reviews.tsv", "train"), ("more.tsv", "test")):
+        labels = ((source, "old" if target < "2000" else "new") for source, target in dates[split][:100])
+        write_lines(here / name, (f"{source}\t{label}" for source, label in labels))
+    write_lines(here / "reviews.csv", ["words,stars", *(f"{source},2" for source, _ in dates["train"][:60])])
+    write_lines(here / "words.tsv", ["May\tMai"])
+    write_lines(here / "dates.txt", ["3 May 1979", "4 June 1980"])
+    drawn = shapes("train", 60)
+    for number in range(len(drawn)):
+        path = here / "images" / drawn.classes[drawn.labels[number]] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(drawn.read(number)).save(path)
+    shutil.copy(path, here / "image.png")
+    for name, changes in SMALL.items():
+        if not name.endswith(".toml"):  # those come from the pages
+            (here / name).write_text(read(name, [*SHORT, *changes])[1])
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+# ---- Python
+
+
+def results(block: str, names: dict[str, object]) -> Iterator[tuple[str, object, str]]:
+    """Run Python and yield what it shows: the line, its value, and the text between `# -> ` and two spaces."""
+    comments = {
+        token.start[0]: token.string.removeprefix("# ->").strip().split("  ")[0]
+        for token in tokenize.generate_tokens(io.StringIO(block).readline)
+        if token.type == tokenize.COMMENT and token.string.startswith("# ->")
+    }
+    for statement in ast.parse(block).body:
+        text = ast.unparse(statement)
+        if statement.end_lineno not in comments:
+            exec(compile(text, "page", "exec"), names)
+            continue
+        assert isinstance(statement, ast.Expr), f"only an expression has a result: {text}"
+        yield text, eval(text, names), comments.pop(statement.end_lineno)
+    assert not comments, f"these stand beside no expression: {comments}"
+
+
+def agrees(value: object, shown: str) -> bool:
+    """Numbers to the digits that are shown, a text exactly but for ..., all else as it is written."""
+    wanted = ast.literal_eval(shown)
+    if isinstance(wanted, float):
+        return abs(value - wanted) <= 0.5000001 * 10.0 ** -len(shown.partition(".")[2])
+    if isinstance(wanted, str) and "..." in wanted:
+        return isinstance(value, str) and is_shown(wanted, value)
+    return value == wanted
+
+
+def is_shown(shown: str, printed: str) -> bool:
+    """Does the text begin with what is shown, where ... stands for anything?"""
+    return bool(re.match(r"[\s\S]*".join(map(re.escape, shown.strip().split("..."))), printed.strip()))
+
+
+# ---- commands
+
+
+class InProcess(Executor):
+    """Does the work at once, here: each new process of `regard compare` would spend seconds on importing torch."""
+
+    def submit(self, work, /, *given, **named):
+        done = Future()
+        done.set_result(work(*given, **named))
+        return done
+
+
+def short(words: list[str]) -> list[str]:
+    """The same command with less to do; of an option given twice the last one counts."""
+    if words[0] == "generate":
+        return [*words, "--max-tokens", "20"]
+    if words[0] == "compare":
+        return [*words, "--seeds", "1"]
+    if words[0] == "train" and "--resume" in words:  # something must be left to do
+        return [*words, "--set", "train.steps=3"]
+    return words
+
+
+def run_command(line: str, monkeypatch, capsys) -> str:
+    """Run one command here; what it printed."""
+    before, _, command = line.rpartition("| ")
+    if before:
+        Path("stdin").write_bytes(subprocess.run(before, shell=True, check=True, capture_output=True).stdout)
+    words = short(shlex.split(command, comments=True)[1:])
+    with open("stdin" if before else "/dev/null") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "argv", ["regard", *words])
+        capsys.readouterr()
+        try:
+            cli.main()
+        except SystemExit as stop:
+            pytest.fail(f"{line}\nexit {stop.code}: {capsys.readouterr().err}")
+    for option, value in pairwise(words):
+        if option in WRITTEN and value != "-":
+            assert Path(value).exists(), f"{line} did not write {value}"
+    return capsys.readouterr().out
+
+
+def carry_out(text: str, monkeypatch, capsys) -> None:
+    """Do what a page says, in the current folder, and compare what comes with what it shows."""
+    monkeypatch.setattr("regard.tasks.compare.ProcessPoolExecutor", lambda *_, **__: InProcess())
+    names: dict[str, object] = {}
+    for block in blocks(text):
+        if block.title:
+            Path(block.title).write_text(block.text)
+            if block.title in SMALL:
+                Path(block.title).write_text(read(block.title, [*SHORT, *SMALL[block.title]])[1])
+        elif block.language == "python":
+            for line, value, shown in results(block.text, names):
+                assert agrees(value, shown), f"{line} is {value!r:.200}, and the page shows {shown}"
+        for line, answer in commands(block):
+            printed = run_command(line, monkeypatch, capsys)
+            assert is_shown(answer, printed), f"{line} should print\n{answer}but printed\n{printed}"
