@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention import Attend, MultiHead, Packing, Question, ScaledDot
-from regard.attention.kernels.fused import fused_attention, has_packed_kernel, packed_attention
+from regard.attention.kernels.fused import fused_attention, has_packed_kernel, packed_attention, without_cudnn
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -50,6 +50,18 @@ def test_packed_rows_in_one_kernel(dtype: torch.dtype, lengths: list[int], monke
     monkeypatch.setattr("regard.attention.attend.has_packed_kernel", lambda *_: False)
     for one, other in zip(found, run(), strict=True):
         assert (one - other).abs().max() <= 0.02 * other.abs().max()
+
+
+@pytest.mark.parametrize("set_by_user", [True, False])
+def test_the_users_choice_of_cudnn_is_left_as_it_was(set_by_user: bool) -> None:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(set_by_user)
+        with without_cudnn(), without_cudnn():
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.cudnn_sdp_enabled() == set_by_user
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def test_the_packed_kernel_takes_these_arguments_and_has_a_gradient() -> None:

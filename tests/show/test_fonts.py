@@ -8,38 +8,18 @@ import pytest
 from matplotlib import ft2font
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
+from small_maps import draw, save_png, some_map
 
-from regard.show import Map
 from regard.show.fonts import find_families
-from regard.show.map.png import draw_axes, new_axes
 
 matplotlib.use("Agg")
 NOWHERE = "\U0010fffd"  # the last private-use character: no font has it
 
 
-def some_map(rows, columns, **names):
-    weights = np.random.default_rng(0).dirichlet(np.full(len(columns), 0.3), len(rows))
-    return Map(weights, rows, columns, **names)
-
-
-def save_png(picture, folder):
-    picture.save(folder / "map.png")
-    with Image.open(folder / "map.png") as image:
-        return np.asarray(image.convert("RGB"))
-
-
-def draw(picture):
-    figure = Figure()
-    ax = draw_axes(picture, new_axes(picture, figure))
-    FigureCanvasAgg(figure).draw()
-    return ax
-
-
 def test_characters_without_a_font_warn_and_are_boxed(tmp_path):
     picture = some_map(["a" + NOWHERE], ["b"])
     with pytest.warns(UserWarning, match="no font installed here") as seen:
-        save_png(picture, tmp_path)
+        picture.save(tmp_path / "map.png")
     assert len(seen) == 1  # and none of matplotlib's own
     assert "U+10FFFD" in str(seen[0].message)
     said = ("shows □ in its place", "HTML always keep it;", "a font that has it,")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.packing import Packing
+from regard.attention.shared_change import SharedChange
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -32,17 +36,19 @@ def fused_attention(
     query, keys, values = (
         x if x.shape[-1] == wanted else F.pad(x, (0, wanted - x.shape[-1])) for x in (query, keys, values)
     )
-    flags = torch.backends.cuda
     avoid = query.is_cuda and query.dtype in HALF and not fixed_length and not torch.compiler.is_compiling()
-    avoid = avoid and flags.cudnn_sdp_enabled()  # so that only one of several threads enables it again
-    if avoid:
-        flags.enable_cudnn_sdp(False)
-    try:
+    with without_cudnn() if avoid else nullcontext():
         read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal, scale=scale)
-    finally:
-        if avoid:
-            flags.enable_cudnn_sdp(True)
     return read[..., :width]
+
+
+def _disable_cudnn() -> Callable[[], None]:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return lambda: torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+without_cudnn = SharedChange(_disable_cudnn)
 
 
 def has_packed_kernel(query: Tensor, values: Tensor, scale: float) -> bool:

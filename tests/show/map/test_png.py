@@ -7,30 +7,11 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
+from small_maps import draw, save_png, some_map
 
 from regard.show import Map
-from regard.show.map.png import draw_axes, new_axes
 
 matplotlib.use("Agg")
-
-
-def some_map(rows, columns, **names):
-    weights = np.random.default_rng(0).dirichlet(np.full(len(columns), 0.3), len(rows))
-    return Map(weights, rows, columns, **names)
-
-
-def save_png(picture, folder):
-    picture.save(folder / "map.png")
-    with Image.open(folder / "map.png") as image:
-        return np.asarray(image.convert("RGB"))
-
-
-def draw(picture):
-    figure = Figure()
-    ax = draw_axes(picture, new_axes(picture, figure))
-    FigureCanvasAgg(figure).draw()
-    return ax
 
 
 def test_the_png_shows_the_weights(tmp_path):
