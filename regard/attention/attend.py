@@ -57,7 +57,8 @@ class Attend(nn.Module):
     the fused kernel; `look` is exact and returns weights and scores. `allowed` is the mask of both, except that the
     fused kernel has a faster form of causality (`_fused_causal`); a test checks that the two agree."""
 
-    traced = True  # a site for `trace`
+    traced = ("weights", "mask", "centre")  # what a trace may see here
+    calls_add = -2  # the axis along which the weights of several calls add up in a trace: the queries
 
     def __init__(
         self,
@@ -203,7 +204,7 @@ class Attend(nn.Module):
         for seen in watching(self):
             kept = seen.take(self, question.query.shape[-2])
             if kept:
-                seen.keep(self, "weights", look.dense(memory.size, kept, seen.heads))
+                seen.keep(self, "weights", look.dense(memory.size, kept, seen.heads), self.calls_add)
                 self._keep_mask(seen, self.allowed(question, memory), question, memory, kept)
         return look
 
@@ -329,7 +330,7 @@ class Attend(nn.Module):
         if packing is not None:
             real = packing.mask.index_select(-1, rows)
             weights = weights.masked_fill(~real.view(len(real), *[1] * (weights.dim() - 3), -1, 1), 0)
-        seen.keep(self, "weights", weights)
+        seen.keep(self, "weights", weights, self.calls_add)
         self._keep_mask(seen, mask, part, memory, list(range(len(kept))))
 
     def _keep_mask(
@@ -340,4 +341,4 @@ class Attend(nn.Module):
             mask = torch.ones(1, 1, 1, dtype=torch.bool, device=question.query.device)
         mask = mask.any(1) if mask.dim() == 4 else mask  # (B or 1, Q or 1, K or 1); a causal one may have no B
         mask = mask[..., rows, :] if mask.shape[-2] > 1 else mask
-        seen.keep(self, "mask", mask.expand(len(question.query), len(rows), memory.size))
+        seen.keep(self, "mask", mask.expand(len(question.query), len(rows), memory.size), self.calls_add)

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
+from regard.errors import NoAttention
 from regard.show import Heads
 
 active: ContextVar[tuple[Trace, ...]] = ContextVar("active", default=())  # the traces of this thread
@@ -15,18 +16,25 @@ active: ContextVar[tuple[Trace, ...]] = ContextVar("active", default=())  # the 
 
 class Trace:
     """What was recorded: `seen[site]` the weights (B, .., Q, K), `seen[site, "mask"]` where each query may look
-    (B, Q, K), `seen[site, kind]` tensors of another kind."""
+    (B, Q, K), `seen[site, kind]` tensors of another kind, such as gates."""
 
     def __init__(self, names: dict[int, str], heads: Sequence[int] | None, rows: Sequence[int] | None):
         self.heads, self.rows = heads, rows
         self._names = names  # id of a traced module -> its name in the model
         self._kept: dict[tuple[str, str], list[Tensor]] = {}
+        self._axes: dict[tuple[str, str], int] = {}  # along which calls add up
         self._asked: dict[int, int] = {}  # how many queries each site has answered so far
 
     def __repr__(self) -> str:
-        seen = [f"{site} {tuple(self[site].shape)}" for site in self.sites[:4]]
+        seen = [self._shape_of(site) for site in self.sites[:4]]
         more = [f"{len(self.sites) - 4} more"] if len(self.sites) > 4 else []
         return f"<Trace: {', '.join(seen + more) or 'nothing recorded yet'}>"
+
+    def _shape_of(self, site: str) -> str:
+        kinds = self.kinds(site)
+        if "weights" in kinds:
+            return f"{site} {tuple(self[site].shape)}"
+        return f"{site} {kinds[0]} {tuple(self[site, kinds[0]].shape)}"
 
     def watches(self, module: nn.Module) -> bool:
         """Is this module one of the sites?"""
@@ -38,9 +46,11 @@ class Trace:
         self._asked[id(module)] = first + count
         return [i for i in range(count) if self.rows is None or first + i in self.rows]
 
-    def keep(self, module: nn.Module, kind: str, tensor: Tensor) -> None:
-        """Add a copy of a tensor to what was recorded at a site."""
-        self._kept.setdefault((self._names[id(module)], kind), []).append(tensor.detach().clone())
+    def keep(self, module: nn.Module, kind: str, tensor: Tensor, axis: int = -2) -> None:
+        """Add a copy of a tensor to what was recorded at a site; `axis`: see `record`."""
+        key = self._names[id(module)], kind
+        self._kept.setdefault(key, []).append(tensor.detach().clone())
+        self._axes[key] = axis
 
     def keep_weights(self, module: nn.Module, weights: Tensor, allowed: Tensor | None) -> None:
         """The weights (B, H, Q, K) of another library's attention, and where each query may look (broadcastable to
@@ -54,50 +64,70 @@ class Trace:
 
     @property
     def sites(self) -> list[str]:
-        """The sites whose weights were recorded."""
-        return [site for site, kind in self._kept if kind == "weights"]
+        """The sites at which anything was recorded."""
+        return list(dict.fromkeys(site for site, _ in self._kept))
+
+    def having(self, kind: str) -> list[str]:
+        """The sites at which this kind was recorded."""
+        return [site for site, other in self._kept if other == kind]
 
     def kinds(self, site: str) -> list[str]:
-        """What was recorded at a site: "weights", "mask", "centre", ..."""
+        """What was recorded at a site: "weights", "mask", "centre", "gate", ..."""
         return [kind for name, kind in self._kept if name == site]
 
     def __getitem__(self, site: str | tuple[str, str]) -> Tensor:
-        """One tensor for all calls of the site, concatenated over queries; shorter memories are padded with 0."""
+        """One tensor for all calls of the site, concatenated over queries, or along the axis given to `record`;
+        shorter memories are padded with 0."""
         key = (site, "weights") if isinstance(site, str) else site
         if key not in self._kept:
-            raise KeyError(f"nothing recorded at {key}; recorded: {', '.join(map(str, self._kept)) or 'nothing'}")
-        parts = self._kept[key]
-        batches = {len(part) for part in parts if part.dim()}
+            there = [one for one in self._kept if one[0] == key[0]] or list(self._kept)
+            raise KeyError(f"nothing recorded at {key}; recorded: {', '.join(map(str, there)) or 'nothing'}")
+        parts, axis = self._kept[key], self._axes[key]
+        batches = {len(part) for part in parts if part.dim() and axis % part.dim()}
         if len(batches) > 1:
             raise ValueError(
                 f"{key} was called with batches of {sorted(batches)} rows; trace these calls one by one"
             )
-        if key[1] not in ("weights", "mask"):
-            return torch.cat(parts, -1) if parts[0].dim() else torch.stack(parts)
-        longest = max(part.shape[-1] for part in parts)
-        # A padded mask is False: a place that came later could not be looked at.
-        return torch.cat([nn.functional.pad(part, (0, longest - part.shape[-1])) for part in parts], -2)
+        if key[1] in ("weights", "mask"):
+            longest = max(part.shape[-1] for part in parts)
+            # A padded mask is False: a place that came later could not be looked at.
+            parts = [nn.functional.pad(part, (0, longest - part.shape[-1])) for part in parts]
+        return torch.cat(parts, axis) if parts[0].dim() else torch.stack(parts)
 
     def picture(
         self, rows: Sequence[str], columns: Sequence[str] | None = None, *, sites: Sequence[str] = (), item: int = 0
     ) -> Heads:
         """The heads of one item of the batch as a picture, which shows itself in a notebook and has `save`:
         `rows` are the tokens that look, `columns` those looked at (None: the same), `sites` all unless given."""
-        weights = {site: self[site][item].float().cpu() for site in sites or self.sites}
+        sites = sites or self.having("weights") or ["any site"]
+        if lacking := [site for site in sites if site not in self.having("weights")]:
+            there = ", ".join(f"{site} ({', '.join(self.kinds(site))})" for site in self.sites) or "nothing"
+            raise NoAttention(
+                f"this picture shows attention weights, and none were recorded at {', '.join(lacking)}; "
+                f"recorded: {there:.500}"
+            )
+        weights = {site: self[site][item].float().cpu() for site in sites}
         panels = {site: x.numpy() if x.dim() == 3 else x[None].numpy() for site, x in weights.items()}
         masks = {site: self[site, "mask"][item].cpu().numpy() for site in panels}
         return Heads(panels, rows, rows if columns is None else columns, mask=masks)
 
 
+def tracing() -> bool:
+    """Has this thread an active trace? Inside a compiled graph: no."""
+    return not torch.compiler.is_compiling() and bool(active.get())
+
+
 def watching(module: nn.Module) -> list[Trace]:
     """The active traces of this thread that include the module. Inside a compiled graph: none."""
-    if torch.compiler.is_compiling():
-        return []
-    return [seen for seen in active.get() if seen.watches(module)]
+    return [seen for seen in active.get() if seen.watches(module)] if tracing() else []
 
 
-def record(module: nn.Module, kind: str, tensor: Tensor) -> None:
-    """Add a tensor (a gate, a window's centre) to the traces of this module; its last dimension is the query. A
-    class that records without being attention says `traced = True`, so that a pattern may name it."""
+def record(module: nn.Module, kind: str, tensor: Tensor, *, axis: int = -1) -> None:
+    """Add a tensor (a gate, a window's centre) to the traces of this module; the tensors of several calls are
+    concatenated along `axis`. By default that is the last dimension, the queries. Gates of an image (B, C) have
+    none: axis=0, the batch. A cell that is called once a step, with gates (N, D), records `gate[:, None]` with
+    axis=1, which gives (N, T, D).
+
+    A class says what it records, as in `traced = ("gate",)`, so that a pattern may name it."""
     for seen in watching(module):
-        seen.keep(module, kind, tensor)
+        seen.keep(module, kind, tensor, axis)

@@ -4,12 +4,14 @@
         model(source, target)
     seen["decoder.0.cross"]            # (B, heads, rows, K)
 
-The model may be your own: sites are regard's attention, torch's nn.MultiheadAttention (so nn.TransformerEncoder and
-nn.Transformer too) and the attention of `transformers` models. The weights of the named sites are computed in
-addition to the usual read, so outputs do not change by a bit (one exception: `trace_torch`), and without a trace
-nothing extra is computed. Calls add up: when a model generates with a cache, each step adds its queries. Traces are
-per thread. A compiled model (torch.compile) runs as compiled; its weights come from a second, uncompiled pass over
-the same inputs, so that its output stays bit-identical."""
+The model may be your own: sites are regard's attention and gates, torch's nn.MultiheadAttention (so
+nn.TransformerEncoder and nn.Transformer too) and the attention of `transformers` models. The weights of the named
+sites are computed in addition to the usual read, so outputs do not change by a bit (one exception: `trace_torch`),
+and without a trace nothing extra is computed. Gates have names: `seen["stages.0.0.excite", "gate"]` (B, C); of
+recurrent layers `seen["encoder.l0", "forget"]` (N, T, D), or "input", "output" (LSTM), "reset", "update" (GRU).
+Calls add up: when a model generates with a cache, each step adds its queries. Traces are per thread. A compiled
+model (torch.compile) runs as compiled; what is recorded comes from a second, uncompiled pass over the same inputs,
+so that its output stays bit-identical."""
 
 from __future__ import annotations
 
@@ -40,10 +42,9 @@ def trace(
     rows: Sequence[int] | None = None,
 ) -> Iterator[Trace]:
     """Record at the sites whose names match a pattern ('*': all), for these heads and query rows (None: all)."""
-    plain: Traceable = getattr(model, "_orig_mod", model)
-    modules = dict(plain.named_modules())
+    modules = dict(_plain(model).named_modules())
     patterns = patterns or ("*",)
-    _check(patterns, [name for name, module in modules.items() if is_site(module)])
+    _check(patterns, sites_of(model))
     if rows is not None and any(row < 0 for row in rows):
         raise ValueError(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
     watched = {name: module for name, module in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
@@ -61,21 +62,33 @@ def trace(
         yield seen
 
 
-def is_site(module: nn.Module) -> bool:
-    """Whether a trace can record at this module."""
-    return (
-        getattr(module, "traced", False) is True
-        or isinstance(module, nn.MultiheadAttention)
-        or trace_transformers.is_attention(module)
-    )
+def sites_of(model: Traceable, kind: str | tuple[str, ...] | None = None) -> list[str]:
+    """The names of the modules at which a trace can record, or can record this kind or one of these."""
+    found = {name: _recorded(module) for name, module in _plain(model).named_modules()}
+    wanted = (kind,) if isinstance(kind, str) else kind
+    return [name for name, kinds in found.items() if (kinds if wanted is None else set(wanted) & set(kinds))]
+
+
+def _recorded(module: nn.Module) -> tuple[str, ...]:
+    """The kinds of tensors that a trace records at this module; (): it is no site."""
+    if isinstance(module, nn.MultiheadAttention) or trace_transformers.is_attention(module):
+        return "weights", "mask"
+    own = getattr(module, "traced", ())
+    return own if isinstance(own, tuple) else ()
+
+
+def _plain(model: Traceable) -> Traceable:
+    """The model itself, also of a compiled one."""
+    plain: Traceable = getattr(model, "_orig_mod", model)
+    return plain
 
 
 def _check(patterns: Sequence[str], sites: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in sites):
-            there = ", ".join(map(repr, sites)) if sites else "none: a trace sees regard's attention, "
+            there = ", ".join(map(repr, sites)) if sites else "none: a trace sees regard's attention and gates, "
             there += "" if sites else "nn.MultiheadAttention and the attention of transformers 5 models"
-            raise NoAttention(f"no attention has a name like {pattern!r}; the sites of this model are {there}")
+            raise NoAttention(f"no site has a name like {pattern!r}; the sites of this model are {there}")
 
 
 def _again(seen: Trace) -> Any:

@@ -91,5 +91,16 @@ def words_of(kind: Any) -> str:
 
 def takes_text(kind: Any) -> bool:
     """Whether the type allows a text, but no whole number."""
-    alternatives = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return str in alternatives and int not in alternatives
+    return str in alternatives(kind) and int not in alternatives(kind)
+
+
+def in_tuple(kind: Any, value: Any) -> Any:
+    """A list as a tuple where the type allows one and no list, its numbers as floats where they are wanted."""
+    items = {get_origin(one): get_args(one) for one in alternatives(kind)}
+    if not isinstance(value, list | tuple) or tuple not in items or list in items:
+        return value
+    return tuple(map(float, value)) if set(items[tuple]) <= {float, Ellipsis} else tuple(value)
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)

@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.data.field_types import fits, takes_text, types_of, words_of
+from regard.data.field_types import fits, in_tuple, takes_text, types_of, words_of
 from regard.data.files import LARGEST_RECIPE, read_bytes
 from regard.errors import DataError, RecipeError
 
 Settings = TypeVar("Settings")
 ALIKE, MOST_NEAR = 0.8, 5  # the similarity of words that differ by a typo; how many suggestions are named
+MOST_NUMBERS = 1000  # of a list, as the blocks in each stage of a network: more than any real one has
 
 
 def setting(
@@ -29,25 +30,31 @@ def setting(
     choices: Collection[str] = (),
     or_zero: str = "",
     words: str = "",
+    layers: bool = False,
     later: bool = False,
 ) -> Any:
     """A field with its range. `or_zero`: 0 is allowed beside the range, and these words say what it means. `words`:
-    what the type is called in an error message. `later`: runs that are older than the field have the default."""
+    what the type is called in an error message. `layers`: the model has so many layers, of a list the sum. `later`:
+    runs that are older than the field have the default."""
     bounds = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
-    return dataclasses.field(
-        default=default,
-        metadata={"bounds": bounds, "choices": tuple(choices), "or_zero": or_zero, "words": words, "later": later},
-    )
+    said = {"choices": tuple(choices), "or_zero": or_zero, "words": words, "layers": layers, "later": later}
+    return dataclasses.field(default=default, metadata={"bounds": bounds, **said})
 
 
 def check(settings: Any) -> None:
-    """Call this first in `__post_init__`. ValueError names the field, what is allowed and what came."""
+    """Call this first in `__post_init__`. ValueError names the field, what is allowed and what came. A list becomes
+    a tuple where the field is one: TOML and JSON have no tuples."""
     kinds = types_of(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), kinds[field.name]
+        if isinstance(value, list | tuple) and len(value) > MOST_NUMBERS and isinstance(value[0], int | float):
+            raise ValueError(f"{field.name} must have at most {MOST_NUMBERS:,} numbers, got {len(value):,}")
         if not fits(kind, value):
             words = field.metadata.get("words") or words_of(kind)
             raise ValueError(f"{field.name} must be {words}, got {value!r:.80}")
+        if isinstance(value, list | tuple):
+            value = in_tuple(kind, value)
+            object.__setattr__(settings, field.name, value)
         if value is not None:
             check_value(field, value)
 

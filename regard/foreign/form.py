@@ -27,17 +27,25 @@ class Form(ABC, Generic[Config]):
     A folder is opened by the first form that `matches` it."""
 
     model: ClassVar[str]  # our name of the model
-    model_type: ClassVar[str]  # its name in config.json
+    library: ClassVar[str] = "transformers"  # for error messages
+    model_type: ClassVar[str] = ""  # its name in config.json; "": there is none, and `matches` knows its folders
     config_file: ClassVar[str] = "config.json"  # the JSON file that `read_config` reads
-    architectures: ClassVar[tuple[str, ...]]  # the heads that can be read; the first is the one written
+    architectures: ClassVar[tuple[str, ...]] = ()  # the heads that can be read; the first is the one written
     prefix: ClassVar[str] = ""  # tensor names begin with this, but not in files of a model without a head
     derived: ClassVar[str] = ""  # regex of tensors that hold nothing learned (masks, sinusoids) and are skipped
-    optional: ClassVar[frozenset[str]] = frozenset()  # tensors that a file may lack; they are 0 then
+    optional: ClassVar[str] = ""  # regex of tensors that a file may lack; they are 0 then
 
     def matches(self, contents: Contents) -> bool:
-        """By model_type, or by architectures if config.json has no model_type."""
+        """By model_type, or by architectures if config.json has no model_type. A form without these has a test of
+        its own."""
         kind, heads = (contents.config.get(key) for key in ("model_type", "architectures"))
         return kind == self.model_type or (kind is None and heads in [[one] for one in self.architectures])
+
+    def kind(self, config: Config, dtype: str) -> Json:
+        """The keys of config.json that say which model this is, and of which dtype its weights are."""
+        if not self.model_type:
+            return {}
+        return {"model_type": self.model_type, "architectures": [self.architecture(config)], "dtype": dtype}
 
     @abstractmethod
     def read_config(self, table: Table) -> tuple[Config, Special | None]:
@@ -45,7 +53,7 @@ class Form(ABC, Generic[Config]):
 
     @abstractmethod
     def write_config(self, config: Config, special: Special | None) -> Json:
-        """Their settings of a model of ours; model_type and architectures are written beside them."""
+        """Their settings of a model of ours; `kind` is written before them."""
 
     @abstractmethod
     def parts(self, config: Config) -> list[Part]:
@@ -77,7 +85,7 @@ class Form(ABC, Generic[Config]):
 
     def tokenizer(self, contents: Contents, config: Config, special: Special) -> AnyTokenizer:
         """The tokenizer of the folder."""
-        raise RunError(f"{contents.path}: a {self.model_type} model reads no text")
+        raise RunError(f"{contents.path}: a {self.model} reads no text")
 
     def max_length(self, contents: Contents) -> int:
         """How many tokens of a text are read, 0: as many as the model has positions."""
@@ -85,14 +93,15 @@ class Form(ABC, Generic[Config]):
 
     def pixels(self, contents: Contents, config: Config) -> Pixels:
         """How the folder's model reads images."""
-        raise RunError(f"{contents.path}: a {self.model_type} model reads no images")
+        raise RunError(f"{contents.path}: a {self.model} reads no images")
 
     def decoding(self, contents: Contents, special: Special) -> Decoding:
         """The decoding settings of the folder."""
         return Decoding()
 
     def small_files(self, config: Config, artifacts: Artifacts, decoding: Decoding) -> dict[str, Json]:
-        """The JSON files that the other library expects beside config.json, by name."""
+        """The JSON files that the other library expects beside its settings, by name; `config_file` is added to
+        those, for libraries that keep there how images are read, say."""
         return {}
 
 
@@ -165,10 +174,13 @@ UNSUPPORTED = frozenset({"quantization_config", "compression_config", "auto_map"
 
 class Table:
     """Another library's config.json, read strictly: a key that is neither read nor known to be harmless is an
-    error if transformers knows it. Keys that it does not know are the author's own, and change nothing there."""
+    error if the library knows it. Keys that it does not know are the author's own, and change nothing there."""
 
-    def __init__(self, table: Json, unsupported: frozenset[str] = UNSUPPORTED):
+    def __init__(
+        self, table: Json, unsupported: frozenset[str] = UNSUPPORTED, *, library: str = "transformers"
+    ) -> None:
         self.table, self.left, self.unsupported = table, set(table) - HARMLESS, unsupported
+        self.library = library
         for key, allowed in NEUTRAL.items():
             self.must(key, *allowed)
         for key in ("dtype", "torch_dtype"):
@@ -234,17 +246,17 @@ class Table:
             raise Unrepresentable(f"{key} = {value!r:.80} is not supported, only {shown}")
 
     def done(self, path: Path) -> None:
-        """Called last: refuses settings that we cannot follow, and names those that transformers does not know."""
+        """Called last: refuses settings that we cannot follow, and names those that the library does not know."""
         refused = sorted(key for key in self.left & self.unsupported if self.table[key] is not None)
         if refused:
             names = ", ".join(f"{key} = {self.table[key]!r:.40}" for key in refused[:5])
             raise Unrepresentable(
-                f"{names}: transformers follows such a setting, and regard does not support it; save the model "
-                "without it, or open the folder with transformers"
+                f"{names}: {self.library} follows such a setting, and regard does not support it; save the model "
+                f"without it, or open the folder with {self.library}"
             )
         if own := sorted(self.left - self.unsupported):
             names = ", ".join(f"{key[:40]!r}" for key in own[:5]) + (f" and {len(own) - 5} more" * (len(own) > 5))
-            say_once(f"{path}: left aside, as transformers has no such setting: {names}")
+            say_once(f"{path}: left aside, as {self.library} has no such setting: {names}")
 
 
 def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor], Tensor]:

@@ -28,11 +28,15 @@ def truncated_normal_(tensor: Tensor, std: float = 0.02) -> Tensor:
 
 @torch.no_grad()
 def take_over(model: nn.Module, theirs: Mapping[str, Tensor]) -> list[str]:
-    """Copy the weights that have the same name and shape; returns the names of all others."""
-    new = []
-    for name, weight in model.named_parameters():
-        if name in theirs and theirs[name].shape == weight.shape:
-            weight.copy_(theirs[name])
-        else:
-            new.append(name)
+    """Copy the weights that have the same name and shape, and the buffers of each module whose tensors all do: a
+    BatchNorm's running statistics and their count go with its weights. Returns the names of all others."""
+    saved = model.state_dict(keep_vars=True)
+    weights = dict(model.named_parameters())  # a tied one once
+    buffers = {name: tensor for name, tensor in model.named_buffers() if name in saved}
+    own = weights | buffers
+    new = [name for name, tensor in own.items() if name not in theirs or theirs[name].shape != tensor.shape]
+    modules = {name.rpartition(".")[0] for name in new}
+    new += [name for name in buffers if name not in new and name.rpartition(".")[0] in modules]
+    for name in own.keys() - new:
+        own[name].copy_(theirs[name])
     return new

@@ -39,7 +39,7 @@ from regard.models import MODELS, name_of
 from regard.models.protocols import Model, ModelConfig
 from regard.runs.hub import hub_folder, is_hub_name
 from regard.runs.shipped import SHIPPED, shipped
-from regard.runs.weights import WEIGHTS, has_weights, read_headers, read_weights
+from regard.runs.weights import WEIGHTS, has_weights, kind_of, read_headers, read_weights
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
@@ -112,7 +112,7 @@ class Folder:
             return read_toml(self.path / RECIPE) if self.contents.has(RECIPE) else None
 
     def model(self) -> Model:
-        """The model with its weights, in float32 and eval mode, on the CPU."""
+        """The model with its weights, in float32 (counters and masks as they are) and eval mode, on the CPU."""
         return read_model(self.path, self.settings)
 
     def tokenizer(self) -> AnyTokenizer:
@@ -174,10 +174,11 @@ def begin(
     name = name_of(model)
     form = form_of(name, model.config)
     special = artifacts.tokenizer.special if artifacts.tokenizer is not None else None
+    settings = form.config_file if form else "config.json"
     if form:
-        config: Json = {"model_type": form.model_type, "architectures": [form.architecture(model.config)]}
-        config |= {"dtype": dtype, **form.write_config(model.config, special)}
+        config: Json = {**form.kind(model.config, dtype), **form.write_config(model.config, special)}
         files = form.small_files(model.config, artifacts, decoding or Decoding())
+        config |= files.get(settings, {})
     else:
         config = {"model_type": TYPE + name, "format_version": FORMAT_VERSION, **dataclasses.asdict(model.config)}
         files = {}
@@ -192,7 +193,7 @@ def begin(
         (folder / SOURCE_TOKENIZER).unlink(missing_ok=True)  # left by an abandoned training
     else:
         artifacts.source_tokenizer.save(folder / SOURCE_TOKENIZER)
-    for file, table in {**files, "config.json": config}.items():
+    for file, table in {**files, settings: config}.items():
         if table:
             write_file(folder / file, (json.dumps(table, indent=2) + "\n").encode())
         else:
@@ -207,9 +208,17 @@ def save_weights(folder: Path, model: Model, dtype: torch.dtype = torch.float32)
 def save_weights_in(folder: Path, model: Model, form: Form[Any] | None, dtype: torch.dtype = torch.float32) -> None:
     """The same in this form; None: our own."""
     tensors = named_tensors(model)
+    for name, tensor in tensors.items():
+        kind_of(f"{folder / WEIGHTS}: {name}", tensor.dtype)  # refuses what could not be read again
     if form:
         tensors = write_parts(form.parts(model.config), tensors)
-    write_tensors(folder / WEIGHTS, {name: tensor.to(dtype) for name, tensor in tensors.items()}, {"format": "pt"})
+    stored = {name: in_dtype(tensor, dtype) for name, tensor in tensors.items()}
+    write_tensors(folder / WEIGHTS, stored, {"format": "pt"})
+
+
+def in_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """As it is stored in a run of this dtype: counters and masks stay as they are."""
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 # ---- reading
@@ -221,7 +230,10 @@ def read_settings(contents: Contents) -> ModelSettings:
             return _foreign_settings(contents, form)
     path = contents.path / "config.json"
     kind = contents.config.get("model_type")
-    known = ", ".join([*(form.model_type for form in FORMS.values()), *(TYPE + name for name in MODELS)])
+    types = [form.model_type for form in FORMS.values() if form.model_type]
+    known = ", ".join([*types, *(TYPE + name for name in MODELS)])
+    if others := [f"{form.library}'s {form.model}" for form in FORMS.values() if not form.model_type]:
+        known += f"; and without a model_type the folders of {', '.join(others)}"
     if not isinstance(kind, str):
         found = "it has no model_type" if kind is None else f"its model_type is {kind!r:.80}"
         raise RunError(
@@ -237,11 +249,11 @@ def read_settings(contents: Contents) -> ModelSettings:
 def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
     path, found = contents.path / form.config_file, contents.json(form.config_file)
     asked = found.get("architectures")
-    if asked is not None and asked not in [[one] for one in form.architectures]:
+    if form.architectures and asked is not None and asked not in [[one] for one in form.architectures]:
         known = ", ".join(form.architectures)
         raise RunError(f"{path}: architectures = {asked!r:.80} is not supported, only {known}")
     try:
-        table = Table(found)
+        table = Table(found, library=form.library)
         config, special = form.read_config(table)
         table.done(path)
         check_sizes(config)
@@ -267,8 +279,8 @@ def _own_config(path: Path, table: Json, name: str) -> ModelConfig:
     fields, later = [one.name for one in known], {one.name for one in known if one.metadata.get("later")}
     if odd := sorted((set(values) ^ set(fields)) - later):
         raise RunError(f"{path}: missing or unknown: {', '.join(odd):.200}; {name} has {', '.join(fields)}")
-    try:  # the configuration checks types and ranges; JSON has lists where it has tuples
-        config = MODELS[name].Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    try:  # the configuration checks types and ranges
+        config = MODELS[name].Config(**values)
         check_sizes(config)
         return config
     except ValueError as error:
@@ -293,17 +305,29 @@ def shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
 
 
 def check_sizes(config: ModelConfig) -> None:
-    for key, value in dataclasses.asdict(config).items():
-        most = MOST_LAYERS if key.endswith("layers") else MOST
-        if type(value) is int and value > most:
-            raise ValueError(f"{key} must be at most {most:,}, got {value:,}")
+    for name, (sizes, layers) in _sizes(config).items():
+        found, most = (sum(sizes), MOST_LAYERS) if layers else (max(sizes, default=0), MOST)
+        if found > most:
+            words = "add up to" if len(sizes) > 1 and layers else "be"
+            raise ValueError(f"{name} must {words} at most {most:,}, got {found:,}")
 
 
 def check_layers(config: ModelConfig, tensors: int) -> None:
     """Each layer has weights, so a config with more layers than there are tensors is refused before building."""
-    layers = max([value for key, value in dataclasses.asdict(config).items() if key.endswith("layers")], default=0)
+    layers = max([sum(sizes) for sizes, layers in _sizes(config).values() if layers], default=0)
     if layers > tensors:
         raise ValueError(f"it has {layers:,} layers, and the folder holds only {tensors:,} tensors")
+
+
+def _sizes(config: ModelConfig) -> dict[str, tuple[list[int], bool]]:
+    """The positive whole numbers of each setting, and whether they count layers."""
+    found = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        sizes = [one for one in numbers if type(one) is int and one > 0]
+        found[field.name] = sizes, bool(field.metadata.get("layers"))
+    return found
 
 
 def read_model(folder: Path, settings: ModelSettings) -> Model:
@@ -318,7 +342,7 @@ def read_model(folder: Path, settings: ModelSettings) -> Model:
     if form:
         wanted = write_parts(used(parts), wanted)
     copies = form.copies(config) if form else {}
-    tensors = read_weights(headers, {key: tuple(x.shape) for key, x in wanted.items()}, form, copies)
+    tensors = read_weights(headers, wanted, form, copies)
     with SkipInit():
         model = MODELS[name](config)
     assert isinstance(model, nn.Module)

@@ -23,11 +23,26 @@ from regard.foreign.form import Form
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (b"\x80", b"PK")  # the first bytes of a pickle, and of the zip file that torch.save writes
 
-KINDS = ("F32", "F16", "BF16", "F64")
+# What a tensor may hold, in a file (by safetensors' names) and in a model. Within a kind tensors are converted.
+KINDS: dict[str, dict[str, torch.dtype]] = {
+    "floating point": {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16},
+    "integers": {f"I{bits}": getattr(torch, f"int{bits}") for bits in (8, 16, 32, 64)}
+    | {f"U{bits}": getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64)},
+    "booleans": {"BOOL": torch.bool},
+}
 
 Shape = tuple[int, ...]
 Header = dict[str, tuple[Shape, str]]  # shape and dtype of each tensor
 Place = tuple[Path, str]  # the file and the name in it
+
+
+def kind_of(name: str, dtype: str | torch.dtype) -> str:
+    """The kind of a tensor, by its dtype in a file or a model. RunError for complex numbers, float8 and others."""
+    for kind, dtypes in KINDS.items():
+        if dtype in (dtypes if isinstance(dtype, str) else dtypes.values()):
+            return kind
+    shown = ", ".join(one for dtypes in KINDS.values() for one in dtypes)
+    raise RunError(f"{name} holds {str(dtype).removeprefix('torch.')}; a run's tensors must be one of {shown}")
 
 
 def has_weights(folder: Path) -> bool:
@@ -42,28 +57,33 @@ def read_headers(folder: Path) -> dict[Path, Header]:
 
 def read_weights(
     headers: Mapping[Path, Header],
-    wanted: Mapping[str, Shape],
+    wanted: Mapping[str, Tensor],
     form: Form[Any] | None = None,
     copies: Mapping[str, str] | None = None,
 ) -> dict[str, Tensor]:
-    """The tensors of exactly these names and shapes, in float32. In another library's form some may be missing
-    (`form.optional`) and some may be stored twice (`copies`)."""
+    """The tensors of exactly these names, shapes and dtypes, which `wanted` has on the meta device. In another
+    library's form some may be missing (`form.optional`) and some may be stored twice (`copies`)."""
     files = list(headers)
     places, repeated, derived = _places(headers, wanted, form, copies or {})
-    for name, shape in wanted.items():
-        if name not in places and not (form and name in form.optional):
-            raise RunError(f"{_all(files)}: {name} should be {shape} by config.json, but is missing")
+    for name, want in wanted.items():
+        if name not in places and not (form and re.fullmatch(form.optional, name)):
+            raise RunError(f"{_all(files)}: {name} should be {tuple(want.shape)} by config.json, but is missing")
     for path, name in derived:
         assert form is not None
         form.check_derived(f"{path}: {name}", partial(_read, path, name))
-    tensors = {name: _read(*places[name]) if name in places else torch.zeros(wanted[name]) for name in wanted}
+    tensors = {
+        name: _read(*places[name], want.dtype) if name in places else torch.zeros(want.shape, dtype=want.dtype)
+        for name, want in wanted.items()
+    }
     for path, name, original in repeated:
-        if not torch.allclose(_read(path, name), tensors[original], rtol=0, atol=0, equal_nan=True):
+        first = tensors[original]
+        copy = _read(path, name, first.dtype)
+        if not ((copy == first) | ((copy != copy) & (first != first))).all():  # NaN is equal to NaN here
             raise RunError(
                 f"{path}: {name} differs from {original}, and config.json says that they are tied; if they are "
                 "not, set tie_word_embeddings = false there"
             )
-    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+    if broken := [key for key, x in tensors.items() if x.is_floating_point() and not x.isfinite().all()]:
         shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
         warnings.warn(
             f"{_all(files)}: NaN or infinity in {shown}; this model's answers will be of no use",
@@ -74,14 +94,14 @@ def read_weights(
 
 
 def _places(
-    headers: Mapping[Path, Header], wanted: Mapping[str, Shape], form: Form[Any] | None, copies: Mapping[str, str]
+    headers: Mapping[Path, Header], wanted: Mapping[str, Tensor], form: Form[Any] | None, copies: Mapping[str, str]
 ) -> tuple[dict[str, Place], list[tuple[Path, str, str]], list[Place]]:
     """Where each wanted tensor is stored, which others are copies of one (path, name, original), and which are
     derived."""
     places: dict[str, Place] = {}
     repeated, derived = [], []
     for path, tensors in headers.items():
-        for name, (shape, kind) in tensors.items():
+        for name, (shape, dtype) in tensors.items():
             known = name if form is None else _full(form.rename(name), wanted, copies, form)
             original = copies.get(known, known)
             if form and re.fullmatch(form.derived, known):
@@ -89,11 +109,7 @@ def _places(
                 continue
             if not original:
                 continue
-            if wanted.get(original) != shape:
-                should = wanted.get(original, "absent")
-                raise RunError(f"{path}: {name:.200} should be {should} by config.json, but is {shape}")
-            if kind not in KINDS:
-                raise RunError(f"{path}: {name} holds {kind}; weights must be one of {', '.join(KINDS)}")
+            _check(f"{path}: {name:.200}", shape, dtype, wanted.get(original))
             if known in copies:
                 repeated.append((path, name, original))
             elif known in places:
@@ -105,11 +121,20 @@ def _places(
     return places, repeated, derived
 
 
+def _check(where: str, shape: Shape, dtype: str, want: Tensor | None) -> None:
+    if want is None or want.shape != shape:
+        should = "absent" if want is None else tuple(want.shape)
+        raise RunError(f"{where} should be {should} by config.json, but is {shape}")
+    found, wanted = kind_of(where, dtype), kind_of(where, want.dtype)
+    if found != wanted:
+        raise RunError(f"{where} holds {found} ({dtype}), and this model has {wanted} there")
+
+
 def _all(files: list[Path]) -> str:
     return str(files[0]) if len(files) == 1 else f"the {len(files)} files of {files[0].parent / INDEX}"
 
 
-def _full(name: str, wanted: Mapping[str, Shape], copies: Mapping[str, str], form: Form[Any]) -> str:
+def _full(name: str, wanted: Mapping[str, Tensor], copies: Mapping[str, str], form: Form[Any]) -> str:
     """The name with the form's prefix, which files of a model without a head leave out."""
     full = form.prefix + name
     bare = name not in wanted and name not in copies
@@ -174,6 +199,15 @@ def _unreadable(path: Path, why: str) -> RunError:
     return RunError(f"{path} cannot be read; it is truncated, changed or not a safetensors file: {why:.300}")
 
 
-def _read(path: Path, name: str) -> Tensor:
+def _read(path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
     with _opened(path) as file:
-        return file.get_tensor(name).float()
+        tensor: Tensor = file.get_tensor(name)
+    if dtype != tensor.dtype and dtype in KINDS["integers"].values() and tensor.numel():
+        values, limits = tensor.numpy(), torch.iinfo(dtype)
+        low, high = int(values.min()), int(values.max())
+        if low < limits.min or high > limits.max:
+            raise RunError(
+                f"{path}: {name} holds integers from {low:,} to {high:,}, and this model's are {limits.dtype}: "
+                f"from {limits.min:,} to {limits.max:,}"
+            )
+    return tensor.to(dtype)

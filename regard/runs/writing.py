@@ -1,4 +1,4 @@
-"""A run in memory becomes a folder: a run's own, or one of `transformers` alone."""
+"""A run in memory becomes a folder: a run's own, or one of another library alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.errors import RunError
 from regard.foreign import form_of, why_no_form
 from regard.learn.checkpoint import named_tensors
 from regard.models.protocols import Model, Module
-from regard.runs.folder import Folder, begin, save_weights, save_weights_in
+from regard.runs.folder import Folder, begin, in_dtype, save_weights, save_weights_in
 from regard.runs.weights import INDEX
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -34,7 +34,7 @@ def save(folder: Folder, to: Path, model: Model) -> None:
         for path in sorted(folder.path.iterdir()):
             if path.suffix in KEPT and path.name != INDEX and path.is_file():
                 shutil.copyfile(path, draft / path.name)
-        if form:  # the weights that follow are float32, whatever the folder had
+        if form and form.model_type:  # the weights that follow are float32, whatever the folder had
             config = {**folder.contents.json(form.config_file), "dtype": "float32"}
             config.pop("torch_dtype", None)  # its older name
             write_file(draft / form.config_file, (json.dumps(config, indent=2) + "\n").encode())
@@ -51,7 +51,7 @@ def export(
     dtype: str = "float32",
     model: Model | None = None,
 ) -> None:
-    """A folder of `transformers` and nothing else. `decodes`: decoding settings go with it. Without a `model`, the
+    """A folder of another library and nothing else. `decodes`: decoding settings go with it. Without a `model`, the
     weights are those of the folder."""
     if dtype not in DTYPES:
         raise RunError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
@@ -94,5 +94,5 @@ def check(found: Module, wanted: Module, dtype: torch.dtype) -> None:
     """Every weight came back as it was, but for rounding to the dtype."""
     back = named_tensors(found)
     for name, tensor in named_tensors(wanted).items():
-        if not torch.equal(back[name], tensor.to(dtype).to(back[name].dtype).cpu()):
+        if not torch.equal(back[name], in_dtype(tensor, dtype).to(back[name].dtype).cpu()):
             raise RunError(f"{name} came back changed; nothing was written")

@@ -124,7 +124,8 @@ def apply_change(table: Recipe, change: Change) -> None:
     if not isinstance(table.setdefault(section, {}), dict):
         raise RecipeError(f"{section} is no section of a recipe")
     if (section, name) == ("model", "size"):
-        for number in SHAPE:
+        sizes = getattr(MODELS.get(str(table[section].get("name"))), "SIZES", {})
+        for number in {*SHAPE, *(key for size in sizes.values() for key in size)}:
             table[section].pop(number, None)
     table[section][name] = change.value
 
@@ -143,7 +144,8 @@ def take_model(table: Recipe, start: Path, changes: list[Change]) -> None:
         if name == "model" and key in free:
             told.add(key)
         elif name == "tokens" or (name == "model" and key not in told):
-            may = " and ".join(["dropout", *of_recipe, *free])
+            dropout = ["dropout"] * hasattr(config, "dropout")
+            may = " and ".join([*dropout, *of_recipe, *free])
             raise RecipeError(
                 f"--set {change.text} is not possible: with --from the model and its tokens are those of {start}, "
                 f"and of the model only {may} may change"

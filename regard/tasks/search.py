@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from regard.attention import Attend
+from regard.attention.trace import sites_of
 from regard.data.special_tokens import Special
 from regard.decode.beam import beam
 from regard.decode.greedy import Step, follow, likeliest
@@ -71,13 +71,26 @@ def search(
     return [[one] for one in found]
 
 
-def sites_like(model: Module, patterns: Sequence[str]) -> list[str]:
-    """The names of the model's attention that match a pattern, each of which must match some; no pattern: all."""
-    names = [name for name, part in model.named_modules() if isinstance(part, Attend)]
+def sites_like(
+    model: Module, patterns: Sequence[str], *, kind: str | tuple[str, ...] | None = "weights"
+) -> list[str]:
+    """The names of the model's sites that match a pattern, each of which must match some; no pattern: all. Only
+    sites where a trace records this kind, "weights" or "gate", or one of several kinds of gates; None: any kind."""
+    names = sites_of(model, kind)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise NoAttention(f"no attention has a name like {pattern!r}; there are {', '.join(names)}")
+            looks = kind == "weights" or (kind is None and names == sites_of(model, "weights"))
+            what = "attention" if looks else "site" if kind is None else "gate"
+            raise NoAttention(f"no {what} has a name like {pattern!r}; there {_are(names, model)}")
     return [name for name in names if not patterns or any(fnmatchcase(name, one) for one in patterns)]
+
+
+def _are(names: list[str], model: Module) -> str:
+    """The sites for an error message; without any, those of other kinds."""
+    others = sites_of(model)
+    if not names and others:
+        return f"is none in this model; what it has is {', '.join(others)}"
+    return f"are {', '.join(names)}" if names else "is none in this model"
 
 
 def head_weights(weights: Tensor, head: int | None, site: str) -> Tensor:

@@ -14,6 +14,7 @@ from regard.app.cli.completion import joined
 from regard.app.cli.model_settings import model_names, model_settings, task_name
 from regard.models import MODELS, blank
 from regard.runs.shipped import shipped
+from regard.tasks.recipe import in_toml, parse_change
 from regard.tasks.recipe_files import recipes
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +86,13 @@ def test_values_are_completed_after_the_equals_sign(bash: Any) -> None:
     assert bash("train", "transformer-pairs", "--set", "model.size", "=", "b") == ["base", "big"]
     assert bash("train", "luong-pairs", "--set", "train.schedule", "=", "c") == ["constant", "cosine"]
     assert bash("train", "luong-pairs", "--set", "nosuch", "=", "c") == []
+
+
+def test_a_list_is_offered_as_it_is_set(bash: Any) -> None:
+    assert bash("train", "senet-images", "--set", "model.depths", "=") == ["[3,3,3]"]
+    Path("own.toml").write_text('[model]\nname = "senet"\ndepths = [2, 2]\n[train]\nbetas = [0.9, 0.98]\n')
+    assert bash("train", "own.toml", "--set", "model.depths", "=") == ["[2,2]"]
+    assert bash("train", "own.toml", "--set", "train.betas", "=") == ["[0.9,0.98]"]
 
 
 def test_words_that_bash_split() -> None:
@@ -203,4 +211,4 @@ def test_settings_read_from_the_text_are_those_of_the_class(name: str) -> None:
         choices = ("true", "false") if isinstance(getattr(usual, key), bool) else fields[key].metadata["choices"]
         assert found[key].choices == tuple(choices), key
         if found[key].default:
-            assert found[key].default == str(fields[key].default).lower(), key
+            assert parse_change(f"model.{key}={found[key].default}").value == in_toml(key, fields[key].default), key

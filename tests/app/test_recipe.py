@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import tomllib
@@ -9,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_models
 
 from regard.decode.settings import Decoding
-from regard.errors import RecipeError
+from regard.errors import RecipeError, RunError
 from regard.models import MODELS
-from regard.runs.folder import find
+from regard.runs.folder import Folder, begin, find, save_weights
 from regard.tasks.recipe import dump, read
 from regard.tasks.recipe_files import recipes
 from regard.tasks.settings import Tokens
+from regard.tasks.training import check_recipe
 from regard.tasks.translate.settings import PairSettings
 
 
@@ -46,6 +49,52 @@ def test_the_text_of_a_job_gives_the_same_job(recipe: str, tmp_path: Path) -> No
     assert job.train.betas == (0.8, 0.9)
     (tmp_path / "again.toml").write_text(text)
     assert read(str(tmp_path / "again.toml")) == (job, text)
+
+
+def test_lists_of_numbers_go_through_recipes(tmp_path: Path) -> None:
+    """By --set, from Python, from a run that training starts with, and from the recipe kept for --resume."""
+    job, text = read("shapes-senet", ["model.depths=[1, 2]", "model.widths=[4, 8]", "train.device=cpu"])
+    assert MODELS["senet"].Config(**job.config).depths == (1, 2)
+    changes = {"model.depths": (1, 2), "model.widths": (4, 8), "train.device": "cpu"}
+    assert read("shapes-senet", changes) == (job, text)
+    assert "\ndepths = [1, 2]\n" in text
+    model = small_models.build("senet", depths=(1, 2), widths=(4, 8))
+    begin(tmp_path / "run", model, small_models.artifacts(model), text)
+    save_weights(tmp_path / "run", model)
+    assert Folder(tmp_path / "run").config == model.config
+    again, kept = read("shapes-senet", [], tmp_path / "run")
+    assert tuple(again.config["depths"]) == (1, 2)
+    assert "\ndepths = [1, 2]\nwidths = [4, 8]\n" in kept
+    assert read(tomllib.loads(kept))[1] == kept
+    with pytest.raises(RecipeError, match=r"depths=\[1\] is not possible: .* only image_size and image_width may"):
+        read("shapes-senet", ["model.depths=[1]"], tmp_path / "run")
+    begin(tmp_path / "run", model, small_models.artifacts(model), kept)
+    check_recipe(tmp_path / "run", kept, again.train)
+    with pytest.raises(RunError, match=r"model.depths was \[1, 2\], now it is \[1, 3\]"):
+        check_recipe(tmp_path / "run", kept.replace("depths = [1, 2]", "depths = [1, 3]"), again.train)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("model.depths=[1000000000, 1, 1]", "depths must add up to at most 1,000, got 1,000,000,002"),
+        ("model.depths=[500, 500, 1]", "depths must add up to at most 1,000, got 1,001"),
+        ("model.widths=[1000000000, 1, 1]", "widths must be at most 16,777,216, got 1,000,000,000"),
+        ("model.depths=3", "depths must be a list of whole numbers, got 3"),
+        ("model.depths=3,3,3", "depths must be a list of whole numbers, got '3,3,3'"),
+        ("model.depths=[]", "depths and widths must have a number for each stage"),
+    ],
+)
+def test_what_is_wrong_with_a_list_is_said(change: str, said: str) -> None:
+    assert said in refused("shapes-senet", change)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_settings_that_count_layers_say_so(name: str) -> None:
+    """By this a configuration that asks for a billion of them is refused before they are built."""
+    counts = {one.name for one in dataclasses.fields(MODELS[name].Config) if one.metadata.get("layers")}
+    assert counts == {one for one in MODELS[name].Config.__dataclass_fields__ if one.endswith(("layers", "depths"))}
+    assert counts
 
 
 @pytest.mark.parametrize("name", recipes())
@@ -86,7 +135,7 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         ("model.dropout=much", "[model]: dropout must be a number, got 'much'"),
         ("model.dropout=1.5", "[model]: dropout must lie in [0, 1), got 1.5"),
         ("model.tied=1", "[model]: tied must be true or false, got 1"),
-        ("model.cell=5", "[model]: cell must be one of 'gru', 'lstm', got '5'"),
+        ("model.cell=5", "[model]: cell must be one of 'rnn', 'gru', 'lstm', got '5'"),
         ("model.cell=5.0", "[model]: cell must be a text, got 5.0"),
         ("data.source=true", "[data]: source must be a text, got True"),
         ("model.score=dott", "[model]: score must be one of 'dot', 'scaled_dot'"),
@@ -205,7 +254,7 @@ def test_a_recipe_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
         "there is no recipe 'bahdanau-date', neither a file nor shipped; did you mean 'bahdanau-dates'?"
     )
     assert refused("luong").endswith(
-        "did you mean 'luong-dates', 'luong-pairs', 'multi30k-luong-raw' or 'multi30k-luong'?"
+        "did you mean 'luong-dates', 'luong-pairs', 'multi30k-luong-raw', 'multi30k-luong' or 'recall-luong'?"
     )
     assert refused("transfomer").endswith("'tatoeba-transformer', 'transformer-dates' or 'transformer-pairs'?")
     assert "there is no recipe" in refused("../recipes/bahdanau-dates")

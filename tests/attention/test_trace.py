@@ -25,13 +25,14 @@ from regard.attention import (
     record,
     trace,
 )
+from regard.attention.trace import sites_of
 from regard.errors import NoAttention
 
 B, T, S, D, H = 2, 5, 7, 16, 4
 
 
 class Layer(nn.Module):
-    traced = True  # it records its gate
+    traced = ("gate",)  # it records its gate
 
     def __init__(self):
         super().__init__()
@@ -101,7 +102,7 @@ class Softmaxes(TorchDispatchMode):
 def test_the_weights_of_every_site(model):
     with trace(model) as seen:
         model(*inputs())
-    assert sorted(seen.sites) == sorted(SITES)
+    assert sorted(seen.having("weights")) == sorted(SITES)
     for site in SITES[:4]:
         assert seen[site].shape == (B, H, T, T if "self" in site else S)
     assert seen["last"].shape == (B, T, S)
@@ -248,6 +249,92 @@ def test_records_of_other_kinds(model):
         KeyError, match=r"nothing recorded at \('layers.1', 'share'\); recorded: \('layers.0', 'share'\)"
     ):
         seen["layers.1", "share"]
+
+
+class Gates(nn.Module):
+    """Gates of whole images (B, C), and those of a cell, step by step (N, D)."""
+
+    traced = ("gate", "input")
+
+    def __init__(self):
+        super().__init__()
+        self.attend = Attend(Dot(D, D))  # not asked
+
+    def forward(self, x):
+        gate = x.mean(1).sigmoid()  # (B, D)
+        record(self, "gate", gate, axis=0)
+        for step in x.unbind(1):
+            record(self, "input", step[:, None], axis=1)
+        return x * gate[:, None]
+
+
+def test_gates_without_queries_add_up_over_the_batch():
+    model, (x, *_) = Gates(), inputs()
+    with trace(model) as seen:
+        model(x)
+        model(x[:1])
+    assert torch.equal(seen["", "gate"], torch.cat([x, x[:1]]).mean(1).sigmoid())
+    with trace(model) as seen:
+        record(model, "gate", x[:, 0], axis=-2)  # the batch by another number
+        record(model, "gate", x[:1, 0], axis=-2)
+    assert torch.equal(seen["", "gate"], torch.cat([x, x[:1]])[:, 0])
+
+
+def test_gates_of_a_cell_add_up_over_its_steps():
+    model, (x, *_) = Gates(), inputs()
+    with trace(model) as seen:
+        model(x)
+    assert torch.equal(seen["", "input"], x)  # (N, T, D)
+    with trace(model) as seen:
+        model(x)
+        model(x[:1])
+    with pytest.raises(ValueError, match=r"batches of \[1, 2\] rows; trace these calls one by one"):
+        seen["", "input"]
+
+
+def test_sites_with_gates_alone_are_sites(model):
+    gates = nn.Sequential(Gates())
+    assert sites_of(gates) == ["0", "0.attend"]
+    assert (sites_of(gates, "gate"), sites_of(gates, "weights"), sites_of(gates, "x")) == (["0"], ["0.attend"], [])
+    assert sites_of(nn.Linear(2, 2)) == []
+    with trace(gates) as seen:
+        assert repr(seen) == "<Trace: nothing recorded yet>"
+        gates(inputs()[0])
+    assert (seen.sites, seen.kinds("0"), seen.having("gate"), seen.having("weights")) == (
+        ["0"],
+        ["gate", "input"],
+        ["0"],
+        [],
+    )
+    assert repr(seen) == f"<Trace: 0 gate {(B, D)}>"
+    with pytest.raises(
+        KeyError, match=r"nothing recorded at \('0', 'weights'\); recorded: \('0', 'gate'\), \('0', 'i"
+    ):
+        seen["0"]
+    with pytest.raises(NoAttention, match=r"none were recorded at any site; recorded: 0 \(gate, input\)$"):
+        seen.picture("abcde")
+    with trace(model, "layers.0", "layers.0.cross") as seen:
+        model(*inputs())
+    assert seen.sites == ["layers.0.cross", "layers.0"]
+    assert list(seen.picture("abcde", "ABCDEFG").panels) == ["layers.0.cross"]
+    with pytest.raises(
+        NoAttention, match=r"none were recorded at layers\.0; recorded: layers\.0\.cross \(weights, mask"
+    ):
+        seen.picture("abcde", "ABCDEFG", sites=["layers.0"])
+
+
+def test_nothing_watched_nothing_paid_for_gates():
+    model, (x, *_) = Gates(), inputs()
+    with Softmaxes() as plain:
+        out = model(x)
+    with trace(Gates()), Softmaxes() as elsewhere:
+        model(x)
+    with trace(model, "attend"), Softmaxes() as another:
+        model(x)
+    assert plain.count == elsewhere.count == another.count
+    with trace(model), Softmaxes() as watched:
+        assert torch.equal(model(x), out)
+    assert watched.count > plain.count
 
 
 def test_what_is_kept_is_a_copy(model):

@@ -1,6 +1,6 @@
 """Settings that check themselves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -73,6 +73,45 @@ def test_lists_from_toml():
     assert numbers("mean", [0, 0.5, 1], (0, 3)) == (0.0, 0.5, 1.0)
     with pytest.raises(ValueError, match=r"mean must be a list of 0 or 3 numbers, got \[0.5\]"):
         numbers("mean", [0.5], (0, 3))
+
+
+@dataclass(frozen=True)
+class Lists:
+    depths: tuple[int, ...] = setting((3, 3), at_least=1, layers=True)
+    pair: tuple[float, float] | None = None
+    names: str | tuple[str, ...] = ""
+    words: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def test_a_list_becomes_a_tuple_where_the_field_is_one():
+    """As TOML and JSON give it, and so do Python and `build`."""
+    table = {"depths": [1, 2], "pair": [0, 0.5], "names": ["a"], "words": ["b"]}
+    for found in (Lists(**table), build(Lists, table, "model")):
+        assert (found.depths, found.pair, found.names, found.words) == ((1, 2), (0, 0.5), ("a",), ["b"])
+    assert Lists((1, 2)) == Lists([1, 2])
+    assert hash(Lists((1, 2)).depths) == hash(Lists([1, 2]).depths)
+    assert [type(one) for one in Lists(pair=(0, 1)).pair] == [float, float]
+    assert Lists(names="a").names == "a"
+    assert Lists(names=["a"] * 2000).names == ("a",) * 2000
+
+
+@pytest.mark.parametrize(
+    ("depths", "message"),
+    [
+        ([1, 2.0], r"depths must be a list of whole numbers, got \[1, 2.0\]"),
+        ([1, True], r"depths must be a list of whole numbers, got \[1, True\]"),
+        ([[1], [2]], r"depths must be a list of whole numbers, got \[\[1\], \[2\]\]"),
+        (3, "depths must be a list of whole numbers, got 3"),
+        ([3, 0], "depths must be at least 1, got 0"),
+        ([1] * 1001, "depths must have at most 1,000 numbers, got 1,001"),
+    ],
+)
+def test_lists_of_numbers_are_checked(depths, message):
+    with pytest.raises(RecipeError, match=rf"\[model\]: {message}"):
+        build(Lists, {"depths": depths}, "model")
 
 
 def test_a_broken_recipe_is_named(tmp_path):

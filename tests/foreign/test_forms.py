@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_models
 import torch
+from safetensors.torch import load_file, save_file
 
-from regard.data.artifacts import Artifacts
+from regard.data.artifacts import Artifacts, Pixels
 from regard.data.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign import FORMS, form_of, why_no_form
-from regard.foreign.contents import Contents
+from regard.foreign.contents import Contents, Json
+from regard.foreign.form import Form, Part, Table, same
 from regard.foreign.gpt2 import GPT2Form
+from regard.learn.checkpoint import named_tensors
 from regard.models import MODELS
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.runs.folder import Folder, begin, find, save_weights
@@ -90,12 +94,115 @@ def test_faults_are_told_of_the_file_they_are_in(
 
 
 def test_every_form_is_of_a_model_and_told_by_its_own_folders() -> None:
-    assert [form.model_type for form in FORMS.values()] == list(FORMS)
+    assert [form.model_type or name for name, form in FORMS.items()] == list(FORMS)
     for form in FORMS.values():
         assert form.model in MODELS
+        if not form.model_type:  # known by something else, and not by the lack of it
+            assert type(form).matches is not Form.matches
+            assert not form.matches(Contents(Path("nowhere")))
+            continue
         contents = Contents(Path("nowhere"))
         contents._tables["config.json"] = {"model_type": form.model_type}
         assert [name for name, one in FORMS.items() if one.matches(contents)] == [form.model_type]
+
+
+# ---- a form whose config.json has neither model_type nor architectures
+
+
+class NamelessForm(Form[Any]):
+    """An SENet as another library might save it: config.json says how images are read, and has no model_type."""
+
+    model = "senet"
+    library = "nameless"
+    optional = r".*\.num_batches_tracked"
+    sizes = ("image_size", "channels", "block", "depths", "widths", "stem", "shortcut", "reduction")
+
+    def matches(self, contents: Contents) -> bool:
+        return isinstance(contents.config.get("network"), dict)
+
+    def lacks(self, config: Any) -> str:
+        return "" if config.block != "inception" else "nameless has no Inception"
+
+    def read_config(self, table: Table) -> tuple[Any, None]:
+        labels = table.take("classes", [], list)
+        table.left.discard("pixels")
+        return MODELS["senet"].Config(labels=tuple(labels), **table.take("network", {})), None
+
+    def write_config(self, config: Any, special: Any) -> Json:
+        network = {name: getattr(config, name) for name in self.sizes}
+        return {"network": network, "classes": config.labels}
+
+    def parts(self, config: Any) -> list[Part]:
+        names = named_tensors(MODELS["senet"](config))
+        return [same(f"body.{name}", name) for name in names]
+
+    def pixels(self, contents: Contents, config: Any) -> Pixels:
+        return Pixels(*(tuple(contents.config["pixels"][name]) for name in ("mean", "std")))
+
+    def small_files(self, config: Any, artifacts: Artifacts, decoding: Any) -> dict[str, Json]:
+        assert artifacts.pixels is not None
+        return {"config.json": {"pixels": {"mean": artifacts.pixels.mean, "std": artifacts.pixels.std}}}
+
+
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A model in the folder, saved in that form."""
+    for name in [name for name, form in FORMS.items() if form.model == "senet"]:
+        monkeypatch.delitem(FORMS, name)
+    monkeypatch.setitem(FORMS, "nameless", NamelessForm())
+    model = small_models.build("senet", depths=(1, 1), widths=(4, 8))
+    begin(tmp_path / "folder", model, small_models.artifacts(model), "", dtype="bfloat16")
+    save_weights(tmp_path / "folder", model)
+    return model
+
+
+def test_a_form_without_model_type_is_written_and_opened(nameless: Any, tmp_path: Path) -> None:
+    written = json.loads((tmp_path / "folder/config.json").read_text())
+    assert set(written) == {"network", "classes", "pixels"}
+    assert all(name.startswith("body.") for name in load_file(tmp_path / "folder/model.safetensors"))
+    run = load(tmp_path / "folder")
+    images = small_models.images(nameless)
+    with torch.no_grad():
+        assert torch.equal(run.model(images), nameless(images))
+    assert Folder(tmp_path / "folder").pixels() == small_models.artifacts(nameless).pixels
+    assert run.recognise(torch.zeros(8, 8, 3, dtype=torch.uint8).numpy()).label in nameless.config.labels
+    run.save(tmp_path / "copy")
+    run.export(tmp_path / "half", dtype="bfloat16")
+    for place in ("copy", "half"):
+        assert json.loads((tmp_path / place / "config.json").read_text()) == written
+        assert torch.allclose(load(tmp_path / place).model(images), nameless(images), atol=0.5)
+    assert Folder(tmp_path / "half").settings.config == nameless.config
+
+
+def test_counters_that_a_file_lacks_are_0(nameless: Any, tmp_path: Path) -> None:
+    path = tmp_path / "folder/model.safetensors"
+    save_file({key: x for key, x in load_file(path).items() if not key.endswith("num_batches_tracked")}, path)
+    tensors = named_tensors(Folder(tmp_path / "folder").model())
+    counters = [x for name, x in tensors.items() if name.endswith("num_batches_tracked")]
+    assert {(x.dtype, int(x)) for x in counters} == {(torch.int64, 0)}
+
+
+def test_a_form_without_model_type_is_named_by_its_library(
+    nameless: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "folder/config.json"
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "mine": 1}))
+    assert Folder(tmp_path / "folder").config == nameless.config
+    assert "left aside, as nameless has no such setting: 'mine'" in capsys.readouterr().err
+    path.write_text(json.dumps({**table, "auto_map": "x.Y"}))
+    with pytest.raises(RunError, match=r"auto_map = 'x\.Y': nameless follows .* or open the folder with nameless"):
+        load(tmp_path / "folder")
+    path.write_text('{"network": "resnet"}')
+    with pytest.raises(
+        RunError, match=r"has no model_type; add .*, regard-.*; and without .* of nameless's senet$"
+    ):
+        load(tmp_path / "folder")
+    inception = MODELS["senet"].Config(block="inception")
+    assert form_of("senet", inception) is None
+    assert why_no_form("senet", inception) == "nameless has no Inception"
+    with pytest.raises(RunError, match=r"folder: a senet reads no text"):
+        NamelessForm().tokenizer(Contents(tmp_path / "folder"), nameless.config, None)  # type: ignore[arg-type]
 
 
 def test_a_model_without_a_form_says_why() -> None:

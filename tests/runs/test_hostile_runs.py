@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_models
 import torch
 from safetensors.torch import load_file, save_file
 
 from regard.data.tokenizer import Tokenizer
 from regard.errors import RunError
-from regard.runs.folder import Folder, find
+from regard.runs.folder import Folder, begin, find, save_weights
 from regard.tasks.table import load
 
 Damage = Callable[[Path], object]
@@ -132,7 +133,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
     "a number as text": (config(embed="8"), "embed must be a whole number, got '8'"),
     "a fraction": (config(embed=8.5), "embed must be a whole number, got 8.5"),
     "true for a number": (config(embed=True), "embed must be a whole number, got True"),
-    "a list for a number": (config(decoder=[16]), r"decoder must be a whole number, got \(16,\)"),
+    "a list for a number": (config(decoder=[16]), r"decoder must be a whole number, got \[16\]"),
     "dropout of NaN": (config(dropout=float("nan")), "dropout must be a number, got nan"),
     "no width": (config(decoder=0), "decoder must be at least 1, got 0"),
     "less than nothing": (config(vocabulary=-5), "vocabulary must be at least 1, got -5"),
@@ -184,6 +185,31 @@ def test_numbers_that_are_not_finite_are_told(number: float, run: Any, tmp_path:
     weights(lambda tensors: tensors["out.bias"].fill_(number))(folder)
     with pytest.warns(RuntimeWarning, match="NaN or infinity in out.bias; this model"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"depths": [10**9, 1]}, "depths must add up to at most 1,000, got 1,000,000,001"),
+        ({"depths": [10**30, 1]}, "depths must add up to at most 1,000, got 1,000"),
+        ({"depths": [1] * 10**6, "widths": [1] * 10**6}, "depths must have at most 1,000 numbers, got 1,000,000"),
+        ({"depths": [499, 501]}, "it has 1,000 layers, and the folder holds only"),
+        ({"widths": [4, 10**9]}, "widths must be at most 16,777,216, got 1,000,000,000"),
+        ({"depths": [1, -5]}, "depths must be at least 1, got -5"),
+        ({"depths": [[1], 1]}, "depths must be a list of whole numbers, got"),
+        ({"depths": "11"}, "depths must be a list of whole numbers, got '11'"),
+        ({"widths": [4, 9]}, "should be .* by config.json, but is"),
+    ],
+)
+def test_lists_of_numbers_are_bounded(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    model = small_models.build("senet", depths=(1, 1), widths=(4, 8))
+    begin(tmp_path, model, small_models.artifacts(model), "")
+    save_weights(tmp_path, model)
+    Folder(tmp_path).model()
+    config(**changes)(tmp_path)
+    with pytest.raises(RunError, match=said) as caught:
+        Folder(tmp_path).model()
+    assert len(str(caught.value)) < 1000
 
 
 class Trap:

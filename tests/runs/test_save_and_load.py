@@ -25,9 +25,11 @@ SMALL = {
     "gpt2": ["model.dim=8", "model.layers=2", "model.heads=2"],
     "bert": ["model.dim=8", "model.layers=2", "model.heads=2", "tokens.kind=wordpiece"],
     "vit": ["model.dim=8", "model.layers=2", "model.heads=2", "model.image_size=32", "model.patch_size=8"],
+    "senet": ["model.depths=[1,1]", "model.widths=[4,8]"],
 }
 VARIANTS = {
     "seq2seq": ["seq2seq", "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2"],
+    "seq2seq of the mean": ["seq2seq", "model.summary=mean", "model.cell=rnn", "model.chrono_steps=9"],
     "bahdanau": ["bahdanau", "model.score=general", "model.weigh=hard", "model.dropout=0.3"],
     "luong": ["luong", "model.weigh=local-p", "model.window=2", "model.layers=2", "model.bidirectional=true"],
     "luong without feeding": ["luong", "model.feeding=false", "model.score=additive", "model.weigh=local-m"],
@@ -50,8 +52,10 @@ READERS = {
     "bert, hidden words alone": ["model.head=masked", "data.whole_words=true"],
 }
 SEERS = {
-    "vit": ["model.drop_path=0.3", "data.num_ops=1", "data.mixup=0.5"],
-    "vit, mean": ["model.pool=mean", "data.flip=false", "data.crop=0"],
+    "vit": ["vit", "model.drop_path=0.3", "data.num_ops=1", "data.mixup=0.5"],
+    "vit, mean": ["vit", "model.pool=mean", "data.flip=false", "data.crop=0"],
+    "senet": ["senet", "train.average_checkpoints=2"],
+    "senet, plain": ["senet", "model.reduction=0", "model.shortcut=project"],
 }
 REST = '[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n[train]\nsteps = 4\neval_every = 2\n'
 
@@ -125,8 +129,8 @@ def check_goes_on(train: Any, interrupt: Any, recipe: str, folder: Path, changes
 
 
 def test_every_model_is_tested() -> None:
-    tried = {variant[0] for variant in (*VARIANTS.values(), *WRITERS.values())}
-    assert SMALL.keys() == MODELS.keys() == tried | {"bert", "vit"}
+    tried = {variant[0] for variant in (*VARIANTS.values(), *WRITERS.values(), *SEERS.values())}
+    assert SMALL.keys() == MODELS.keys() == tried | {"bert"}
 
 
 @pytest.mark.parametrize("joint", ["true", "false"])
@@ -192,24 +196,33 @@ def test_it_trains_stops_goes_on_and_sorts(sorting: str, tmp_path: Path, train: 
 def test_it_trains_stops_goes_on_and_sees(
     variant: str, seeing: str, tmp_path: Path, train: Any, interrupt: Any
 ) -> None:
-    check_goes_on(train, interrupt, seeing, tmp_path, ["model.name=vit", *SMALL["vit"], *SEERS[variant]])
+    name, *options = SEERS[variant]
+    check_goes_on(train, interrupt, seeing, tmp_path, [f"model.name={name}", *SMALL[name], *options])
     kind = json.loads((tmp_path / "run/config.json").read_text())["model_type"]
-    assert kind == ("regard-vit" if variant == "vit, mean" else "vit")
+    assert kind == ("vit" if variant == "vit" else f"regard-{name}")
     pictures = [shapes("test", 2).read(number) for number in range(2)]
     first, second = (load(tmp_path / run).recognise(pictures) for run in ("run", "whole"))
     assert first == second
     assert len(first[0].probabilities) == 5
-    assert first[0].overlay().panels["rollout"].shape == (4, 4)
-    assert len(first[0].overlay("blocks.0.*").panels) == 2
+    if MODELS[name].alignment:
+        assert first[0].overlay().panels["rollout"].shape == (4, 4)
+        assert len(first[0].overlay("blocks.0.*").panels) == 2
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "vit"])
-def test_the_card_promises_a_picture_where_there_is_attention(
-    name: str, recipe: str, writing: str, reading: str
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        *((name, False) for name in MODELS if MODELS[name].task != "recognise"),
+        ("seq2seq", True),  # plain RNNs
+        ("rnnlm", True),
+    ],
+)
+def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
+    name: str, plain: bool, recipe: str, writing: str, reading: str
 ) -> None:
     task = MODELS[name].task
     file = {"translate": recipe, "generate": writing, "fill": reading}[task]
-    job, _ = read(file, [f"model.name={name}", *SMALL[name]])
+    job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
     model = training.build_model(job, TASKS[task].survey(job, None))
     card = training.card(
         job,
@@ -225,4 +238,4 @@ def test_the_card_promises_a_picture_where_there_is_attention(
         "fill": ('"... [MASK] ..."', "looks.png"),  # without a blank there is nothing to fill
     }[task]
     assert f"regard {task} DIR {asked}" in card
-    assert (f"--show {picture}" in card) == bool(MODELS[name].alignment)
+    assert (f"--show {picture}" in card) == (not plain)

@@ -4,6 +4,7 @@ and a shell waits while it completes a word."""
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,8 +56,18 @@ def _setting(module: str, field: ast.AnnAssign) -> Setting:
         value = value.args[0] if value.args else None
     if ast.unparse(field.annotation) == "bool":
         choices = ("true", "false")
-    default = str(value.value) if isinstance(value, ast.Constant) else ""
-    return Setting(default.lower() if choices == ("true", "false") else default, choices)
+    default = ""
+    if isinstance(value, ast.Constant):
+        default = as_set(value.value)
+    elif isinstance(value, ast.Tuple):
+        default = as_set(ast.literal_eval(value))
+    return Setting(default, choices)
+
+
+def as_set(value: object) -> str:
+    """As --set wants it, without spaces, before which a shell would end the word."""
+    text = json.dumps(value, separators=(",", ":")) if isinstance(value, bool | list | tuple) else str(value)
+    return "" if " " in text else text
 
 
 def _models() -> dict[str, tuple[str, str]]:
