@@ -10,14 +10,33 @@ from regard.data.special_tokens import Special
 from regard.data.tokenizer import Tokenizer
 from regard.errors import NoTokenizer, RunError
 
+MOST_EDGE = 1 << 16  # pixels
+
 
 @dataclass(frozen=True)
 class Pixels:
-    """How images become numbers: resized to the model's size, then (value / 255 - mean) / std in each channel."""
+    """How images become numbers: resized to the model's size, then (value / 255 - mean) / std in each channel.
 
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    With `shortest_edge`, the shorter side is resized to that many pixels, and the centre of the model's size is cut
+    out (`data.images.fit_image`)."""
+
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # as many as the model has channels
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
     resample: str = "bilinear"  # one of data.images.RESAMPLING
+    shortest_edge: int = 0  # 0: the whole image is resized, whatever its aspect ratio
+
+    def check(self, channels: int, size: tuple[int, int]) -> None:
+        """ValueError unless a model of these channels and images (height, width) can read images so."""
+        if not len(self.mean) == len(self.std) == channels or min(self.std) <= 0:
+            raise ValueError(
+                f"mean and std must have one number for each of {channels} channels, std above 0; "
+                f"got {self.mean} and {self.std}"
+            )
+        if self.shortest_edge and not max(size) <= self.shortest_edge <= MOST_EDGE:
+            raise ValueError(
+                f"shortest_edge must be 0, or lie in [{max(size)}, {MOST_EDGE}] so that {size[0]} x {size[1]} "
+                f"pixels can be cut out; got {self.shortest_edge}"
+            )
 
 
 class AnyTokenizer(Protocol):
@@ -73,6 +92,7 @@ class Artifacts:
     source_tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
     pixels: Pixels | None = None
+    image_size: tuple[int, int] | None = None  # height and width of the images that `pixels` was for
     max_length: int = 0  # tokens of a text that were read in training; 0: as many as the model has positions
 
     @property

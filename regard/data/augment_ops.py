@@ -170,7 +170,9 @@ def _blend(plain: Tensor, images: Tensor, level: Tensor) -> Tensor:
 
 
 def _grey(images: Tensor) -> Tensor:
-    """ITU-R 601 with Pillow's integer weights: (B, H, W, 1) int32."""
+    """ITU-R 601 with Pillow's integer weights: (B, H, W, 1) int32. Images of one channel are grey already."""
+    if images.shape[3] == 1:
+        return images.int()
     weights = _there(np.array([19595, 38470, 7471], dtype=np.int32), images)
     return ((images.int() * weights).sum(-1, keepdim=True, dtype=torch.int32) + 0x8000) >> 16
 

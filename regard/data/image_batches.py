@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +16,10 @@ from torch import Tensor
 from regard.data.augment import Augment
 from regard.data.augment_ops import augment_images
 from regard.data.batch import Batch, send
-from regard.data.images import ImageSet, resize
+from regard.data.images import ImageSet, Size, check_channels, fit_image, resize, with_channels
+
+if TYPE_CHECKING:
+    from regard.data.artifacts import Pixels
 
 BUDGET = 2 << 30  # bytes of decoded images that are cached
 TOGETHER, TOGETHER_BYTES = 8, 64 << 20  # most batches that are augmented together, and bytes of their images
@@ -45,7 +48,8 @@ class ImageBatch(Batch):
 
 
 class ImageData:
-    """Batches of images of one size (height, width), made on `device`; random if there is an `augment`.
+    """Batches of images of one size (height, width), made on `device`; random if there is an `augment`. They have
+    as many channels as `pixels`, 1 or 3.
 
     A batch is a function of its item alone, and is drawn anew each epoch. Several batches of small images are
     augmented together, because kernel launches take as long for few images as for many. Decoded and resized images
@@ -56,10 +60,8 @@ class ImageData:
         images: ImageSet,
         rows: Sequence[int] | np.ndarray | None = None,
         *,
-        image_size: tuple[int, int],
-        mean: Sequence[float],
-        std: Sequence[float],
-        resample: str = "bilinear",
+        image_size: Size,
+        pixels: Pixels,
         batch_size: int,
         seed: int,
         augment: Augment | None = None,
@@ -74,18 +76,19 @@ class ImageData:
         height, width = image_size
         if min(height, width) < 1:
             raise ValueError(f"height and width must be at least 1, got {height} and {width}")
-        if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
-            raise ValueError(f"mean and std must be 3 numbers, std above 0, got {tuple(mean)} and {tuple(std)}")
+        self.channels = len(pixels.mean)
+        check_channels(self.channels)
+        pixels.check(self.channels, image_size)
         if seed < 0:
             raise ValueError(f"seed must not be negative, got {seed}")
-        self.images, self.image_size, self.mean, self.std = images, (height, width), tuple(mean), tuple(std)
-        self.resample = resample
+        self.images, self.image_size, self.pixels = images, (height, width), pixels
         self.batch_size, self.seed, self.augment, self.device = batch_size, seed, augment, device
         self.pool = ThreadPoolExecutor()  # Pillow releases the GIL; threads start when there is work
         self.crops = bool(augment and augment.scale)  # then whole images are cached, and cropped anew each epoch
         self.cached: dict[int, np.ndarray] = {}
         self.room = budget  # bytes left for the cache
-        batches = max(1, min(TOGETHER, TOGETHER_BYTES // (batch_size * height * width * 3 * 4))) if augment else 1
+        size = batch_size * height * width * self.channels * 4
+        batches = max(1, min(TOGETHER, TOGETHER_BYTES // size)) if augment else 1
         self.together = batch_size * batches  # images
         self.augmented: tuple[tuple[int, bytes], ImageBatch] | None = None  # the next batches are parts of it
 
@@ -94,6 +97,8 @@ class ImageData:
 
     def order(self, epoch: int) -> list[Item]:
         rows = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
+        if self.augment and self.batch_size > 1 and len(rows) % self.batch_size == 1 < len(rows):
+            rows = rows[:-1]  # of one image alone batch normalisation may have no statistics; another epoch has it
         some = [rows[first : first + self.together] for first in range(0, len(rows), self.together)]
         return [
             Item(epoch, each, slice(first, first + self.batch_size))
@@ -118,13 +123,14 @@ class ImageData:
         targets = send(torch.nn.functional.one_hot(labels, len(self.images.classes)).float(), self.device)
         if self.augment:
             images, targets = augment_images(self.augment, images, targets, generator)
-        return ImageBatch(normalise(images, self.mean, self.std), targets)
+        return ImageBatch(normalise(images, self.pixels.mean, self.pixels.std), targets)
 
     def _take(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """(B, H, W, 3) uint8."""
-        pixels = self.images.pixels
-        if pixels is not None and pixels.shape[1:3] == self.image_size and not self.crops:
-            return pixels[rows]
+        """(B, H, W, C) uint8."""
+        known = self.images.pixels
+        whole = not (self.crops or self.pixels.shortest_edge)
+        if known is not None and known.shape[1:3] == self.image_size and whole:
+            return np.ascontiguousarray(with_channels(known[rows], self.channels))
         missing = [row for row in rows.tolist() if row not in self.cached]
         found = dict(zip(missing, self._spread(self._read, missing), strict=True))
         taken = [found[row] if row in found else self.cached[row] for row in rows.tolist()]
@@ -138,13 +144,15 @@ class ImageData:
 
     def _read(self, row: int) -> np.ndarray:
         image = self.images.read(row)
-        return image if self.crops else resize(image, *self.image_size, resample=self.resample)
+        if self.crops:
+            return with_channels(image, self.channels)
+        return fit_image(image, self.image_size, self.pixels)
 
     def _crop(self, one: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         image, draws = one
         assert self.augment is not None
         box = self.augment.box(image.shape[0], image.shape[1], draws)
-        return resize(image, *self.image_size, box, resample=self.resample)
+        return resize(image, *self.image_size, box, resample=self.pixels.resample)
 
     def _spread(self, work: Callable[[T], np.ndarray], items: list[T]) -> list[np.ndarray]:
         """In threads if the first image takes long enough; for small images the threads would cost more."""

@@ -6,24 +6,29 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from regard.data.files import check_regular, explain_os_errors, find_data
 from regard.data.records import first_ten, need_parquet
-from regard.errors import DataError
+from regard.errors import DataError, RunError
+
+if TYPE_CHECKING:
+    from regard.data.artifacts import Pixels
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")  # no other decoder of Pillow is tried
 LARGEST = 16 << 30  # bytes that an array may declare; even a small file can declare more than fits in memory
+MOST_RESIZED = 1 << 26  # pixels of an image that is resized to be cropped; a long one would fill the memory
 MOST_CLASSES = 100_000  # their names are in config.json, which may have at most 16 MiB
 ARRAYS = (("images", "labels"), ("x", "y"), ("data", "targets"))
 COLUMNS = (("image", "img"), ("label", "labels"))
@@ -32,10 +37,12 @@ PACKED = ("header", "scans", "offsets")
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
+Size = tuple[int, int]  # height and width
 
 
 class ImageSet:
-    """Labelled images, each (H, W, 3) uint8: from one array `pixels` (N, H, W, 3), or decoded on demand."""
+    """Labelled images, each (H, W, C) uint8, C = 1 (grey) or 3: from one array `pixels` (N, H, W, C), or decoded on
+    demand."""
 
     def __init__(
         self,
@@ -188,7 +195,7 @@ def _npz(path: Path, image: str, label: str) -> ImageSet:
         raise DataError(f"{path}: {wanted[0]!r} must be (N, H, W), (N, H, W, 1) or (N, H, W, 3) uint8, got {came}")
     if len(pixels) != len(labels):
         raise DataError(f"{path}: each image needs a label, got {len(pixels)} images and {len(labels)} labels")
-    return ImageSet(labels, classes, name=name, pixels=np.broadcast_to(pixels, (*pixels.shape[:3], 3)))
+    return ImageSet(labels, classes, name=name, pixels=pixels)
 
 
 def _packed(
@@ -324,10 +331,74 @@ def _feature_names(metadata: dict[bytes, bytes] | None, label: str) -> list[str]
         return []
 
 
+# ---- as a model reads them
+
+
+def check_channels(channels: int) -> None:
+    """RunError for a model of other channels than images have."""
+    if channels not in (1, 3):
+        raise RunError(
+            f"images are grey or have red, green and blue: model.channels must be 1 or 3, got {channels}"
+        )
+
+
+def with_channels(images: np.ndarray, channels: int) -> np.ndarray:
+    """(..., H, W, 1 or 3) uint8 -> (..., H, W, channels). Grey is repeated, without a copy; colours become grey as
+    in Pillow's mode "L": ITU-R 601, (19595 R + 38470 G + 7471 B) / 65536, rounded."""
+    check_channels(channels)
+    if images.shape[-1] == channels:
+        return images
+    if channels == 3:
+        return np.broadcast_to(images, (*images.shape[:-1], 3))
+    rows = images.reshape(-1, *images.shape[-2:])  # of all images, one below the other
+    return np.array(Image.fromarray(rows).convert("L")).reshape(*images.shape[:-1], 1)
+
+
 def resize(
     image: np.ndarray, height: int, width: int, box: Box | None = None, *, resample: str = "bilinear"
 ) -> np.ndarray:
-    """With antialiasing, as in Pillow; only the part within `box`, if given."""
+    """With antialiasing, as in Pillow; only the part within `box`, if given. (H, W, C) -> (height, width, C)"""
     if image.shape[:2] == (height, width) and box is None:
         return image
-    return np.asarray(Image.fromarray(image).resize((width, height), RESAMPLING[resample], box=box))
+    grey = image.shape[2] == 1
+    opened = Image.fromarray(image[..., 0] if grey else image)
+    resized = np.asarray(opened.resize((width, height), RESAMPLING[resample], box=box))
+    return resized[..., None] if grey else resized
+
+
+def fit_image(image: np.ndarray, size: Size, pixels: Pixels) -> np.ndarray:
+    """(H, W, 1 or 3) uint8 of any size -> (height, width, channels), as a model with these pixels reads it: the
+    whole image resized, or its centre if there is a `shortest_edge`."""
+    image = with_channels(image, len(pixels.mean))
+    if not pixels.shortest_edge:
+        return resize(image, *size, resample=pixels.resample)
+    whole = image.shape[0], image.shape[1]
+    (high, wide), (top, left) = centre_of(whole, size, pixels.shortest_edge)
+    if high * wide > MOST_RESIZED:  # the numbers may differ by one, as Pillow rounds the edges of a box
+        return resize(image, *size, seen_box(whole, size, pixels), resample=pixels.resample)
+    resized = resize(image, high, wide, resample=pixels.resample)
+    return resized[top : top + size[0], left : left + size[1]].copy()  # a view would keep all of it in memory
+
+
+def centre_of(whole: Size, size: Size, edge: int) -> tuple[Size, Size]:
+    """The size of an image (height, width) once its shorter side has `edge` pixels, and the top left corner of its
+    centre: torchvision's Resize and CenterCrop, which round down and to even."""
+    short, long = min(whole), int(max(whole) * edge / min(whole))
+    high, wide = (edge, long) if whole[0] == short else (long, edge)
+    return (high, wide), (round((high - size[0]) / 2), round((wide - size[1]) / 2))
+
+
+def seen_box(whole: Size, size: Size, pixels: Pixels) -> Box:
+    """The part of an image (height, width) that a model with images of `size` reads."""
+    height, width = whole
+    if not pixels.shortest_edge:
+        return 0, 0, width, height
+    (high, wide), (top, left) = centre_of(whole, size, pixels.shortest_edge)
+    right, bottom = (left + size[1]) * width / wide, (top + size[0]) * height / high
+    return left * width / wide, top * height / high, min(right, width), min(bottom, height)
+
+
+def seen_part(image: np.ndarray, size: Size, pixels: Pixels) -> np.ndarray:
+    """What `fit_image` reads, in the image's own pixels: attention over it covers this part and no more."""
+    left, top, right, bottom = seen_box((image.shape[0], image.shape[1]), size, pixels)
+    return image[math.floor(top) : math.ceil(bottom), math.floor(left) : math.ceil(right)]

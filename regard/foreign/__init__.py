@@ -6,13 +6,20 @@ from regard.foreign.bert import BERT_FORM
 from regard.foreign.form import Form
 from regard.foreign.gpt2 import GPT2_FORM
 from regard.foreign.marian import MARIAN
+from regard.foreign.timm import TIMM
 from regard.foreign.vit import VIT_FORM
 
 # A folder is opened by the first form that matches it.
-FORMS: dict[str, Form[Any]] = {"marian": MARIAN, "gpt2": GPT2_FORM, "bert": BERT_FORM, "vit": VIT_FORM}
+FORMS: dict[str, Form[Any]] = {
+    "marian": MARIAN,
+    "gpt2": GPT2_FORM,
+    "bert": BERT_FORM,
+    "vit": VIT_FORM,
+    "timm": TIMM,
+}
 
 
-__all__ = ["BERT_FORM", "FORMS", "GPT2_FORM", "MARIAN", "VIT_FORM", "Form", "form_of", "why_no_form"]
+__all__ = ["BERT_FORM", "FORMS", "GPT2_FORM", "MARIAN", "TIMM", "VIT_FORM", "Form", "form_of", "why_no_form"]
 
 
 def form_of(model: str, config: Any) -> Form[Any] | None:
@@ -21,6 +28,6 @@ def form_of(model: str, config: Any) -> Form[Any] | None:
 
 
 def why_no_form(model: str, config: Any) -> str:
-    """Why there is no form for a model, for an error message."""
+    """Why there is no form for a model, for an error message: what the form lacks, or that nobody else has it."""
     lacks = [form.lacks(config) for form in FORMS.values() if form.model == model]
     return lacks[0] if lacks else f"transformers has no model like {model}"

@@ -121,7 +121,7 @@ FIXED: dict[str, tuple[object, ...]] = {
     "do_resize": (True,),
     "do_rescale": (True,),
     "do_normalize": (True,),
-    "do_center_crop": (False, None),
+    "do_center_crop": (False, True, None),
     "do_convert_rgb": (True, False, None),
     "rescale_factor": (1 / 255,),
 }
@@ -139,10 +139,14 @@ class ImageConfig(Protocol):
 
 def preprocessor_file(config: ImageConfig, pixels: Pixels) -> Json:
     height, width = config.size
+    size: Json = {"size": {"height": height, "width": width}}
+    if pixels.shortest_edge:
+        size = {"size": {"shortest_edge": pixels.shortest_edge}, "do_center_crop": True, "crop_size": size["size"]}
+        size |= {"do_convert_rgb": config.channels == 3}
     return {
-        "image_processor_type": "ViTImageProcessor",
+        "image_processor_type": "BitImageProcessor" if pixels.shortest_edge else "ViTImageProcessor",
         "do_resize": True,
-        "size": {"height": height, "width": width},
+        **size,
         "resample": int(RESAMPLING[pixels.resample]),
         "do_rescale": True,
         "rescale_factor": 1 / 255,
@@ -162,26 +166,49 @@ def read_pixels(contents: Contents, config: ImageConfig) -> Pixels:
         for key, allowed in FIXED.items():
             if table.get(key, allowed[0]) not in allowed:
                 raise ValueError(f"{key} = {table[key]!r:.80} is not supported, only {allowed[0]!r}")
-        _check_size(table.get("size"), config.size)
+        edge = _shortest_edge(table, config.size)
         names = {int(number): name for name, number in RESAMPLING.items()}
         if (resample := names.get(table.get("resample", int(RESAMPLING[default.resample])))) is None:
             known = " and ".join(f"{number} ({name})" for number, name in names.items())
             raise ValueError(f"resample = {table['resample']!r:.80} is not supported, only {known}")
-        mean, std = (_numbers(table.get(key), key, config.channels) for key in ("image_mean", "image_std"))
+        mean, std = (read_numbers(table.get(key), key, config.channels) for key in ("image_mean", "image_std"))
+        if std is not None and not all(value >= LEAST_STD for value in std):
+            raise ValueError(f"image_std must be at least {LEAST_STD}, got {list(std)}")
+        pixels = Pixels(mean or default.mean, std or default.std, resample, edge)
+        pixels.check(config.channels, config.size)
     except (ValueError, TypeError, AttributeError) as error:
         raise RunError(f"{path}: {error!s:.300}") from None
-    if std is not None and not all(value >= LEAST_STD for value in std):
-        raise RunError(f"{path}: image_std must be at least {LEAST_STD}, got {list(std)}")
-    return Pixels(mean or default.mean, std or default.std, resample)
+    return pixels
 
 
-def _check_size(size: Any, wanted: tuple[int, int]) -> None:
-    found = (size.get("height"), size.get("width")) if isinstance(size, dict) else (size, size)
-    if size is not None and found != wanted:
-        raise ValueError(f"size is {size!r:.80}, but images are {wanted[0]} x {wanted[1]} by config.json")
+def _shortest_edge(table: Json, wanted: tuple[int, int]) -> int:
+    """The shorter side of an image before its centre is cut out; 0 where nothing is."""
+    size = table.get("size")
+    if not table.get("do_center_crop"):
+        _check_size("size", size, wanted)
+        return 0
+    if (crop := table.get("crop_size")) is None:
+        raise ValueError("do_center_crop needs a crop_size, and there is none")
+    _check_size("crop_size", crop, wanted)
+    if isinstance(size, dict) and _sides(size) == wanted:  # nothing is left to crop
+        return 0
+    edge = size.get("shortest_edge") if isinstance(size, dict) and len(size) == 1 else None
+    if type(edge) is not int or edge < 1:
+        raise ValueError(f'with do_center_crop, size must be {{"shortest_edge": pixels}}, got {size!r:.80}')
+    return edge
 
 
-def _numbers(value: Any, key: str, channels: int) -> tuple[float, ...] | None:
+def _sides(size: Any) -> tuple[Any, Any]:
+    return (size.get("height"), size.get("width")) if isinstance(size, dict) else (size, size)
+
+
+def _check_size(key: str, size: Any, wanted: tuple[int, int]) -> None:
+    if size is not None and _sides(size) != wanted:
+        raise ValueError(f"{key} is {size!r:.80}, but images are {wanted[0]} x {wanted[1]} by config.json")
+
+
+def read_numbers(value: Any, key: str, channels: int) -> tuple[float, ...] | None:
+    """One for each channel, from a JSON file; None for null."""
     if value is None:
         return None
     if not isinstance(value, list) or not all(type(one) in (int, float) and abs(one) < 1e6 for one in value):

@@ -62,7 +62,7 @@ class MarianForm(Form[TransformerConfig]):
     architectures = ("MarianMTModel", "MarianModel")
     prefix = "model."
     derived = r"model\.(encoder|decoder)\.embed_positions\.weight"
-    optional = frozenset({"final_logits_bias"})
+    optional = "final_logits_bias"
 
     def lacks(self, config: TransformerConfig) -> str:
         if config.norm != "post":

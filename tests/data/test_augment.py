@@ -64,6 +64,18 @@ def test_a_change_of_colours_is_pillows(name):
     assert largest_difference(found, expected) <= 1
 
 
+@pytest.mark.parametrize("name", list(CHANGES))
+def test_a_change_of_a_grey_image_is_pillows(name):
+    images = random_images(len(LEVELS))[..., :1]
+    found = CHANGES[name](images, torch.tensor(LEVELS))
+    opened = [Image.fromarray(image[..., 0].numpy()) for image in images]
+    expected = [by_pillow(name, image, level) for image, level in zip(opened, LEVELS, strict=True)]
+    assert (found.dtype, found.shape) == (torch.uint8, images.shape)
+    assert largest_difference(found[..., 0], expected) <= 1
+    if name == "colour":
+        assert torch.equal(found, images)
+
+
 @pytest.mark.parametrize("name", ["auto-contrast", "equalise"])
 @pytest.mark.parametrize("shades", [[0], [255], [7], [3, 4], [0, 255], [10, 10, 10, 200]])
 def test_images_of_few_shades(name, shades):

@@ -411,7 +411,7 @@ HOSTILE: dict[str, tuple[Damage, str]] = {
         tensors(lambda x: x.update({"bert.embeddings.LayerNorm.gamma": torch.ones(24)})),
         "is stored twice, also in model.safetensors",
     ),
-    "integers": (tensors(lambda x: x.update({TABLE: x[TABLE].int()})), "holds I32; weights must be one of"),
+    "integers": (tensors(lambda x: x.update({TABLE: x[TABLE].int()})), r"holds integers \(I32\), and this model"),
     "offsets beyond the file": (
         header(lambda x: x[TABLE].update(data_offsets=[0, 1 << 40], shape=[1 << 38])),
         "cannot be read",

@@ -186,8 +186,9 @@ def test_two_classes_of_one_name(tmp_path: Path) -> None:
         {"image_mean": ..., "image_std": ..., "rescale_factor": ..., "do_rescale": ...},
         {"do_center_crop": None, "crop_size": None, "do_convert_rgb": True},
         {"do_center_crop": False, "data_format": "channels_first"},
+        {"do_center_crop": True, "crop_size": {"height": 12, "width": 12}},
     ],
-    ids=["old", "one number", "little", "nulls", "torchvision"],
+    ids=["old", "one number", "little", "nulls", "torchvision", "crop of all"],
 )
 def test_other_ways_to_say_the_same(theirs: Path, changes: dict[str, Any], tmp_path: Path) -> None:
     folder = copied(theirs, tmp_path, table(PIXELS, **changes))
@@ -207,6 +208,29 @@ def test_a_folder_that_resizes_by_cubic_curves(theirs: Path, tmp_path: Path) -> 
     assert not torch.allclose(load(theirs).read([one]), wanted, atol=1e-3)
     export(tmp_path / "vit", tmp_path / "again")
     assert load(tmp_path / "again").pixels == ours.pixels
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("crop", [12, {"height": 12, "width": 12}], ids=["number", "sides"])
+def test_a_folder_that_reads_the_centre(crop: Any, tmp_path: Path) -> None:
+    """As CLIP's and BiT's do. With a margin of 1 or an even number, they crop as torchvision does."""
+    processor = transformers.BitImageProcessorPil(
+        size={"shortest_edge": 16}, crop_size=crop, image_mean=MEAN, image_std=STD
+    )
+    folder = saved(tmp_path / "vit", peer(), processor)
+    if crop == 12:
+        table(PIXELS, crop_size=12)(folder)
+    ours = load(folder)
+    assert ours.pixels == Pixels(tuple(MEAN), tuple(STD), "bicubic", 16)
+    image = shapes("test", 1, size=80).pixels[0]  # type: ignore[index]
+    for one in (image, image[:40], image[:, :75], image[:79]):
+        wanted = processor(Image.fromarray(one), return_tensors="pt")["pixel_values"]
+        assert torch.allclose(ours.read([one]), wanted, rtol=0, atol=1e-6)
+    export(folder, tmp_path / "again")
+    assert load(tmp_path / "again").pixels == ours.pixels
+    read = transformers.AutoImageProcessor.from_pretrained(tmp_path / "again", use_fast=False)
+    again = read(Image.fromarray(image), return_tensors="pt")["pixel_values"]
+    assert torch.allclose(again, ours.read([image]), rtol=0, atol=1e-6)
 
 
 # ---- ours, opened by them
@@ -357,7 +381,29 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "means in words": (pixels(image_mean=["a", "b", "c"]), "image_mean must be a list of numbers"),
     "means too large": (pixels(image_mean=[10**400] * 3), "image_mean must be a list of numbers"),
     "mean not a number": (pixels(image_mean=[float("nan")] * 3), "image_mean must be a list of numbers"),
-    "a crop": (pixels(do_center_crop=True), "do_center_crop = True is not supported, only False"),
+    "a crop": (pixels(do_center_crop=True), "do_center_crop needs a crop_size, and there is none"),
+    "a crop of words": (pixels(do_center_crop="yes"), "do_center_crop = 'yes' is not supported"),
+    "another crop": (
+        pixels(do_center_crop=True, crop_size=10, size={"shortest_edge": 14}),
+        "crop_size is 10, but images are 12 x 12 by config.json",
+    ),
+    "a crop of one size": (
+        pixels(do_center_crop=True, crop_size=12, size={"height": 14, "width": 14}),
+        r'with do_center_crop, size must be \{"shortest_edge": pixels\}, got .*14',
+    ),
+    "a crop of a number": (pixels(do_center_crop=True, crop_size=12, size=14), "size must be .*, got 14"),
+    "a crop of more": (
+        pixels(do_center_crop=True, crop_size=12, size={"shortest_edge": 11}),
+        r"shortest_edge must be 0, or lie in \[12, 65536\] so that 12 x 12 pixels can be cut out; got 11",
+    ),
+    "a crop of nothing": (
+        pixels(do_center_crop=True, crop_size=12, size={"shortest_edge": 0}),
+        "size must be .* got .*0",
+    ),
+    "a crop of everything": (
+        pixels(do_center_crop=True, crop_size=12, size={"shortest_edge": 10**400}),
+        r"shortest_edge must be 0, or lie in \[12, 65536\]",
+    ),
     "no resizing": (pixels(do_resize=False), "do_resize = False is not supported, only True"),
     "another resizing": (
         pixels(resample=1),

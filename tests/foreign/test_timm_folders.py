@@ -1,0 +1,676 @@
+"""ResNets in timm's folders, both ways: the same image gets the same answer.
+
+Beside timm itself, which need not be there, a ResNet is computed here from timm's names alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from regard.app.cli.main import main
+from regard.data.artifacts import Artifacts, Pixels
+from regard.data.shapes import CLASSES, shapes
+from regard.errors import RunError
+from regard.foreign import TIMM, form_of, why_no_form
+from regard.foreign.form import write_parts
+from regard.foreign.timm import ARCHITECTURES, crop_share
+from regard.models.senet import SENet, SENetConfig
+from regard.runs.folder import Folder, begin, save_weights
+from regard.runs.folder import shapes as tensors_of
+from regard.tasks.export import export
+from regard.tasks.table import load
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LABELS = ("tabby cat", "dog", "Æsop's owl")
+PIXELS: dict[str, Any] = {
+    "tag": "a1_in1k",
+    "custom_load": False,
+    "input_size": [3, 64, 64],
+    "test_input_size": [3, 96, 96],
+    "fixed_input_size": False,
+    "interpolation": "bicubic",
+    "crop_pct": 0.95,
+    "test_crop_pct": 1.0,
+    "crop_mode": "center",
+    "mean": list(MEAN),
+    "std": list(STD),
+    "num_classes": 1000,
+    "pool_size": [2, 2],
+    "first_conv": "conv1",
+    "classifier": "fc",
+    "license": "apache-2.0",
+}
+CONFIG: dict[str, Any] = {
+    "architecture": "resnet18",
+    "num_classes": 3,
+    "num_features": 512,
+    "global_pool": "avg",
+    "label_names": list(LABELS),
+    "pretrained_cfg": PIXELS,
+}
+
+
+# ---- a ResNet by timm's names
+
+
+def scramble(tensors: Mapping[str, Tensor]) -> None:
+    """Weights as after a training: no norm is 0 at first, as timm's last ones are, and the statistics differ."""
+    torch.manual_seed(0)
+    for name, x in tensors.items():
+        if name.endswith("running_var"):
+            x.uniform_(0.5, 2)
+        elif name.endswith("num_batches_tracked"):
+            x.fill_(12_345)
+        elif x.dim() == 1 and name.endswith("weight"):
+            x.uniform_(0.3, 0.8)
+        elif x.dim() == 1:
+            x.normal_(std=0.2)
+        else:
+            x.normal_(std=(2 / x[0].numel()) ** 0.5)
+
+
+def named(architecture: str, classes: int, channels: int = 3) -> dict[str, Tensor]:
+    """Weights by timm's names."""
+    labels = tuple(map(str, range(classes)))
+    config = SENetConfig(labels=labels, channels=channels, **ARCHITECTURES[architecture])
+    found = {
+        name: torch.zeros(x.shape, dtype=x.dtype)
+        for name, x in write_parts(TIMM.parts(config), tensors_of("senet", config)).items()
+    }
+    scramble(found)
+    return found
+
+
+def computed(tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
+    """The logits of timm's ResNet, from its tensors alone: what there is of them says which network it is."""
+
+    def convolve(x: Tensor, filter: str, norm: str, stride: int = 1) -> Tensor:
+        kernel = tensors[f"{filter}.weight"]
+        x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
+        mean, variance = tensors[f"{norm}.running_mean"], tensors[f"{norm}.running_var"]
+        return F.batch_norm(x, mean, variance, tensors[f"{norm}.weight"], tensors[f"{norm}.bias"])
+
+    def gates(x: Tensor, name: str) -> Tensor:
+        for inside, then in (("fc1", F.relu), ("fc2", torch.sigmoid)):
+            x = then(F.conv2d(x, tensors[f"{name}.{inside}.weight"], tensors[f"{name}.{inside}.bias"]))
+        return x
+
+    x = F.max_pool2d(F.relu(convolve(images, "conv1", "bn1", 2)), 3, 2, padding=1)
+    for name in dict.fromkeys(one.rsplit(".", 2)[0] for one in tensors if one.endswith(".conv1.weight")):
+        stride = 2 if name.endswith(".0") and name != "layer1.0" else 1
+        bottleneck = f"{name}.conv3.weight" in tensors
+        y = F.relu(convolve(x, f"{name}.conv1", f"{name}.bn1", 1 if bottleneck else stride))
+        y = convolve(y, f"{name}.conv2", f"{name}.bn2", stride if bottleneck else 1)
+        if bottleneck:
+            y = convolve(F.relu(y), f"{name}.conv3", f"{name}.bn3")
+        if f"{name}.se.fc1.weight" in tensors:
+            y = y * gates(y.mean((2, 3), keepdim=True), f"{name}.se")
+        if f"{name}.downsample.0.weight" in tensors:
+            x = convolve(x, f"{name}.downsample.0", f"{name}.downsample.1", stride)
+        x = F.relu(x + y)
+    return F.linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
+
+
+def written(folder: Path, tensors: Mapping[str, Tensor], **changes: Any) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG | changes))
+    save_file(dict(tensors), folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A resnet18 as timm saves it. Tests copy what they change."""
+    return written(tmp_path_factory.mktemp("theirs") / "resnet18", named("resnet18", 3))
+
+
+def changed(theirs: Path, tmp_path: Path, *, pixels: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """Other entries of config.json, and of its pretrained_cfg; `...` removes one. The weights are linked."""
+    folder = tmp_path / "changed"
+    folder.mkdir()
+    table = CONFIG | {"pretrained_cfg": without_dots(PIXELS | (pixels or {}))} | changes
+    (folder / "config.json").write_text(json.dumps(without_dots(table)))
+    (folder / "model.safetensors").hardlink_to(theirs / "model.safetensors")
+    return folder
+
+
+def without_dots(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not ...}
+
+
+def close(ours: Tensor, wanted: Tensor, share: float = 1e-5) -> None:
+    assert ours.shape == wanted.shape
+    assert float((ours - wanted).abs().max()) <= share * float(wanted.abs().max())
+
+
+def photograph(height: int = 80, width: int = 120) -> np.ndarray:
+    """Smooth colours with a few edges, as bytes (H, W, 3)."""
+    y, x = np.mgrid[:height, :width] / 40
+    image = np.stack([np.sin(x + y), np.cos(2 * x) * np.sin(y), (x % 1 > 0.5) - (y % 1)], -1)
+    return (127 + 110 * image).clip(0, 255).astype(np.uint8)
+
+
+# ---- names and numbers
+
+
+@pytest.mark.parametrize(
+    ("architecture", "tensors", "parameters"),
+    [
+        ("resnet18", 122, 11_689_512),
+        ("resnet34", 218, 21_797_672),
+        ("resnet50", 320, 25_557_032),
+        ("resnet101", 626, 44_549_160),
+        ("resnet152", 932, 60_192_808),
+        ("seresnet50", 384, 28_088_024),
+        ("seresnet101", 758, 49_326_872),
+        ("seresnet152", 1132, 66_821_848),
+    ],
+)
+def test_the_networks_have_timms_tensors(architecture: str, tensors: int, parameters: int) -> None:
+    config = SENetConfig(labels=tuple(map(str, range(1000))), **ARCHITECTURES[architecture])
+    found = write_parts(TIMM.parts(config), tensors_of("senet", config))
+    assert len(found) == tensors
+    learned = (x.numel() for name, x in found.items() if not name.endswith(("_mean", "_var", "_tracked")))
+    assert sum(learned) == parameters
+
+
+def test_names_and_shapes_as_in_timm() -> None:
+    found = {name: tuple(x.shape) for name, x in named("seresnet50", 3).items()}
+    assert found["conv1.weight"] == (64, 3, 7, 7)
+    assert found["layer1.0.downsample.0.weight"] == (256, 64, 1, 1)
+    assert found["layer4.0.conv2.weight"] == (512, 512, 3, 3)
+    assert found["layer4.2.se.fc1.weight"] == (128, 2048, 1, 1)
+    assert found["layer4.2.se.fc2.bias"] == (2048,)
+    assert found["layer3.5.bn3.num_batches_tracked"] == ()
+    assert found["fc.weight"] == (3, 2048)
+    small = named("resnet18", 3)
+    assert "layer1.0.downsample.0.weight" not in small
+    assert small["layer2.0.downsample.1.running_var"].shape == (128,)
+    assert small["bn1.num_batches_tracked"].dtype == torch.int64
+
+
+# ---- folders of theirs
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("architecture", ["resnet18", "seresnet50"])
+def test_the_logits_are_those_of_their_tensors(architecture: str, tmp_path: Path) -> None:
+    tensors = named(architecture, 3)
+    run = load(written(tmp_path / "timm", tensors, architecture=architecture))
+    assert run.model.config.labels == LABELS
+    assert not run.model.training
+    images = torch.randn(2, 3, 64, 64)
+    close(run.model(images), computed(tensors, images))
+    assert run.recognise(photograph()).label in LABELS
+
+
+@torch.no_grad()
+def test_what_the_folder_says_of_images(theirs: Path) -> None:
+    """The shorter side resized to floor(64 / 0.95) = 67, and the centre of 64 x 64 cut out."""
+    run = load(theirs)
+    assert run.pixels == Pixels(MEAN, STD, "bicubic", 67)
+    image = photograph(80, 120)
+    resized = np.asarray(Image.fromarray(image).resize((100, 67), Image.Resampling.BICUBIC))
+    cut = resized[2:66, 18:82]  # (67 - 64) / 2 is rounded to even
+    wanted = (torch.from_numpy(cut.copy()) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
+    assert torch.allclose(run.read([image])[0], wanted.permute(2, 0, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"crop_mode": "squash", "crop_pct": 1}, Pixels(MEAN, STD, "bicubic", 0)),
+        ({"interpolation": "bilinear", "crop_pct": 0.875}, Pixels(MEAN, STD, "bilinear", 73)),
+        ({"crop_pct": 1.0}, Pixels(MEAN, STD, "bicubic", 64)),
+        ({"mean": [0.5] * 3, "std": [1, 1, 1]}, Pixels((0.5,) * 3, (1.0,) * 3, "bicubic", 67)),
+        ({"mean": None, "std": ..., "interpolation": None, "crop_mode": None}, Pixels(MEAN, STD, "bicubic", 67)),
+        ({"crop_pct": ...}, Pixels(MEAN, STD, "bicubic", 73)),
+        (
+            {"input_size": [3, 48, 64], "crop_mode": "squash", "crop_pct": 1.0},
+            Pixels(MEAN, STD, "bicubic", 0),
+        ),
+    ],
+    ids=["squash", "bilinear", "no crop", "other numbers", "defaults", "usual crop", "not square"],
+)
+def test_other_ways_to_read_images(theirs: Path, changes: dict[str, Any], wanted: Pixels, tmp_path: Path) -> None:
+    folder = Folder(changed(theirs, tmp_path, pixels=changes))
+    assert folder.pixels() == wanted
+    assert folder.config.size == tuple(changes.get("input_size", [3, 64, 64])[1:])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"label_names": ...}, ("LABEL_0", "LABEL_1", "LABEL_2")),
+        ({"label_names": {"0": "a", "1": "b", "2": "c"}}, ("a", "b", "c")),
+        ({"label_names": ["crane", "dog", "crane"]}, ("crane", "dog", "crane (2)")),
+        ({"label_names": ..., "pretrained_cfg": PIXELS | {"label_names": ["x", "y", "z"]}}, ("x", "y", "z")),
+        ({"architecture": "resnet18.a1_in1k", "label_descriptions": {"dog": "a dog"}}, LABELS),
+        ({"model_args": {"drop_path_rate": 0.1, "global_pool": "avg", "num_classes": 3}}, LABELS),
+        ({"model_args": None, "auto_map": {"x": "y"}, "architectures": ["X"], "own": 1}, LABELS),
+    ],
+    ids=["numbered", "a table", "twice", "inside", "tag", "arguments", "unknown"],
+)
+def test_other_ways_to_say_the_same(
+    theirs: Path, changes: dict[str, Any], wanted: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = Folder(changed(theirs, tmp_path, **changes))
+    config = SENetConfig(labels=wanted, image_size=64, **ARCHITECTURES["resnet18"])
+    assert (folder.name, folder.config) == ("senet", config)
+
+
+def test_an_old_folder_has_all_settings_in_one_table(theirs: Path, tmp_path: Path) -> None:
+    folder = changed(theirs, tmp_path)
+    (folder / "config.json").write_text(json.dumps(PIXELS | {"architecture": "resnet18", "num_classes": 3}))
+    run = load(folder)
+    assert run.model.config.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert run.pixels == Pixels(MEAN, STD, "bicubic", 67)
+
+
+@torch.no_grad()
+def test_a_model_without_a_classifier(theirs: Path, tmp_path: Path) -> None:
+    tensors = load_file(theirs / "model.safetensors")
+    del tensors["fc.weight"], tensors["fc.bias"]
+    folder = written(tmp_path / "bare", tensors, num_classes=0, label_names=[], model_args={"num_classes": 0})
+    run = load(folder)
+    assert run.model.head is None
+    assert run.model.features(torch.randn(1, 3, 64, 64)).shape == (1, 512, 2, 2)
+    with pytest.raises(RunError, match="has no head and knows no classes"):
+        run.recognise(photograph())
+    export(folder, tmp_path / "again")
+    assert load_file(tmp_path / "again" / "model.safetensors").keys() == tensors.keys()
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["num_classes"] == 0
+
+
+@torch.no_grad()
+def test_grey_images(theirs: Path, tmp_path: Path) -> None:
+    tensors = load_file(theirs / "model.safetensors")
+    tensors["conv1.weight"] = tensors["conv1.weight"][:, :1].contiguous()
+    grey = PIXELS | {"input_size": [1, 64, 64], "mean": [0.4], "std": [0.2]}
+    run = load(written(tmp_path / "grey", tensors, pretrained_cfg=grey))
+    assert run.pixels == Pixels((0.4,), (0.2,), "bicubic", 67)
+    images = run.read([photograph()])
+    assert images.shape == (1, 1, 64, 64)
+    close(run.model(images), computed(tensors, images))
+
+
+def test_grey_images_with_numbers_for_three_channels(theirs: Path, tmp_path: Path) -> None:
+    """timm leaves ImageNet's in the folder of any model."""
+    folder = Folder(changed(theirs, tmp_path, model_args={"in_chans": 1}, pixels={"std": [0.1] * 3}))
+    assert folder.config.channels == 1  # type: ignore[attr-defined]
+    assert folder.pixels().mean == pytest.approx((0.449,))
+    assert folder.pixels().std == (0.1,)
+
+
+def test_a_file_may_lack_the_counters_of_batches(theirs: Path, tmp_path: Path) -> None:
+    """As files of older versions of PyTorch do, and timm opens them."""
+    found = load_file(theirs / "model.safetensors")
+    tensors = {name: x for name, x in found.items() if not name.endswith("_tracked")}
+    model = load(written(tmp_path / "old", tensors)).model
+    assert int(model.stem[0].norm.num_batches_tracked) == 0
+
+
+# ---- folders of ours
+
+
+@pytest.fixture(scope="module")
+def ours() -> SENet:
+    model = SENet(SENetConfig(labels=LABELS, image_size=64, **ARCHITECTURES["resnet18"])).eval()
+    with torch.no_grad():
+        scramble(model.state_dict())
+    return model
+
+
+def saved(folder: Path, model: SENet, pixels: Pixels) -> Path:
+    begin(folder, model, Artifacts(labels=model.config.labels, pixels=pixels), "")
+    save_weights(folder, model)
+    return folder
+
+
+@torch.no_grad()
+def test_a_run_is_a_folder_of_timm(ours: SENet, tmp_path: Path) -> None:
+    pixels = Pixels((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
+    folder = saved(tmp_path / "run", ours, pixels)
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors"}
+    table = json.loads((folder / "config.json").read_text())
+    assert "model_type" not in table
+    assert (table["architecture"], table["label_names"], table["num_features"]) == ("resnet18", list(LABELS), 512)
+    tensors = load_file(folder / "model.safetensors")
+    images = torch.randn(2, 3, 64, 64)
+    close(computed(tensors, images), ours(images))
+    assert int(tensors["layer4.1.bn2.num_batches_tracked"]) == 12_345
+    run = load(folder)
+    assert (run.model.config, run.pixels) == (ours.config, pixels)
+    assert torch.equal(run.model(images), ours(images))
+
+
+@pytest.mark.parametrize(("edge", "mode"), [(0, "squash"), (64, "center"), (67, "center"), (400, "center")])
+def test_how_images_are_read_is_written(ours: SENet, edge: int, mode: str, tmp_path: Path) -> None:
+    pixels = Pixels((0.4, 0.5, 0.6), (0.2, 0.3, 0.4), "bicubic", edge)
+    begin(tmp_path / "run", ours, Artifacts(labels=LABELS, pixels=pixels), "")
+    folder = Folder(tmp_path / "run")
+    assert folder.contents.config["pretrained_cfg"]["crop_mode"] == mode
+    assert folder.pixels() == pixels
+
+
+def test_there_and_back_again(theirs: Path, tmp_path: Path) -> None:
+    """What timm wrote, exported here: the same tensors, and the same settings in all that counts."""
+    export(theirs, tmp_path / "again")
+    before, after = (json.loads((folder / "config.json").read_text()) for folder in (theirs, tmp_path / "again"))
+    inner, found = before.pop("pretrained_cfg"), after.pop("pretrained_cfg")
+    assert after == before
+    assert found == {key: inner[key] for key in found} | {"num_classes": 3}
+    before, after = (load_file(folder / "model.safetensors") for folder in (theirs, tmp_path / "again"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_numbered_classes_are_not_written(theirs: Path, tmp_path: Path) -> None:
+    """timm would show them in place of the names that it knows."""
+    config = Folder(changed(theirs, tmp_path, label_names=...)).config
+    assert isinstance(config, SENetConfig)
+    assert "label_names" not in TIMM.write_config(config, None)
+
+
+def test_an_export_of_another_dtype(theirs: Path, tmp_path: Path) -> None:
+    export(theirs, tmp_path / "half", "bfloat16")
+    found = load_file(tmp_path / "half" / "model.safetensors")
+    assert found["fc.weight"].dtype == torch.bfloat16
+    assert found["bn1.num_batches_tracked"].dtype == torch.int64
+    assert load(tmp_path / "half").model.head.weight.dtype == torch.float32
+
+
+@torch.no_grad()
+def test_a_saved_run_keeps_their_form(theirs: Path, tmp_path: Path) -> None:
+    run = load(theirs)
+    run.model.head.bias += 1
+    run.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert torch.equal(again.model.head.bias, run.model.head.bias)
+    assert json.loads((tmp_path / "saved" / "config.json").read_text()) == CONFIG
+
+
+def test_crop_pct_gives_the_edge_back() -> None:
+    for size in (1, 28, 32, 64, 160, 224, 288, 384, 1024):
+        for edge in [*range(size, 2 * size + 9), 1 << 15, 1 << 16]:
+            share = crop_share(size, edge)
+            assert 0 < share <= 1
+            assert math.floor(size / share) == edge
+    assert [crop_share(224, edge) for edge in (224, 235, 256)] == [1.0, 0.95, 0.875]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"stem": "small"}, "they have stem = 'large'"),
+        ({"shortcut": "pad"}, "they have shortcut = 'project'"),
+        ({"widths": (8, 16, 32, 64)}, r"they have widths = \(64, 128, 256, 512\)"),
+        ({"depths": (2, 2, 2, 3)}, "none has these blocks and depths"),
+        ({"reduction": 4}, "resnet18 has reduction = 0"),
+        (
+            {"reduction": 16},
+            "of timm's networks regard writes resnet18, .*, seresnet152; resnet18 has reduction = 0",
+        ),
+        ({"image_width": 48}, "timm crops images that are not square otherwise"),
+    ],
+)
+def test_other_networks_keep_our_own_form(changes: dict[str, Any], said: str) -> None:
+    """seresnet18, of reduction 16, has more hidden units in timm."""
+    config = SENetConfig(labels=LABELS, **ARCHITECTURES["resnet18"] | changes)
+    assert form_of("senet", config) is None
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(why_no_form("senet", config))
+
+
+def test_a_width_that_is_the_height_is_square() -> None:
+    config = SENetConfig(labels=LABELS, image_size=64, image_width=64, **ARCHITECTURES["resnet18"])
+    assert form_of("senet", config) is TIMM
+
+
+def test_a_network_that_timm_lacks_is_not_exported(tmp_path: Path) -> None:
+    model = SENet(SENetConfig(labels=LABELS, image_size=16, depths=(1,), widths=(4,)))
+    folder = saved(tmp_path / "run", model, Pixels())
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "regard-senet"
+    with pytest.raises(RunError, match="run cannot be exported: of timm's networks regard writes resnet18, "):
+        export(folder, tmp_path / "hub")
+    assert not (tmp_path / "hub").exists()
+
+
+# ---- by the command line
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    monkeypatch.setattr("sys.argv", ["regard", *words])
+    main()
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photographs")
+    made: Any = shapes("train", 24, size=40)
+    for number, (image, label) in enumerate(zip(made.pixels, made.labels, strict=True)):
+        (folder / CLASSES[label]).mkdir(exist_ok=True)
+        Image.fromarray(image).save(folder / CLASSES[label] / f"{number}.png")
+    return folder
+
+
+def test_training_goes_on_from_their_folder_with_other_classes(
+    theirs: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = [
+        "train.steps=1",
+        "train.eval_every=1",
+        "data.batch_size=4",
+        "model.image_size=32",
+        "train.device=cpu",
+    ]
+    changes = [part for one in (f"data.train={photographs}", *settings) for part in ("--set", one)]
+    run = tmp_path / "run"
+    command(monkeypatch, "train", "senet-images", "--from", str(theirs), "--out", str(run), *changes)
+    opened = load(run)
+    assert set(opened.model.config.labels) == {path.name for path in photographs.iterdir()}
+    assert opened.pixels == Pixels(MEAN, STD, "bicubic", 34)  # the crop keeps its share: 67 * 32 / 64
+    assert json.loads((run / "config.json").read_text())["architecture"] == "resnet18"
+    before, after = (load_file(folder / "model.safetensors") for folder in (theirs, run))
+    counted = int(before["bn1.num_batches_tracked"])
+    assert int(after["bn1.num_batches_tracked"]) == counted + 1
+    assert float((before["layer4.1.conv2.weight"] - after["layer4.1.conv2.weight"]).abs().max()) < 0.01
+
+
+def test_recognise_and_export_by_the_command_line(
+    theirs: Path,
+    photographs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    image = str(next(photographs.rglob("*.png")))
+    command(monkeypatch, "recognise", str(theirs), image, "--top", "3")
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split("\t")[1] for line in lines} == set(LABELS)
+    command(monkeypatch, "export", str(theirs), "--to", str(tmp_path / "again"))
+    assert load(tmp_path / "again").model.config.labels == LABELS
+
+
+# ---- folders that are not what they claim
+
+CLASS = "must be a number from 0 to 1,048,576"
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another network": (
+        {"architecture": "resnet50d"},
+        r"architecture = 'resnet50d' is not supported, only resnet18, resnet34, .*, seresnet50",
+    ),
+    "resnext": ({"architecture": "resnext50_32x4d.a1_in1k"}, "'resnext50_32x4d.a1_in1k' is not supported, only"),
+    "other hidden units": ({"architecture": "seresnet18"}, "architecture = 'seresnet18' is not supported, only"),
+    "no name": ({"architecture": 18}, "architecture must be of type str, got 18"),
+    "a null name": ({"architecture": None}, "architecture must be of type str, got None"),
+    "a long name": ({"architecture": "x" * 10**6}, "architecture = 'xxx"),
+    "many classes": ({"num_classes": 10**15}, f"num_classes {CLASS}, got 1,000,000,000,000,000"),
+    "fewer than none": ({"num_classes": -1}, f"num_classes {CLASS}, got -1"),
+    "classes as text": ({"num_classes": "3"}, "num_classes must be of type int, got '3'"),
+    "two numbers of classes": ({"model_args": {"num_classes": 4}}, "num_classes is 3, and 4 in model_args"),
+    "too few names": ({"label_names": ["a", "b"]}, "label_names must name the 3 classes from 0 on, got"),
+    "other numbers": ({"label_names": {"1": "a", "2": "b", "3": "c"}}, "label_names must name the 3 classes"),
+    "names as text": ({"label_names": "abc"}, "label_names must name the 3 classes from 0 on, got 'abc'"),
+    "no names": ({"label_names": ["a", "b", 3]}, "label_names must be text, got 3"),
+    "no table": ({"pretrained_cfg": [1]}, r"pretrained_cfg must be a table of settings, got \[1\]"),
+    "no arguments": ({"model_args": [1]}, r"model_args must be a table of arguments, got \[1\]"),
+    "a stem": ({"model_args": {"stem_type": "deep"}}, "model_args: stem_type = 'deep' is not supported, only ''"),
+    "a pool": ({"model_args": {"global_pool": "max"}}, "model_args: global_pool = 'max' is not supported"),
+    "blocks": ({"model_args": {"block_args": {"attn_layer": "eca"}}}, "model_args: block_args = .* not supported"),
+    "layers": ({"model_args": {"layers": [1, 1, 1, 1]}}, r"model_args: layers = \[1, 1, 1, 1\] is not supported"),
+    "channels as text": ({"model_args": {"in_chans": "1"}}, "in_chans must be of type int, got '1'"),
+}
+INSIDE: dict[str, tuple[dict[str, Any], str]] = {
+    "one size": ({"input_size": 224}, "input_size must be of type list, got 224"),
+    "two sizes": ({"input_size": [3, 224]}, r"input_size must be \[channels, height, width\], .*got \[3, 224\]"),
+    "no size": ({"input_size": [3, 0, 224]}, "input_size must be .* at least 1 each"),
+    "huge": ({"input_size": [3, 10**9, 10**9]}, r"image_size must lie in \[1, 4,096\]"),
+    "a background": ({"label_offset": 1}, "label_offset = 1 is not supported, only 0"),
+    "another loader": ({"custom_load": "hf"}, "custom_load = 'hf' is not supported, only False"),
+    "another kernel": ({"interpolation": "lanczos"}, "interpolation = 'lanczos' is not supported, only bilinear"),
+    "a border": ({"crop_mode": "border"}, "crop_mode = 'border' is not supported, only 'center' and 'squash'"),
+    "squashed and cropped": ({"crop_mode": "squash"}, "'squash' is supported with crop_pct = 1 only, got 0.95"),
+    "a mode of numbers": ({"crop_mode": 3}, "crop_mode must be of type str, got 3"),
+    "padded": ({"crop_pct": 1.5}, "crop_pct must be at most 1 and above 0, got 1.5"),
+    "all cropped": ({"crop_pct": 0.0}, "crop_pct must be at most 1 and above 0, got 0.0"),
+    "nearly all": ({"crop_pct": 1e-320}, "crop_pct must be at most 1 and above 0"),
+    "too much": ({"crop_pct": 1e-4}, r"shortest_edge must be 0, or lie in \[64, 65536\]"),
+    "no number": ({"crop_pct": math.nan}, "crop_pct must be at most 1 and above 0, got nan"),
+    "not square": ({"input_size": [3, 48, 64]}, "images of 48 x 64 are supported with crop_mode = 'squash' only"),
+    "two means": ({"mean": [0.5, 0.5]}, "mean must have one number for each of 3 channels, got 2"),
+    "text": ({"std": "imagenet"}, "std must be a list of numbers, got 'imagenet'"),
+    "nothing": ({"std": [0, 1, 1]}, "std must be at least 1e-06"),
+}
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *INSIDE])
+def test_a_folder_is_refused_by_name(name: str, theirs: Path, tmp_path: Path) -> None:
+    changes, said = REFUSED[name] if name in REFUSED else INSIDE[name]
+    folder = changed(theirs, tmp_path, **(changes if name in REFUSED else {"pixels": changes}))
+    with pytest.raises(RunError, match=f"changed/config.json: .*{said}") as caught:
+        Folder(folder).pixels()
+    assert len(str(caught.value)) < 700
+
+
+Damage = Callable[[dict[str, Tensor]], object]
+DAMAGED: dict[str, tuple[Damage, str]] = {
+    "no norm": (
+        lambda found: found.pop("layer1.0.bn1.running_var"),
+        "layer1.0.bn1.running_var should be .*missing",
+    ),
+    "no classifier": (
+        lambda found: found.pop("fc.weight"),
+        r"fc.weight should be \(3, 512\) by config.json, but is m",
+    ),
+    "a gate": (
+        lambda found: found.update({"layer1.0.se.fc1.weight": torch.zeros(4, 64, 1, 1)}),
+        "layer1.0.se.fc1.weight should be absent",
+    ),
+    "other classes": (
+        lambda found: found.update({"fc.weight": torch.zeros(5, 512)}),
+        r"fc.weight should be \(3, 512\) by config.json, but is \(5, 512\)",
+    ),
+    "grey": (
+        lambda found: found.update({"conv1.weight": torch.zeros(64, 1, 7, 7)}),
+        r"conv1.weight should be \(64, 3, 7, 7\) by config.json, but is \(64, 1, 7, 7\)",
+    ),
+    "counters that are no integers": (
+        lambda found: found.update({"bn1.num_batches_tracked": torch.tensor(0.5)}),
+        "bn1.num_batches_tracked holds ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_weights_that_do_not_fit_are_refused(name: str, theirs: Path, tmp_path: Path) -> None:
+    damage, said = DAMAGED[name]
+    folder = shutil.copytree(theirs, tmp_path / "damaged")
+    tensors = load_file(theirs / "model.safetensors")
+    damage(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(RunError, match=said):
+        load(folder)
+
+
+# ---- beside timm
+
+
+def peer(architecture: str, **options: Any) -> Any:
+    timm = pytest.importorskip("timm")
+    model = timm.create_model(architecture, **options).eval()
+    with torch.no_grad():
+        scramble(model.state_dict())
+    return model
+
+
+def by_timm(folder: Path, model: Any, **options: Any) -> Path:
+    hub = pytest.importorskip("timm.models._hub")
+    hub.save_for_hf(model, folder, safe_serialization=True, **options)
+    return folder
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("architecture", ["resnet18", "resnet34", "resnet50", "seresnet50"])
+def test_timms_folder_gives_the_same_logits(architecture: str, tmp_path: Path) -> None:
+    model = peer(architecture, num_classes=7)
+    run = load(by_timm(tmp_path / "timm", model))
+    images = torch.randn(2, 3, 64, 96)
+    close(run.model(images), model(images))
+    assert run.pixels == Pixels(MEAN, STD, "bicubic", 235)
+
+
+@torch.no_grad()
+def test_images_are_read_as_by_timm(tmp_path: Path) -> None:
+    data = pytest.importorskip("timm.data")
+    model = peer("resnet18", num_classes=5)
+    run = load(by_timm(tmp_path / "timm", model))
+    transform = data.create_transform(**data.resolve_model_data_config(model), is_training=False)
+    for image in (photograph(480, 640), photograph(333, 250), photograph(224, 224)):
+        wanted = transform(Image.fromarray(image))[None]
+        read = run.read([image])
+        assert torch.allclose(read, wanted, rtol=0, atol=1e-6)
+        close(run.model(read), model(wanted))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", [{"num_classes": 0}, {"in_chans": 1}], ids=["no classifier", "grey"])
+def test_other_models_of_timm(changes: dict[str, Any], tmp_path: Path) -> None:
+    model = peer("resnet18", **changes)
+    arguments = {"model_args": changes} if "in_chans" in changes else {}
+    run = load(by_timm(tmp_path / "timm", model, **arguments))
+    images = torch.randn(2, run.model.config.channels, 64, 64)
+    close(run.model.features(images), model.forward_features(images))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("edge", "labels", "channels"), [(71, LABELS, 3), (0, LABELS, 1), (0, (), 3)])
+def test_timm_opens_a_run(edge: int, labels: tuple[str, ...], channels: int, tmp_path: Path) -> None:
+    timm, data = pytest.importorskip("timm"), pytest.importorskip("timm.data")
+    config = SENetConfig(labels=labels, image_size=64, channels=channels, **ARCHITECTURES["resnet18"])
+    model = SENet(config).eval()
+    scramble(model.state_dict())
+    pixels = Pixels((0.4, 0.5, 0.6)[:channels], (0.2, 0.3, 0.4)[:channels], "bilinear", edge)
+    folder = saved(tmp_path / "run", model, pixels)
+    opened = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
+    images = torch.randn(2, channels, 64, 64)
+    close(opened.forward_features(images), model.features(images))
+    if labels:
+        close(opened(images), model(images))
+        assert tuple(opened.pretrained_cfg["label_names"]) == labels
+    transform = data.create_transform(**data.resolve_model_data_config(opened), is_training=False)
+    image = photograph(90, 150)
+    picture = Image.fromarray(image).convert("RGB" if channels == 3 else "L")
+    assert torch.allclose(load(folder).read([image])[0], transform(picture), rtol=0, atol=1e-6)
