@@ -33,6 +33,15 @@ class Sampled:
     mask: Tensor  # True = a target token
 
 
+def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0) -> Loss:
+    """Cross-entropy of logits (B, classes) with soft targets t, smoothed: (1 - e) t + e / classes (Szegedy 2016)"""
+    known = logits.float().log_softmax(-1)
+    wanted = (1 - label_smoothing) * targets + label_smoothing / logits.shape[1]
+    right = targets.argmax(1, keepdim=True)
+    rows = torch.full((), len(known), device=known.device)
+    return Loss(-(wanted * known).sum(), known.detach().gather(1, right).squeeze(1), rows)
+
+
 def token_loss(
     states: Tensor,
     weight: Tensor,

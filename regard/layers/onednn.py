@@ -20,12 +20,12 @@ _inside: list[bool] = []  # one entry per thread inside; the first is the settin
 def without_onednn(model: Any) -> Iterator[None]:
     """On ARM, torch runs float32 matmuls with more than 8 rows in oneDNN, which repacks the weights at every call.
     For small layers that takes longer than the matmul (two Neoverse N1 cores, 64 rows by 256 x 256: 1.2 ms, without
-    oneDNN 0.16 ms), so oneDNN is disabled inside this context, except for models with recurrent layers, for which
-    it has kernels of its own. On other machines nothing changes.
+    oneDNN 0.16 ms), so oneDNN is disabled inside this context, except for models with recurrent layers or
+    convolutions, for which it has kernels of its own. On other machines nothing changes.
 
     The flag is global to the process: the last thread to leave restores it."""
     parts = model.modules() if isinstance(model, nn.Module) else ()
-    if not ARM or any(isinstance(part, nn.RNNBase) for part in parts):
+    if not ARM or any(isinstance(part, nn.RNNBase | nn.Conv2d) for part in parts):
         yield
         return
     with _lock:

@@ -20,13 +20,14 @@ def build_optimiser(model: Module, settings: Training) -> torch.optim.Optimizer:
         {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    if settings.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum)
     on_gpu = all(p.is_cuda for p in trained)
     capture = on_gpu and settings.capture
     # A captured step reads the learning rate from a GPU tensor.
     rate = torch.tensor(settings.learning_rate, device=trained[0].device) if capture else settings.learning_rate
     fused = True if on_gpu else None  # None: torch's own default
+    if settings.optimiser == "sgd":
+        nesterov = settings.nesterov
+        return torch.optim.SGD(groups, lr=rate, momentum=settings.momentum, nesterov=nesterov, fused=fused)
     return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, fused=fused, capturable=capture)
 
 

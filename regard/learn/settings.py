@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.fields import check, numbers, setting
+from regard.data.fields import check, setting
 
-CAPTURED = {"optimiser": ("adamw",), "precision": ("float32", "bfloat16"), "accumulate_steps": (1,)}
+CAPTURED = {"precision": ("float32", "bfloat16"), "accumulate_steps": (1,)}
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,10 @@ class Training:
     steps: int = setting(at_least=1)
     optimiser: str = setting("adamw", choices=("adamw", "sgd"))
     learning_rate: float = setting(1e-3, above=0)
-    betas: tuple[float, float] = (0.9, 0.999)  # adamw
+    betas: tuple[float, float] = setting((0.9, 0.999), at_least=0, below=1)  # adamw
     weight_decay: float = setting(0.0, at_least=0)  # on matrices only, see build_optimiser
     momentum: float = setting(0.0, at_least=0, below=1)  # sgd
+    nesterov: bool = False  # sgd: the gradient is taken after the momentum's step
     schedule: str = setting("constant", choices=("constant", "cosine", "inverse_root", "plateau"))
     warmup_steps: int = setting(0, at_least=0)
     min_lr_ratio: float = setting(0.0, at_least=0, at_most=1)  # where cosine ends, as a share of learning_rate
@@ -47,7 +48,5 @@ class Training:
         for name, fits in CAPTURED.items():
             if self.capture and (value := getattr(self, name)) not in fits:
                 raise ValueError(f"a step with {name} = {value} cannot be captured; set capture = false")
-        betas = numbers("betas", self.betas, (2,))
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas must lie in [0, 1), got {self.betas!r}")
-        object.__setattr__(self, "betas", betas)  # a TOML file gives a list
+        if self.nesterov and (self.optimiser != "sgd" or not self.momentum):
+            raise ValueError("nesterov is for optimiser = sgd with a momentum; set both, or nesterov = false")

@@ -5,9 +5,12 @@ import dataclasses
 from regard.models.bahdanau import Bahdanau
 from regard.models.bert import Bert
 from regard.models.gpt2 import GPT2
+from regard.models.han import HAN
 from regard.models.luong import Luong
+from regard.models.pooling import Pooling
 from regard.models.protocols import Model, ModelConfig
 from regard.models.rnnlm import RNNLM
+from regard.models.senet import SENet
 from regard.models.seq2seq import Seq2seq
 from regard.models.transformer import Transformer
 from regard.models.vit import ViT
@@ -20,12 +23,16 @@ MODELS: dict[str, type[Model]] = {
     "rnnlm": RNNLM,
     "gpt2": GPT2,
     "bert": Bert,
+    "pooling": Pooling,
+    "han": HAN,
     "vit": ViT,
+    "senet": SENet,
 }
 
 
 __all__ = [
     "GPT2",
+    "HAN",
     "MODELS",
     "RNNLM",
     "Bahdanau",
@@ -33,6 +40,8 @@ __all__ = [
     "Luong",
     "Model",
     "ModelConfig",
+    "Pooling",
+    "SENet",
     "Seq2seq",
     "Transformer",
     "ViT",

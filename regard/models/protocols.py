@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from regard.data.text_encoding import TextEncoding
 from regard.layers.loss import Loss
 from regard.layers.state import State
 
@@ -47,6 +48,13 @@ class Batch(Protocol):
     """What a learner learns from: tensors that can be moved to a device."""
 
     def to(self, device: torch.device) -> Any: ...
+
+
+class Images(Protocol):
+    """A batch of images, as a classifier reads them."""
+
+    @property
+    def images(self) -> Tensor: ...  # (B, C, H, W), normalised
 
 
 @runtime_checkable
@@ -126,6 +134,22 @@ class Classifier(Model, Protocol):
     """Tells classes apart: of texts, of images, of whatever its batch holds."""
 
     def class_logits(self, batch: Any) -> Tensor: ...  # (B, classes)
+
+
+@runtime_checkable
+class TextClassifier(Classifier, Protocol):
+    """Tells classes of texts apart."""
+
+    @property
+    def encoding(self) -> TextEncoding: ...  # how it reads texts: what batch `class_logits` takes
+
+
+@runtime_checkable
+class DocumentClassifier(TextClassifier, Protocol):
+    """Weighs the words of a text, or words and sentences."""
+
+    @property
+    def levels(self) -> tuple[str, ...]: ...  # the sites of these weights, words first; (): it has none
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -26,8 +26,9 @@ from regard.data.fields import check, setting
 from regard.data.image_batches import ImageBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import take_over, truncated_normal_
-from regard.layers.loss import Loss
+from regard.layers.loss import Loss, class_loss
 from regard.models.labels import check_labels
+from regard.models.protocols import Images
 
 POOLS = ("class", "mean")
 MOST = 1 << 24  # patches of an image, or values of a patch: beyond any model, and safe from integer overflow
@@ -43,7 +44,7 @@ class ViTConfig:
     patch_size: int = setting(16, at_least=1)
     channels: int = setting(3, at_least=1)
     dim: int = setting(768, at_least=1)
-    layers: int = setting(12, at_least=1)
+    layers: int = setting(12, at_least=1, layers=True)
     heads: int = setting(12, at_least=1)
     ff: int = setting(0, at_least=0)  # 0: four times dim
     activation: str = setting("gelu", choices=ACTIVATIONS)
@@ -116,13 +117,6 @@ def regrid(positions: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Ten
         return positions
     field = positions.T.unflatten(1, old)[None]  # (1, dim, rows, columns)
     return F.interpolate(field, size=new, mode="bicubic", align_corners=False)[0].flatten(1).T
-
-
-class Images(Protocol):
-    """A batch of images, as a classifier reads them."""
-
-    @property
-    def images(self) -> Tensor: ...  # (B, C, H, W), normalised
 
 
 class ViT(nn.Module):
@@ -245,12 +239,8 @@ class ViT(nn.Module):
         return self(batch.images)
 
     def loss(self, batch: ImageBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Cross-entropy with soft targets t, smoothed: (1 - e) t + e / classes   (Szegedy 2016)"""
-        known = self.class_logits(batch).float().log_softmax(-1)  # (B, classes)
-        wanted = (1 - label_smoothing) * batch.targets + label_smoothing / self.config.classes
-        right = batch.targets.argmax(1, keepdim=True)
-        rows = torch.full((), len(known), device=known.device)
-        return Loss(-(wanted * known).sum(), known.detach().gather(1, right).squeeze(1), rows)
+        """Cross-entropy with soft targets."""
+        return class_loss(self.class_logits(batch), batch.targets, label_smoothing=label_smoothing)
 
     def adopt(self, other: ViT) -> list[str]:
         """Copy the weights of the same name and shape; returns the names of those that stay new. Positions are

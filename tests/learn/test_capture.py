@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.artifacts import Pixels
 from regard.data.augment import Augment
 from regard.data.image_batches import ImageData
 from regard.data.images import ImageSet
@@ -16,6 +17,7 @@ from regard.learn.checkpoint import Standing
 from regard.learn.loop import Stepper, fit
 from regard.learn.optimise import rate_at
 from regard.learn.settings import Training
+from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig
 
 GPU = torch.cuda.is_available()
@@ -42,8 +44,7 @@ def images(count=43):
     return ImageData(
         found,
         image_size=(8, 8),
-        mean=(0.5,) * 3,
-        std=(0.5,) * 3,
+        pixels=Pixels(),
         batch_size=8,
         seed=1,
         augment=mixed,
@@ -85,6 +86,24 @@ def test_captured_it_takes_the_same_steps(precision):
 
 
 @needs_gpu
+def test_captured_statistics_move_as_in_plain_steps():
+    """Batch normalisation changes its running statistics in the step, SGD its momentum."""
+    settings = replace(SETTINGS, optimiser="sgd", momentum=0.9, nesterov=True, learning_rate=0.1, max_grad_norm=0)
+
+    def network():
+        torch.manual_seed(0)
+        return SENet(SENetConfig(labels=LABELS, depths=(1, 1), widths=(8, 16), reduction=4, image_size=8))
+
+    plain, captured = (Stepper(network(), replace(settings, capture=on)) for on in (False, True))
+    wanted, found = (steps(stepper, images(), 24) for stepper in (plain, captured))
+    assert found == [pytest.approx(row, rel=1e-3) for row in wanted]
+    alike(plain.model, captured.model)
+    for here, there in zip(plain.model.buffers(), captured.model.buffers(), strict=True):
+        torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-5)
+    assert captured.model.stem[0].norm.num_batches_tracked == 24
+
+
+@needs_gpu
 def test_what_a_step_told_is_not_changed_by_the_next():
     stepper, data = Stepper(model(), replace(SETTINGS, capture=True)), images()
     batch = data.batch(data.order(0)[0])
@@ -101,7 +120,7 @@ def test_a_checkpoint_goes_on_captured(tmp_path):
     wanted = steps(straight, images(), 24)
     steps(first, images(), 12)
     (tmp_path / "training").mkdir()
-    first.save(tmp_path, Standing(step=12))
+    first.save(tmp_path, Standing(step=12), tensors=True)
     assert second.load(tmp_path, print).step == 12
     assert steps(second, images(), 12, first=13) == [pytest.approx(row, rel=1e-4) for row in wanted[12:]]
     assert len(second.captured.recordings) == 1  # of the smaller batches too few came
