@@ -14,6 +14,7 @@ HEAT = ("#000004", "#280b53", "#65156e", "#9f2a63", "#d44842", "#f57d15", "#fac1
 DIVERGING = (*LIGHT[-2:0:-1], "#f5f5f4", "#fbdcc0", "#f4b583", "#e58c4b", "#cb6622", "#a04a12", "#6f320e")
 # Okabe and Ito's colours for lines, with grey instead of yellow, which is too pale on white.
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c8c")
+DASHES = ("-", "--", "-.", ":")  # matplotlib's names
 # Places that may not be looked at: warm grey with hatching, unlike any weight.
 HIDDEN, HATCH = "#e9e6e1", "#b5afa5"
 MARK = "#d55e00"  # drawn over cells, with a white edge that separates it from dark ones
@@ -31,3 +32,8 @@ def shade(weights: np.ndarray, ramp: tuple[str, ...]) -> np.ndarray:
 def hex_colours(weights: np.ndarray, ramp: tuple[str, ...]) -> list[str]:
     """Weights (N,) as "#rrggbb", for SVG."""
     return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shade(weights, ramp).tolist()]
+
+
+def line_look(at: int) -> tuple[str, str]:
+    """Colour and dashes of line number `at`; no two of the first 32 lines are alike."""
+    return LINES[at % len(LINES)], DASHES[(at + at // len(LINES)) % len(DASHES)]

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.show.colours import LINES
+from regard.show.colours import line_look
 from regard.show.label_text import clean, trim
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-DASHES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FEW = 40  # points of a line that get markers; a line of more points is drawn without
 INSIDE = 4  # lines whose legend fits inside the axes; that of more lines stands beside them
@@ -110,8 +109,8 @@ class Curves:
     def _line(self, ax: Axes, at: int, name: str) -> Line2D:
         """Line number `at` with its band."""
         x, y = self.series[name]
-        colour = LINES[at % len(LINES)]
-        (line,) = ax.plot(x, y, color=colour, linestyle=DASHES[at % len(DASHES)], linewidth=1.6, markersize=4.5)
+        colour, dashes = line_look(at)
+        (line,) = ax.plot(x, y, color=colour, linestyle=dashes, linewidth=1.6, markersize=4.5)
         if len(x) <= FEW:
             line.set_marker(MARKERS[at % len(MARKERS)])
         if name in self.spread:

@@ -14,9 +14,10 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from regard.show.colours import HATCH, HIDDEN, INK
+from regard.show.colours import HATCH, HIDDEN, INK, QUIET
 from regard.show.fonts import text_style
 from regard.show.saving import suffix_of, write_whole
+from regard.show.sizes import EDGE, HEADING, NAME
 
 POINTS = 72 / 96  # points in a pixel of the layout
 FINEST = 192  # dots per inch of a PNG: two for each pixel of the layout
@@ -54,6 +55,17 @@ def text_writer(ax: Axes, texts: Iterable[str], *, family: str | None = None) ->
         ax.text(x, y, drawable(text), fontsize=size * POINTS, **({"color": INK} | style | more))
 
     return write
+
+
+def write_heading(write: Write, title: str, caption: Iterable[str]) -> None:
+    """As `svg_parts.heading`."""
+    y = float(EDGE)
+    if title:
+        write(EDGE, y + HEADING, title, HEADING, fontweight="bold")
+        y += 1.6 * HEADING
+    for line in caption:
+        write(EDGE, y + NAME, line, NAME, color=QUIET)
+        y += 1.5 * NAME
 
 
 def draw_hatching(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 
 from regard.show.colours import INK, LIGHT, QUIET, hex_colours
-from regard.show.sizes import EDGE, KEY, NOTE
+from regard.show.sizes import EDGE, HEADING, KEY, NAME, NOTE
 
 # System fonts first; the named ones have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
 FONTS = (
@@ -34,6 +35,18 @@ def open_svg(name: str, width: float, height: float, font: float) -> str:
 
 def text_at(x: float, y: float, text: str, attributes: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" {attributes} {BIDI}>{escape(text)}</text>\n'
+
+
+def heading(title: str, caption: Sequence[str]) -> str:
+    """The title, if there is one, and the lines of the caption below it, at the top left of a picture."""
+    parts, y = [], float(EDGE)
+    if title:
+        parts.append(text_at(EDGE, y + HEADING, title, f'font-size="{HEADING}" font-weight="600"'))
+        y += 1.6 * HEADING
+    for line in caption:
+        parts.append(text_at(EDGE, y + NAME, line, f'fill="{QUIET}"'))
+        y += 1.5 * NAME
+    return "".join(parts)
 
 
 def scale_below(y: float, top: str) -> str:

@@ -126,15 +126,19 @@ def evaluate_runs(
     *,
     columns: str = "",
     options: Options,
+    plotting: bool = False,
     progress: Callable[[str, int | None], AbstractContextManager[Tick]],
 ) -> SideBySide:
-    """`progress(run, count)` gives a tick for each unit of work, `count` of them where that is known."""
+    """`plotting`: a run of which there is nothing to draw is refused before it is evaluated. `progress(run, count)`
+    gives a tick for each unit of work, `count` of them where that is known."""
     task = task_of_runs(runs)
     tested = check_data(task, runs, data, columns, options)
     found: dict[str, Evaluation] = {}
     for run in runs:
-        show = partial(progress, run)
-        found[run] = task.evaluate_on(load(run), data, columns=columns, options=options, progress=show)
+        show, opened = partial(progress, run), load(run)
+        if plotting:
+            task.check_plot(opened)
+        found[run] = task.evaluate_on(opened, data, columns=columns, options=options, progress=show)
     first, *others = runs
     tests: Mapping[str, list[Comparison]] = {run: task.compare(found[first], found[run]) for run in others}
     return SideBySide(task, tested, found, {run: one for run, one in tests.items() if one})

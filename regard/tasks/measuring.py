@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -37,13 +39,20 @@ def total_loss(model: Learner, batches: Iterable[Batch], *, tick: Tick = no_tick
 
 
 @torch.no_grad()
-def class_logits(model: Classifier, batches: Iterable[Batch], *, tick: Tick = no_tick) -> Tensor:
-    """The logits (N, classes) of all the batches together, on the CPU."""
+def class_logits(
+    model: Classifier,
+    batches: Iterable[Batch],
+    *,
+    tick: Tick = no_tick,
+    around: Callable[[Any], AbstractContextManager[object]] = nullcontext,
+) -> Tensor:
+    """The logits (N, classes) of all the batches together, on the CPU. The model answers inside `around(batch)`."""
     device = device_of(model)
     found = []
     with without_onednn(model):
         for batch in batches:
-            found.append(model.class_logits(batch.to(device)).float().cpu())
+            with around(batch):
+                found.append(model.class_logits(batch.to(device)).float().cpu())
             tick()
     return torch.cat(found)
 

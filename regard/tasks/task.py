@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from regard.metrics.bootstrap import Comparison
     from regard.models.protocols import Model, ModelConfig
     from regard.runs.folder import Folder
-    from regard.show import Curves
+    from regard.show import Curves, Gates
     from regard.tasks.settings import DataSettings, Job
 
 CLASSES = 10  # that a run's card names
@@ -80,8 +80,8 @@ class Run:
         save(own, Path(folder), self.model)
 
     def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
-        """Write a new folder of `transformers`, with the weights the run has now, as `regard export` does. `dtype`:
-        float32, bfloat16 or float16."""
+        """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does.
+        `dtype`: float32, bfloat16 or float16."""
         from regard.runs.writing import export
 
         task, own = self._opened("export")
@@ -155,6 +155,7 @@ class Task(ABC, Generic[S, R, D]):
     unit: ClassVar[str] = "tokens"  # what the loss is a mean over
     evaluate_options: ClassVar[tuple[Option, ...]] = ()  # those that are fields of the settings change these
     plotted: ClassVar[str] = ""  # what `plot` draws: "BLEU by source length"; "": nothing
+    plot_suffixes: ClassVar[tuple[str, ...]] = (".svg", ".png")
     columns: ClassVar[tuple[tuple[str, ...], ...]] = ()  # the orders in which --columns may name fields of settings
 
     sections: ClassVar[tuple[str, ...]] = ()  # sections of a recipe beside data, model and train: tokens, decode
@@ -211,7 +212,10 @@ class Task(ABC, Generic[S, R, D]):
         """Is the second better than the first, or could it be luck?"""
         return []
 
-    def plot(self, evaluations: Mapping[str, Evaluation]) -> Curves:
+    def check_plot(self, run: R) -> None:
+        """NoAttention where this run has nothing that `plot` draws."""
+
+    def plot(self, evaluations: Mapping[str, Evaluation]) -> Curves | Gates:
         """A picture of evaluations, by the names of their runs. Only where `plotted` says what it shows."""
         raise RunError(f"there is no picture of how well a run can {self.verb}")
 

@@ -219,12 +219,18 @@ def test_each_curve_is_told_by_the_name_of_its_run(call: Any, run: str, lively: 
     assert re.search(r">[^<>]*second<", picture)
 
 
-@pytest.mark.parametrize("show", ["lengths.gif", "lengths", "lengths.html", ".svg", "-", "no/such/lengths.svg"])
+@pytest.mark.parametrize("show", ["lengths.gif", "lengths", ".svg", "-", "no/such/lengths.svg"])
 def test_what_cannot_be_drawn_is_refused_before_any_work(call: Any, show: str) -> None:
     done = call("evaluate", "nosuch", "--show", show)
     assert (done.code, done.out) == (2, "")
     assert show in done.err, "the picture is looked at before the run"
     assert "no run 'nosuch'" not in done.err
+
+
+def test_curves_are_not_drawn_as_a_page(call: Any, run: str) -> None:
+    done = call("evaluate", run, "--data", "nosuch.tsv", "--show", "lengths.html")
+    assert (done.code, done.out) == (2, "")
+    assert "end the name in .svg or .png" in done.err
 
 
 # ---- wrong data

@@ -14,6 +14,7 @@ from PIL import Image
 
 from regard.data.artifacts import Artifacts, Pixels
 from regard.data.shapes import CLASSES, shapes
+from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import begin, save_weights
 from regard.tasks.table import load
@@ -201,6 +202,70 @@ def test_in_the_terminal(call: Any, seer: str) -> None:
     assert "\x1b" not in done.out
 
 
+# ---- channels instead of places
+
+
+@pytest.fixture(scope="module")
+def weigher(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A network with squeeze-and-excitation."""
+    return weighing(tmp_path_factory.mktemp("weigher") / "run", reduction=2)
+
+
+def weighing(folder: Path, reduction: int) -> str:
+    torch.manual_seed(2)
+    config = SENetConfig(CLASSES, image_size=16, depths=(1, 1), widths=(4, 8), reduction=reduction)
+    model = SENet(config)
+    begin(folder, model, Artifacts(labels=CLASSES, pixels=Pixels((0.5,) * 3, (0.5,) * 3)), "")
+    save_weights(folder, model)
+    return str(folder)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "html"])
+def test_gates_are_drawn(call: Any, weigher: str, suffix: str) -> None:
+    done = call("recognise", weigher, "a.png", "--show", f"gates.{suffix}")
+    assert (done.code, done.out, done.err) == (0, told(weigher, "a.png"), f"wrote gates.{suffix}\n")
+    if suffix != "png":
+        drawn = Path(f"gates.{suffix}").read_text()
+        assert all(text in drawn for text in ("stages.0.0.excite", "stages.1.0.excite", "8 channels: mean"))
+
+
+def test_gates_of_the_sites_that_are_named(call: Any, weigher: str) -> None:
+    done = call("recognise", weigher, "a.png", "--show", "-", "--sites", "stages.1.*")
+    assert done.code == 0
+    assert "stages.1.0.excite, 8 channels" in done.out
+    assert "stages.0" not in done.out
+
+
+def test_a_network_that_weighs_nothing_has_no_picture(call: Any, tmp_path: Path) -> None:
+    run = weighing(tmp_path / "run", reduction=0)
+    assert call("recognise", run, "a.png").code == 0
+    for words in (["recognise", run, "a.png"], ["recognise", run, "a.png", "--sites", "*"]):
+        done = call(*words, "--show", "x.png")
+        assert (done.code, done.out) == (2, "")
+        assert "weighs neither places nor channels: there is nothing to show" in done.err
+    done = call("evaluate", run, "--data", "nosuch", "--show", "x.png")
+    assert (done.code, done.out) == (2, "")
+    assert "this model has no gates" in done.err
+    assert not Path("x.png").exists()
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "html"])
+def test_the_mean_gates_of_each_class_are_drawn(call: Any, weigher: str, suffix: str) -> None:
+    for number, label in enumerate(("ring", "star", "ring")):
+        Path("test", label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(IMAGES.pixels[number]).save(f"test/{label}/{number}.png")
+    plain = call("evaluate", weigher, "--data", "test")
+    done = call("evaluate", weigher, "--data", "test", "--show", f"gates.{suffix}")
+    assert (done.code, done.out) == (0, plain.out)
+    assert done.err.endswith(f"wrote gates.{suffix}\n")
+    if suffix != "png":
+        drawn = Path(f"gates.{suffix}").read_text()
+        assert all(f">{label}<" in drawn for label in ("ring", "star"))
+        assert ">circle<" not in drawn  # there were no images of it
+    made = load(weigher).class_gates("test")
+    assert (made.rows, list(made.panels)) == (("ring", "star"), ["stages.0.0.excite", "stages.1.0.excite"])
+
+
 # ---- asked wrongly
 
 
@@ -235,6 +300,16 @@ def test_what_was_asked_wrongly(call: Any, seer: str, words: list[str], said: st
     assert said in " ".join(done.err.split())
     assert "Traceback" not in done.err
     assert not list(Path().glob("x*.png"))
+
+
+def test_a_model_of_two_channels_is_refused_at_once(call: Any, tmp_path: Path) -> None:
+    odd = saved(tmp_path / "odd", channels=2)
+    np.savez("a.npz", images=IMAGES.pixels, labels=IMAGES.labels, classes=CLASSES)
+    for words in (["recognise", odd, "a.png", "b c.png"], ["evaluate", odd, "--data", "a.npz"]):
+        done = call(*words)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("error: images are grey or have red, green and blue: model.channels must be 1")
+        assert done.err.count("\n") == 1
 
 
 def test_a_bare_model_is_told_from_a_recogniser(call: Any, bare: str) -> None:
@@ -322,6 +397,29 @@ def test_what_cannot_be_evaluated_on(call: Any, seer: str, words: list[str], sai
 
 
 # ---- trained
+
+
+def test_grey_images_from_an_array_to_an_answer(call: Any) -> None:
+    """Half dark and half light on one side, (N, H, W) bytes as Fashion-MNIST has: learned in a few steps."""
+    dice = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+    images = dice.integers(0, 40, (60, 12, 12), np.uint8)
+    images[labels == 0, :, :6] += 200
+    images[labels == 1, :, 6:] += 200
+    np.savez("grey.npz", images=images, labels=labels, classes=["left", "right"])
+    Path("tiny.toml").write_text(RECIPE)
+    settings = ["data.made=", "data.train=grey.npz", "data.flip=false", "data.mean=[0.4]", "data.std=[0.4]"]
+    settings += ["model.channels=1", "train.steps=20", "train.learning_rate=0.01", "train.eval_every=20"]
+    done = call("train", "tiny.toml", "--out", "run", *(word for one in settings for word in ("--set", one)))
+    assert done.code == 0, done.err
+    found = json.loads(call("evaluate", "run", "--data", "grey.npz", "--json").out)
+    assert (found["count"], found["accuracy"]) == (60, 100.0)
+    Image.fromarray(images[0]).save("left.png")
+    Image.fromarray(images[1]).convert("RGB").save("right.png")
+    done = call("recognise", "run", "left.png", "right.png", "--show", "look.png")
+    assert done.code == 0, done.err
+    assert [line.split("\t")[1] for line in done.out.splitlines()] == ["left", "right"]
+    assert load("run").recognise(list(images[:2]))[1].label == "right"
 
 
 def test_trained_evaluated_and_asked(call: Any) -> None:

@@ -108,7 +108,9 @@ def test_files_arrays_and_lists_of_both(eyes: Recogniser, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("wrong", "came"),
     [
-        (np.zeros((8, 8), np.uint8), r"uint8 \(8, 8\)"),
+        (np.zeros((8,), np.uint8), r"uint8 \(8,\)"),
+        (np.zeros((8, 0), np.uint8), r"uint8 \(8, 0\)"),
+        (np.zeros((1, 8, 8, 3), np.uint8), r"uint8 \(1, 8, 8, 3\)"),
         (np.zeros((8, 8, 4), np.uint8), r"uint8 \(8, 8, 4\)"),
         (np.zeros((8, 8, 3)), r"float64 \(8, 8, 3\)"),
         (np.zeros((0, 8, 3), np.uint8), r"uint8 \(0, 8, 3\)"),
@@ -116,10 +118,10 @@ def test_files_arrays_and_lists_of_both(eyes: Recogniser, tmp_path: Path) -> Non
         ((1, 2), "tuple"),
         (None, "NoneType"),
     ],
-    ids=["no colours", "four colours", "floats", "nothing", "Pillow", "tuple", "None"],
+    ids=["a line", "no columns", "a batch", "four colours", "floats", "nothing", "Pillow", "tuple", "None"],
 )
 def test_what_is_no_picture_is_refused(eyes: Recogniser, wrong: Any, came: str) -> None:
-    words = rf"an image must be a file's name, or bytes \(height, width, 3\); got {came}"
+    words = rf"a file's name, or a uint8 array \(height, width, 3\), .* or \(height, width\); got {came}"
     for asked in (wrong, [picture(), wrong]):
         with pytest.raises(ValueError, match=words):
             eyes.recognise(asked)
@@ -128,15 +130,47 @@ def test_what_is_no_picture_is_refused(eyes: Recogniser, wrong: Any, came: str) 
 def test_grey_models_and_those_of_other_channels() -> None:
     grey = Recogniser(model(channels=1), Pixels((0.5,), (0.25,)))
     one = picture(12, 16)
-    shades = np.asarray(Image.fromarray(one).convert("L"), np.float32)
-    assert np.abs(grey.read([one])[0, 0].numpy() * 0.25 + 0.5 - shades / 255).max() <= 1.01 / 255
+    shades = torch.from_numpy(np.array(Image.fromarray(one).convert("L"))).float()
+    assert torch.equal(grey.read([one])[0, 0], (shades / 255 - 0.5) / 0.25)
     flat = np.repeat(np.arange(192, dtype=np.uint8).reshape(12, 16, 1), 3, 2)  # a grey picture keeps its shades
     assert torch.allclose(grey.read([flat])[0, 0], (torch.arange(192.0).view(12, 16) / 255 - 0.5) / 0.25)
     answer = grey.recognise(one)
     assert answer.overlay().image.shape == (12, 16, 3)
     odd = Recogniser(model(channels=2), Pixels((0.5,) * 2, (0.5,) * 2))
-    with pytest.raises(ValueError, match="images are grey or have red, green and blue; this model takes 2"):
-        odd.recognise(one)
+    for asked in (one, "none.png"):  # before any file is opened
+        with pytest.raises(RunError, match=r"images are grey or .*: model\.channels must be 1 or 3, got 2"):
+            odd.recognise(asked)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_grey_arrays(channels: int, tmp_path: Path) -> None:
+    """With and without an axis of channels, from Python and from a file: the same answer, and a picture of it."""
+    run = Recogniser(model(channels=channels), Pixels((0.4,) * channels, (0.2,) * channels))
+    grey = picture(20, 30)[..., 0]
+    path = saved(tmp_path / "grey.png", Image.fromarray(grey))
+    answers = [run.recognise(one) for one in (grey, grey[..., None], grey[..., None].repeat(3, 2), path)]
+    assert all(answer.probabilities == answers[0].probabilities for answer in answers)
+    assert answers[0].overlay().image.shape == (20, 30, 3)
+
+
+def test_pixels_that_do_not_fit_the_model() -> None:
+    for wrong, words in (
+        (Pixels(), "one number for each of 1 channels"),
+        (Pixels((0.5,), (0.5,), shortest_edge=15), r"lie in \[16, 65536\] so that 12 x 16 .* got 15"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Recogniser(model(channels=1), wrong)
+
+
+def test_the_centre_of_a_picture_is_recognised_and_shown() -> None:
+    """12 x 16 of 20 x 40 pixels, which the other half of the picture does not change."""
+    run, whole = Recogniser(model(), replace(PIXELS, shortest_edge=20)), picture(40, 80)
+    other = whole.copy()
+    other[:, :20], other[:, -20:], other[:4], other[-4:] = 0, 255, 9, 99
+    assert run.recognise(whole).probabilities == run.recognise(other).probabilities
+    seen = run.recognise(whole).overlay()
+    assert np.array_equal(seen.image, whole[8:32, 24:56])
+    assert seen.panels["rollout"].shape == (3, 4)
 
 
 def test_a_bare_model_recognises_nothing() -> None:
@@ -350,11 +384,12 @@ def test_pixels_are_those_of_the_file_or_what_was_given(tmp_path: Path) -> None:
 # ---- a run in its folder
 
 
+@pytest.mark.parametrize("edge", [0, 17])
 @pytest.mark.parametrize("changes", [{}, {"pool": "mean"}, {"channels": 1}, {"image_width": 0}], ids=str)
-def test_a_run_is_opened_as_it_was(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_is_opened_as_it_was(changes: dict[str, Any], edge: int, tmp_path: Path) -> None:
     made = model(**changes)
     count = made.config.channels
-    pixels = Pixels(PIXELS.mean[:count], PIXELS.std[:count])
+    pixels = Pixels(PIXELS.mean[:count], PIXELS.std[:count], shortest_edge=edge)
     begin(tmp_path, made, Artifacts(labels=CONFIG.labels, pixels=pixels), "")
     save_weights(tmp_path, made)
     found = load_as(tmp_path, Recogniser, "recognise")

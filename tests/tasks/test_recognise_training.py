@@ -15,7 +15,7 @@ from PIL import Image
 
 from regard.data.artifacts import Artifacts, Pixels
 from regard.data.shapes import CLASSES, shapes
-from regard.errors import DataError, RecipeError
+from regard.errors import BadInput, DataError, RecipeError
 from regard.learn.loop import Report
 from regard.models.vit import ViT, ViTConfig, regrid
 from regard.runs.folder import Folder, begin, save_weights
@@ -23,7 +23,7 @@ from regard.tasks import training
 from regard.tasks.measuring import class_logits
 from regard.tasks.recipe import read
 from regard.tasks.recognise.prepare import build_data, survey
-from regard.tasks.recognise.run import Recogniser
+from regard.tasks.recognise.run import Recogniser, pixels_of
 from regard.tasks.recognise.settings import ImageSettings
 from regard.tasks.table import load
 
@@ -166,6 +166,30 @@ def test_from_python_it_is_evaluated_as_training_did(begun: Path, tmp_path: Path
     assert found.metrics["loss"] == pytest.approx(best["valid_loss"], rel=1e-6)
     assert (found.metrics["accuracy"], found.counts["count"]) == (best["accuracy"], 18)
     assert load(begun).evaluate().counts["count"] == 12
+
+
+@pytest.mark.parametrize("source", ["grey", "coloured", "made"])
+def test_a_grey_model_is_trained_evaluated_and_asked(recipe: str, source: str, tmp_path: Path) -> None:
+    """Of images that are grey or not; the mean of 0.5 is that of one channel."""
+    images = PICTURES.pixels if source == "coloured" else PICTURES.pixels[..., 0]
+    np.savez(tmp_path / "set.npz", images=images, labels=PICTURES.labels, classes=CLASSES)
+    where = changes(tmp_path / "set.npz") if source != "made" else []
+    settings = ["model.channels=1", "data.num_ops=2", "data.erase_probability=0.5", "data.mixup=0.3"]
+    assert train(recipe, tmp_path / "run", *where, *settings).step == 4
+    run = load(tmp_path / "run")
+    assert (run.model.config.channels, run.pixels) == (1, Pixels((0.5,), (0.5,)))
+    asked = [answer.label for answer in run.recognise(list(images))]
+    found = run.evaluate(tmp_path / "set.npz")
+    right = np.mean([CLASSES[label] == answer for label, answer in zip(PICTURES.labels, asked, strict=True)])
+    assert found.metrics["accuracy"] == pytest.approx(100 * right)
+    data = build_data(ImageSettings(train="none", test=str(tmp_path / "set.npz")), "test", run)
+    (item,) = data.order(0)
+    assert torch.equal(data.batch(item).images, run.read([pixels_of(one) for one in images[item.taken]]))
+
+
+def test_one_mean_and_deviation_of_a_grey_model(recipe: str, tmp_path: Path) -> None:
+    train(recipe, tmp_path / "run", "model.channels=1", "data.mean=[0.3]", "data.std=[0.4]", "train.steps=1")
+    assert load(tmp_path / "run").pixels == Pixels((0.3,), (0.4,))
 
 
 # ---- which images: the part held out, other files, classes by name
@@ -334,6 +358,16 @@ def test_a_run_that_begins_with_another_reads_pictures_as_it_did_unless_told(
     assert load(tmp_path / "told").pixels == Pixels((0.4, 0.5, 0.6), (1.0, 1.0, 2.0))
 
 
+@pytest.mark.parametrize(("size", "edge"), [(16, 18), (32, 36), (8, 9)])
+def test_the_centre_crop_of_another_run_keeps_its_share(recipe: str, size: int, edge: int, tmp_path: Path) -> None:
+    before: Any = ViT(ViTConfig(CLASSES, image_size=16, patch_size=8, dim=8, layers=1, heads=2))
+    pixels = Pixels(resample="bicubic", shortest_edge=18)
+    begin(tmp_path / "before", before, Artifacts(labels=CLASSES, pixels=pixels), "")
+    save_weights(tmp_path / "before", before)
+    train(recipe, tmp_path / "run", f"model.image_size={size}", "train.steps=1", start=tmp_path / "before")
+    assert load(tmp_path / "run").pixels == Pixels(resample="bicubic", shortest_edge=edge)
+
+
 @pytest.mark.parametrize("pooler", [True, False], ids=["pooler", "no pooler"])
 @pytest.mark.parametrize("pool", ["class", "mean"])
 def test_a_bare_model_is_given_a_head(recipe: str, pool: str, pooler: bool, tmp_path: Path) -> None:
@@ -378,12 +412,12 @@ def test_the_mean_of_the_patches_is_learned_by_and_opened_again(recipe: str, tmp
     ("change", "words"),
     [
         ("data.mean=0.5", r"\[data\]: mean must be a list of numbers, got 0\.5"),
-        ("data.mean=[0.5,0.5]", r"mean must be a list of 0 or 3 numbers, got \[0\.5, 0\.5\]"),
+        ("data.mean=[0.5,0.5]", r"mean must be a list of 0 or 1 or 3 numbers, got \(0\.5, 0\.5\)"),
         ("data.mean=[true,0.5,0.5]", "mean must be a list of numbers"),
         ("data.mean=[nan,0.5,0.5]", "mean must be a list of numbers"),
         ("data.mean=[0.5,inf,0.5]", "mean must be a list of numbers"),
         ('data.mean=["a","b","c"]', "mean must be a list of numbers"),
-        ("data.std=[1,1,1,1]", "std must be a list of 0 or 3 numbers"),
+        ("data.std=[1,1,1,1]", "std must be a list of 0 or 1 or 3 numbers"),
         ("data.std=[1,0,1]", r"std must be above 0, got \(1\.0, 0\.0, 1\.0\)"),
         ("data.std=[1,-1,1]", "std must be above 0"),
         ("data.crop=-1", "crop must be at least 0 and finite, got -1"),
@@ -417,11 +451,25 @@ def test_settings_that_cannot_be(recipe: str, change: str, words: str) -> None:
         read(recipe, [change])
 
 
-def test_one_channel_is_not_trained(recipe: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"images are read in red, green and blue: model\.channels must be 3, got 1"
-    ):
-        train(recipe, tmp_path / "run", "model.channels=1")
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            ["model.channels=2"],
+            r"images are grey or have red, green and blue: model\.channels must be 1 or 3, got 2",
+        ),
+        (["model.channels=4", "data.made=", "data.train=none"], "model.channels must be 1 or 3, got 4"),
+        (
+            ["model.channels=1", "data.mean=[0.1,0.2,0.3]"],
+            r"data\.mean needs a .* model\.channels is 1; got \[0\.1",
+        ),
+        (["data.std=[0.2]"], r"data\.std needs a number for each channel, and model\.channels is 3; got \[0\.2\]"),
+    ],
+    ids=["two", "four", "three means", "one deviation"],
+)
+def test_channels_that_do_not_fit(recipe: str, settings: list[str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=words):
+        train(recipe, tmp_path / "run", *settings)
     assert not (tmp_path / "run").exists()
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from regard.show.image_bytes import check_image
 from regard.show.scales import Scale, check_scale, top_of
 
 
@@ -28,12 +29,7 @@ class OverlayData:
     scale: Scale = None
 
     def __post_init__(self) -> None:
-        image = np.array(self.image)
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
-            raise ValueError(
-                f"image must be bytes (height, width, 3), got {image.dtype} {image.shape}: "
-                "undo the model's normalisation, scale to 0 to 255, and repeat a grey channel three times"
-            )
+        image = check_image(self.image)
         if not self.panels:
             raise ValueError("no map to draw: give at least one, as {name: weights (rows, columns)}")
         checked = {name: _check(name, weights) for name, weights in self.panels.items()}

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from regard.show.colours import HEAT, QUIET, shade
 from regard.show.data_urls import LEVELS
-from regard.show.figures import pixel_axes, save_png, text_writer
+from regard.show.figures import pixel_axes, save_png, text_writer, write_heading
 from regard.show.overlay.blending import blend, grey, resize, smooth
 from regard.show.overlay.data import OverlayData
 from regard.show.overlay.layout import FINE, lay_out, name_places
-from regard.show.sizes import EDGE, HEADING, KEY, NAME, NOTE
+from regard.show.sizes import EDGE, KEY, NOTE
 
 SIDE = 2_400  # dots on the longer side before a PNG gets fewer dots per inch: photographs make large files
 
@@ -31,13 +31,7 @@ def draw_figure(data: OverlayData, figure: Figure) -> Figure:
     def draw(pixels: np.ndarray, x: float, y: float, across: float, down: float) -> None:
         ax.imshow(pixels, extent=(x, x + across, y + down, y), aspect="auto", interpolation="antialiased")
 
-    y: float = EDGE
-    if layout.title:
-        write(EDGE, y + HEADING, layout.title, HEADING, fontweight="bold")
-        y += 1.6 * HEADING
-    for line in layout.caption:
-        write(EDGE, y + NAME, line, NAME, color=QUIET)
-        y += 1.5 * NAME
+    write_heading(write, layout.title, layout.caption)
     across, down = layout.size
     fine = FINE * across, FINE * down
     image = resize(layout.image, *fine)

@@ -12,20 +12,14 @@ from regard.show.data_urls import LEVELS, image_url, weights_url
 from regard.show.overlay.blending import STRENGTH, grey, smooth
 from regard.show.overlay.data import OverlayData
 from regard.show.overlay.layout import OverlayLayout, lay_out, name_places
-from regard.show.sizes import EDGE, HEADING, KEY, NAME, NOTE
-from regard.show.svg_parts import BIDI, open_svg, text_at, with_tooltip
+from regard.show.sizes import EDGE, KEY, NAME, NOTE
+from regard.show.svg_parts import BIDI, heading, open_svg, text_at, with_tooltip
 
 
 def draw_svg(data: OverlayData) -> str:
     layout = lay_out(data)
     parts = [open_svg(layout.title or "attention over an image", layout.width, layout.height, NAME)]
-    y: float = EDGE
-    if layout.title:
-        parts.append(text_at(EDGE, y + HEADING, layout.title, f'font-size="{HEADING}" font-weight="600"'))
-        y += 1.6 * HEADING
-    for line in layout.caption:
-        parts.append(text_at(EDGE, y + NAME, line, f'fill="{QUIET}"'))
-        y += 1.5 * NAME
+    parts.append(heading(layout.title, layout.caption))
     return "".join(parts) + _panels(layout) + _key(layout) + "</svg>\n"
 
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+from regard.attention.trace import sites_of
 from regard.data.image_batches import ImageData
+from regard.show import Gates
 from regard.tasks.measuring import class_logits, evaluate_classes
+from regard.tasks.recognise.gates import ClassGates, gates_of, side_by_side
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.results import Evaluation
 from regard.tasks.task import Tick, no_tick
 
 
 def evaluate(run: Recogniser, data: ImageData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:
-    items = data.order(0)
-    logits = class_logits(run.model, map(data.batch, items), tick=tick)
+    items, labels = data.order(0), run.model.config.labels
+    batches = map(data.batch, items)
+    gates = ClassGates(run.model, labels) if not only and sites_of(run.model, "gate") else None
+    if gates is None:
+        logits = class_logits(run.model, batches, tick=tick)
+    else:
+        logits = class_logits(run.model, batches, tick=tick, around=lambda batch: gates.adding(batch.targets))
     truths = torch.from_numpy(data.images.labels[np.concatenate([item.taken for item in items])])
-    return evaluate_classes(logits, truths, run.model.config.labels, only)
+    found = evaluate_classes(logits, truths, labels, only)
+    return replace(found, compared=gates) if gates else found
+
+
+def plot(evaluations: Mapping[str, Evaluation]) -> Gates:
+    return side_by_side({run: gates_of(one) for run, one in evaluations.items()})

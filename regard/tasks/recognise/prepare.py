@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -9,9 +10,11 @@ import torch
 from regard.data.artifacts import Artifacts, Pixels
 from regard.data.augment import Augment
 from regard.data.image_batches import ImageData
-from regard.data.images import need_classes
-from regard.errors import RunError
+from regard.data.images import check_channels, need_classes
+from regard.errors import RecipeError, RunError
+from regard.foreign.hf_files import ImageConfig
 from regard.learn.device import choose_device
+from regard.models import MODELS
 from regard.models.protocols import Model
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
@@ -21,14 +24,32 @@ from regard.tasks.task import Prepared
 
 def survey(job: Job[ImageSettings], start: Artifacts | None) -> Artifacts:
     """The names of the classes, and how images become numbers."""
-    settings = job.data
-    before = (start and start.pixels) or Pixels()
-    pixels = Pixels(settings.mean or before.mean, settings.std or before.std, before.resample)
+    settings, config = job.data, MODELS[job.model].Config(**job.config)
+    pixels = choose_pixels(settings, config, start)
     need_classes(settings.all, settings.name)
     labels = settings.all.classes
     if start and set(start.labels) == set(labels):
         labels = start.labels  # in the order of the head that is there
     return Artifacts(labels=labels, pixels=pixels)
+
+
+def choose_pixels(settings: ImageSettings, config: ImageConfig, start: Artifacts | None) -> Pixels:
+    """Those of the run that training begins with, but for what the settings say. If image_size is another than
+    there, the centre crop keeps its share of an image."""
+    check_channels(config.channels)
+    before = (start and start.pixels) or Pixels((0.5,) * config.channels, (0.5,) * config.channels)
+    for name in ("mean", "std"):
+        given = getattr(settings, name)
+        if given and len(given) != config.channels:
+            raise RecipeError(
+                f"data.{name} needs a number for each channel, and model.channels is {config.channels}; "
+                f"got {list(given)}"
+            )
+    pixels = replace(before, mean=settings.mean or before.mean, std=settings.std or before.std)
+    if start and start.image_size:
+        larger = max(config.size) / max(start.image_size)
+        pixels = replace(pixels, shortest_edge=round(before.shortest_edge * larger))
+    return pixels
 
 
 def prepare(
@@ -56,8 +77,7 @@ def build_data(
     """Classes are those of the model, by name. Images are augmented on the model's device, so that it need not
     wait."""
     config = run.model.config
-    if config.channels != 3:
-        raise RunError(f"images are read in red, green and blue: model.channels must be 3, got {config.channels}")
+    check_channels(config.channels)
     if not config.labels:
         raise RunError("this model has no head and knows no classes, so there is nothing to evaluate")
     images, rows = settings.images(split)
@@ -65,9 +85,7 @@ def build_data(
         images.relabelled(config.labels),
         rows,
         image_size=config.size,
-        mean=run.pixels.mean,
-        std=run.pixels.std,
-        resample=run.pixels.resample,
+        pixels=run.pixels,
         batch_size=settings.batch_size,
         seed=seed,
         augment=augment,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.data.image_batches import ImageData
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
+    from regard.show import Gates
     from regard.tasks.recognise.run import OpenedImage, Recognised, Recogniser
     from regard.tasks.recognise.settings import ImageSettings
     from regard.tasks.settings import Job
@@ -25,21 +26,23 @@ if TYPE_CHECKING:
 
 class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
     verb = "recognise"
-    summary = "Tell what is in images, and where the model looked: attention rollout, or every head."
+    summary = "Tell what is in images, and where the model looked or which channels it opened."
     help = """
         regard recognise shapes image.png --show overlay.png
 
         regard recognise runs/mine photos --top 3 --output labels.tsv
 
     A line for each: file TAB label TAB probability. For a file that cannot be read these two are empty (see
-    --strict)."""
+    --strict). --show draws attention over the image: rolled out through all layers, or with --sites every head. Of
+    a model that weighs channels, it draws how far each of them was opened in every block."""
     inputs = Images()
     options = (replace(TOP, default=1),)
-    picture = "overlay.png"
     in_words = False
     metrics: ClassVar = CLASS_METRICS
     validated = ("loss", "accuracy")
     unit = "images"
+    plotted = "mean gates of each class, of models that weigh channels"
+    plot_suffixes = (".svg", ".png", ".html")
     columns = (("image", "label"),)
     trains_with = frozenset({"label_smoothing", "capture"})
 
@@ -65,7 +68,8 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
         from regard.data.artifacts import Artifacts
 
         labels: tuple[str, ...] = getattr(folder.config, "labels", ())
-        return Artifacts(labels=labels, pixels=folder.pixels())
+        size = getattr(folder.config, "size", None)
+        return Artifacts(labels=labels, pixels=folder.pixels(), image_size=size)
 
     def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Recogniser:
         from regard.tasks.recognise.run import Recogniser
@@ -98,8 +102,20 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
 
         return evaluate(run, data, only, tick)
 
+    def check_plot(self, run: Recogniser) -> None:
+        from regard.tasks.recognise.gates import need_gates
+
+        need_gates(run.model)
+
+    def plot(self, evaluations: Mapping[str, Evaluation]) -> Gates:
+        from regard.tasks.recognise.evaluate import plot
+
+        return plot(evaluations)
+
     def check(self, run: Recogniser, *, drawing: bool = False) -> None:
-        run.check_classes()
+        run.check_model()
+        if drawing:
+            run.check_looks()
 
     def reader(self, run: Recogniser, options: Options) -> Callable[[Path], OpenedImage]:
         return run.open

@@ -1,10 +1,9 @@
-"""A trained classifier of images, and where it looked in them."""
+"""A trained classifier of images, and where it looked in them or which channels it opened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import overload
 
@@ -13,25 +12,27 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
+from regard.attention.trace import sites_of
 from regard.data.artifacts import Pixels
 from regard.data.image_batches import normalise
-from regard.data.images import read_image, resize
+from regard.data.images import check_channels, fit_image, read_image, seen_part, with_channels
 from regard.data.short_repr import short_repr
-from regard.errors import BadInput, RunError
+from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
-from regard.models import protocols
+from regard.models import name_of, protocols
 from regard.models.protocols import Model
-from regard.show import Overlay, patch_map, rollout
+from regard.show import Gates, Overlay, patch_map, rollout
 from regard.tasks.inputs import check_top, in_parts, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import checks_keywords
 from regard.tasks.reader_answers import one_line
+from regard.tasks.recognise.gates import ClassGates, gates_of, need_gates
 from regard.tasks.results import Shown
 from regard.tasks.search import need, sites_like
 from regard.tasks.task import Run
 
 BATCH = 32
-Image = str | Path | np.ndarray  # a file, or (H, W, 3) bytes
+Image = str | Path | np.ndarray  # a file, or bytes (H, W, 3), (H, W, 1) or (H, W)
 Images = list[str] | list[Path] | list[np.ndarray] | list[Image]
 
 
@@ -53,19 +54,33 @@ class OpenedImage:
 
 @dataclass(frozen=True)
 class Recognised(Shown):
-    """What is in an image: the likeliest classes, and where the model looked."""
+    """What is in an image: the likeliest classes, and where the model looked or which channels it opened."""
 
     name: str
     label: str
     probabilities: dict[str, float]  # of the likeliest classes, the likeliest first
-    _look: Callable[[Sequence[str]], Overlay] = field(repr=False, compare=False)
+    _image: Image = field(repr=False, compare=False)
+    _run: Recogniser = field(repr=False, compare=False)
 
     __repr__ = short_repr
 
     def overlay(self, *sites: str) -> Overlay:
         """Attention over the image: rolled out through all layers (Abnar & Zuidema 2020) and of the last layer, or
         every head of the named sites ("blocks.0.*")."""
-        return self._look(sites)
+        pixels = pixels_of(self._image)
+        maps = self._run.maps(pixels, sites)
+        return Overlay(self._run.seen(pixels), maps, title=Path(self.name).name, caption=self._caption)
+
+    def gates(self, *sites: str) -> Gates:
+        """How far each channel was opened in every block that weighs its channels (squeeze-and-excitation), or in
+        the named ones ("stages.2.*")."""
+        pixels = pixels_of(self._image)
+        gates = self._run.gates(pixels, sites)
+        return Gates(gates, image=self._run.seen(pixels), title=Path(self.name).name, caption=self._caption)
+
+    @property
+    def _caption(self) -> str:
+        return ", ".join(f"{label} {share:.1%}" for label, share in list(self.probabilities.items())[:3])
 
     def to_dict(self) -> dict[str, object]:
         return {"file": self.name, "label": self.label, "probabilities": self.probabilities}
@@ -74,8 +89,10 @@ class Recognised(Shown):
         shares = self.probabilities.items()
         return "\n".join(f"{self.name}\t{one_line(label)}\t{share:.4f}" for label, share in shares)
 
-    def picture(self, sites: Sequence[str] = ()) -> Overlay:
-        return self.overlay(*sites)
+    def picture(self, sites: Sequence[str] = ()) -> Overlay | Gates:
+        """Attention over places where the model has some, else its gates."""
+        self._run.check_looks()
+        return self.overlay(*sites) if self._run.looks_at_places else self.gates(*sites)
 
 
 class Recogniser(Run):
@@ -85,6 +102,7 @@ class Recogniser(Run):
 
     def __init__(self, model: Model, pixels: Pixels):
         self.model, self.pixels = need(model, protocols.Classifier), pixels
+        pixels.check(self.model.config.channels, self.model.config.size)
 
     @property
     def device(self) -> torch.device:
@@ -98,7 +116,7 @@ class Recogniser(Run):
     @checks_keywords
     def recognise(self, image: Image | Images, top: int = 5) -> Recognised | list[Recognised]:
         """What is in an image, or in each of a list."""
-        self.check_classes()
+        self.check_model()
         if isinstance(image, list):
             return list(self.answers(image, top))
         return next(self.answers([self.open(image)], top))
@@ -106,7 +124,7 @@ class Recogniser(Run):
     def answers(self, images: Iterable[Image | OpenedImage], top: int = 5) -> Iterator[Recognised]:
         """In the order of the images. One that cannot be read raises BadInput with its index, once those before it
         are answered."""
-        self.check_classes()
+        self.check_model()
         check_top(top)
         labels = self.model.config.labels
         for part in in_parts(read_all(images, self.open, "images"), BATCH):
@@ -115,8 +133,7 @@ class Recogniser(Run):
             best = logits.float().softmax(-1).topk(min(top, len(labels)))
             for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
                 found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
-                look = partial(self._overlay, one.image, one.name, found)
-                yield Recognised(one.name, labels[places[0]], found, look)
+                yield Recognised(one.name, labels[places[0]], found, one.image, self)
 
     def open(self, image: Image | OpenedImage) -> OpenedImage:
         """Resized as it is opened, so that not all images of a batch are held whole."""
@@ -125,29 +142,43 @@ class Recogniser(Run):
         name = "image" if isinstance(image, np.ndarray) else str(image)
         return OpenedImage(image, name, self.read([pixels_of(image)]))
 
-    def check_classes(self) -> None:
-        """RunError where the model has no classes."""
+    def check_model(self) -> None:
+        """RunError where the model has no classes, or other channels than images have."""
+        check_channels(self.model.config.channels)
         if not self.model.config.labels:
             raise RunError(
                 "this model has no head and knows no classes; teach it some: "
-                "`regard train vit-images --from RUN --set data.train=FOLDER`"
+                f"`regard train {name_of(self.model)}-images --from RUN --set data.train=FOLDER`"
+            )
+
+    @property
+    def looks_at_places(self) -> bool:
+        """Whether the model has attention over the patches of an image."""
+        return isinstance(self.model, protocols.PatchEncoder)
+
+    def check_looks(self) -> None:
+        """NoAttention where the model has neither attention over places nor gates."""
+        if not self.looks_at_places and not sites_of(self.model, "gate"):
+            raise NoAttention(
+                f"this {type(self.model).__name__} weighs neither places nor channels: there is nothing to show; "
+                "leave --show out"
             )
 
     def read(self, images: Sequence[np.ndarray]) -> Tensor:
-        """(H, W, 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
-        config = self.model.config
-        if config.channels not in (1, 3):
-            raise RunError(
-                f"images are grey or have red, green and blue; this model takes {config.channels} channels"
-            )
-        sized = np.stack([resize(one, *config.size, resample=self.pixels.resample) for one in images])
-        if config.channels == 1:
-            sized = (sized @ np.array([0.299, 0.587, 0.114])).round().astype(np.uint8)[..., None]
-        return normalise(sized, self.pixels.mean, self.pixels.std).to(self.device)
+        """(H, W, 1 or 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
+        fitted = np.stack([fit_image(one, self.model.config.size, self.pixels) for one in images])
+        return normalise(fitted, self.pixels.mean, self.pixels.std).to(self.device)
+
+    def seen(self, image: np.ndarray) -> np.ndarray:
+        """The part of an image (H, W, C) that the model reads, in the image's own pixels: all, or its centre."""
+        return seen_part(image, self.model.config.size, self.pixels)
 
     def maps(self, image: np.ndarray, sites: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """How much the answer looked at each patch (rows, columns): by rollout and in the last layer, or by every
         head of the named sites."""
+        self.check_looks()
+        if not self.looks_at_places:
+            raise NoAttention(f"{type(self.model).__name__} does not weigh places; its gates may be shown: gates()")
         names = sites_like(self.model, sites)
         model, images = need(self.model, protocols.PatchEncoder), self.read([image])
         pool, grid = model.config.pool, model.grid(images)
@@ -167,20 +198,62 @@ class Recogniser(Run):
             last: patch_map(weights[last].mean(0), grid, pool=pool),
         }
 
-    def _overlay(self, image: Image, name: str, found: dict[str, float], sites: Sequence[str]) -> Overlay:
-        caption = ", ".join(f"{label} {share:.1%}" for label, share in list(found.items())[:3])
-        pixels = pixels_of(image)
-        return Overlay(pixels, self.maps(pixels, sites), title=Path(name).name, caption=caption)
+    def gates(self, image: np.ndarray, sites: Sequence[str] = ()) -> dict[str, np.ndarray]:
+        """How far each channel is opened (C,), from 0 to 1, in every block with gates or in the named ones."""
+        names = need_gates(self.model, sites)
+        with torch.inference_mode(), without_onednn(self.model), trace(self.model, *names) as seen:
+            self.model.class_logits(AskedImages(self.read([image])))
+        return {site: seen[site, "gate"][0].float().cpu().numpy() for site in names}
+
+    @checks_keywords
+    def class_gates(
+        self,
+        data: str | Path | Images | None = None,
+        labels: Sequence[str] | None = None,
+        *,
+        columns: str = "",
+        sites: Sequence[str] = (),
+    ) -> Gates:
+        """The mean gates of each class in every block, or in those that match `sites` (Hu et al. 2018, figure 6).
+
+        Data is what `evaluate` takes, or a list of images with a label for each."""
+        names = need_gates(self.model, sites)
+        if isinstance(data, list):
+            found = self._labelled_gates(data, labels or ())
+        elif labels is not None:
+            raise BadInput(f"labels are for a list of images; those of {data!r:.80} are read from it")
+        else:
+            found = gates_of(self.evaluate(data, columns=columns))
+        return replace(found, panels={name: found.panels[name] for name in names})
+
+    def _labelled_gates(self, images: Images, labels: Sequence[str]) -> Gates:
+        self.check_model()
+        known = self.model.config.labels
+        if not images or len(images) != len(labels):
+            raise BadInput(f"there must be a label for each image, got {len(images)} images, {len(labels)} labels")
+        if unknown := sorted(set(labels) - set(known)):
+            raise BadInput(f"this model has no class {unknown[0]!r}; there are {', '.join(known)}")
+        gates = ClassGates(self.model, known)
+        places = torch.tensor([known.index(label) for label in labels])
+        opened = read_all(images, self.open, "images")
+        for part, targets in zip(in_parts(opened, BATCH), places.split(BATCH), strict=True):
+            shares = torch.nn.functional.one_hot(targets, len(known)).float()
+            with torch.inference_mode(), without_onednn(self.model), gates.adding(shares):
+                self.model.class_logits(AskedImages(torch.cat([one.tensor for one in part])))
+        return gates.picture()
 
 
 def pixels_of(image: Image) -> np.ndarray:
-    """(H, W, 3) bytes."""
+    """(H, W, 3) bytes; grey is repeated."""
     if isinstance(image, str | Path):
         return read_image(image)
     if not isinstance(image, np.ndarray):
         came = type(image).__name__
-    elif image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3 and image.size:
-        return image
+    elif image.dtype == np.uint8 and image.size and (image.ndim == 2 or image.shape[2:] in ((1,), (3,))):
+        return with_channels(image[..., None] if image.ndim == 2 else image, 3)
     else:
         came = f"{image.dtype} {image.shape}"
-    raise BadInput(f"an image must be a file's name, or bytes (height, width, 3); got {came}")
+    raise BadInput(
+        "an image must be a file's name, or a uint8 array (height, width, 3), (height, width, 1) or "
+        f"(height, width); got {came}"
+    )

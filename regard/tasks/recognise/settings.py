@@ -41,8 +41,8 @@ class ImageSettings:
     label: str = ""  # and that of their classes
     valid_fraction: float = setting(0.1, above=0, below=1)
     batch_size: int = setting(128, at_least=1)  # images
-    mean: tuple[float, ...] = ()  # of red, green and blue, and their deviations; without them those of the run that
-    std: tuple[float, ...] = ()  # training begins with, else 0.5
+    mean: tuple[float, ...] = ()  # of each channel (red, green and blue, or grey), and the standard deviations;
+    std: tuple[float, ...] = ()  # without them those of the run that training begins with, else 0.5
     crop: int = 4  # pixels of padding from which an image of the right size is cropped
     scale: float = 0.0  # above 0: crop a part of at least this share of the area, and resize it
     flip: bool = True  # left and right, one time in two
@@ -62,7 +62,7 @@ class ImageSettings:
         if self.made and self.made not in MADE:
             raise ValueError(f"unknown generated set {self.made!r}; there are {', '.join(MADE)}")
         for name in ("mean", "std"):
-            object.__setattr__(self, name, numbers(name, getattr(self, name), (0, 3)))
+            object.__setattr__(self, name, numbers(name, getattr(self, name), (0, 1, 3)))
         if not all(one > 0 for one in self.std):
             raise ValueError(f"std must be above 0, got {self.std!r}")
         self.augment  # noqa: B018 - checked now

@@ -1,0 +1,1 @@
+"""The gates of a network that weighs its channels (squeeze-and-excitation)."""

@@ -1,0 +1,73 @@
+"""How far a network opens its channels (squeeze-and-excitation): for one image, and on average for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention import trace
+from regard.attention.trace import sites_of
+from regard.errors import NoAttention
+from regard.models.protocols import Module
+from regard.show import Gates
+from regard.tasks.results import Evaluation
+from regard.tasks.search import sites_like
+
+TITLE = "Mean gates of each class"
+
+
+def need_gates(model: Module, patterns: Sequence[str] = ()) -> list[str]:
+    """The sites of gates that match a pattern; no pattern: all."""
+    if not sites_of(model, "gate"):
+        raise NoAttention("this model has no gates: it does not weigh its channels, so there is nothing to draw")
+    return sites_like(model, patterns, kind="gate")
+
+
+class ClassGates:
+    """Sums up the gates of each class batch by batch, so that those of only one batch are in memory."""
+
+    def __init__(self, model: Module, labels: Sequence[str]) -> None:
+        self.model, self.labels, self.sites = model, labels, need_gates(model)
+        self.counts = torch.zeros(len(labels))
+        self.sums: dict[str, Tensor] = {}  # (classes, C)
+
+    @contextmanager
+    def adding(self, targets: Tensor) -> Iterator[None]:
+        """What the model records inside is added; targets (B, classes) are one-hot."""
+        with trace(self.model, *self.sites) as seen:
+            yield
+        self.counts += targets.sum(0).cpu()
+        for site in self.sites:
+            gates = seen[site, "gate"].float()  # (B, C)
+            added = targets.to(gates).T @ gates
+            self.sums[site] = self.sums[site] + added if site in self.sums else added
+
+    def picture(self) -> Gates:
+        """The mean gates of every class of which there were images."""
+        there = self.counts > 0
+        rows = [label for label, some in zip(self.labels, there.tolist(), strict=True) if some]
+        panels = {site: (sums.cpu()[there] / self.counts[there, None]).numpy() for site, sums in self.sums.items()}
+        return Gates(panels, rows=rows, title=TITLE)
+
+
+def gates_of(found: Evaluation) -> Gates:
+    """The mean gates of each class, which a full evaluation of a model with gates keeps."""
+    assert isinstance(found.compared, ClassGates)
+    return found.compared.picture()
+
+
+def side_by_side(pictures: Mapping[str, Gates]) -> Gates:
+    """The blocks of several runs, by the names of the runs, in one picture; the classes are those that all have."""
+    first, *others = pictures.values()
+    if not others:
+        return first
+    rows = [row for row in first.rows if all(row in other.rows for other in others)]
+    panels: dict[str, np.ndarray] = {}
+    for name, one in pictures.items():
+        order = [list(one.rows).index(row) for row in rows]
+        panels |= {f"{name}: {site}": gates[order] for site, gates in one.panels.items()}
+    return Gates(panels, rows=rows, title=TITLE)
