@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import platform
-import re
 import shlex
 import statistics
 import sys
@@ -89,7 +88,8 @@ def compare(
 def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Result], None]) -> None:
     """`_run` with each of these arguments, in processes; `tell` gets the number and the result of each."""
     left = iter(enumerate(calls))
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    # A process for each training: one that waits for its next holds a lock, which would stay if it is terminated.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         # No more are handed over than can run: after Ctrl-C a pool would go on with what it was given.
         running = {pool.submit(_run, *call): number for number, call in islice(left, jobs)}
         try:
@@ -138,7 +138,14 @@ def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
 
 def _parts(text: str) -> list[str]:
     """Parted by commas, but for those in the braces or brackets of a value, as in data.train=train.{en,de}."""
-    return re.split(r",(?![^{\[]*[}\]])", text)
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character in "{[") - (character in "}]"))
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def _choices(vary: str) -> list[str]:

@@ -143,6 +143,8 @@ def test_a_comma_in_braces_parts_nothing() -> None:
         ["x.y=1", "data.train=train.{en,de}.gz", "model.dim=8", "train.seed=1"],
     )
     assert _choices('data.train=["a.tsv","b.tsv"],c.tsv') == ['data.train=["a.tsv","b.tsv"]', "data.train=c.tsv"]
+    assert _choices('data.train=["a.tsv","b.{en,de}"],c') == ['data.train=["a.tsv","b.{en,de}"]', "data.train=c"]
+    assert _choices("model.depths=[1,1,1],[2, 2]") == ["model.depths=[1,1,1]", "model.depths=[2, 2]"]
 
 
 def test_after_a_training_was_stopped_no_other_is_begun(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,3 +103,19 @@ def test_a_signal_saves_the_training_and_says_how_to_go_on(
     done = call("train", recipe, "--set", f"train.steps={step + 1}", "--out", tmp_path / "run", "--resume")
     assert (done.code, done.out) == (0, f"{tmp_path / 'run'}\n")
     assert f"Resuming after step {step}" in done.err
+
+
+def test_a_comparison_ends_when_it_is_told_to_also_with_a_training_done(recipe: str, tmp_path: Path) -> None:
+    """The process whose training is done waits for another, and is told to end as well."""
+    varied = ["--vary", "train.steps=1,100000", "--seeds", "1", "--jobs", "2", "--out", tmp_path / "all"]
+    with started("compare", recipe, *varied, stdout=PIPE, stderr=PIPE, text=True) as child:
+        assert child.stderr is not None
+        lines = iter(child.stderr.readline, "")
+        next(line for line in lines if line.startswith("1/2"))
+        progress = tmp_path / "all" / "100000-0" / "progress.txt"
+        while not (progress.exists() and "step " in progress.read_text()):
+            time.sleep(0.05)
+        child.send_signal(signal.SIGTERM)
+        child.stderr.read()
+    assert child.returncode == 143
+    assert "saved in" in progress.read_text() or list((tmp_path / "all" / "100000-0" / "training").glob("step-*"))
