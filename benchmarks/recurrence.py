@@ -1,17 +1,18 @@
 """The case against plain recurrence, measured: how much gradient reaches a token by its distance, and what a pass
-costs by length; a GRU, an LSTM and causal self-attention, one layer each, 256 wide.
+costs by length; a plain RNN, a GRU, an LSTM and causal self-attention, one layer each, 256 wide.
 
-    python benchmarks/recurrence.py                          # prints two Markdown tables
+    python benchmarks/recurrence.py                          # prints three Markdown tables
     python benchmarks/recurrence.py --out recurrence.svg     # and draws them, .svg or .png
 
 Gradient: the Frobenius norm of d(output at the last step) / d(input at distance d), estimated by random
 projections, as a share of that at distance 0; on the CPU in float64, since float32 would underflow at large
-distances. The layers are untrained, with torch's own initial weights: this is what training starts from, and a
-trained LSTM may keep its gates open for longer. The attention has no positions, so all distances are equal; only
-distance 0 gets more, since that token is also the query. The share of each token falls with the length instead
-(about 1 / length).
+distances. The layers are untrained: this is what training starts from. With torch's own initial weights the
+gradient vanishes; with recurrent weights 4 times as large (U x 4) that of a plain RNN explodes; with the gates'
+biases of Tallec & Ollivier 2018 for 256 steps (chrono, see `layers.recurrent.chrono_`) it lasts. The attention has
+no positions, so all distances are equal; only distance 0 gets more, since that token is also the query. The share
+of each token falls with the length instead (about 1 / length).
 
-Time: forward and backward, a batch of 8, float32 (TF32 allowed on a GPU, for all three), the median of several
+Time: forward and backward, a batch of 8, float32 (TF32 allowed on a GPU, for all), the median of several
 passes after a warm-up; on a GPU if there is one, else on two CPU threads. A recurrent layer takes as many
 sequential steps as there are tokens; attention takes one, but its cost grows with the square of the length."""
 
@@ -30,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHead
+from regard.layers.recurrent import Stack
 from regard.show import Curves
 
 WIDTH, HEADS, BATCH = 256, 8, 8
@@ -47,19 +49,35 @@ class SelfAttention(nn.Module):
         return (self.attend(x, self.attend.remember(x)),)  # a tuple, as torch's recurrent layers return
 
 
+def recurrent(kind: str, *, times: float = 1, chrono_steps: int = 0) -> nn.Module:
+    """torch's layer, with recurrent weights so many times as large, or other biases of its gates."""
+    layer = Stack(kind, WIDTH, WIDTH, layers=1, chrono_steps=chrono_steps).rnn
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(times)
+    return layer
+
+
 LAYERS: dict[str, Callable[[], nn.Module]] = {
-    "GRU": lambda: nn.GRU(WIDTH, WIDTH, batch_first=True),
-    "LSTM": lambda: nn.LSTM(WIDTH, WIDTH, batch_first=True),
+    "RNN": lambda: recurrent("rnn"),
+    "GRU": lambda: recurrent("gru"),
+    "LSTM": lambda: recurrent("lstm"),
     "self-attention": SelfAttention,
+}
+LARGER: dict[str, Callable[[], nn.Module]] = {  # of which the gradient is measured too
+    "RNN, U x 4": lambda: recurrent("rnn", times=4),
+    "GRU, U x 4": lambda: recurrent("gru", times=4),
+    "LSTM, U x 4": lambda: recurrent("lstm", times=4),
+    "GRU, chrono": lambda: recurrent("gru", chrono_steps=FARTHEST),
+    "LSTM, chrono": lambda: recurrent("lstm", chrono_steps=FARTHEST),
 }
 
 
-def gradients(name: str) -> np.ndarray:
+def gradients(build: Callable[[], nn.Module]) -> np.ndarray:
     """Share of the gradient at each distance 0 .. 256, a row for each seed: (seeds, distances)."""
     rows = []
     for seed in range(SEEDS):
         torch.manual_seed(seed)
-        layer = LAYERS[name]().double()
+        layer = build().double()
         x = torch.randn(BATCH, FARTHEST + 1, WIDTH, dtype=torch.float64, requires_grad=True)
         last = layer(x)[0][:, -1]
         squares = torch.zeros(FARTHEST + 1, dtype=torch.float64)
@@ -83,7 +101,7 @@ def seconds(length: int, device: str) -> dict[str, float]:
     for done in range(41):
         if done > 3 and time.perf_counter() - begin > 2:
             break
-        for name, layer in layers.items():  # in turns, so that a slow moment of the machine affects all three
+        for name, layer in layers.items():  # in turns, so that a slow moment of the machine affects all
             layer.zero_grad()
             inputs = x.clone().requires_grad_()
             wait()
@@ -92,6 +110,14 @@ def seconds(length: int, device: str) -> dict[str, float]:
             wait()
             spent[name].append(time.perf_counter() - start)
     return {name: statistics.median(times[1:]) for name, times in spent.items()}  # the first warms up
+
+
+def print_sizes(lengths: list[int], times: dict[str, list[float]]) -> None:
+    print(f"\nParameters, and the time of one step: that of {lengths[-1]:,} tokens divided by them\n")
+    print("| layer | parameters | microseconds a step |\n|---|---|---|")
+    for name, build in LAYERS.items():
+        count = sum(parameter.numel() for parameter in build().parameters())
+        print(f"| {name} | {count:,} | {1e6 * times[name][-1] / lengths[-1]:,.0f} |")
 
 
 def print_gradients(found: dict[str, np.ndarray]) -> None:
@@ -164,9 +190,10 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     where = torch.cuda.get_device_name() if device == "cuda" else f"2 {platform.machine()} threads"
     print(f"{where}, torch {torch.__version__}, {date.today()}, `python benchmarks/recurrence.py`\n")
-    shares = {name: gradients(name) for name in LAYERS}
+    shares = {name: gradients(build) for name, build in (LAYERS | LARGER).items()}
     print_gradients(shares)
     times = measure_times(lengths, device)
+    print_sizes(lengths, times)
     if options.out:
         draw(shares, lengths, times, where, options.out)
 

@@ -1,4 +1,4 @@
-"""Generated sets of pairs: dates, copy, reverse, sort.
+"""Generated sets of pairs: dates, copy, reverse, sort, recall.
 
 Each is a pure function of (split, count, seed), on every platform. The split of an example is a function of the
 example alone, so that train, valid and test never overlap, whatever the counts and seeds."""
@@ -252,6 +252,7 @@ def dates(split: str, count: int, *, seed: int = 0) -> Pairs:
 
 
 Change = Callable[[list[str]], list[str]]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _sequences(name: str, change: Change, split: str, count: int, seed: int) -> Pairs:
@@ -259,7 +260,7 @@ def _sequences(name: str, change: Change, split: str, count: int, seed: int) -> 
     generator = _generator(name, split, count, seed)
     pairs: Pairs = []
     while len(pairs) < count:
-        letters = generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randint(3, 12))
+        letters = generator.choices(LETTERS, k=generator.randint(3, 12))
         source = " ".join(letters)
         if _split_of(source) == split:
             pairs.append((source, " ".join(change(letters))))
@@ -281,4 +282,25 @@ def sort(split: str, count: int, *, seed: int = 0) -> Pairs:
     return _sequences("sort", sorted, split, count, seed)
 
 
-MADE = {"dates": dates, "copy": copy, "reverse": reverse, "sort": sort}
+def recall(split: str, count: int, *, seed: int = 0, distance: int = 10) -> Pairs:
+    """k 4 0 7 ? -> k: a letter, digits that do not matter, and the question, `distance` steps after the letter (4
+    here). How long can a memory hold it?"""
+    if not isinstance(distance, int) or distance < 2:
+        raise ValueError(f"distance must be a whole number of at least 2, got {distance!r}")
+    generator = _generator(f"recall {distance}", split, count, seed)
+    pairs: Pairs = []
+    while len(pairs) < count:
+        letter = generator.choice(LETTERS)
+        source = " ".join([letter, *generator.choices("0123456789", k=distance - 1), "?"])
+        if _split_of(source) == split:
+            pairs.append((source, letter))
+    return pairs
+
+
+MADE: dict[str, Callable[..., Pairs]] = {
+    "dates": dates,
+    "copy": copy,
+    "reverse": reverse,
+    "sort": sort,
+    "recall": recall,
+}

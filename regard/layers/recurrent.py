@@ -1,14 +1,26 @@
-"""Recurrent layers: an encoder over packed sequences, a single cell for explicit loops, and a stack of layers."""
+"""Recurrent layers: an encoder over packed sequences, a single cell for explicit loops, and a stack of layers.
+
+Their gates are recorded by a trace, as seen[site, "forget"] (N, T, dim): input, forget and output of an LSTM, reset
+and update of a GRU. A plain RNN has none."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-KINDS = {"gru": (nn.GRU, 3), "lstm": (nn.LSTM, 4)}  # the layer and its number of gates
+from regard.attention.record import record, tracing, watching
 
-CellState = tuple[Tensor, ...]  # (h,) for a GRU, (h, c) for an LSTM, each (N, dim)
+# The layer and the parts of its weights in torch's order: gates, and the new content.
+KINDS = {
+    "rnn": (nn.RNN, ("new",)),
+    "gru": (nn.GRU, ("reset", "update", "new")),
+    "lstm": (nn.LSTM, ("input", "forget", "new", "output")),
+}
+GATES = ("input", "forget", "output", "reset", "update")
+
+CellState = tuple[Tensor, ...]  # (h,), or (h, c) for an LSTM, each (N, dim)
 
 
 def check_kind(kind: str) -> None:
@@ -16,13 +28,52 @@ def check_kind(kind: str) -> None:
         raise ValueError(f"unknown recurrent cell {kind!r}; there are {', '.join(KINDS)}")
 
 
-class Encoder(nn.Module):
-    """h_i = [forward_i; backward_i] at every position (or forward_i alone), and the final states.
+def gates_of(kind: str) -> tuple[str, ...]:
+    """The gates of a kind of cell, in torch's order."""
+    return tuple(part for part in KINDS[kind][1] if part in GATES)
 
-    Sequences are packed, so the backward direction starts at a row's last real token and padding costs nothing."""
+
+@torch.no_grad()
+def chrono_(rnn: nn.RNNBase, kind: str, layer: str, steps: int) -> None:
+    """Chrono initialisation (Tallec & Ollivier 2018): b_f = log u, u uniform in [1, T - 1], and b_i = -b_f, so that
+    the states of some units last a few steps and those of others up to T. torch's own biases are near 0: half is
+    forgotten at each step. In a GRU b_z = log u, as its update gate is both."""
+    bias, other = (getattr(rnn, f"{name}_{layer}") for name in ("bias_ih", "bias_hh"))
+    kept = torch.log(torch.empty(rnn.hidden_size).uniform_(1, max(1, steps - 1)))
+    for part, start in {"gru": {"update": kept}, "lstm": {"forget": kept, "input": -kept}}[kind].items():
+        number = KINDS[kind][1].index(part)
+        bias.chunk(len(KINDS[kind][1]))[number].copy_(start)
+        other.chunk(len(KINDS[kind][1]))[number].zero_()
+
+
+class Gates(nn.Module):
+    """The site of one layer and direction, at which a trace finds its gates. It has no weights of its own."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.traced = gates_of(kind)
+
+
+class Layers(nn.Module):
+    """torch's recurrent layers with a site for each layer and direction, named as torch names them: l0, l0_reverse,
+    l1, ...
+
+    torch runs all steps in one call and shows no gates, but each follows from what the layer read and from its
+    state before: sigmoid(W x_t + U h_{t-1} + b). So they are computed in addition, for all steps at once, where a
+    trace asks for them; outputs do not change by a bit. Dropout between layers is left out of the gates.
+
+    `chrono_steps` T > 0: the gates start so that states last 1 to T steps (`chrono_`)."""
 
     def __init__(
-        self, kind: str, inputs: int, dim: int, *, layers: int = 1, dropout: float = 0.0, bidirectional: bool = True
+        self,
+        kind: str,
+        inputs: int,
+        dim: int,
+        *,
+        layers: int,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        chrono_steps: int = 0,
     ):
         super().__init__()
         check_kind(kind)
@@ -31,58 +82,157 @@ class Encoder(nn.Module):
         self.rnn = KINDS[kind][0](
             inputs, dim, layers, batch_first=True, bidirectional=bidirectional, dropout=between
         )
+        self.ends = ("", "_reverse") if bidirectional else ("",)
+        self.sites = [f"l{layer}{end}" for layer in range(layers) for end in self.ends] if gates_of(kind) else []
+        for name in self.sites:
+            self.add_module(name, Gates(kind))
+            if chrono_steps:
+                chrono_(self.rnn, kind, name, chrono_steps)
+
+    def run(
+        self, rnn: nn.RNNBase, x: Tensor, state: CellState | None, mask: Tensor | None
+    ) -> tuple[Tensor, CellState]:
+        """x (N, T, E) -> states (N, T, D), 0 at padding, and the last ones (layers * directions, N, dim)"""
+        inside = state if state is None or self.kind == "lstm" else state[0]
+        if mask is None:
+            states, last = rnn(x, inside)
+        else:
+            lengths = mask.sum(1).cpu()
+            out, last = rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), inside)
+            states, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
+        return states, last if self.kind == "lstm" else (last,)
+
+    def record_gates(self, x: Tensor, top: Tensor, state: CellState | None, mask: Tensor | None) -> None:
+        """What traces ask for. x (N, T, E) is what the first layer read, `top` the states of the last layer,
+        `state` the initial states (layers, N, dim), None: zeros. With two directions they are zeros."""
+        if tracing() and (watched := [name for name in self.sites if watching(self.get_submodule(name))]):
+            with torch.no_grad():
+                self._record_layers(watched, x, top, state, mask)
+
+    def _record_layers(
+        self, watched: list[str], x: Tensor, top: Tensor, state: CellState | None, mask: Tensor | None
+    ) -> None:
+        deepest = self.sites.index(watched[-1]) // len(self.ends)
+        for layer in range(deepest + 1):
+            begin = None if state is None else tuple(part[layer : layer + 1] for part in state)
+            last = layer == self.rnn.num_layers - 1
+            states = top if last else self.run(self._single(layer), x, begin, mask)[0]
+            for number, end in enumerate(self.ends):
+                if f"l{layer}{end}" not in watched:
+                    continue
+                own = states.chunk(len(self.ends), -1)[number]
+                first = torch.zeros_like(own[:, :1]) if begin is None else begin[0].transpose(0, 1).to(own)
+                # Padding is 0, so the backward direction's first state is what comes after the last real token.
+                before = torch.cat([own[:, 1:], first] if number else [first, own[:, :-1]], 1)
+                self._record(f"l{layer}{end}", x, before, mask)
+            x = states
+
+    def _single(self, layer: int) -> nn.RNNBase:
+        """One of the layers alone."""
+        inputs = getattr(self.rnn, f"weight_ih_l{layer}")
+        sizes = {"batch_first": True, "bidirectional": self.rnn.bidirectional, "dtype": inputs.dtype}
+        one = KINDS[self.kind][0](inputs.shape[1], self.rnn.hidden_size, **sizes, device="meta")
+        one.to_empty(device=inputs.device)
+        for name, parameter in one.named_parameters():
+            parameter.copy_(getattr(self.rnn, name.replace("_l0", f"_l{layer}")))
+        return one
+
+    def _record(self, name: str, x: Tensor, before: Tensor, mask: Tensor | None) -> None:
+        """The gates of a layer that read x (N, T, E) in the states `before` (N, T, dim)."""
+        of_x, of_state = (
+            F.linear(y, *(getattr(self.rnn, f"{part}_{which}_{name}") for part in ("weight", "bias")))
+            for y, which in ((x, "ih"), (before, "hh"))
+        )
+        gates = (of_x + of_state).sigmoid()
+        if mask is not None:
+            gates = gates.masked_fill(~mask[..., None], 0)
+        parts = KINDS[self.kind][1]
+        for part, gate in zip(parts, gates.chunk(len(parts), -1), strict=True):
+            if part in GATES:
+                record(self.get_submodule(name), part, gate, axis=1)
+
+
+class Encoder(Layers):
+    """h_i = [forward_i; backward_i] at every position (or forward_i alone), and the final states.
+
+    Sequences are packed, so the backward direction starts at a row's last real token and padding costs nothing."""
+
+    def __init__(
+        self,
+        kind: str,
+        inputs: int,
+        dim: int,
+        *,
+        layers: int = 1,
+        dropout: float = 0.0,
+        bidirectional: bool = True,
+        chrono_steps: int = 0,
+    ):
+        super().__init__(
+            kind,
+            inputs,
+            dim,
+            layers=layers,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            chrono_steps=chrono_steps,
+        )
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
         """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, D), 0 at padding, and the final
         states of every layer (B, layers, D); D = 2 dim, or dim if not bidirectional"""
-        lengths = mask.sum(1).cpu()
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        out, last = self.rnn(packed)
-        states, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
-        last = last if self.kind == "lstm" else (last,)
+        states, last = self.run(self.rnn, x, None, mask)
+        self.record_gates(x, states, None, mask)
         return states, tuple(
             part.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2) for part in last
         )
 
 
 class Cell(nn.Module):
-    """One step of a GRU or LSTM. `ahead` is W x + b, which can be computed for all steps before the loop.
+    """One step of a plain RNN, a GRU or an LSTM. `ahead` is W x + b, which can be computed for all steps before the
+    loop.
 
+    RNN: h' = tanh(W x + b + U h + c).
     GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h + b)): torch's form, which applies the reset gate after the
     product with U (Cho 2014: before it), so that one matmul serves all gates."""
 
     def __init__(self, kind: str, inputs: int, dim: int):
         super().__init__()
         check_kind(kind)
-        self.kind, self.dim = kind, dim
-        gates = KINDS[kind][1]
-        self.input = nn.Linear(inputs, gates * dim)
-        self.hidden = nn.Linear(dim, gates * dim)
+        self.kind, self.dim, self.traced = kind, dim, gates_of(kind)
+        parts = len(KINDS[kind][1])
+        self.input = nn.Linear(inputs, parts * dim)
+        self.hidden = nn.Linear(dim, parts * dim)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
 
     def forward(self, ahead: Tensor, state: CellState) -> CellState:
         """ahead (N, gates * dim), state of N rows -> the next state"""
         known = self.hidden(state[0])
+        if self.kind == "rnn":
+            return ((ahead + known).tanh(),)
         if self.kind == "lstm":
             i, f, g, o = (ahead + known).chunk(4, -1)
-            cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
-            return (o.sigmoid() * cell.tanh(), cell)
+            i, f, o = i.sigmoid(), f.sigmoid(), o.sigmoid()
+            self._record(i, f, o)
+            cell = f * state[1] + i * g.tanh()
+            return (o * cell.tanh(), cell)
         gates, new = ahead.split((2 * self.dim, self.dim), -1)
         known_gates, known_new = known.split((2 * self.dim, self.dim), -1)
         reset, update = (gates + known_gates).sigmoid().chunk(2, -1)
+        self._record(reset, update)
         new = torch.addcmul(new, reset, known_new).tanh()
         return (torch.lerp(new, state[0], update),)
 
+    def _record(self, *gates: Tensor) -> None:
+        """(N, dim) each, in the order of `traced`; the steps add up to (N, T, dim)."""
+        if watching(self):
+            for kind, gate in zip(self.traced, gates, strict=True):
+                record(self, kind, gate[:, None], axis=1)
 
-class Stack(nn.Module):
+
+class Stack(Layers):
     """Stacked recurrent layers over a whole sequence, or over one step of it."""
-
-    def __init__(self, kind: str, inputs: int, dim: int, *, layers: int, dropout: float = 0.0):
-        super().__init__()
-        check_kind(kind)
-        self.kind = kind
-        self.rnn = KINDS[kind][0](inputs, dim, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
     def begin(self, x: Tensor) -> CellState:
         """Zero states (N, layers, dim); rows come first, since decoding reorders them."""
@@ -92,6 +242,6 @@ class Stack(nn.Module):
     def forward(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """x (N, T, inputs) -> (N, T, dim), and the state after the last step"""
         inside = tuple(part.transpose(0, 1).contiguous() for part in state)
-        out, after = self.rnn(x, inside if self.kind == "lstm" else inside[0])
-        after = after if self.kind == "lstm" else (after,)
+        out, after = self.run(self.rnn, x, inside, None)
+        self.record_gates(x, out, inside, None)
         return out, tuple(part.transpose(0, 1) for part in after)

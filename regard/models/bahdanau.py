@@ -7,8 +7,8 @@
 
 The score is additive in the paper; other scores, and hard or local attention, are options.
 Differences: the output uses s_t, as in the paper's eq. 4 (its appendix A.2.2 writes s_{t-1}); the GRU is torch's
-(see `layers.recurrent.Cell`); LSTM cells, dropout and more layers are options. With several decoder layers only the
-first one attends (as in GNMT, Wu 2016), so the layers above run over all steps at once.
+(see `layers.recurrent.Cell`); LSTM and plain RNN cells, dropout and more layers are options. With several
+decoder layers only the first one attends (as in GNMT, Wu 2016), so the layers above run over all steps at once.
 
 Only the read and the cell need s_{t-1} and stay in the time loop. W y_{t-1}, U h_i, the upper layers and the output
 are computed for all steps at once."""
@@ -38,8 +38,11 @@ class BahdanauConfig:
     decoder: int = setting(512, at_least=1)
     readout: int = setting(256, at_least=1)  # width of the maxout layer before the softmax
     cell: str = setting("gru", choices=KINDS)
-    encoder_layers: int = setting(1, at_least=1)
-    decoder_layers: int = setting(1, at_least=1)
+    encoder_layers: int = setting(1, at_least=1, layers=True)
+    decoder_layers: int = setting(1, at_least=1, layers=True)
+    chrono_steps: int = setting(
+        0, at_least=0, later=True
+    )  # gates that start by keeping so many steps, see `chrono_`
     score: str = setting("additive", choices=SCORES)
     weigh: str = setting("soft", choices=WAYS)
     window: int = setting(5, at_least=1)  # half-width of local attention
@@ -65,7 +68,12 @@ class Bahdanau(EncoderDecoder):
         super().__init__(config, width=config.readout, embed=config.embed)
         memory = 2 * config.encoder
         self.encoder = Encoder(
-            config.cell, config.embed, config.encoder, layers=config.encoder_layers, dropout=config.dropout
+            config.cell,
+            config.embed,
+            config.encoder,
+            layers=config.encoder_layers,
+            dropout=config.dropout,
+            chrono_steps=config.chrono_steps,
         )
         self.attend = build_attend(config, config.decoder, memory)
         self.first = nn.Linear(config.encoder, config.decoder)

@@ -7,8 +7,8 @@
 
 Global attention (`weigh = "soft"`) with any score; the paper's concat is `additive`. Local attention with a window
 centred at the step (`local-m`) or at a predicted position (`local-p`).
-Differences: one layer by default (the paper has four); GRU cells, hard attention and a bidirectional encoder, each
-direction half as wide, are options. The decoder starts from the encoder's final states.
+Differences: one layer by default (the paper has four); GRU and plain RNN cells, hard attention and a bidirectional
+encoder, each direction half as wide, are options. The decoder starts from the encoder's final states.
 
 With input feeding the decoder runs step by step; without it, all steps run at once, with one look for all."""
 
@@ -36,7 +36,10 @@ class LuongConfig:
     embed: int = setting(256, at_least=1)
     dim: int = setting(512, at_least=1)  # states of encoder and decoder
     cell: str = setting("lstm", choices=KINDS)
-    layers: int = setting(1, at_least=1)
+    layers: int = setting(1, at_least=1, layers=True)
+    chrono_steps: int = setting(
+        0, at_least=0, later=True
+    )  # gates that start by keeping so many steps, see `chrono_`
     bidirectional: bool = False  # two directions of dim / 2 each
     feeding: bool = True  # input feeding
     score: str = setting("general", choices=SCORES)
@@ -74,11 +77,12 @@ class Luong(EncoderDecoder):
             layers=layers,
             dropout=config.dropout,
             bidirectional=config.bidirectional,
+            chrono_steps=config.chrono_steps,
         )
         if config.feeding:
             inputs = [config.embed, *[dim] * (layers - 1)]
             self.cells: Any = nn.ModuleList(Cell(config.cell, width, dim) for width in inputs)
-            self.feed = nn.Linear(dim, KINDS[config.cell][1] * dim, bias=False)
+            self.feed = nn.Linear(dim, len(KINDS[config.cell][1]) * dim, bias=False)
         else:
             self.decoder = Stack(config.cell, config.embed, dim, layers=layers, dropout=config.dropout)
         self.attend = build_attend(config, dim, dim)

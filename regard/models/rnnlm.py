@@ -3,9 +3,10 @@ Zaremba, Sutskever & Vinyals 2014: LSTM layers with dropout between them, none a
 
     s_t = f(s_{t-1}, E[token]);  p = softmax(W s_t + b)
 
-No attention: everything known about the text so far is in s_t. Differences: GRU cells are an option, output and
-input embeddings may be tied (Press & Wolf 2017), and each training window starts from a zero state (Zaremba
-carries the last state over), so that it trains on exactly the same examples as GPT-2."""
+No attention: everything known about the text so far is in s_t. Differences: GRU and plain RNN cells are options
+(Mikolov's network is a plain RNN, with a sigmoid for the tanh), output and input embeddings may be tied (Press &
+Wolf 2017), and each training window starts from a zero state (Zaremba carries the last state over), so that it
+trains on exactly the same examples as GPT-2."""
 
 from __future__ import annotations
 
@@ -30,8 +31,11 @@ class RNNLMConfig:
     vocabulary: int = setting(at_least=1)
     embed: int = setting(512, at_least=1)
     dim: int = setting(512, at_least=1)
-    layers: int = setting(2, at_least=1)
+    layers: int = setting(2, at_least=1, layers=True)
     cell: str = setting("lstm", choices=KINDS)
+    chrono_steps: int = setting(
+        0, at_least=0, later=True
+    )  # gates that start by keeping so many steps, see `chrono_`
     max_positions: int = setting(1 << 20, at_least=1)  # a recurrent model has no limit of its own
     tied: bool = False  # one table for input and output
     dropout: float = setting(0.5, at_least=0, below=1)
@@ -54,7 +58,14 @@ class RNNLM(nn.Module):
         super().__init__()
         self.config = config
         self.embed = nn.Embedding(config.vocabulary, config.embed)
-        self.stack = Stack(config.cell, config.embed, config.dim, layers=config.layers, dropout=config.dropout)
+        self.stack = Stack(
+            config.cell,
+            config.embed,
+            config.dim,
+            layers=config.layers,
+            dropout=config.dropout,
+            chrono_steps=config.chrono_steps,
+        )
         self.out = nn.Linear(config.dim, config.vocabulary)
         self.dropout = Dropout(config.dropout)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)

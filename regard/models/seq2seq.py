@@ -5,11 +5,14 @@ Learning phrase representations (Cho et al. 2014): the whole source becomes one 
     s_0 = c,  s_t = f(s_{t-1}, y_{t-1})
     p(y_t) = softmax(W_o s_t)                         Sutskever 2014
     s_t = f(s_{t-1}, [y_{t-1}; c]),  p(y_t) = softmax(W_o tanh(W [s_t; y_{t-1}; c]))     Cho 2014: `remind`
+    c = mean_i h_i,  s_0 = tanh(V c)                  `summary = "mean"`
 
 No attention: this is the bottleneck that attention was invented to remove. `reverse` reverses the source words,
 which Sutskever found better: the first source words are then close to the first target words. Differences: one
 layer by default (Sutskever has four). In Cho's variant c is the top layer's final state itself, not tanh(V h); it
-is the decoder's initial state as it is; and the output uses tanh instead of maxout.
+is the decoder's initial state as it is; and the output uses tanh instead of maxout. `summary = "mean"` is ours: c
+is the mean of the top layer's states, the end token's included. Every decoder layer starts from tanh(V c) with a V
+of its own, as Cho's does, and an LSTM's cell from 0.
 
 No step depends on attention at the step before, so teacher forcing runs all steps at once."""
 
@@ -26,6 +29,8 @@ from regard.layers.encoder_decoder import EncoderDecoder, check_tied
 from regard.layers.recurrent import KINDS, CellState, Encoder, Stack
 from regard.layers.state import State
 
+SUMMARIES = ("last", "mean")
+
 
 @dataclass(frozen=True)
 class Seq2seqConfig:
@@ -36,9 +41,13 @@ class Seq2seqConfig:
     embed: int = setting(256, at_least=1)
     dim: int = setting(512, at_least=1)  # states of encoder and decoder
     cell: str = setting("lstm", choices=KINDS)
-    layers: int = setting(1, at_least=1)
+    layers: int = setting(1, at_least=1, layers=True)
+    chrono_steps: int = setting(
+        0, at_least=0, later=True
+    )  # gates that start by keeping so many steps, see `chrono_`
     reverse: bool = False  # read the source backwards (Sutskever 2014, sec. 3.3)
     remind: bool = False  # c is an input of every step, not only the initial state (Cho 2014)
+    summary: str = setting("last", choices=SUMMARIES, later=True)  # what the source becomes: see above
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
     dropout: float = setting(0.2, at_least=0, below=1)
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
@@ -59,17 +68,28 @@ class Seq2seq(EncoderDecoder):
         super().__init__(config, width=config.dim, embed=config.embed)
         dim, inputs = config.dim, config.embed + (config.dim if config.remind else 0)
         self.encoder = Encoder(
-            config.cell, config.embed, dim, layers=config.layers, dropout=config.dropout, bidirectional=False
+            config.cell,
+            config.embed,
+            dim,
+            layers=config.layers,
+            dropout=config.dropout,
+            bidirectional=False,
+            chrono_steps=config.chrono_steps,
         )
         self.decoder = Stack(config.cell, inputs, dim, layers=config.layers, dropout=config.dropout)
         self.combine = nn.Linear(2 * dim + config.embed, dim) if config.remind else None
+        self.first = nn.Linear(dim, config.layers * dim) if config.summary == "mean" else None
 
     def encode(self, source: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
-        """source (B, S) -> c (B, dim) and the final states (B, layers, dim), where decoding starts"""
+        """source (B, S) -> c (B, dim) and the states (B, layers, dim) where decoding starts"""
         if self.config.reverse:
             source = reverse(source, mask)
-        _, last = self.encoder(self.embed_source(source), mask)
-        return last[0][:, -1], last
+        states, last = self.encoder(self.embed_source(source), mask)
+        if self.first is None:
+            return last[0][:, -1], last
+        mean = states.sum(1) / mask.sum(1, keepdim=True)  # padding is 0
+        first = self.first(mean).tanh().unflatten(-1, (self.config.layers, -1))
+        return mean, (first, *(torch.zeros_like(first) for _ in last[1:]))
 
     def run(self, target: Tensor, vector: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """target (N, T) of N = B W rows (W beams per sentence share one vector) -> (N, T, dim)"""

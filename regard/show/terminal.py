@@ -30,13 +30,13 @@ def shade_characters(weights: np.ndarray, limits: tuple[float, float, float, flo
     return "".join(SHADES[level] for level in np.digitize(weights, limits))
 
 
-def scale_line(top: str, colour: bool, width: int) -> str:
+def scale_line(top: str, colour: bool, width: int, of: str = "weight") -> str:
     """The colour scale, from 0 to its top, in at most `width` cells."""
-    room = width - len(f"weight: 0  {top}")
+    room = width - len(f"{of}: 0  {top}")
     if room < len(LIMITS):
         return f"0 to {top}"[:width]
     if not colour:
-        return f"weight: 0 {SHADES[1:]} {top}"
+        return f"{of}: 0 {SHADES[1:]} {top}"
     steps = np.linspace(0, 1, min(room, 12))
     blocks = [f"\x1b[48;2;{red};{green};{blue}m " for red, green, blue in shade(steps, DARK).tolist()]
-    return f"weight: 0 {''.join(blocks)}{RESET} {top}"
+    return f"{of}: 0 {''.join(blocks)}{RESET} {top}"

@@ -162,6 +162,22 @@ def test_sequences(name, change):
     assert min(lengths.values()) > 140  # about 200 each
 
 
+@pytest.mark.parametrize("distance", [2, 10, 200])
+def test_recall(distance):
+    for split in SPLITS:
+        rows = MADE["recall"](split, 300, distance=distance)
+        for source, target in rows:
+            letter, *between, question = source.split(" ")
+            assert (letter, question) == (target, "?")
+            assert len(between) == distance - 1
+            assert all(one in "0123456789" for one in between)
+        if distance > 2:
+            assert {target for _, target in rows} == set("abcdefghijklmnopqrstuvwxyz")
+    for wrong in (1, 0, -3, 2.5):
+        with pytest.raises(ValueError, match=rf"distance must be a whole number of at least 2, got {wrong}"):
+            MADE["recall"]("train", 5, distance=wrong)
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_errors(name):
     with pytest.raises(ValueError, match="one of train, valid, test, got 'dev'"):

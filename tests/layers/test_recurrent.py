@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.layers.recurrent import Cell, Encoder, Stack
+from regard.attention import trace
+from regard.attention.trace import sites_of
+from regard.errors import NoAttention
+from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of
 
-KINDS = ("gru", "lstm")
+CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
+GATED = ("gru", "lstm")
 INPUTS, DIM = 5, 6
 
 
@@ -16,7 +22,7 @@ INPUTS, DIM = 5, 6
 def test_the_cell_is_torchs_cell_in_value_and_gradient(kind: str) -> None:
     torch.manual_seed(0)
     ours = Cell(kind, INPUTS, DIM).double()
-    theirs = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}[kind](INPUTS, DIM).double()
+    theirs = CELLS[kind](INPUTS, DIM).double()
     with torch.no_grad():
         theirs.weight_ih.copy_(ours.input.weight)
         theirs.bias_ih.copy_(ours.input.bias)
@@ -96,6 +102,175 @@ def test_a_stack_steps_as_it_runs_all_at_once(kind: str, layers: int) -> None:
 
 
 def test_an_unknown_kind_is_named_with_those_there_are() -> None:
-    for build in (lambda: Cell("rnn", 2, 2), lambda: Encoder("rnn", 2, 2), lambda: Stack("rnn", 2, 2, layers=1)):
-        with pytest.raises(ValueError, match="unknown recurrent cell 'rnn'; there are gru, lstm"):
+    for build in (lambda: Cell("gnu", 2, 2), lambda: Encoder("gnu", 2, 2), lambda: Stack("gnu", 2, 2, layers=1)):
+        with pytest.raises(ValueError, match="unknown recurrent cell 'gnu'; there are rnn, gru, lstm"):
             build()
+
+
+def walk(
+    rnn: nn.RNNBase, kind: str, x: Tensor, state: list[Tensor], *, layers: int, bidirectional: bool
+) -> tuple[Tensor, dict[str, dict[str, Tensor]]]:
+    """One row x (T, E), step by step by the equations: states (T, D), and the gates (T, dim) of each layer."""
+    gates: dict[str, dict[str, Tensor]] = {}
+    for layer in range(layers):
+        outs = []
+        for end in ("", "_reverse") if bidirectional else ("",):
+            name = f"l{layer}{end}"
+            weights = [getattr(rnn, f"{one}_{name}") for one in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            hidden, carried = (part[layer] for part in (state * 2)[:2])
+            out, seen = [], []
+            for now in x.flip(0) if end else x:
+                of_x, of_state = weights[0] @ now + weights[2], weights[1] @ hidden + weights[3]
+                if kind == "lstm":
+                    i, f, g, o = (of_x + of_state).chunk(4)
+                    i, f, o = i.sigmoid(), f.sigmoid(), o.sigmoid()
+                    carried = f * carried + i * g.tanh()
+                    hidden = o * carried.tanh()
+                    seen.append({"input": i, "forget": f, "output": o})
+                else:
+                    (r, z, n), (reset, update, new) = of_x.chunk(3), of_state.chunk(3)
+                    r, z = (r + reset).sigmoid(), (z + update).sigmoid()
+                    hidden = (1 - z) * (n + r * new).tanh() + z * hidden
+                    seen.append({"reset": r, "update": z})
+                out.append(hidden)
+            order = slice(None, None, -1 if end else 1)
+            outs.append(torch.stack(out[order]))
+            gates[name] = {one: torch.stack([step[one] for step in seen[order]]) for one in seen[0]}
+        x = torch.cat(outs, -1)
+    return x, gates
+
+
+@pytest.mark.parametrize("kind", GATED)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("bidirectional", [True, False])
+@torch.no_grad()
+def test_an_encoders_gates_are_those_of_its_equations(kind: str, layers: int, bidirectional: bool) -> None:
+    """In the order of the sentence in both directions, 0 at padding; the output does not change by a bit."""
+    torch.manual_seed(5)
+    encoder = Encoder(kind, INPUTS, DIM, layers=layers, bidirectional=bidirectional).double()
+    lengths = [3, 7, 1]
+    x, mask = padded(lengths, 9)
+    x = x.double().masked_fill(~mask[..., None], torch.nan)
+    plain, ended = encoder(x, mask)
+    with trace(encoder) as seen:
+        states, last = encoder(x, mask)
+    assert torch.equal(states, plain)
+    assert all(map(torch.equal, last, ended))
+    assert seen.sites == sites_of(encoder) == encoder.sites
+    zero = [torch.zeros(layers, DIM, dtype=torch.float64)] * 2
+    for row, length in enumerate(lengths):
+        wanted, gates = walk(encoder.rnn, kind, x[row, :length], zero, layers=layers, bidirectional=bidirectional)
+        torch.testing.assert_close(states[row, :length], wanted, rtol=1e-6, atol=1e-9)
+        for site in encoder.sites:
+            assert tuple(seen.kinds(site)) == gates_of(kind) == tuple(gates[site])
+            for gate, values in gates[site].items():
+                torch.testing.assert_close(seen[site, gate][row, :length], values, rtol=1e-6, atol=1e-9)
+                assert not seen[site, gate][row, length:].any()
+
+
+@pytest.mark.parametrize("kind", GATED)
+@pytest.mark.parametrize("layers", [1, 2])
+@torch.no_grad()
+def test_a_stacks_gates_are_those_of_its_equations_at_once_and_step_by_step(kind: str, layers: int) -> None:
+    torch.manual_seed(6)
+    stack = Stack(kind, INPUTS, DIM, layers=layers).double()
+    x = torch.randn(2, 5, INPUTS, dtype=torch.float64)
+    first = tuple(torch.randn(2, layers, DIM, dtype=torch.float64).tanh() for _ in stack.begin(x))
+    plain, _ = stack(x, first)
+    with trace(stack) as seen:
+        out, _ = stack(x, first)
+    assert torch.equal(out, plain)
+    with trace(stack) as steps:
+        state = first
+        for now in x.split(1, 1):
+            _, state = stack(now, state)
+    for row in range(2):
+        _, gates = walk(stack.rnn, kind, x[row], [part[row] for part in first], layers=layers, bidirectional=False)
+        for site in stack.sites:
+            for gate, values in gates[site].items():
+                torch.testing.assert_close(seen[site, gate][row], values, rtol=1e-6, atol=1e-9)
+                torch.testing.assert_close(steps[site, gate][row], values, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", GATED)
+@torch.no_grad()
+def test_a_cells_gates_add_up_over_its_steps(kind: str) -> None:
+    torch.manual_seed(7)
+    cell, stack = Cell(kind, INPUTS, DIM), Stack(kind, INPUTS, DIM, layers=1)
+    for ours, theirs in zip(cell.parameters(), (0, 2, 1, 3), strict=True):
+        list(stack.rnn.parameters())[theirs].copy_(ours)
+    x = torch.randn(3, 4, INPUTS)
+    state = tuple(part[:, 0] for part in stack.begin(x))
+    with trace(cell) as seen, trace(stack) as wanted:
+        for ahead in cell.input(x).unbind(1):
+            state = cell(ahead, state)
+        stack(x, stack.begin(x))
+    for gate in gates_of(kind):
+        assert seen["", gate].shape == (3, 4, DIM)
+        torch.testing.assert_close(seen["", gate], wanted["l0", gate], rtol=1e-5, atol=1e-6)
+
+
+def test_only_what_is_watched_is_recorded_and_nothing_random_is_drawn() -> None:
+    torch.manual_seed(8)
+    stack = Stack("gru", INPUTS, DIM, layers=3, dropout=0.5)
+    x = torch.randn(2, 4, INPUTS)
+    stack.train()
+    torch.manual_seed(9)
+    plain, _ = stack(x, stack.begin(x))
+    torch.manual_seed(9)
+    with trace(stack, "l1") as seen:
+        out, _ = stack(x, stack.begin(x))
+    assert torch.equal(out, plain)
+    assert seen.sites == ["l1"]
+    assert not seen["l1", "update"].requires_grad
+    assert out.requires_grad
+
+
+@pytest.mark.parametrize("build", [Cell, Encoder, lambda *sizes: Stack(*sizes, layers=2)])
+def test_a_plain_rnn_has_no_gates_and_is_no_site(build: Any) -> None:
+    layer = build("rnn", 2, 2)
+    assert sites_of(layer) == []
+    with pytest.raises(NoAttention, match="the sites of this model are none"), trace(layer):
+        pass
+
+
+def test_sites_have_no_weights_of_their_own() -> None:
+    assert list(Encoder("lstm", 2, 2, layers=2).state_dict()) == [
+        f"rnn.{name}" for name, _ in nn.LSTM(2, 2, 2, bidirectional=True).named_parameters()
+    ]
+
+
+@pytest.mark.parametrize(("kind", "gate"), [("gru", "update"), ("lstm", "forget")])
+@torch.no_grad()
+def test_chrono_initialisation_keeps_states_for_one_to_t_steps(kind: str, gate: str) -> None:
+    """A gate f keeps a state for about 1 / (1 - f) steps: uniform in [2, T] over the units."""
+    torch.manual_seed(10)
+    encoder = Encoder(kind, INPUTS, 500, layers=2, chrono_steps=100)
+    for parameter in (p for name, p in encoder.named_parameters() if "weight" in name):
+        parameter.zero_()
+    x, mask = padded([3], 3)
+    with trace(encoder) as seen:
+        encoder(x, mask)
+    for site in encoder.sites:
+        lasting = 1 / (1 - seen[site, gate][0, 1])
+        assert lasting.min() >= 2 - 1e-3
+        assert lasting.max() <= 100 + 1e-2
+        assert 45 < lasting.mean() < 57
+        if kind == "lstm":
+            torch.testing.assert_close(seen[site, "input"], 1 - seen[site, "forget"])
+    plain = Encoder("rnn", INPUTS, 4, chrono_steps=100)
+    assert sites_of(plain) == []
+
+
+@torch.no_grad()
+def test_a_compiled_layer_is_traced_by_a_second_pass() -> None:
+    torch.manual_seed(11)
+    encoder = Encoder("lstm", INPUTS, DIM, layers=2).eval()
+    x, mask = padded([3, 5], 5)
+    with trace(encoder) as wanted:
+        encoder(x, mask)
+    compiled = torch.compile(encoder, backend="eager")
+    with trace(compiled) as seen:
+        compiled(x, mask)
+    assert seen.sites == wanted.sites
+    assert torch.equal(seen["l1_reverse", "forget"], wanted["l1_reverse", "forget"])

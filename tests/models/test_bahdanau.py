@@ -9,11 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import SCORES, WAYS, trace
+from regard.layers.recurrent import KINDS
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
 WORDS, EMBED, ENCODER, DECODER, READOUT = 9, 5, 3, 7, 4
 FITTING = {"encoder": 8, "decoder": 16}  # keys are twice as wide as the encoder: every score fits
+CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "rnn": {"cell": "rnn", "decoder_layers": 2},
     "lstm": {"cell": "lstm"},
     "deep gru": {"encoder_layers": 2, "decoder_layers": 2},
     "deep lstm": {"cell": "lstm", "encoder_layers": 2, "decoder_layers": 3},
@@ -35,7 +38,7 @@ def by_hand(model: Bahdanau, source: Tensor, target: Tensor) -> tuple[Tensor, Te
     """Logits (T, V) and weights (T, S) of one sentence."""
     known = dict(model.state_dict())
     lstm = model.config.cell == "lstm"
-    cell = (nn.LSTMCell if lstm else nn.GRUCell)(EMBED + 2 * ENCODER, DECODER).double()
+    cell = CELLS[model.config.cell](EMBED + 2 * ENCODER, DECODER).double()
     with torch.no_grad():
         cell.weight_ih.copy_(torch.cat([known["cell.input.weight"], known["context.weight"]], 1))
         cell.bias_ih.copy_(known["cell.input.bias"])
@@ -64,7 +67,7 @@ def by_hand(model: Bahdanau, source: Tensor, target: Tensor) -> tuple[Tensor, Te
     return torch.stack(logits), torch.stack(weights)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", KINDS)
 @torch.no_grad()
 def test_logits_and_weights_are_those_of_the_paper(cell: str) -> None:
     model = build(cell=cell)
@@ -117,8 +120,8 @@ def test_a_score_that_does_not_fit_says_what_to_do() -> None:
         build(score="dots")
     with pytest.raises(ValueError, match=r"weigh must be one of 'soft', .*, got 'softly'"):
         build(weigh="softly")
-    with pytest.raises(ValueError, match="cell must be one of 'gru', 'lstm', got 'rnn'"):
-        build(cell="rnn")
+    with pytest.raises(ValueError, match="cell must be one of 'rnn', 'gru', 'lstm', got 'gnu'"):
+        build(cell="gnu")
 
 
 def test_hard_attention_draws_while_training_and_decides_when_running() -> None:

@@ -9,10 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import SCORES, WAYS, trace
+from regard.layers.recurrent import KINDS
 from regard.models.luong import Luong, LuongConfig
 
 WORDS, EMBED, DIM = 9, 5, 6
+CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "rnn": {"cell": "rnn", "layers": 2},
     "gru": {"cell": "gru"},
     "deep": {"layers": 2},
     "two directions": {"layers": 2, "cell": "gru", "bidirectional": True},
@@ -71,7 +74,7 @@ def by_hand(model: Luong, source: Tensor, target: Tensor) -> tuple[Tensor, Tenso
     """Logits (T, V) and weights (T, S) of one sentence, one layer, with input feeding."""
     known = dict(model.state_dict())
     lstm = model.config.cell == "lstm"
-    cell = (nn.LSTMCell if lstm else nn.GRUCell)(EMBED + DIM, DIM).double()
+    cell = CELLS[model.config.cell](EMBED + DIM, DIM).double()
     with torch.no_grad():
         cell.weight_ih.copy_(torch.cat([known["cells.0.input.weight"], known["feed.weight"]], 1))
         cell.bias_ih.copy_(known["cells.0.input.bias"])
@@ -96,7 +99,7 @@ def by_hand(model: Luong, source: Tensor, target: Tensor) -> tuple[Tensor, Tenso
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", KINDS)
 @pytest.mark.parametrize("score", ["dot", "general", "additive", "location"])
 @pytest.mark.parametrize(
     ("way", "window"), [("soft", 2), ("local-m", 2), ("local-p", 2), ("local-m", 3), ("local-p", 9)]

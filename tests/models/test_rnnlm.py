@@ -9,12 +9,18 @@ import torch
 from torch import nn
 
 from regard.data.windows import TextBatch
+from regard.layers.recurrent import KINDS
 from regard.models.rnnlm import RNNLM, RNNLMConfig
 
 WORDS, EMBED, DIM = 9, 5, 6
 TEXT = torch.tensor([0, 5, 3, 7, 4])
-VARIANTS: dict[str, dict[str, Any]] = {"gru": {"cell": "gru", "layers": 1}, "tied": {"tied": True}}
-LEARNS = ("gru", "tied")
+CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "rnn": {"cell": "rnn"},
+    "gru": {"cell": "gru", "layers": 1},
+    "tied": {"tied": True},
+}
+LEARNS = ("rnn", "gru", "tied")
 
 
 def build(**changes: Any) -> RNNLM:
@@ -22,7 +28,7 @@ def build(**changes: Any) -> RNNLM:
     return RNNLM(RNNLMConfig(WORDS, **{"embed": EMBED, "dim": DIM, **changes})).double().eval()
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", KINDS)
 @pytest.mark.parametrize("layers", [1, 2])
 @torch.no_grad()
 def test_logits_are_those_of_the_papers(cell: str, layers: int) -> None:
@@ -30,7 +36,7 @@ def test_logits_are_those_of_the_papers(cell: str, layers: int) -> None:
     known, zero = model.state_dict(), torch.zeros(1, DIM, dtype=torch.float64)
     cells: list[Any] = []
     for layer in range(layers):
-        one = (nn.LSTMCell if cell == "lstm" else nn.GRUCell)(EMBED if layer == 0 else DIM, DIM).double()
+        one = CELLS[cell](EMBED if layer == 0 else DIM, DIM).double()
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             getattr(one, name).copy_(known[f"stack.rnn.{name}_l{layer}"])
         cells.append(one)

@@ -8,11 +8,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.models.seq2seq import Seq2seq, Seq2seqConfig, reverse
+from regard.layers.recurrent import KINDS
+from regard.models.seq2seq import SUMMARIES, Seq2seq, Seq2seqConfig, reverse
 
 WORDS, EMBED, DIM = 9, 5, 6
+CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "rnn": {"cell": "rnn"},
     "gru": {"cell": "gru"},
+    "mean": {"summary": "mean", "layers": 2, "remind": True},
     "deep": {"layers": 2},
     "reverse": {"reverse": True},
     "remind": {"remind": True},
@@ -20,7 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {"tied": True},
     "two vocabularies": {"source_vocabulary": 13},
 }
-LEARNS = ("deep", "tied", "reverse and remind")
+LEARNS = ("rnn", "deep", "mean", "tied", "reverse and remind")
 SOURCE, TARGET = torch.tensor([5, 3, 8, 4, 2]), torch.tensor([1, 7, 6, 4])
 
 
@@ -34,7 +38,7 @@ def cells(known: dict[str, Tensor], part: str, kind: str, layers: int) -> list[A
     found = []
     for layer in range(layers):
         weight = known[f"{part}.rnn.weight_ih_l{layer}"]
-        cell = (nn.LSTMCell if kind == "lstm" else nn.GRUCell)(weight.shape[1], DIM).double()
+        cell = CELLS[kind](weight.shape[1], DIM).double()
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             getattr(cell, name).data.copy_(known[f"{part}.rnn.{name}_l{layer}"])
         found.append(cell)
@@ -58,8 +62,13 @@ def by_hand(model: Seq2seq, source: Tensor, target: Tensor) -> Tensor:
         source = torch.cat([source[:-1].flip(0), source[-1:]])
     encoder = cells(known, "encoder", config.cell, config.layers)
     decoder = cells(known, "decoder", config.cell, config.layers)
-    for word in source:
-        vector = walk(encoder, state, known["source_embed.weight"][word])
+    vectors = [walk(encoder, state, known["source_embed.weight"][word]) for word in source]
+    vector = vectors[-1]
+    if config.summary == "mean":
+        vector = torch.stack(vectors).mean(0)
+        first = (known["first.weight"] @ vector + known["first.bias"]).tanh()
+        for layer, part in enumerate(first.chunk(config.layers)):
+            state[layer] = (part[None], zero) if config.cell == "lstm" else part[None]
     logits = []
     for word in target:
         embedded = known["target_embed.weight"][word]
@@ -73,13 +82,16 @@ def by_hand(model: Seq2seq, source: Tensor, target: Tensor) -> Tensor:
     return torch.stack(logits)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", KINDS)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("remind", [False, True])
 @pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("summary", SUMMARIES)
 @torch.no_grad()
-def test_logits_are_those_of_the_papers(cell: str, layers: int, remind: bool, backwards: bool) -> None:
-    model = build(cell=cell, layers=layers, remind=remind, reverse=backwards)
+def test_logits_are_those_of_the_papers(
+    cell: str, layers: int, remind: bool, backwards: bool, summary: str
+) -> None:
+    model = build(cell=cell, layers=layers, remind=remind, reverse=backwards, summary=summary)
     wanted = by_hand(model, SOURCE, TARGET)
     torch.testing.assert_close(model(SOURCE[None], TARGET[None])[0], wanted, rtol=1e-9, atol=1e-10)
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from regard.attention import trace
 from regard.data.tokenizer import Tokenizer
 from regard.decode.generator import finish
 from regard.decode.settings import Decoding
 from regard.errors import NoAttention
+from regard.layers.recurrent import gates_of
 from regard.models import MODELS
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
@@ -385,6 +387,23 @@ def test_rnnlm_looks_at_nothing(rnnlm: LanguageModel) -> None:
     one = rnnlm.generate("How now", GREEDY)
     for ask in (lambda: one.attention, one.heads, rnnlm.check_looks):
         check_nothing(ask)
+
+
+def test_rnnlms_gates_over_all_that_was_read(rnnlm: LanguageModel, gpt2: LanguageModel) -> None:
+    one = rnnlm.generate("How now", GREEDY)
+    found = one.gates(units=3)
+    assert list(found.panels) == [f"stack.l{layer} {gate}" for layer in (0, 1) for gate in gates_of("lstm")]
+    ids = [*rnnlm.read("How now"), *written(rnnlm, "How now", GREEDY)][:-1]
+    assert "".join(found.tokens("stack.l0 input")[1]) == "".join(rnnlm.tokenizer.tokens(ids))
+    with torch.inference_mode(), trace(rnnlm.model, "stack.l1") as seen:
+        rnnlm.model(torch.tensor([ids]))
+    mean = seen["stack.l1", "forget"][0].mean(-1)
+    np.testing.assert_allclose(found.panels["stack.l1 forget"][0, 0], mean, atol=1e-6)
+    picture = one.picture(["stack.l1"])
+    assert picture is not None
+    assert "stack.l1 forget" in picture.svg()
+    with pytest.raises(NoAttention, match="this model has no gates: only GRU and LSTM cells do"):
+        gpt2.generate("How now", GREEDY).gates()
 
 
 def check_nothing(ask: Callable[[], Any]) -> None:

@@ -24,7 +24,7 @@ class HeadsData:
 
     Where a sheet has no room for all heads with legible words, it shows the mean of each site's heads. More than 60
     columns are drawn as a text for each site, shaded by that mean. HTML always shows every head. Shows itself in a
-    notebook."""
+    notebook. `of` is what the numbers are, "weight" or "gate"."""
 
     panels: Mapping[str, Any]
     rows: Mapping[str, Sequence[str]] | Sequence[str]
@@ -33,6 +33,7 @@ class HeadsData:
     _: KW_ONLY
     scale: Scale = None
     mask: Any = None
+    of: str = "weight"
 
     def __post_init__(self) -> None:
         if not self.panels:
@@ -85,8 +86,8 @@ class HeadsData:
     def scale_words(self) -> str:
         """What stands at the top of the colour scale."""
         if self.scale == "each":
-            return "largest weight of each head"
-        return f"{top_words(self.top(next(iter(self.panels)), 0), self.most)}  weight"
+            return f"largest {self.of} of each head"
+        return f"{top_words(self.top(next(iter(self.panels)), 0), self.most)}  {self.of}"
 
     @property
     def legend(self) -> str:

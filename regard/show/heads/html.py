@@ -30,9 +30,10 @@ def draw_html(data: HeadsData) -> str:
     side = SIDES[(count > FEW) + (count > MANY)]
     sites = "".join(_site(data, site, at, shown, side) for at, site in enumerate(data.panels))
     legend = f', <span class="hidden"></span> {data.legend}' if data.legend else ""
+    looks = "; rows look at columns" if data.of == "weight" else ""
     body = (
         f"<h1>{escape(title)}</h1>\n"
-        f'<p>0 <span class="scale"></span> {escape(data.scale_words)}{legend}; rows look at columns</p>\n{note}'
+        f'<p>0 <span class="scale"></span> {escape(data.scale_words)}{legend}{looks}</p>\n{note}'
         f"<main>\n<div>\n{sites}</div>\n</main>\n"
     )
     return html_page("heads", title, body, [_weights(data, site, shown) for site in data.panels])

@@ -149,7 +149,7 @@ def means_of(data: HeadsData) -> HeadsData:
         panels[name], labels[name] = weights.mean(0, keepdims=True, dtype=np.float64), site
     rows, columns = ({name: data.tokens(site)[side] for name, site in labels.items()} for side in (0, 1))
     masks = {name: data.mask[site] for name, site in labels.items()}
-    return HeadsData(panels, rows, columns, data.title, scale=data.scale, mask=masks)
+    return HeadsData(panels, rows, columns, data.title, scale=data.scale, mask=masks, of=data.of)
 
 
 def lay_out(data: HeadsData) -> HeadsLayout:

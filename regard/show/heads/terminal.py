@@ -22,7 +22,7 @@ def draw_terminal(data: HeadsData, *, colour: bool, width: int | None) -> str:
     site = next(iter(data.panels))
     own = data.scale == "each"
     top = "largest of each head" if own else top_words(data.top(site, 0), data.most)
-    lines.append(scale_line(top, colour, width))
+    lines.append(scale_line(top, colour, width, data.of))
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from regard.data.short_repr import short_repr
+from regard.errors import NoAttention
 from regard.show import Heads, Map
+from regard.tasks.gate_maps import UNITS
 from regard.tasks.results import Shown
 
 
@@ -21,6 +23,7 @@ class Continuation(Shown):
     finished: bool  # the model itself ended the text
     others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
+    _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def attention(self) -> Map:
@@ -34,6 +37,14 @@ class Continuation(Shown):
         if self._look is None:
             raise ValueError("nothing was written, so nothing was looked at")
         found = self._look(sites)
+        return found.pieces if pieces else found
+
+    def gates(self, *sites: str, units: int = UNITS, pieces: bool = False) -> Heads:
+        """The gates of the recurrent layers ("stack.l0"; none: all) over the words that were read: the mean of all
+        units, and so many of them from the most open to the most closed."""
+        if self._gates is None:
+            raise ValueError("nothing was written, so no gate was asked")
+        found = self._gates(sites, units)
         return found.pieces if pieces else found
 
     __repr__ = short_repr
@@ -56,6 +67,12 @@ class Continuation(Shown):
         return "\n".join(f"{score:.4f}\t{self.prompt}{text}" for text, score in every)
 
     def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
+        """Attention where the model has some or the sites are such, else gates."""
         if self._look is None:  # nothing was written
             return None
-        return self.heads(*sites) if sites else self.attention
+        try:
+            return self.heads(*sites) if sites else self.attention
+        except NoAttention:
+            if self._gates is None:
+                raise
+            return self.gates(*sites)

@@ -117,7 +117,9 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
         return evaluate(run, data, only, tick)
 
     def check(self, run: LanguageModel, *, drawing: bool = False) -> None:
-        if drawing:
+        from regard.attention.trace import sites_of
+
+        if drawing and not sites_of(run.model):  # neither attention nor gates
             run.check_looks()
 
     def reader(self, run: LanguageModel, options: Options) -> Callable[[str], Prompt]:

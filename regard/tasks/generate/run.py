@@ -22,6 +22,7 @@ from regard.errors import BadInput, NoAttention
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads
+from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.stream import Stream, cut
 from regard.tasks.inputs import check_many, check_text, in_parts, read_all
@@ -347,7 +348,8 @@ class LanguageModel(Run):
         best, *others = hypotheses
         rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
         look = partial(self.look, prompt.ids, best.tokens) if best.tokens else None
-        return Continuation(prompt.text, texts[0], best.score, best.finished, rest, look)
+        gates = partial(self.gates, prompt.ids, best.tokens) if best.tokens else None
+        return Continuation(prompt.text, texts[0], best.score, best.finished, rest, look, gates)
 
     def _text(self, prompt: Prompt, tokens: list[int]) -> str:
         """What the tokens add to the prompt, a space between two words included unless the prompt ends with one."""
@@ -374,3 +376,10 @@ class LanguageModel(Run):
             self.model.states(fed)
         both = (self.tokenizer, ids[len(ids) - rows :]), (self.tokenizer, ids[:-1])
         return heads_of(seen, lambda site: both)
+
+    def gates(self, prompt: list[int], written: list[int], sites: Sequence[str] = (), units: int = UNITS) -> Heads:
+        """The gates of the named sites over all words that were read, the prompt's too."""
+        ids = [*prompt, *written][-self.max_positions - 1 : -1]
+        with torch.inference_mode(), trace(self.model, *gate_sites(self.model, sites)) as seen:
+            self.model.states(torch.tensor([ids], device=device_of(self.model)))
+        return gate_maps(seen, lambda site: (self.tokenizer, ids), units)

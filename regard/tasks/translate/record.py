@@ -130,7 +130,9 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
         return len(data.examples)
 
     def check(self, run: Translator, *, drawing: bool = False) -> None:
-        if drawing:
+        from regard.attention.trace import sites_of
+
+        if drawing and not sites_of(run.model):  # neither attention nor gates
             run.check_looks()
 
     def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:

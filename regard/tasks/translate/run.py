@@ -25,6 +25,7 @@ from regard.models import protocols
 from regard.models.protocols import Model, Module
 from regard.show import Heads, Map
 from regard.show.heads.data import heads_title
+from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import TRANSLATE, change_decoding, check_options, checks_keywords
@@ -293,7 +294,8 @@ class Translator(Run):
 
         rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
         look, heads = partial(self.look, source.ids, best.tokens), partial(self.heads, source.ids, best.tokens)
-        return Translation(source.text, texts[0], best.score, rest, look, link, heads)
+        gates = partial(self.gates, source.ids, best.tokens)
+        return Translation(source.text, texts[0], best.score, rest, look, link, heads, gates)
 
     def _words(self, tokens: list[int], spoken: list[str] | None) -> list[int]:
         """The word of the answer's text that each token is part of; an unknown token that was left out has none."""
@@ -356,6 +358,15 @@ class Translator(Run):
             return read if encodes else written, read if encodes or looks_across(site) else fed
 
         return heads_of(seen, tokens)
+
+    def gates(self, source: list[int], target: list[int], sites: Sequence[str] = (), units: int = UNITS) -> Heads:
+        """The gates of the named sites over the words that each read: the source, or what was written before."""
+        names = gate_sites(self.model, sites)
+        seen = self._trace([source], [target], *names)
+        encoders = {name for name in names if name.startswith("encoder")}
+        read, fed = (self.source_tokenizer, source), (self.tokenizer, [self.tokenizer.special.start, *target])
+        turned = encoders if getattr(self.model.config, "reverse", False) else ()
+        return gate_maps(seen, lambda site: read if site in encoders else fed, units, turned=turned)
 
     def look(self, source: list[int], target: list[int]) -> Map:
         """A row for each target word and one for the end token."""

@@ -23,7 +23,8 @@ MOST_VALID = 2000  # sources held out of the training files; more would only mak
 class PairSettings:
     """A recipe's [data]: a generated set, or files (`data.pairs` describes their forms)."""
 
-    made: str = ""  # dates, copy, reverse or sort
+    made: str = ""  # dates, copy, reverse, sort or recall
+    distance: int = setting(10, at_least=2)  # recall: steps from the letter to the question
     train_count: int = setting(20000, at_least=1)  # how many pairs of a generated set
     valid_count: int = setting(1000, at_least=1)
     test_count: int = setting(1000, at_least=1)
@@ -58,7 +59,8 @@ class PairSettings:
     def pairs(self, split: str) -> Iterator[Pair]:
         """The pairs of train, valid or test; files are read as they are asked for, never held whole."""
         if self.made:
-            return iter(MADE[self.made](split, getattr(self, f"{split}_count")))
+            own = {"distance": self.distance} if self.made == "recall" else {}
+            return iter(MADE[self.made](split, getattr(self, f"{split}_count"), **own))
         if split == "test" and not self.test:
             split = "valid"
         if split != "train" and getattr(self, split):

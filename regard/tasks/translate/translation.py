@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from regard.data.short_repr import short_repr
+from regard.errors import NoAttention
 from regard.metrics.alignment import Links
 from regard.show import Heads, Map
+from regard.tasks.gate_maps import UNITS
 from regard.tasks.results import Shown
 
 
@@ -23,6 +25,7 @@ class Translation(Shown):
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
     _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
+    _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def attention(self) -> Map:
@@ -38,6 +41,14 @@ class Translation(Shown):
         if self._heads is None:
             raise ValueError("the empty text was not translated, so nothing was looked at")
         found = self._heads(sites)
+        return found.pieces if pieces else found
+
+    def gates(self, *sites: str, units: int = UNITS, pieces: bool = False) -> Heads:
+        """The gates of the recurrent layers ("encoder.l0"; none: all) over the words that each read: the mean of
+        all units, and so many of them from the most open to the most closed."""
+        if self._gates is None:
+            raise ValueError("the empty text was not translated, so no gate was asked")
+        found = self._gates(sites, units)
         return found.pieces if pieces else found
 
     @cached_property
@@ -58,6 +69,12 @@ class Translation(Shown):
         return "\n".join(f"{score:.4f}\t{text}" for text, score in ((self.text, self.score), *self.others))
 
     def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
+        """Attention where the model has some or the sites are such, else gates."""
         if self._look is None:
             return None
-        return self.heads(*sites) if sites else self.attention
+        try:
+            return self.heads(*sites) if sites else self.attention
+        except NoAttention:
+            if self._gates is None:
+                raise
+            return self.gates(*sites)
