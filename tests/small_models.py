@@ -23,13 +23,13 @@ from regard.data.artifacts import Artifacts, Pixels
 from regard.data.batch import PairBatch
 from regard.data.field_types import types_of
 from regard.data.image_batches import ImageBatch
-from regard.data.labelled_texts import LabelledBatch
 from regard.data.masking import MaskedBatch
 from regard.data.special_tokens import Special
+from regard.data.text_encoding import LabelledBatch
 from regard.data.tokenizer import Tokenizer
 from regard.data.windows import TextBatch
 from regard.models import MODELS, name_of, task_of
-from regard.models.protocols import Encoder, Generator, Translator
+from regard.models.protocols import DocumentClassifier, Encoder, Generator, Translator
 
 WORDS, LABELS = 11, ("bad", "fair", "good")
 SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
@@ -48,6 +48,9 @@ def small(name: str, variant: str = "plain", *, size: int = 8, **changes: Any) -
             values[field.name] = SIZES.get(field.name) or min(field.default, largest)
         elif is_dropout(field.name):
             values[field.name] = 0.0
+        elif types[field.name] == tuple[int, ...]:  # numbers for each stage: of two stages
+            largest = 1 if field.metadata.get("layers") else size
+            values[field.name] = tuple(min(number, largest) for number in field.default[:2])
         elif field.name == "labels" and kind.task in ("classify", "recognise"):
             values[field.name] = LABELS
     return kind.Config(**values | variants(name)[variant] | changes)
@@ -63,7 +66,8 @@ def wrong_values(kind: Any) -> Iterator[tuple[str, Any, str]]:
     for field in dataclasses.fields(kind):
         name = field.name
         if types[name] is int:
-            yield name, -1 if field.default == 0 else 0, f"{name} must be at least "
+            zero = field.default == 0 or field.metadata.get("or_zero")
+            yield name, -1 if zero else 0, f"{name} must be at least "
             yield name, 1.5, f"{name} must be a whole number, got 1.5"
         elif is_dropout(name):
             yield name, -0.1, rf"{name} must lie in \[0, 1\), got"
@@ -180,7 +184,47 @@ def other(tokens: Tensor) -> Tensor:
     return 5 + (tokens - 4) % (WORDS - 6)
 
 
+@dataclass(frozen=True)
+class TextRows(Rows):
+    """Four texts of a classifier that reads no tokens in segments, one of them with a single word."""
+
+    model: Any = None
+    texts: tuple[tuple[list[int], list[int]], ...] = ()
+    padding: int = 0
+    filler: int = 9
+
+    def answers(self, model: Any) -> list[Tensor]:
+        return list(model.class_logits(self.batch().to(next(model.parameters()).device)))
+
+    def batch(self) -> Any:
+        found = self.model.encoding.batch(self.texts, dataclasses.replace(special(self.model), pad=self.filler))
+        if not self.padding:
+            return found
+        wider = {}
+        for name, tensor in found.tensors().items():
+            wider[name] = torch.cat([tensor, tensor.new_zeros(len(tensor), 3)], 1)
+        return dataclasses.replace(found, **wider)
+
+    def alone(self, row: int) -> TextRows:
+        return dataclasses.replace(self, texts=self.texts[row : row + 1])
+
+    def wider(self) -> TextRows:
+        return dataclasses.replace(self, padding=3)
+
+    def other_padding(self) -> TextRows:
+        return dataclasses.replace(self, filler=5)
+
+
+def texts(model: Any) -> TextRows:
+    """The same tokens for all; in sentences of up to three words."""
+    rows = [row[:count].tolist() for row, count in zip(words(LENGTHS), LENGTHS, strict=True)]
+    given = tuple((ids, [place // 3 for place in range(len(ids))]) for ids in rows)
+    return TextRows({}, model=model, texts=given)
+
+
 def rows(model: Any) -> Rows:
+    if isinstance(model, DocumentClassifier):
+        return texts(model)
     if isinstance(model, Translator):
         target = words(TARGETS, seed=2)
         target[:, 0] = special(model).start
@@ -236,7 +280,9 @@ def masked(model: Any) -> MaskedBatch:
     return MaskedBatch(shown, segments, mask, predicted, tokens, follows)
 
 
-def labelled(model: Any) -> LabelledBatch:
+def labelled(model: Any) -> Any:
+    if isinstance(model, DocumentClassifier):
+        return dataclasses.replace(texts(model).batch(), labels=torch.tensor([2, 0, 1, 2]))
     tokens, segments, mask = (rows(model).given[name] for name in ("tokens", "segments", "mask"))
     return LabelledBatch(tokens, segments, mask, torch.tensor([2, 0, 1, 2]))
 

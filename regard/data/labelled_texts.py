@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with a class label: from files, and in batches for an encoder."""
+"""Texts, or pairs of texts, with a class label: from files, and in batches for a classifier."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from regard.data.batch import Batch, Rows, check_batching, draw_batches, pad
+from regard.data.batch import Rows, check_batching, draw_batches
 from regard.data.files import find_files
 from regard.data.records import Row as Fields
 from regard.data.records import (
@@ -36,7 +35,7 @@ from regard.data.records import (
     value_of,
 )
 from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.text_encoding import Row, TextEncoding
 from regard.errors import DataError
 
 # Usual names of the text column, looked for in this order, each with that of the second text.
@@ -51,11 +50,10 @@ TEXTS = {
     "review": "",
 }
 LABELS = ("label", "class", "sentiment", "category")
-SHORTEST = 5  # tokens: [CLS] A [SEP] B [SEP]
 SOME = 20  # up to this many classes may have one text each
 SEVERAL = 3  # from this many rows on, a label that only the first line has suggests a header
 
-Row = tuple[str, str, str]  # text, second text or "", label
+Labelled = tuple[str, str, str]  # text, second text or "", label
 
 
 class Names(NamedTuple):
@@ -68,7 +66,7 @@ class Names(NamedTuple):
 
 def read_labelled(
     name: str | Path, *, text: str = "", second: str = "", label: str = "", known: Collection[str] = ()
-) -> Iterator[Row]:
+) -> Iterator[Labelled]:
     """(text, second text or "", label) of each line or record of TSV, CSV or JSONL, plain or compressed. Any label
     but the `known` ones, if these are given, is an error.
 
@@ -97,7 +95,7 @@ def read_labelled(
             raise DataError(f"{path} has no labelled text; it needs at least one")
 
 
-def _rows(path: Path, named: Names) -> Iterator[tuple[str, Row]]:
+def _rows(path: Path, named: Names) -> Iterator[tuple[str, Labelled]]:
     form = form_of(path)
     if form == "csv":
         return _by_header(read_csv(path), named)
@@ -111,7 +109,7 @@ def _rows(path: Path, named: Names) -> Iterator[tuple[str, Row]]:
     return _label_first(lines)
 
 
-def _label_first(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
+def _label_first(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Labelled]]:
     for where, line in lines:
         label, *text = line.split(maxsplit=1)
         if not text:
@@ -119,7 +117,7 @@ def _label_first(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
         yield where, (text[0], "", label)
 
 
-def _tsv(path: Path, rows: Iterator[Fields], named: Names) -> Iterator[tuple[str, Row]]:
+def _tsv(path: Path, rows: Iterator[Fields], named: Names) -> Iterator[tuple[str, Labelled]]:
     if any(named) and all(not column or column_number(column) is not None for column in named):
         if not named.text or not named.label:
             raise DataError(f"{path}: with columns by number give both text and label, got {first_ten(named)}")
@@ -141,7 +139,7 @@ def _tsv(path: Path, rows: Iterator[Fields], named: Names) -> Iterator[tuple[str
             )
 
 
-def _warn_of_header(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+def _warn_of_header(rows: Iterator[tuple[str, Labelled]]) -> Iterator[tuple[str, Labelled]]:
     """The rows; at their end a warning on stderr if no other row has the first one's label, as with a header."""
     count, again = 0, False
     for count, (where, row) in enumerate(rows, 1):
@@ -157,20 +155,20 @@ def _warn_of_header(rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]
         )
 
 
-def _by_header(rows: Iterator[Fields], named: Names, *, by_number: bool = False) -> Iterator[tuple[str, Row]]:
+def _by_header(rows: Iterator[Fields], named: Names, *, by_number: bool = False) -> Iterator[tuple[str, Labelled]]:
     for where, header in islice(rows, 1):
         names = [column for column in _choose(named, header, where) if column]
         columns = find_columns((where, header), names, by_number=by_number)
         yield from _labelled(take_columns(rows, columns, width=len(header)))
 
 
-def _labelled(rows: Iterable[Fields]) -> Iterator[tuple[str, Row]]:
+def _labelled(rows: Iterable[Fields]) -> Iterator[tuple[str, Labelled]]:
     """From text, label or text, second, label."""
     for where, fields in rows:
         yield where, (fields[0], fields[1] if len(fields) == 3 else "", fields[-1])
 
 
-def _jsonl(path: Path, named: Names) -> Iterator[tuple[str, Row]]:
+def _jsonl(path: Path, named: Names) -> Iterator[tuple[str, Labelled]]:
     """The first object shows the keys of all. A label may be a whole number, true or false."""
     keys: Names | None = None
     for where, record in read_jsonl(path, "text and label"):
@@ -220,59 +218,30 @@ def classes(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def encode_pair(
-    first: Sequence[int], second: Sequence[int] | None, special: Special, truncate: int
-) -> tuple[list[int], list[int]]:
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], and the segment, 0 or 1, of each token.
-
-    Truncated to `truncate` tokens at the ends, the longer part first, as in `transformers`."""
-    if truncate < SHORTEST:
-        raise DataError(f"truncate must be at least {SHORTEST}, got {truncate}; so must model.max_positions")
-    if second is None:
-        ids = [special.start, *first[: truncate - 2], special.end]
-        return ids, [0] * len(ids)
-    room = truncate - 3
-    if len(first) + len(second) > room:
-        short = min(len(first), len(second), room // 2)
-        keep = (short, room - short) if len(first) <= len(second) else (room - short, short)
-        first, second = first[: keep[0]], second[: keep[1]]
-    ids = [special.start, *first, special.end, *second, special.end]
-    return ids, [0] * (len(first) + 2) + [1] * (len(second) + 1)
-
-
-@dataclass(frozen=True, repr=False)
-class LabelledBatch(Batch):
-    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], and the class index of each row."""
-
-    tokens: Tensor  # (B, T)
-    segments: Tensor  # (B, T): 0 for the first part, 1 for the second
-    mask: Tensor  # (B, T)
-    labels: Tensor  # (B,)
-
-
 class LabelledData:
-    """Encoded texts without special tokens (they are added here) and their classes, batched by token count.
+    """Encoded texts and their classes, batched by token count as the model's encoding makes batches.
 
-    `truncated` is the number of texts with more than `truncate` tokens."""
+    Each text comes as its row, whether it was truncated, and its class. `truncated` is the number of those."""
 
     def __init__(
         self,
-        rows: Iterable[tuple[Sequence[int], Sequence[int] | None, int]],
+        rows: Iterable[tuple[Row, bool, int]],
         *,
-        tokenizer: Tokenizer,
-        truncate: int,
+        encoding: TextEncoding,
+        special: Special,
         batch_tokens: int,
         seed: int,
     ) -> None:
         check_batching(batch_tokens=batch_tokens, seed=seed)
-        self.batch_tokens, self.seed, self.special = batch_tokens, seed, tokenizer.special
-        self.rows, self.firsts, self.labels, self.truncated = Rows(), array("i"), array("i"), 0
-        for first, second, label in rows:
-            ids, segments = encode_pair(first, second, self.special, truncate)
+        self.batch_tokens, self.seed, self.encoding, self.special = batch_tokens, seed, encoding, special
+        self.rows, self.parts, self.labels, self.truncated = Rows(), Rows(), array("i"), 0
+        for (ids, parts), truncated, label in rows:
             self.rows.append(ids)
-            self.firsts.append(segments.count(0))
+            self.parts.append(
+                np.bincount(parts).tolist() if parts else []
+            )  # 4 bytes for a part, not for each token
             self.labels.append(label)
-            self.truncated += len(first) + 2 + (0 if second is None else len(second) + 1) > truncate
+            self.truncated += truncated
         if not len(self):
             raise DataError("there must be at least one labelled text, got none")
 
@@ -282,10 +251,19 @@ class LabelledData:
     def order(self, epoch: int) -> list[np.ndarray]:
         """The epoch's batches as row indices, drawn anew each epoch."""
         generator = np.random.default_rng([self.seed, epoch])
-        return draw_batches(self.rows.lengths(), batch_tokens=self.batch_tokens, generator=generator)
+        lengths = np.maximum(self.rows.lengths(), 1)  # an empty text takes a position too
+        return draw_batches(lengths, batch_tokens=self.batch_tokens, generator=generator)
 
-    def batch(self, rows: np.ndarray) -> LabelledBatch:
-        tokens, mask = pad([self.rows[row] for row in rows], self.special.pad)
-        firsts, labels = (torch.from_numpy(np.asarray(side)[rows]).long() for side in (self.firsts, self.labels))
-        segments = mask & (torch.arange(tokens.shape[1]) >= firsts[:, None])  # (B, T)
-        return LabelledBatch(tokens, segments.long(), mask, labels)
+    def row(self, number: int) -> Row:
+        parts = self.parts[number]
+        return list(self.rows[number]), np.repeat(np.arange(len(parts)), parts).tolist()
+
+    def batch(self, rows: np.ndarray) -> Any:
+        found = self.encoding.batch([self.row(row) for row in rows], self.special)
+        return replace(found, labels=torch.from_numpy(np.asarray(self.labels)[rows]).long())
+
+    def in_vain(self, epoch: int = 0) -> float:
+        """The share of positions in an epoch's batches that is padding."""
+        batches = [[self.parts[row] for row in rows] for rows in self.order(epoch)]
+        positions = sum(map(self.encoding.positions, batches))
+        return 1 - sum(map(self.encoding.real, batches)) / positions if positions else 0.0

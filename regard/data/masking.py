@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.data.batch import Batch, Ids, Rows, check_batching, draw_batches
 from regard.data.documents import Document
-from regard.data.labelled_texts import SHORTEST
+from regard.data.text_encoding import SHORTEST
 from regard.data.tokenizer import Tokenizer
 from regard.errors import DataError
 

@@ -144,6 +144,15 @@ class Tokenizer:
         """Matches a long text up to the last place where it may be split; None: nowhere."""
         return _cut_of(self.inner)
 
+    @cached_property
+    def white_space(self) -> frozenset[int]:
+        """The ids of white space alone that a classifier may leave out: those of a tokenizer of words, which are
+        words without them. Elsewhere a space says where a word begins."""
+        splitter = json.loads(self.inner.to_str())["pre_tokenizer"]
+        if splitter != json.loads(SPLITTERS["word"].__getstate__()):
+            return frozenset()
+        return frozenset(place for place, token in enumerate(self.tokens(range(len(self)))) if token.isspace())
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, in several threads."""
         texts = [valid_text(text) for text in texts]

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.dropout import Dropout
 from regard.data.fields import check, setting
-from regard.data.labelled_texts import LabelledBatch
 from regard.data.masking import MaskedBatch
+from regard.data.text_encoding import LabelledBatch, PairEncoding
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import take_over, truncated_normal_
 from regard.layers.loss import Loss, token_loss
@@ -44,7 +44,7 @@ class BertConfig:
 
     vocabulary: int = setting(at_least=1)
     dim: int = setting(768, at_least=1)
-    layers: int = setting(12, at_least=1)
+    layers: int = setting(12, at_least=1, layers=True)
     heads: int = setting(12, at_least=1)
     ff: int = setting(0, at_least=0)  # 0: four times dim
     max_positions: int = setting(512, at_least=3)  # at least [CLS], a word and [SEP]
@@ -159,6 +159,11 @@ class Bert(nn.Module):
         """The attention that is shown by default."""
         return f"blocks.{len(self.blocks) - 1}.attend"
 
+    @property
+    def encoding(self) -> PairEncoding:
+        """How it reads texts: between [CLS] and [SEP], in segments."""
+        return PairEncoding(segments=self.config.segments, max_positions=self.config.max_positions)
+
     def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """tokens (B, T) -> (B, T, dim). Segments default to 0. States at padding are meaningless."""
         which = self.segments.weight[0] if segments is None else self.segments(segments)
@@ -229,6 +234,7 @@ class Bert(nn.Module):
 
     def _class_loss(self, batch: LabelledBatch, label_smoothing: float) -> Loss:
         labels, logits = batch.labels, self.class_logits(batch).float()
+        assert labels is not None
         total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=label_smoothing)
         likelihood = -F.cross_entropy(logits.detach(), labels, reduction="none")
         return Loss(total, likelihood, labels.new_full((), len(labels)))

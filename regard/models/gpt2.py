@@ -33,7 +33,7 @@ class GPT2Config:
 
     vocabulary: int = setting(at_least=1)
     dim: int = setting(768, at_least=1)
-    layers: int = setting(12, at_least=1)
+    layers: int = setting(12, at_least=1, layers=True)
     heads: int = setting(12, at_least=1)
     ff: int = setting(0, at_least=0)  # 0: four times dim
     max_positions: int = setting(1024, at_least=1)  # a text has at most so many tokens

@@ -34,10 +34,10 @@ class TransformerConfig:
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
     dim: int = setting(512, at_least=1)
-    layers: int = setting(6, at_least=1)
+    layers: int = setting(6, at_least=1, layers=True)
     heads: int = setting(8, at_least=1)
     ff: int = setting(2048, at_least=1)
-    decoder_layers: int = setting(0, at_least=0)  # 0: as in the encoder; the same for the next two
+    decoder_layers: int = setting(0, at_least=0, layers=True)  # 0: as in the encoder; the same for the next two
     decoder_heads: int = setting(0, at_least=0)
     decoder_ff: int = setting(0, at_least=0)
     activation: str = setting("relu", choices=ACTIVATIONS)

@@ -6,6 +6,8 @@ users hold."""
 
 from regard.show.bars import bars
 from regard.show.curves import Curves, length_curves, loss_curve
+from regard.show.document.picture import Document
+from regard.show.gates.picture import Gates
 from regard.show.heads.picture import Heads
 from regard.show.map.picture import Map
 from regard.show.overlay.picture import Overlay
@@ -17,6 +19,8 @@ from regard.show.words import Words
 __all__ = [
     "Barcode",
     "Curves",
+    "Document",
+    "Gates",
     "Heads",
     "Map",
     "Overlay",

@@ -1,4 +1,4 @@
-"""A run as a folder of `transformers` alone."""
+"""A run as a folder of another library alone."""
 
 from __future__ import annotations
 

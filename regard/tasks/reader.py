@@ -2,77 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Generic, Literal, TypeGuard, TypeVar, get_args, overload
+from typing import Literal, get_args, overload
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regard.attention import trace
-from regard.data.batch import pad
-from regard.data.labelled_texts import encode_pair
-from regard.data.short_repr import short_repr
+from regard.data.text_encoding import LabelledBatch, Row, encode_pair
 from regard.data.tokenizer import Tokenizer
 from regard.errors import BadInput, DataError, RunError
 from regard.layers.onednn import without_onednn
-from regard.learn.progress import say
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads
-from regard.tasks.inputs import check_many, check_text, check_top, in_parts, read_all
+from regard.tasks.inputs import check_text, check_top
 from regard.tasks.measuring import device_of
 from regard.tasks.options import checks_keywords
 from regard.tasks.reader_answers import Classified, Filled, Texts
 from regard.tasks.search import need, sites_like
-from regard.tasks.task import Run
+from regard.tasks.text_reader import Asked, Cut, Encoded, Many, TextReader, is_one
 from regard.tasks.words import heads_of
 
-PART = 1024  # texts sorted by length at once, so that a batch has rows of similar length
-BATCH = 8192  # tokens read at once
 Pool = Literal["mean", "cls"]
 
-Many = list[str] | list[tuple[str, str]] | list[Texts]
-Row = tuple[list[int], list[int]]  # ids and segments, the special tokens included
-Asked = TypeVar("Asked", bound=Texts)
-Found = TypeVar("Found")
-Cut = Callable[[Texts], None]
 
-
-@dataclass(frozen=True)
-class Encoded(Generic[Asked]):
-    """A text or a pair as the model reads it."""
-
-    text: Asked
-    row: Row
-    truncated: bool = False
-
-
-@dataclass(frozen=True)
-class EncodedBatch:
-    """Texts as an encoder reads them."""
-
-    tokens: Tensor  # (B, T)
-    segments: Tensor  # (B, T)
-    mask: Tensor  # (B, T), True = a real token
-
-    __repr__ = short_repr
-
-
-class Reader(Run):
+class Reader(TextReader):
     """A trained encoder, as `regard.load(run)` gives it. What it can do beside `embed` depends on its head."""
 
     model: protocols.Encoder
 
     def __init__(self, model: Model, tokenizer: Tokenizer, max_length: int = 0):
         """max_length: how many tokens of a text are read, 0: as many as the model has positions."""
-        self.model, self.tokenizer = need(model, protocols.Encoder), tokenizer
-        most = model.config.max_positions
-        self.max_length = min(max_length or most, most)
-        self.pairs: bool | None = None  # has a classifier learned pairs of texts? None: nobody says
+        super().__init__(need(model, protocols.Encoder), tokenizer, max_length)
 
     @cached_property
     def blank(self) -> str | None:
@@ -101,7 +64,7 @@ class Reader(Run):
         model, hidden = need(self.model, protocols.MaskedLanguageModel), self.tokenizer.special.mask
         never = torch.tensor(sorted(self.special_tokens), device=device_of(self.model))
 
-        def guess(batch: EncodedBatch) -> list[list[tuple[list[int], list[float]]]]:
+        def guess(batch: LabelledBatch) -> list[list[tuple[list[int], list[float]]]]:
             states = model.states(batch.tokens, batch.segments, batch.mask)
             blanks = (batch.tokens == hidden) & batch.mask
             shares = model.masked_logits(states[blanks]).float().softmax(-1)
@@ -188,7 +151,7 @@ class Reader(Run):
         if pool not in (pools := get_args(Pool)):
             raise BadInput(f"pool must be one of {', '.join(pools)}, got {pool!r}")
 
-        def take(batch: EncodedBatch) -> list[np.ndarray]:
+        def take(batch: LabelledBatch) -> list[np.ndarray]:
             states = self.model.states(batch.tokens, batch.segments, batch.mask)
             found = states[:, 0]
             if pool == "mean":
@@ -210,114 +173,23 @@ class Reader(Run):
     @checks_keywords
     def classify(self, text: Texts | Many) -> Classified | list[Classified]:
         """The class of a text, of a pair of texts (a tuple), or of each of a list."""
-        self.check_classify()
-        if is_one(text):
-            return next(self.classes([self.read_labelled(text)]))
-        return list(self.classes(text))
+        return super().classify(text)  # type: ignore[return-value] # of `_classified`
 
-    def classes(
-        self, texts: Iterable[Texts | Encoded[Texts]], *, cut: Cut = lambda text: None
-    ) -> Iterator[Classified]:
-        """In the order of the texts. `cut` is called with each text that is longer than the model takes."""
-        self.check_classify()
+    def _classified(self, one: Encoded[Texts], probabilities: dict[str, float]) -> Classified:
+        return Classified(one.text, next(iter(probabilities)), probabilities, partial(self._heads, one.row, [0]))
 
-        model = need(self.model, protocols.Classifier)
+    # ---- where it looks
 
-        def tell(batch: EncodedBatch) -> list[list[float]]:
-            return model.class_logits(batch).float().softmax(-1).tolist()
-
-        labels = model.config.labels
-        for one, shares in self._answers(texts, self.read_labelled, tell, cut):
-            likely = sorted(zip(shares, labels, strict=True), key=lambda one: -one[0])
-            found = {label: share for share, label in likely}
-            yield Classified(one.text, likely[0][1], found, partial(self._heads, one.row, [0]))
-
-    def check_classify(self) -> None:
-        """RunError where the model has no classes."""
-        if not getattr(self.model.config, "labels", ()):
-            raise RunError(
-                f"this model has no classes to choose from (its head is {self.model.config.head!r}); teach it "
-                "some: `regard train bert-labelled --from RUN --set data.train=FILE`"
-            )
-
-    def read_labelled(self, text: Texts | Encoded[Texts]) -> Encoded[Texts]:
-        """As `read`; BadInput where a pair comes and single texts were learned, or the other way round."""
-        if isinstance(text, Encoded):
-            return text
-        encoded = self.read(text)
-        if self.pairs is not None and self.pairs != isinstance(text, tuple):
-            learned, came = ("pairs of texts", "a single one") if self.pairs else ("single texts", "a pair")
-            shown = text if isinstance(text, str) else text[0]
-            raise BadInput(f"this run learned classes of {learned} and got {came}, {shown[:40]!r}")
-        return encoded
-
-    # ---- what they share
-
-    def read(self, text: Asked | Encoded[Asked]) -> Encoded[Asked]:
-        """The tokens of a text or a pair, truncated to what the model takes. An empty second text counts as none,
-        as in training."""
-        if isinstance(text, Encoded):
-            return text
-        pair = (text, "") if isinstance(text, str) else text
-        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise BadInput(
-                f"a text must be a str, or a tuple of two for a pair; got {text!r:.40} ({type(text).__name__})"
-            )
-        first, second = map(check_text, pair)
-        if second and self.model.config.segments < 2:
-            raise BadInput(f"this model was made for single texts (segments = 1), got a pair, {first[:40]!r} first")
-        parts = [self.tokenizer.encode(part) for part in ((first, second) if second else (first,))]
-        truncated = sum(len(part) + 1 for part in parts) + 1 > self.max_length
-        return Encoded(text, self._row(parts[0], parts[1] if second else None), truncated)
+    def check_looks(self) -> None:
+        """Every encoder has attention."""
 
     def look(self, text: Texts, *sites: str) -> Heads:
         """Every head of the named sites (none: all): a row and a column for each word."""
         row = self.read(text).row
         return self._heads(row, range(len(row[0])), sites)
 
-    @contextmanager
-    def telling_truncated(self) -> Iterator[Cut]:
-        """Counts the texts that were truncated, and says so once at the end."""
-        count, first = 0, ""
-
-        def cut(text: Texts) -> None:
-            nonlocal count, first
-            first = first or (text if isinstance(text, str) else text[0])
-            count += 1
-
-        yield cut
-        if count:
-            texts = "text was" if count == 1 else "texts were"
-            shown = f"the one that begins with {first[:40]!r}" + (" first" if count > 1 else "")
-            say(f"{count:,} {texts} truncated to the {self.max_length} tokens this model takes: {shown}")
-
     def _row(self, first: list[int], second: list[int] | None) -> Row:
         return encode_pair(first, second, self.tokenizer.special, self.max_length)
-
-    def _answers(
-        self,
-        texts: Iterable[Asked | Encoded[Asked]],
-        read: Callable[[Asked | Encoded[Asked]], Encoded[Asked]],
-        answer: Callable[[EncodedBatch], list[Found]],
-        cut: Cut = lambda text: None,
-    ) -> Iterator[tuple[Encoded[Asked], Found]]:
-        """The answer for each text, in the order of the texts. Rows of similar length are read together. A text
-        that cannot be read raises BadInput with its index, once those before it are answered."""
-        device = device_of(self.model)
-        check_many(texts, "text")
-        for part in in_parts(read_all(texts, read, "texts"), PART):
-            rows = [one.row for one in part]
-            found: dict[int, Found] = {}
-            for places in batches([len(ids) for ids, _ in rows]):
-                tokens, mask = pad([rows[place][0] for place in places], self.tokenizer.special.pad)
-                segments, _ = pad([rows[place][1] for place in places], 0)
-                batch = EncodedBatch(tokens.to(device), segments.to(device), mask.to(device))
-                with torch.inference_mode(), without_onednn(self.model):
-                    found |= zip(places, answer(batch), strict=True)
-            for place, one in enumerate(part):
-                if one.truncated:
-                    cut(one.text)
-                yield one, found[place]
 
     def _heads(self, row: Row, places: Sequence[int], sites: Sequence[str]) -> Heads:
         """Where the tokens at these places looked."""
@@ -330,22 +202,3 @@ class Reader(Run):
             self.model.states(ids, segments)
         both = (self.tokenizer, [row[0][place] for place in places]), (self.tokenizer, row[0])
         return heads_of(seen, lambda site: both)
-
-
-def is_one(asked: Asked | Iterable[Asked]) -> TypeGuard[Asked]:
-    """A text or, in a tuple, a pair; a list holds many. Anything else is taken as one text, and refused there."""
-    return isinstance(asked, str | bytes | tuple) or not isinstance(asked, Iterable)
-
-
-def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Row numbers that are read together: the longest first, at most BATCH tokens."""
-    batch: list[int] = []
-    tokens = 0
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        if batch and tokens + lengths[place] > BATCH:
-            yield batch
-            batch, tokens = [], 0
-        batch.append(place)
-        tokens += lengths[place]
-    if batch:
-        yield batch

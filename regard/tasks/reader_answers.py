@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.data.short_repr import short_repr
-from regard.show import Heads, Map, bars
+from regard.learn.progress import say
+from regard.show import Document, Heads, Map, bars
 from regard.show.scales import Scale
 from regard.tasks.results import Shown
 
@@ -49,7 +50,7 @@ class Looked(Shown, ABC):
 class BarsAndLooks:
     """Where the model looked; in a terminal with how likely the answers are above it."""
 
-    looks: Map | Heads
+    looks: Map | Heads | Document
     rows: list[Sequence[tuple[str, float]]]
 
     @property
@@ -97,17 +98,17 @@ class Filled(Looked):
 
 
 @dataclass(frozen=True)
-class Classified(Looked):
-    """The class of a text with the probabilities of all classes, and where [CLS] looked."""
+class ClassifiedText(Shown):
+    """The class of a text with the probabilities of all classes."""
 
     source: Texts
     label: str
     probabilities: dict[str, float]  # of every class, the likeliest first
-    _look: Look | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
 
     def bars(self) -> list[Sequence[tuple[str, float]]]:
+        """The likeliest classes, for a terminal."""
         return [list(self.probabilities.items())[:BARS]]
 
     def to_dict(self) -> dict[str, object]:
@@ -117,6 +118,37 @@ class Classified(Looked):
 
     def line(self) -> str:
         return f"{one_line(self.label)}\t{self.probabilities[self.label]:.4f}"
+
+
+@dataclass(frozen=True)
+class Classified(ClassifiedText, Looked):
+    """The class of a text with the probabilities of all classes, and where [CLS] looked."""
+
+    _look: Look | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True)
+class ClassifiedDocument(ClassifiedText):
+    """The class of a text with the probabilities of all classes, and how words and sentences were weighed."""
+
+    words: int = field(default=0, repr=False, compare=False)  # tokens that were read
+    _look: Callable[[Sequence[str]], Document] | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    def document(self, *sites: str) -> Document:
+        """The text, its words and sentences shaded by their weights: at the named sites (none: all)."""
+        assert self._look is not None
+        return self._look(sites)
+
+    def picture(self, sites: Sequence[str] = ()) -> BarsAndLooks | None:
+        """None where there is no word to show."""
+        if not self.words:
+            say("a text without words has nothing to show")
+            return None
+        return BarsAndLooks(self.document(*sites), self.bars())
 
 
 def one_line(label: str) -> str:

@@ -13,12 +13,17 @@ if TYPE_CHECKING:
     from regard.tasks.reader import Reader
 
 
+def reader_artifacts(folder: Folder) -> Artifacts:
+    """What a reader of text needs beside the weights."""
+    from regard.data.artifacts import Artifacts
+
+    labels: tuple[str, ...] = getattr(folder.config, "labels", ())
+    return Artifacts(folder.tokenizer(), labels=labels, max_length=folder.max_length())
+
+
 class ReaderTask(Task[S, "Reader", D]):
     def artifacts(self, folder: Folder) -> Artifacts:
-        from regard.data.artifacts import Artifacts
-
-        labels: tuple[str, ...] = getattr(folder.config, "labels", ())
-        return Artifacts(folder.tokenizer(), labels=labels, max_length=folder.max_length())
+        return reader_artifacts(folder)
 
     def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Reader:
         from regard.tasks.reader import Reader

@@ -31,7 +31,7 @@ CLASS_METRICS = {
 
 
 class Picture(Protocol):
-    """What can be drawn: a Map, Heads, an Overlay."""
+    """What can be drawn: a Map, Heads, an Overlay, Gates."""
 
     @property
     def pieces(self) -> Picture:
@@ -84,7 +84,7 @@ class Evaluation:
     details: dict[str, object] = field(default_factory=dict)  # further plain data for JSON
     rows: dict[str, float] = field(default_factory=dict)  # further numbers for the printed table
     notes: tuple[str, ...] = ()  # blocks of text printed below it
-    compared: object = field(default=None, repr=False)  # what Task.compare needs
+    compared: object = field(default=None, repr=False)  # what Task.compare and Task.plot need
 
     def to_dict(self) -> dict[str, object]:
         """All of it as plain data: what `regard evaluate --json` prints."""

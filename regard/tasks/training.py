@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.attention.trace import sites_of
 from regard.data.artifacts import Artifacts
 from regard.data.files import write_file
 from regard.errors import Interrupted, NoTokenizer, RecipeError, RunError
@@ -199,7 +200,7 @@ def take_weights(model: Model, start: Path) -> None:
         fill(model, named_tensors(found), source=start)
     elif new := model.adopt(found):
         shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
-        say(f"Not in {start}, and so initialised anew: {shown}")
+        say(f"Not taken from {start}, and so initialised anew: {shown}")
 
 
 def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:
@@ -251,7 +252,7 @@ def card(job: AnyJob, task: AnyTask, report: Report, model: Model, command: str,
     data = f"generated set `{made}`" if made else f"`{job.data.name}`"
     best = ", ".join(f"{name} {value:.4f}" for name, value in sorted((report.best or {}).items()))
     count = sum(parameter.numel() for parameter in model.parameters())
-    show = f" --show {task.picture}" if model.alignment else ""  # without attention there is nothing to show
+    show = f" --show {task.picture}" if sites_of(model) else ""
     return f"""# {job.model} on {job.data.name}
 
 {MODELS[job.model].paper}.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from tokenizers import models
 
 from regard.attention import Trace
 from regard.data.artifacts import AnyTokenizer
 from regard.data.tokenizer import Tokenizer
-from regard.show import Heads, Words
+from regard.show import Document, Heads, Words
 from regard.show.label_text import without_spaces
 
 APOSTROPHES = "'’ʼ"
@@ -80,7 +81,7 @@ def _in_word(character: str) -> bool:
 def heads_of(seen: Trace, tokens: Callable[[str], tuple[Tokens, Tokens]]) -> Heads:
     """Every head of the first text of a trace, in words; `tokens(site)` are a site's queries and its memory."""
     panels, masks = {}, {}
-    for site in seen.sites:
+    for site in seen.having("weights"):
         weights = seen[site][0].float().cpu().numpy()
         panels[site] = weights if weights.ndim == 3 else weights[None]
         masks[site] = seen[site, "mask"][0].cpu().numpy()
@@ -98,3 +99,24 @@ def heads_of(seen: Trace, tokens: Callable[[str], tuple[Tokens, Tokens]]) -> Hea
     merged = ({site: words(text) for site, text in one.items()} for one in (rows, columns))
     row_names, column_names = names
     return Heads(panels, row_names, column_names, mask=masks).in_words(*merged)
+
+
+def document_of(
+    tokenizer: AnyTokenizer,
+    sentences: Sequence[Sequence[int]],
+    pieces: Sequence[Sequence[str]],
+    words: np.ndarray | None,
+    weights: np.ndarray | None,
+) -> Document:
+    """A document shaded by attention, in words. For each sentence its ids and how they are spelled in the text;
+    `words` (S, W): the weights of its tokens, None: not shown; `weights` (S,): those of the sentences."""
+    if words is None:
+        words = np.zeros((len(sentences), max(map(len, sentences), default=0)))
+    shares = [row[: len(ids)] for row, ids in zip(words, sentences, strict=True)]
+    merged = [words_of(tokenizer, ids) for ids in sentences]
+    labels, sums = [], []
+    for found, spelled, share in zip(merged, pieces, shares, strict=True):
+        ends = [*found.starts[1:], len(spelled)]
+        labels.append(["".join(spelled[first:end]) for first, end in zip(found.starts, ends, strict=True)])
+        sums.append(np.add.reduceat(share, found.starts))
+    return Document(labels, sums, weights).over(Document(pieces, shares, weights))

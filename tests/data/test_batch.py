@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, send
+from regard.data.document_encoding import DocumentBatch
 from regard.data.image_batches import ImageBatch
-from regard.data.labelled_texts import LabelledBatch
 from regard.data.masking import MaskedBatch
 from regard.data.special_tokens import Special
+from regard.data.text_encoding import LabelledBatch, TokenBatch
 from regard.data.windows import TextBatch
 
 
@@ -211,6 +212,8 @@ BATCHES = {
     "masked": MaskedBatch(IDS, IDS % 2, MASK, ~MASK, IDS + 1, torch.tensor([0, 1])),
     "masked without follows": MaskedBatch(IDS, IDS % 2, MASK, ~MASK, IDS + 1, None),
     "labelled": LabelledBatch(IDS, IDS % 2, MASK, torch.tensor([1, 0])),
+    "tokens": TokenBatch(IDS, MASK, torch.tensor([1, 0])),
+    "documents": DocumentBatch(IDS, MASK, IDS % 2, MASK, torch.tensor([1, 0])),
     "images": ImageBatch(torch.rand(2, 3, 4, 4), torch.eye(2)),
     "images in half": ImageBatch(torch.rand(2, 3, 4, 4).bfloat16(), torch.eye(2)),
 }

@@ -8,8 +8,9 @@ import pytest
 import tokenizers
 import torch
 
-from regard.data.labelled_texts import LabelledData, classes, encode_pair, read_labelled
+from regard.data.labelled_texts import LabelledData, classes, read_labelled
 from regard.data.special_tokens import Special
+from regard.data.text_encoding import PairEncoding, encode_pair
 from regard.data.tokenizer import Tokenizer
 from regard.errors import DataError
 
@@ -216,7 +217,17 @@ ROWS = [([5 + i % 20] * (1 + i % 30), [6] * (i % 7) if i % 2 else None, i % 3) f
 
 
 def make(rows=ROWS, *, truncate=24, batch_tokens=256, seed=1):
-    return LabelledData(rows, tokenizer=TOKENIZER, truncate=truncate, batch_tokens=batch_tokens, seed=seed)
+    """The tokens are given as they are, and not as texts."""
+    encoded = (
+        (
+            encode_pair(first, second, SPECIAL, truncate),
+            len(first) + 2 + (0 if second is None else len(second) + 1) > truncate,
+            label,
+        )
+        for first, second, label in rows
+    )
+    encoding = PairEncoding(segments=2, max_positions=512)
+    return LabelledData(encoded, encoding=encoding, special=SPECIAL, batch_tokens=batch_tokens, seed=seed)
 
 
 def test_batches_hold_every_row_once_framed_and_labelled():

@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.attention import trace
-from regard.data.labelled_texts import LabelledBatch
 from regard.data.masking import MaskedBatch
 from regard.data.special_tokens import Special
+from regard.data.text_encoding import LabelledBatch
 from regard.errors import RunError
 from regard.foreign.bert import BERT_FORM
 from regard.foreign.form import write_parts

@@ -372,7 +372,10 @@ def test_other_classes_get_a_new_head_and_are_told(
 ) -> None:
     rows = [(text, {"good": "gut", "bad": "schlecht"}[label]) for text, label in reviews()]
     go(recipe_of(tmp_path, rows), tmp_path / "run", "train.learning_rate=1e-12", start=run)
-    assert f"Not in {run}, and so initialised anew: classify.weight, classify.bias\n" in capsys.readouterr().err
+    assert (
+        f"Not taken from {run}, and so initialised anew: classify.weight, classify.bias\n"
+        in capsys.readouterr().err
+    )
     before, after = (Folder(folder).model().state_dict() for folder in (run, tmp_path / "run"))
     torch.testing.assert_close(after["pooler.weight"], before["pooler.weight"], atol=1e-6, rtol=0)
     assert not torch.allclose(after["classify.weight"], before["classify.weight"], atol=1e-3)

@@ -157,6 +157,7 @@ ASKED = {
     "de-en": lambda run: run.translate("Guten Tag.").line(),
     "shakespeare": lambda run: run.generate("ROMEO:", replace(run.decode, max_length=8)).line(),
     "shapes": lambda run: run.recognise(torch.zeros(48, 48, 3, dtype=torch.uint8).numpy()).line(),
+    "shapes-senet": lambda run: run.recognise(torch.zeros(48, 48, 3, dtype=torch.uint8).numpy()).line(),
 }
 
 

@@ -364,7 +364,9 @@ def test_a_head_more_begins_with_what_is_there(
 ) -> None:
     go(recipe, tmp_path / "run", "model.head=pretrain", "train.learning_rate=1e-12", start=run)
     said = capsys.readouterr().err
-    assert f"Not in {run}, and so initialised anew: pooler.weight, pooler.bias, next.weight, next.bias" in said
+    assert (
+        f"Not taken from {run}, and so initialised anew: pooler.weight, pooler.bias, next.weight, next.bias" in said
+    )
     before, after = load(run), load(tmp_path / "run")
     assert isinstance(after, Reader)
     assert after.model.config.head == "pretrain"

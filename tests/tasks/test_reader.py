@@ -15,7 +15,7 @@ from regard.data.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.models.bert import Bert, BertConfig
 from regard.runs.folder import begin, save_weights
-from regard.tasks import reader
+from regard.tasks import text_reader
 from regard.tasks.reader import Reader
 from regard.tasks.table import load, load_as
 from regard.tasks.translate.run import Translator
@@ -205,8 +205,8 @@ def test_no_text_gives_no_vector(filler: Reader) -> None:
 
 
 def test_a_batch_is_as_one_by_one(filler: Reader, sorter: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "BATCH", 40)
-    monkeypatch.setattr(reader, "PART", 7)
+    monkeypatch.setattr(text_reader, "BATCH", 40)
+    monkeypatch.setattr(text_reader, "PART", 7)
     together = filler.embed(ODD)
     assert np.isfinite(together).all()
     for text, vector in zip(ODD, together, strict=True):
@@ -231,10 +231,10 @@ def test_thousands_of_texts_keep_their_order(filler: Reader) -> None:
 
 def test_batches_hold_every_row_once_and_few_tokens() -> None:
     lengths = [5, 9000, 1, 8192, 3, 8000, 192, 4000, 4000]
-    found = list(reader.batches(lengths))
+    found = list(text_reader.batches(lengths))
     assert sorted(place for batch in found for place in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or sum(lengths[place] for place in batch) <= 8192 for batch in found)
-    assert list(reader.batches([])) == []
+    assert list(text_reader.batches([])) == []
 
 
 def test_what_is_too_long_is_cut_and_said(filler: Reader) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,6 +13,28 @@ from regard.show.map.data import check_mask, check_weights
 from regard.show.scales import Scale, check_scale, top_of
 
 OUTLIERS, FAR = 0.02, 2  # one word in fifty may receive more than the scale has, if it is more than twice as much
+
+
+class Shades(Protocol):
+    """How the words of a text are shaded, each by its number."""
+
+    @property
+    def received(self) -> np.ndarray: ...  # (N,) weights
+
+    @property
+    def levels(self) -> np.ndarray: ...  # (N,) as shares of the scale
+
+    @property
+    def hidden(self) -> np.ndarray: ...  # (N,) may not be looked at
+
+    @property
+    def top(self) -> float: ...  # the weight of the darkest colour
+
+
+def usual_top(weights: np.ndarray, scale: Scale) -> float:
+    """The weight of the darkest colour: of the largest weight (N,), but for a few that are far larger."""
+    most, usual = float(weights.max()), float(np.quantile(weights, 1 - OUTLIERS))
+    return top_of(usual if most > FAR * usual > 0 else most, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +87,7 @@ class ShadedData:
 
     def top_for(self, weights: np.ndarray) -> float:
         """The same for other weights (N,)."""
-        most, usual = float(weights.max()), float(np.quantile(weights, 1 - OUTLIERS))
-        return top_of(usual if most > FAR * usual > 0 else most, self.scale)
+        return usual_top(weights, self.scale)
 
     @property
     def levels(self) -> np.ndarray:

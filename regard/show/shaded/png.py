@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from regard.show.colours import HIDDEN, INK, LIGHT, QUIET, hex_colours
 from regard.show.figures import Write, colour_map, pixel_axes, save_png, text_writer
-from regard.show.shaded.data import ShadedData
+from regard.show.shaded.data import ShadedData, Shades
 from regard.show.shaded.layout import BOX, FONT, Block, lay_out
 from regard.show.shaded.svg import DARK, FAINTEST
 from regard.show.sizes import EDGE, HEADING, KEY, NOTE
@@ -37,15 +37,20 @@ def draw_figure(texts: Sequence[ShadedData], figure: Figure, title: str = "") ->
     for data, block in zip(texts, layout.blocks, strict=True):
         if block.title:
             write(block.x, block.y + layout.font, block.title, layout.font, fontweight="bold")
-        _draw_words(data, block, ax, write_word)
-    place = (EDGE + 14, EDGE + 14 + KEY, layout.key_top + NOTE, layout.key_top)
-    ax.imshow(np.linspace(0, 1, 256)[None], cmap=colour_map(LIGHT), extent=place, aspect="auto")
-    write(EDGE, layout.key_top + 0.85 * NOTE, "0", NOTE, color=QUIET)
-    write(EDGE + KEY + 20, layout.key_top + 0.85 * NOTE, layout.scale, NOTE, color=QUIET)
+        draw_words(data, block, ax, write_word)
+    draw_scale(ax, write, layout.key_top, layout.scale)
     return figure
 
 
-def _draw_words(data: ShadedData, block: Block, ax: Axes, write: Write) -> None:
+def draw_scale(ax: Axes, write: Write, y: float, top: str) -> None:
+    """The colour scale below a text, with what stands at its end."""
+    place = (EDGE + 14, EDGE + 14 + KEY, y + NOTE, y)
+    ax.imshow(np.linspace(0, 1, 256)[None], cmap=colour_map(LIGHT), extent=place, aspect="auto")
+    write(EDGE, y + 0.85 * NOTE, "0", NOTE, color=QUIET)
+    write(EDGE + KEY + 20, y + 0.85 * NOTE, top, NOTE, color=QUIET)
+
+
+def draw_words(data: Shades, block: Block, ax: Axes, write: Write) -> None:
     levels, colours, hidden = data.levels, hex_colours(data.levels, LIGHT), data.hidden
     boxes, fills = [], []
     for word in block.words:

@@ -8,7 +8,7 @@ from html import escape
 from regard.show.colours import HIDDEN, INK, LIGHT, hex_colours
 from regard.show.label_text import is_rtl
 from regard.show.scales import digits
-from regard.show.shaded.data import ShadedData
+from regard.show.shaded.data import ShadedData, Shades
 from regard.show.shaded.layout import BOX, FONT, Block, lay_out
 from regard.show.sizes import EDGE, HEADING
 from regard.show.svg_parts import BIDI, MONOSPACED, open_svg, scale_below, text_at
@@ -26,11 +26,12 @@ def draw_svg(texts: Sequence[ShadedData], title: str = "") -> str:
     look = f'font-size="{layout.font}" font-weight="600"'
     for data, block in zip(texts, layout.blocks, strict=True):
         parts += [text_at(block.x, block.y + layout.font, block.title, look)] if block.title else []
-        parts.append(_words(data, block))
+        parts.append(draw_words(data, block))
     return "".join(parts) + scale_below(layout.key_top, layout.scale) + "</svg>\n"
 
 
-def _words(data: ShadedData, block: Block) -> str:
+def draw_words(data: Shades, block: Block) -> str:
+    """The words of a block on their shades."""
     colours, decimals, levels, hidden = hex_colours(data.levels, LIGHT), digits(data.top), data.levels, data.hidden
     parts = [f'<g class="words" font-family="{MONOSPACED}" text-anchor="middle">\n']
     for word in block.words:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from regard.show.colours import DARK, shade
 from regard.show.label_text import clean, trim
-from regard.show.shaded.data import ShadedData
+from regard.show.shaded.data import ShadedData, Shades
 from regard.show.shaded.layout import Word, note_of, scale_words, spell, titles, wrap
 from regard.show.terminal import (
     HIDDEN_COLOURS,
@@ -29,13 +29,13 @@ def draw_terminal(texts: Sequence[ShadedData], title: str = "", *, colour: bool,
         words = wrap(spell(data.words), width)
         for number in range(words[-1].line + 1):
             line = [word for word in words if word.line == number]
-            lines += [_coloured(data, line)] if colour else _shaded(data, line)
+            lines += [coloured_words(data, line)] if colour else shaded_words(data, line)
         lines += [""] if len(texts) > 1 else []
     lines += [trim(note_of(texts), width), scale_line(scale_words(texts), colour, width)]
     return "\n".join(lines) + "\n"
 
 
-def _coloured(data: ShadedData, line: list[Word]) -> str:
+def coloured_words(data: Shades, line: list[Word]) -> str:
     parts, at = [], 0
     colours = shade(data.levels, DARK).tolist()
     for word in line:
@@ -48,7 +48,7 @@ def _coloured(data: ShadedData, line: list[Word]) -> str:
     return "".join(parts)
 
 
-def _shaded(data: ShadedData, line: list[Word]) -> list[str]:
+def shaded_words(data: Shades, line: list[Word]) -> list[str]:
     """The text, and a line of shades below it."""
     text = shades = ""
     at = 0

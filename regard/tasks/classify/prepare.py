@@ -9,14 +9,14 @@ from pathlib import Path
 
 from regard.data.artifacts import Artifacts
 from regard.data.labelled_texts import LabelledData, classes
-from regard.data.tokenizer import Tokenizer
+from regard.data.text_encoding import Row as Encoded
 from regard.errors import DataError
 from regard.learn.progress import say
 from regard.models.protocols import Model
 from regard.tasks.classify.settings import LabelledSettings, Row
-from regard.tasks.reader import Reader
 from regard.tasks.settings import Job
 from regard.tasks.task import Prepared
+from regard.tasks.text_reader import TextReader
 
 PART = 1000  # texts encoded at once
 
@@ -37,56 +37,48 @@ def survey(job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
 
 def prepare(
     job: Job[LabelledSettings], model: Model, artifacts: Artifacts, out: Path
-) -> Prepared[Reader, LabelledData]:
-    settings, most = job.data, model.config.max_positions
+) -> Prepared[TextReader, LabelledData]:
+    settings = job.data
     held = settings.rows("valid", artifacts.labels)
     if not held:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
-    reader = Reader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
+    reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
     data, fixed = (
         build_data(settings, rows, reader, seed=seed)
         for rows, seed in ((settings.rows("train"), job.train.seed), (held, 0))
     )
     if data.truncated:
-        kept = (
-            f"{settings.truncate} tokens (data.truncate)"
-            if settings.truncate < most
-            else f"the {most} tokens this model takes"
-        )
+        limits, most = reader.encoding.limits(reader.max_length), reader.encoding.most
+        kept = f"{limits} (data.truncate)" if settings.truncate < most else f"the {limits} this model takes"
         say(f"{data.truncated:,} of {len(data):,} texts were truncated to {kept}")
     return Prepared(data, reader, fixed, f"{len(data):,} labelled texts, {len(artifacts.labels)} classes")
 
 
-def build_data(settings: LabelledSettings, rows: Sequence[Row], reader: Reader, *, seed: int) -> LabelledData:
+def build_data(settings: LabelledSettings, rows: Sequence[Row], reader: TextReader, *, seed: int) -> LabelledData:
     """Every text is truncated to as much as the reader reads when it is asked."""
-    config = reader.model.config
-    numbers = {label: number for number, label in enumerate(config.labels)}
+    labels, encoding = reader.model.config.labels, reader.encoding
+    numbers = {label: number for number, label in enumerate(labels)}
     for text, second, label in rows:
-        if second and config.segments < 2:
-            raise DataError(
-                f"{text[:40]!r} has a second text, and this model takes single ones (model.segments = 1)"
-            )
+        if second and not encoding.pairs:
+            why = f" (model.{encoding.single})" if encoding.single else ""
+            raise DataError(f"{text[:40]!r} has a second text, and this model takes single ones{why}")
         if label not in numbers:
             raise DataError(
                 f"{text[:40]!r} is labelled {label[:40]!r}, which is no class of this model; "
-                f"there are {', '.join(config.labels)[:200]}"
+                f"there are {', '.join(labels)[:200]}"
             )
     return LabelledData(
-        (
-            (first, second, numbers[label])
-            for (first, second), (*_, label) in zip(encode(rows, reader.tokenizer), rows, strict=True)
-        ),
-        tokenizer=reader.tokenizer,
-        truncate=reader.max_length,
+        ((*encoded, numbers[label]) for encoded, (*_, label) in zip(encode(rows, reader), rows, strict=True)),
+        encoding=encoding,
+        special=reader.tokenizer.special,
         batch_tokens=settings.batch_tokens,
         seed=seed,
     )
 
 
-def encode(rows: Iterable[Row], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int] | None]]:
+def encode(rows: Iterable[Row], reader: TextReader) -> Iterator[tuple[Encoded, bool]]:
+    """Each text as the model reads it, and whether it was truncated."""
     left = iter(rows)
     while part := list(islice(left, PART)):
-        firsts = tokenizer.encode_batch([text for text, *_ in part])
-        seconds = tokenizer.encode_batch([second for _, second, _ in part])
-        for first, second, (_, text, _) in zip(firsts, seconds, part, strict=True):
-            yield first, second if text else None
+        texts = [(text, second) for text, second, _ in part]
+        yield from reader.encoding.rows(texts, reader.tokenizer, reader.max_length)

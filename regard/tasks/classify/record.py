@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from regard.errors import BadInput
 from regard.tasks.inputs import Texts
 from regard.tasks.options import Option
-from regard.tasks.reader_task import ReaderTask
+from regard.tasks.reader_task import reader_artifacts
 from regard.tasks.results import CLASS_METRICS, Evaluation
-from regard.tasks.task import Options, Prepared, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Run, Task, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
     from regard.tasks.classify.settings import LabelledSettings
-    from regard.tasks.reader import Encoded, Reader
-    from regard.tasks.reader_answers import Classified
+    from regard.tasks.reader_answers import ClassifiedText
     from regard.tasks.settings import Job
+    from regard.tasks.text_reader import Encoded, TextReader
 
 
-class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
+class Classify(Task["LabelledSettings", "TextReader", "LabelledData"]):
     verb = "classify"
-    summary = "Tell which class texts, or pairs of texts, belong to, and what [CLS] looked at."
+    summary = "Tell which class texts, or pairs of texts, belong to, and what the model looked at."
     help = """
         regard classify runs/reviews "A film to forget."
 
         regard classify runs/reviews --input texts.txt --output labels.tsv
 
     A line for each: label TAB probability; JSON has those of all classes. In lines, a tab separates the two texts
-    of a pair."""
+    of a pair. --show draws what the model looked at: [CLS] of a BERT, or the words and sentences of a document,
+    shaded by their weights."""
     inputs = Texts()
     options = (Option("second", str, "The second text of a pair.", metavar="TEXT"),)
     metrics: ClassVar = CLASS_METRICS
@@ -43,6 +44,9 @@ class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
     columns = (("text", "label"), ("text", "second", "label"))
     sections = ("tokens",)
     trains_with = frozenset({"label_smoothing"})
+
+    def artifacts(self, folder: Folder) -> Artifacts:
+        return reader_artifacts(folder)
 
     @property
     def Settings(self) -> type[LabelledSettings]:
@@ -57,13 +61,13 @@ class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
 
     def prepare(
         self, job: Job[LabelledSettings], model: Model, artifacts: Artifacts, out: Path
-    ) -> Prepared[Reader, LabelledData]:
+    ) -> Prepared[TextReader, LabelledData]:
         from regard.tasks.classify.prepare import prepare
 
         return prepare(job, model, artifacts, out)
 
     @contextmanager
-    def test_data(self, run: Reader, settings: LabelledSettings) -> Iterator[LabelledData]:
+    def test_data(self, run: TextReader, settings: LabelledSettings) -> Iterator[LabelledData]:
         from regard.tasks.classify.prepare import build_data
 
         run.check_classify()
@@ -71,7 +75,7 @@ class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
 
     def evaluate(
         self,
-        run: Reader,
+        run: TextReader,
         data: LabelledData,
         *,
         only: Sequence[str] = (),
@@ -82,34 +86,47 @@ class Classify(ReaderTask["LabelledSettings", "LabelledData"]):
 
         return evaluate(run, data, only, tick)
 
-    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Reader:
-        """The recipe says whether pairs were learned, unless it leaves the columns to be found."""
-        reader = super().open(folder, model, artifacts)
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> TextReader:
+        """An encoder can be asked for more than classes. The recipe says whether pairs were learned, unless it
+        leaves the columns to be found."""
+        from regard.models.protocols import Encoder
+        from regard.tasks.reader import Reader
+        from regard.tasks.text_reader import TextReader
+
+        kind = Reader if isinstance(model, Encoder) else TextReader
+        reader = kind(model, artifacts.own_tokenizer, artifacts.max_length)
         data = (folder.recipe or {}).get("data", {})
         if isinstance(data, dict) and any(data.get(name) for name in ("text", "second", "label")):
             reader.pairs = bool(data.get("second"))
         return reader
 
+    def takes(self, run: Run) -> bool:
+        from regard.tasks.text_reader import TextReader
+
+        return isinstance(run, TextReader)
+
     def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
         if options.get("second") is not None and len(given) != 1:
             raise BadInput("--second is the second text of one pair; give one text beside it")
 
-    def check(self, run: Reader, *, drawing: bool = False) -> None:
+    def check(self, run: TextReader, *, drawing: bool = False) -> None:
         run.check_classify()
+        if drawing:
+            run.check_looks()
 
-    def reader(self, run: Reader, options: Options) -> Callable[[Any], Encoded[Any]]:
+    def reader(self, run: TextReader, options: Options) -> Callable[[Any], Encoded[Any]]:
         second = options.get("second")
         return lambda one: run.read_labelled(_parts(one, second) if isinstance(one, str) else one)
 
     def ask(
         self,
-        run: Reader,
+        run: TextReader,
         inputs: Iterable[str | Encoded[Any]],
         options: Options,
         *,
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
-    ) -> Iterator[Classified]:
+    ) -> Iterator[ClassifiedText]:
         read = self.reader(run, options)
         with run.telling_truncated() as truncated:
             for one in run.classes(map(read, inputs), cut=truncated):

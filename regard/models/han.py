@@ -1,0 +1,150 @@
+"""Hierarchical attention networks for document classification (Yang et al. 2016).
+
+    words      h_it = [forward; backward] of a GRU over the words of sentence i
+               u_it = tanh(W_w h_it + b_w);  a_it = softmax_t(u_it . u_w);  s_i = sum_t a_it h_it
+    sentences  h_i = [forward; backward] of a GRU over s_1, s_2, ...
+               u_i = tanh(W_s h_i + b_s);  a_i = softmax_i(u_i . u_s);  v = sum_i a_i h_i
+    p = softmax(W_c v + b_c)
+
+u_w and u_s are learned: "what is an informative word?", "what is an informative sentence?". With pool = mean or max
+these take the place of attention at both levels, as in the paper's HN-AVE and HN-MAX. The sentences of all
+documents of a batch are rows of one table, so that every layer computes real words and little else.
+
+Differences from the paper: embeddings are learned with the rest instead of by word2vec before; dropout, which the
+paper has none of; LSTM cells are an option. A document without words reads 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.kernels.dropout import Dropout
+from regard.data.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
+from regard.data.fields import check, setting
+from regard.data.sentences import WAYS
+from regard.layers.init import take_over
+from regard.layers.loss import Loss, class_loss
+from regard.layers.pooling import PooledEncoder, WordEmbedding
+from regard.layers.recurrent import KINDS
+from regard.models.labels import check_classes
+
+
+@dataclass(frozen=True)
+class HANConfig:
+    """The settings of a HAN."""
+
+    vocabulary: int = setting(at_least=1)
+    labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
+    embed: int = setting(200, at_least=1)
+    dim: int = setting(50, at_least=1)  # of the cells, in each direction
+    layers: int = setting(1, at_least=1, layers=True)  # at each level
+    cell: str = setting("gru", choices=KINDS)
+    pool: str = setting("attention", choices=("attention", "mean", "max"))
+    attention: int = setting(0, at_least=0)  # size of u_it and u_i; 0: as the states
+    split: str = setting("rules", choices=WAYS)  # how a text becomes sentences
+    max_sentences: int = setting(64, at_least=1)  # of a document; the rest is not read
+    max_words: int = setting(64, at_least=1)  # tokens of a sentence; a longer one becomes several
+    dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings, states and what is read
+    word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
+
+    def __post_init__(self) -> None:
+        check(self)
+        check_classes(self.labels)
+
+
+class HAN(nn.Module):
+    """A classifier of documents: words are weighed within their sentence, sentences within their document."""
+
+    paper = "Yang et al. 2016, Hierarchical attention networks for document classification"
+    Config = HANConfig
+    task = "classify"
+    layout = "regard"
+    MAY_DIFFER = ("split", "max_sentences", "max_words")  # from the run that training starts from
+
+    def __init__(self, config: HANConfig):
+        super().__init__()
+        self.config = config
+        self.embed = WordEmbedding(
+            config.vocabulary, config.embed, dropout=config.dropout, word_dropout=config.word_dropout
+        )
+        self.words = self._level(config.embed)
+        self.sentences = self._level(self.words.dim)
+        self.dropout = Dropout(config.dropout)
+        self.classify = nn.Linear(self.sentences.dim, max(len(config.labels), 1))
+
+    def _level(self, inputs: int) -> PooledEncoder:
+        config = self.config
+        return PooledEncoder(
+            config.cell,
+            inputs,
+            config.dim,
+            layers=config.layers,
+            pool=config.pool,
+            hidden=config.attention,
+            dropout=config.dropout,
+        )
+
+    @property
+    def encoding(self) -> DocumentEncoding:
+        """How it reads texts: as sentences of words."""
+        config = self.config
+        return DocumentEncoding(split=config.split, max_sentences=config.max_sentences, max_words=config.max_words)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Where a trace sees the weights of words and of sentences."""
+        return ("words.pool.attend", "sentences.pool.attend") if self.config.pool == "attention" else ()
+
+    @property
+    def alignment(self) -> str:
+        """The attention that is shown by default."""
+        return next(iter(self.levels), "")
+
+    def forward(self, batch: DocumentBatch) -> Tensor:
+        """Logits (B, classes)."""
+        read = self.read_sentences(batch.tokens, batch.mask)  # (R, D)
+        # An embedding lookup, whose backward pass is deterministic.
+        vectors = F.embedding(batch.sentences, read)  # (B, S, D)
+        return self.classify(self.dropout(self.sentences(vectors, batch.document_mask)))
+
+    def read_sentences(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Tokens (R, W), the longest row first -> a vector for each row (R, D)"""
+        read = [
+            self.words(self.embed(tokens[first:last, :width]), mask[first:last, :width])
+            for first, last, width in row_groups(mask)
+        ]
+        return torch.cat(read) if len(read) > 1 else read[0]
+
+    def class_logits(self, batch: DocumentBatch) -> Tensor:
+        """(B, classes)"""
+        return self(batch)
+
+    def loss(self, batch: DocumentBatch, *, label_smoothing: float = 0.0) -> Loss:
+        """Cross-entropy of the classes."""
+        logits = self.class_logits(batch)
+        assert batch.labels is not None
+        return class_loss(logits, F.one_hot(batch.labels, logits.shape[1]), label_smoothing=label_smoothing)
+
+    def adopt(self, other: HAN) -> list[str]:
+        """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
+        copied."""
+        if not isinstance(other, HAN):
+            raise ValueError(f"han can only start from another han, got {type(other).__name__}")
+        theirs = other.state_dict()
+        if other.config.labels != self.config.labels:
+            theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("classify.")}
+        return take_over(self, theirs)
+
+
+def row_groups(mask: Tensor) -> list[tuple[int, int, int]]:
+    """First and last row and width of each group of rows (R, W) that is computed at once.
+
+    On a CPU padding costs time, so rows of similar length go together. On a GPU the steps of the recurrence cost
+    time, whatever the number of rows: all go at once, and the lengths need not be known, which would be a sync."""
+    if mask.device.type != "cpu":
+        return [(0, *mask.shape)]
+    lengths = mask.sum(1).clamp(min=1).tolist()
+    return [(first, last, lengths[first]) for first, last in cut_rows(lengths)]

@@ -1,0 +1,117 @@
+"""A text classifier by pooling: how much is gained where attention takes the place of a plain mean?
+
+    h_i = [forward_i; backward_i] of a GRU or LSTM over the embeddings, or the embeddings themselves (layers = 0)
+    mean       read = sum_i h_i / n
+    max        read_d = max_i h_id
+    last       read = [forward_n; backward_1]
+    attention  u_i = tanh(W h_i + b);  a = softmax(u_i . u_w);  read = sum_i a_i h_i
+    p = softmax(W_c read + b_c)
+
+Attention pooling is that of Yang et al. 2016 (see `han`) over the words of the whole text; mean pooling of
+embeddings is the deep averaging network of Iyyer et al. 2015 without hidden layers. An empty text reads 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.kernels.dropout import Dropout
+from regard.data.fields import check, setting
+from regard.data.text_encoding import PlainEncoding, TokenBatch
+from regard.layers.init import take_over
+from regard.layers.loss import Loss, class_loss
+from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
+from regard.layers.recurrent import KINDS
+from regard.models.labels import check_classes
+
+
+@dataclass(frozen=True)
+class PoolingConfig:
+    """The settings of a Pooling."""
+
+    vocabulary: int = setting(at_least=1)
+    labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
+    embed: int = setting(200, at_least=1)
+    dim: int = setting(50, at_least=1)  # of the cells, in each direction
+    layers: int = setting(1, at_least=1, or_zero="the embeddings are pooled", layers=True)
+    cell: str = setting("gru", choices=KINDS)
+    pool: str = setting("attention", choices=POOLS)
+    attention: int = setting(0, at_least=0)  # size of u_i; 0: as the states
+    dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings, states and what is read
+    word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
+
+    def __post_init__(self) -> None:
+        check(self)
+        check_classes(self.labels)
+
+
+class Pooling(nn.Module):
+    """A classifier of texts: states, pooled."""
+
+    paper = (
+        "Yang et al. 2016, Hierarchical attention networks (attention pooling); Iyyer et al. 2015 (mean pooling)"
+    )
+    Config = PoolingConfig
+    task = "classify"
+    layout = "regard"
+
+    def __init__(self, config: PoolingConfig):
+        super().__init__()
+        self.config = config
+        self.embed = WordEmbedding(
+            config.vocabulary, config.embed, dropout=config.dropout, word_dropout=config.word_dropout
+        )
+        self.text = PooledEncoder(
+            config.cell,
+            config.embed,
+            config.dim,
+            layers=config.layers,
+            pool=config.pool,
+            hidden=config.attention,
+            dropout=config.dropout,
+        )
+        self.dropout = Dropout(config.dropout)
+        self.classify = nn.Linear(self.text.dim, max(len(config.labels), 1))
+
+    @property
+    def encoding(self) -> PlainEncoding:
+        """How it reads texts: as one row of tokens."""
+        return PlainEncoding()
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Where a trace sees the weights of words."""
+        return ("text.pool.attend",) if self.config.pool == "attention" else ()
+
+    @property
+    def alignment(self) -> str:
+        """The attention that is shown by default."""
+        return next(iter(self.levels), "")
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T), padded on the right -> logits (B, classes)"""
+        mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
+        return self.classify(self.dropout(self.text(self.embed(tokens), mask)))
+
+    def class_logits(self, batch: TokenBatch) -> Tensor:
+        """(B, classes)"""
+        return self(batch.tokens, batch.mask)
+
+    def loss(self, batch: TokenBatch, *, label_smoothing: float = 0.0) -> Loss:
+        """Cross-entropy of the classes."""
+        logits = self.class_logits(batch)
+        assert batch.labels is not None
+        return class_loss(logits, F.one_hot(batch.labels, logits.shape[1]), label_smoothing=label_smoothing)
+
+    def adopt(self, other: Pooling) -> list[str]:
+        """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
+        copied."""
+        if not isinstance(other, Pooling):
+            raise ValueError(f"pooling can only start from another pooling, got {type(other).__name__}")
+        theirs = other.state_dict()
+        if other.config.labels != self.config.labels:
+            theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("classify.")}
+        return take_over(self, theirs)

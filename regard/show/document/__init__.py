@@ -1,0 +1,1 @@
+"""A document whose words and sentences are shaded by attention."""
