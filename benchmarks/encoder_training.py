@@ -36,7 +36,7 @@ Tool = tuple[Any, Callable[[Any], Tensor]]  # model, its loss
 
 def batches(count: int) -> Iterator[Any]:
     from regard.data.batch import pad
-    from regard.data.labelled_texts import LabelledBatch
+    from regard.data.text_encoding import LabelledBatch
 
     for seed in range(count):
         dice = np.random.default_rng(seed)

@@ -49,6 +49,7 @@ def recipe() -> Any:
 
 
 def images(job: Any) -> Any:
+    from regard.data.artifacts import Pixels
     from regard.data.image_batches import ImageData
     from regard.data.images import ImageSet
 
@@ -59,8 +60,7 @@ def images(job: Any) -> Any:
     return ImageData(
         found,
         image_size=(32, 32),
-        mean=mean,
-        std=std,
+        pixels=Pixels(mean, std),
         batch_size=size,
         seed=0,
         augment=job.data.augment,

@@ -229,10 +229,10 @@ def on_gpu() -> None:
         )
 
 
-def take_turns(script: str, tools: Iterable[str], *words: str) -> dict[str, list[dict]]:
-    """What `script WORDS TOOL` prints, twice for each tool: in turns, so that a slow minute affects all of them."""
+def take_turns(script: str, tools: Iterable[str], *words: str, turns: int = 2) -> dict[str, list[dict]]:
+    """What `script WORDS TOOL` prints for each tool, in turns, so that a slow minute affects all of them."""
     results: dict[str, list[dict]] = {tool: [] for tool in tools}
-    for _ in range(2):
+    for _ in range(turns):
         for tool, found in results.items():
             run = [sys.executable, script, *words, tool]
             found.append(json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout))

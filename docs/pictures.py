@@ -16,6 +16,7 @@ def main(folder: Path) -> None:
     written.attention.save(folder / "generate.svg")
     found = regard.load("shapes").recognise(shapes("test", 6).pixels[5])
     found.overlay().save(folder / "recognise.svg")
+    regard.load("shapes-senet").class_gates().save(folder / "gates.svg")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,9 @@ SMALL = {  # the recipes that pages train by, with less to do
     "bert-text": ("data.train=book.txt", "model.size=tiny", "data.batch_tokens=512"),
     "bert-labelled": ("data.train=reviews.tsv", "model.size=tiny", "data.batch_tokens=512"),
     "vit-images": ("data.train=images", "model.dim=24", "model.layers=1", "data.batch_size=8"),
+    "pooling-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=4", "data.batch_tokens=512"),
+    "han-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=4", "data.batch_tokens=512"),
+    "senet-images": ("data.train=images", "model.depths=[1,1,1]", "data.batch_size=8"),
     "mine.toml": RECURRENT,
 }
 WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write

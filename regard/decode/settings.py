@@ -50,6 +50,5 @@ class Decoding:
             raise ValueError("coverage chooses among the answers of a beam; set beam above 1")
         if not all(self.stop):
             raise ValueError(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
-        object.__setattr__(self, "stop", tuple(self.stop))  # a TOML file gives a list
         if self.temperature and self.n_best > 1:
             raise ValueError(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")

@@ -52,6 +52,7 @@ eval_every = 2
 VECTOR = """
 [model]
 name = "seq2seq"
+cell = "rnn"
 embed = 8
 dim = 16
 max_positions = 40
@@ -183,7 +184,7 @@ def worded(recipe: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def vector(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A seq2seq run: it looks at nothing."""
+    """A seq2seq run of plain RNNs: it looks at nothing and has no gates."""
     folder = tmp_path_factory.mktemp("vector")
     before, after = RECIPE.split("[model]")[0], RECIPE.split("[train]")[1]
     (folder / "vector.toml").write_text(f"{before}{VECTOR}\n[train]{after}")

@@ -16,7 +16,7 @@ LABELS = ("bad", "fair", "good")
 def test_a_classifier_is_taught_from_an_encoder(call: Any, filler: str, classifier: str, reviews: str) -> None:
     done = call("train", reviews, "--from", filler, "--out", "mine")
     assert (done.code, done.out) == (0, "mine\n")
-    assert f"Not in {filler}, and so initialised anew: classify.weight, classify.bias" in done.err
+    assert f"Not taken from {filler}, and so initialised anew: classify.weight, classify.bias" in done.err
     assert load("mine").model.config.layers == 2
     assert call("classify", "mine", "the dull cat").out.split("\t")[0] in LABELS
     held = json.loads(call("evaluate", "mine", "--json").out)

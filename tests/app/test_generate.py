@@ -177,13 +177,17 @@ def test_a_beam_of_too_many_tokens_is_refused(call: Any, gpt2: str) -> None:
         assert "min_length must be at most 200, got" in done.err
 
 
-def test_a_recurrent_one_writes_and_has_nothing_to_show(call: Any, rnnlm: str) -> None:
+def test_a_recurrent_one_writes_and_shows_its_gates(call: Any, rnnlm: str) -> None:
     done = call("generate", rnnlm, "9 b", "--max-tokens", 8)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("9 b")
-    done = call("generate", rnnlm, "9 b", "--show", "-")
-    assert (done.code, done.out) == (2, "")
-    assert "RNNLM keeps the whole text in one state and has no attention to show" in done.err
+    done = call("generate", rnnlm, "9 b", "--show", "-", "--max-tokens", 8)
+    assert done.code == 0
+    assert "stack.l0 forget" in done.out
+    done = call("generate", rnnlm, "9 b", "--show", "-", "--max-tokens", 8, "--sites", "stack.l1")
+    assert done.code == 0
+    assert "stack.l1 forget" in done.out
+    assert "stack.l0" not in done.out
 
 
 def test_runs_of_another_kind_are_refused_by_name(call: Any, texts: Path, run: str, gpt2: str) -> None:

@@ -190,7 +190,10 @@ def test_coverage_chooses_another_answer(call: Any, lively: str) -> None:
         ("--output x --alignments x", "--alignments"),
         ("--show no/such/x.svg", "no/such"),
         ("--show x.pdf", "x.pdf"),
-        ("--show x.svg --sites nosuch.*", "no attention has a name like 'nosuch.*'; there are attend"),
+        (
+            "--show x.svg --sites nosuch.*",
+            "no site has a name like 'nosuch.*'; there are encoder.l0, encoder.l0_reverse, attend, cell",
+        ),
         ("--show x.pdf --json", "x.pdf"),
     ],
 )

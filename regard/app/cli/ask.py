@@ -129,10 +129,10 @@ class Typed:
 
 
 def check_sites(run: Any, sites: list[str]) -> None:
-    """A name that no attention has is reported before anything is computed."""
+    """A name that no site has is reported before anything is computed."""
     from regard.tasks.search import sites_like
 
-    sites_like(run.model, sites)
+    sites_like(run.model, sites, kind=None)
 
 
 def keep_inputs(files: Sequence[Path], output: Path | None, show: str | None, count: int | None) -> None:

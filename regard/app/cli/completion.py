@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from regard.app.cli.model_settings import Setting, model_settings, task_name
+from regard.app.cli.model_settings import Setting, as_set, model_settings, task_name
 from regard.errors import RecipeError
 from regard.runs.shipped import shipped
 from regard.tasks.recipe_files import read_table, recipes
@@ -104,7 +104,7 @@ def _settings(recipe: str | None) -> dict[str, Setting]:
     for name, one in found.items():
         section, _, key = name.partition(".")
         if key in table.get(section, {}):
-            found[name] = dataclasses.replace(one, default=_written(table[section][key]))
+            found[name] = dataclasses.replace(one, default=as_set(table[section][key]))
     return found
 
 
@@ -129,17 +129,11 @@ def _fitting(verbs: Iterable[str], table: dict[str, Any]) -> list[Any]:
 def _fields(kind: Any) -> dict[str, Setting]:
     return {
         field.name: Setting(
-            "" if field.default is dataclasses.MISSING else _written(field.default),
+            "" if field.default is dataclasses.MISSING else as_set(field.default),
             ("true", "false") if type(field.default) is bool else field.metadata.get("choices", ()),
         )
         for field in dataclasses.fields(kind)
     }
-
-
-def _written(value: object) -> str:
-    """As --set wants it."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return "" if " " in text else text
 
 
 def _begun(incomplete: str) -> list[Path]:

@@ -21,7 +21,10 @@ from regard.learn.progress import say
 from regard.tasks.options import check_options
 from regard.tasks.table import TASKS
 
-PLOTTED = "; ".join(f"{task.plotted} ({task.verb})" for task in TASKS.values() if task.plotted)
+PLOTTED = "; ".join(
+    f"{task.plotted} ({task.verb}: {', '.join(task.plot_suffixes)})" for task in TASKS.values() if task.plotted
+)
+SUFFIXES = tuple(dict.fromkeys(suffix for task in TASKS.values() if task.plotted for suffix in task.plot_suffixes))
 
 
 def models() -> None:
@@ -59,9 +62,7 @@ def evaluate_command() -> Callable[..., None]:
         ],
         data: DataSet = None,
         columns: ColumnNames = "",
-        show: Annotated[
-            Path | None, typer.Option(metavar="FILE", help=f"Draw to an .svg or .png file: {PLOTTED}.")
-        ] = None,
+        show: Annotated[Path | None, typer.Option(metavar="FILE", help=f"Draw to a file: {PLOTTED}.")] = None,
         as_json: Json = False,
         **given: Any,
     ) -> None:
@@ -86,6 +87,8 @@ def evaluate_command() -> Callable[..., None]:
 
         regard evaluate runs/a runs/b --data 'test.{{en,de}}' --show lengths.svg
 
+        regard evaluate runs/senet --show gates.html
+
         regard evaluate runs/gpt2 --data test.txt --stride 64
 
         regard evaluate runs/reviews --data test.tsv --columns text,label
@@ -106,11 +109,13 @@ def evaluate_all(
 ) -> None:
     from regard.tasks.evaluation import evaluate_runs, task_of_runs
 
-    if show:
-        check_picture(str(show), (".svg", ".png"))
+    if show:  # a name that no task can draw to is refused before a run is opened
+        check_picture(str(show), SUFFIXES)
     task = task_of_runs(runs)
     if show and not task.plotted:
         raise BadInput(f"there is no picture of how well runs {task.verb}; leave --show out")
+    if show:
+        check_picture(str(show), task.plot_suffixes)
     check_options(task.evaluate_options, options, flags=True)
     known = {option.name for option in task.evaluate_options}
     for name, value in options.items():
@@ -121,6 +126,7 @@ def evaluate_all(
         data,
         columns=columns,
         options=options,
+        plotting=bool(show),
         progress=lambda run, count: progress(count, f"evaluating {run}"),
     )
     if show:
@@ -195,7 +201,7 @@ def export(
         ),
     ] = "float32",
 ) -> None:
-    """Write a run as a folder of Hugging Face `transformers` and nothing else, and check it by loading it back.
+    """Write a run as a folder of Hugging Face `transformers`, or of `timm`, and check it by loading it back.
 
     Examples:
 
@@ -203,8 +209,9 @@ def export(
 
         regard export runs/mine --to mine --dtype bfloat16
 
-    Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, and those of `transformer` in Marian's
-    form: post-norm, sinusoidal, with one vocabulary. Others are refused by name."""
+    Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, those of `transformer` in Marian's form:
+    post-norm, sinusoidal, with one vocabulary, and those of `senet` whose network `timm` has: resnet18 to
+    resnet152, seresnet50 to seresnet152. Others are refused by name."""
     from regard.tasks.export import export
 
     export(run, to, dtype)

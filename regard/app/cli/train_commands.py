@@ -45,7 +45,7 @@ def train(
 
         regard train luong-pairs --set 'data.train=train.{en,de}.gz' --set data.valid='valid.{en,de}'
 
-    Starting from a trained run, or from a folder of `transformers`:
+    Starting from a trained run, or from a folder of `transformers` or `timm`:
 
         regard train gpt2-text --from shakespeare --set data.train=sonnets.txt --set train.steps=500
 
