@@ -79,7 +79,7 @@ def test_lists_of_numbers_go_through_recipes(tmp_path: Path) -> None:
     [
         ("model.depths=[1000000000, 1, 1]", "depths must add up to at most 1,000, got 1,000,000,002"),
         ("model.depths=[500, 500, 1]", "depths must add up to at most 1,000, got 1,001"),
-        ("model.widths=[1000000000, 1, 1]", "widths must be at most 16,777,216, got 1,000,000,000"),
+        ("model.widths=[1, 1, 1000000000]", "widths must be at most 16,777,216, got 1,000,000,000"),
         ("model.depths=3", "depths must be a list of whole numbers, got 3"),
         ("model.depths=3,3,3", "depths must be a list of whole numbers, got '3,3,3'"),
         ("model.depths=[]", "depths and widths must have a number for each stage"),

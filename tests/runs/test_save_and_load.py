@@ -26,6 +26,8 @@ SMALL = {
     "bert": ["model.dim=8", "model.layers=2", "model.heads=2", "tokens.kind=wordpiece"],
     "vit": ["model.dim=8", "model.layers=2", "model.heads=2", "model.image_size=32", "model.patch_size=8"],
     "senet": ["model.depths=[1,1]", "model.widths=[4,8]"],
+    "pooling": ["model.embed=8", "model.dim=4"],
+    "han": ["model.embed=8", "model.dim=4"],
 }
 VARIANTS = {
     "seq2seq": ["seq2seq", "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2"],
@@ -56,6 +58,11 @@ SEERS = {
     "vit, mean": ["vit", "model.pool=mean", "data.flip=false", "data.crop=0"],
     "senet": ["senet", "train.average_checkpoints=2"],
     "senet, plain": ["senet", "model.reduction=0", "model.shortcut=project"],
+}
+WEIGHERS = {
+    "pooling": ["pooling", "model.dropout=0.3", "model.word_dropout=0.1"],
+    "pooling, mean of embeddings": ["pooling", "model.pool=mean", "model.layers=0"],
+    "han": ["han", "model.max_words=4", "train.label_smoothing=0.1"],
 }
 REST = '[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n[train]\nsteps = 4\neval_every = 2\n'
 
@@ -101,6 +108,19 @@ def sorting(tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def weighing(tmp_path: Path) -> str:
+    """Those that read documents."""
+    texts = (f"{n} bottles. On the wall!\t{'even' if n % 2 == 0 else 'odd'}\n" for n in range(200))
+    (tmp_path / "texts.tsv").write_text("".join(texts))
+    path = tmp_path / "weighing.toml"
+    path.write_text(
+        f'[data]\ntrain = "{tmp_path}/texts.tsv"\nbatch_tokens = 100\n[tokens]\nkind = "word"\n'
+        "[model]\n[train]\nsteps = 4\neval_every = 2\n"
+    )
+    return str(path)
+
+
+@pytest.fixture
 def seeing(tmp_path: Path) -> str:
     """And of pictures."""
     path = tmp_path / "seeing.toml"
@@ -129,7 +149,8 @@ def check_goes_on(train: Any, interrupt: Any, recipe: str, folder: Path, changes
 
 
 def test_every_model_is_tested() -> None:
-    tried = {variant[0] for variant in (*VARIANTS.values(), *WRITERS.values(), *SEERS.values())}
+    variants = (*VARIANTS.values(), *WRITERS.values(), *SEERS.values(), *WEIGHERS.values())
+    tried = {variant[0] for variant in variants}
     assert SMALL.keys() == MODELS.keys() == tried | {"bert"}
 
 
@@ -192,6 +213,20 @@ def test_it_trains_stops_goes_on_and_sorts(sorting: str, tmp_path: Path, train: 
     assert first[0].attention.rows == ("[CLS]",)
 
 
+@pytest.mark.parametrize("variant", WEIGHERS)
+def test_it_trains_stops_goes_on_and_weighs(
+    variant: str, weighing: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    name, *options = WEIGHERS[variant]
+    check_goes_on(train, interrupt, weighing, tmp_path, [f"model.name={name}", *SMALL[name], *options])
+    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
+    first, second = (load(tmp_path / run).classify(["3 bottles. 4!", ""]) for run in ("run", "whole"))
+    assert first == second
+    assert all(set(one.probabilities) == {"even", "odd"} for one in first)
+    if "model.pool=mean" not in options:
+        first[0].document().save(tmp_path / "document.svg")
+
+
 @pytest.mark.parametrize("variant", SEERS)
 def test_it_trains_stops_goes_on_and_sees(
     variant: str, seeing: str, tmp_path: Path, train: Any, interrupt: Any
@@ -218,10 +253,10 @@ def test_it_trains_stops_goes_on_and_sees(
     ],
 )
 def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
-    name: str, plain: bool, recipe: str, writing: str, reading: str
+    name: str, plain: bool, recipe: str, writing: str, reading: str, weighing: str
 ) -> None:
     task = MODELS[name].task
-    file = {"translate": recipe, "generate": writing, "fill": reading}[task]
+    file = {"translate": recipe, "generate": writing, "fill": reading, "classify": weighing}[task]
     job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
     model = training.build_model(job, TASKS[task].survey(job, None))
     card = training.card(
@@ -235,6 +270,7 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
     asked, picture = {
         "translate": ('"..."', "alignment.png"),
         "generate": ('"..."', "looks.png"),
+        "classify": ('"..."', "looks.png"),
         "fill": ('"... [MASK] ..."', "looks.png"),  # without a blank there is nothing to fill
     }[task]
     assert f"regard {task} DIR {asked}" in card
