@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from PIL import Image
 from regard.app.cli import main as cli
 from regard.data.made import MADE
 from regard.data.shapes import shapes
+from regard.tasks import compare
 from regard.tasks.recipe import read
 
 ROOT = Path(__file__).parent.parent
@@ -151,13 +151,10 @@ def is_shown(shown: str, printed: str) -> bool:
 # ---- commands
 
 
-class InProcess(Executor):
-    """Does the work at once, here: each new process of `regard compare` would spend seconds on importing torch."""
-
-    def submit(self, work, /, *given, **named):
-        done = Future()
-        done.set_result(work(*given, **named))
-        return done
+def run_all(calls, jobs, tell):
+    """Trains here: each new process of `regard compare` would spend seconds on importing torch."""
+    for number, call in enumerate(calls):
+        tell(number, compare._run(*call))
 
 
 def short(words: list[str]) -> list[str]:
@@ -193,7 +190,7 @@ def run_command(line: str, monkeypatch, capsys) -> str:
 
 def carry_out(text: str, monkeypatch, capsys) -> None:
     """Do what a page says, in the current folder, and compare what comes with what it shows."""
-    monkeypatch.setattr("regard.tasks.compare.ProcessPoolExecutor", lambda *_, **__: InProcess())
+    monkeypatch.setattr(compare, "_run_all", run_all)
     names: dict[str, object] = {}
     for block in blocks(text):
         if block.title:

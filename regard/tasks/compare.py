@@ -9,11 +9,12 @@ import shlex
 import statistics
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import redirect_stderr
 from datetime import date
 from itertools import islice
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from urllib.parse import quote
 import torch
 
 from regard.data.files import write_file
-from regard.errors import RecipeError
+from regard.errors import RecipeError, RunError
 from regard.learn.checkpoint import checkpoints
 from regard.models import MODELS, blank
 from regard.runs.folder import find
@@ -86,21 +87,58 @@ def compare(
 
 
 def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Result], None]) -> None:
-    """`_run` with each of these arguments, in processes; `tell` gets the number and the result of each."""
+    """`_run` with each of these arguments, in a process each; `tell` gets the number and the result of each.
+
+    Told to end, every training saves what it has. A pool of processes would not do: one that waits for work holds a
+    lock, which stays locked if it is terminated."""
+    context = get_context("spawn")
     left = iter(enumerate(calls))
-    # A process for each training: one that waits for its next holds a lock, which would stay if it is terminated.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        # No more are handed over than can run: after Ctrl-C a pool would go on with what it was given.
-        running = {pool.submit(_run, *call): number for number, call in islice(left, jobs)}
-        try:
-            while running:
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    tell(running.pop(done), done.result())
-                    running |= {pool.submit(_run, *call): number for number, call in islice(left, 1)}
-        except (KeyboardInterrupt, SystemExit):
-            for child in active_children():
-                child.terminate()  # a training saves what it has
-            raise
+    running: dict[Connection, tuple[int, SpawnProcess]] = {}
+
+    def begin(count: int) -> None:
+        for number, call in islice(left, count):
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_send_result, args=(there, call))
+            process.start()
+            there.close()
+            running[here] = number, process
+
+    try:
+        begin(jobs)
+        while running:
+            for here in wait(list(running)):
+                assert isinstance(here, Connection)
+                found = _received(here)
+                number, process = running.pop(here)
+                process.join()
+                if isinstance(found, BaseException):
+                    raise found
+                tell(number, found)
+                begin(1)
+    except (KeyboardInterrupt, SystemExit):
+        for _, process in running.values():
+            process.terminate()
+        raise
+    finally:
+        for _, process in running.values():
+            process.join()
+
+
+def _send_result(there: Connection, call: tuple[Any, ...]) -> None:
+    """What a process does: the result of `_run`, or the error that ended it."""
+    try:
+        found: Result | BaseException = _run(*call)
+    except BaseException as error:
+        found = error
+    there.send(found)
+
+
+def _received(here: Connection) -> Result | BaseException:
+    try:
+        found: Result | BaseException = here.recv()
+    except EOFError:
+        return RunError("a training's process was killed; give the same command again to go on")
+    return found
 
 
 def _common_task(asked: list[AnyJob]) -> AnyTask:

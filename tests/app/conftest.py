@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -285,34 +284,15 @@ def ctrl_c(signals_heard: None) -> Callable[[], None]:
     return lambda: signal.raise_signal(signal.SIGINT)
 
 
-class Inline:
-    """Has the form of a ProcessPoolExecutor and does the work at once, without waiting for torch to be imported."""
-
-    def __init__(self, *args: Any, **options: Any):
-        pass
-
-    def __enter__(self) -> Inline:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(function(*args))
-        except Exception as error:
-            done.set_exception(error)
-        return done
-
-    def shutdown(self, **options: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
     """`regard compare` trains in this process; test_compare.py has one test with processes of their own."""
-    monkeypatch.setattr(compare, "ProcessPoolExecutor", Inline)
+
+    def run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Any], None]) -> None:
+        for number, each in enumerate(calls):
+            tell(number, compare._run(*each))
+
+    monkeypatch.setattr(compare, "_run_all", run_all)
 
 
 @pytest.fixture

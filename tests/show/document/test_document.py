@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib import pyplot
 from PIL import Image
 from rich.cells import cell_len
 
@@ -75,7 +76,9 @@ def test_png(tmp_path):
     for colour in hex_colours(make().sentence_levels, LIGHT):
         wanted = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
         assert (pixels == wanted).all(1).any()
-    assert make().plot().get_size_inches()[0] > 1
+    figure = make().plot()
+    assert figure.get_size_inches()[0] > 1
+    pyplot.close(figure)
 
 
 @pytest.mark.parametrize("width", [10, 16, 17, 40])

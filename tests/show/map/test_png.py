@@ -72,9 +72,10 @@ def test_plot_into_a_small_axes_shrinks_the_labels():
 def test_plot_without_axes_makes_a_figure():
     from matplotlib import pyplot
 
+    before = pyplot.get_fignums()
     ax = some_map("ab", "cd", title="name").plot()
     try:
-        assert pyplot.get_fignums() == [ax.figure.number]
+        assert pyplot.get_fignums() == [*before, ax.figure.number]
         assert ax.get_title(loc="left") == "name"
     finally:
         pyplot.close(ax.figure)
