@@ -67,7 +67,8 @@ def wrong_values(kind: Any) -> Iterator[tuple[str, Any, str]]:
         name = field.name
         if types[name] is int:
             zero = field.default == 0 or field.metadata.get("or_zero")
-            yield name, -1 if zero else 0, f"{name} must (be at least|lie in) "
+            bounded = field.metadata["bounds"]["at_most"] is not None
+            yield name, -1 if zero else 0, f"{name} must {'lie in' if bounded else 'be at least'} "
             yield name, 1.5, f"{name} must be a whole number, got 1.5"
         elif is_dropout(name):
             yield name, -0.1, rf"{name} must lie in \[0, 1\), got"

@@ -40,9 +40,7 @@ class BahdanauConfig:
     cell: str = setting("gru", choices=KINDS)
     encoder_layers: int = setting(1, at_least=1, layers=True)
     decoder_layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(
-        0, at_least=0, later=True
-    )  # gates that start by keeping so many steps, see `chrono_`
+    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
     score: str = setting("additive", choices=SCORES)
     weigh: str = setting("soft", choices=WAYS)
     window: int = setting(5, at_least=1)  # half-width of local attention

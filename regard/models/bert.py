@@ -24,10 +24,10 @@ from regard.data.fields import check, setting
 from regard.data.masking import MaskedBatch
 from regard.data.text_encoding import LabelledBatch, PairEncoding
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
-from regard.layers.init import take_over, truncated_normal_
+from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, token_loss
 from regard.layers.positions import Learned
-from regard.models.labels import check_labels
+from regard.models.labels import adopt_weights, check_labels
 
 HEADS = {  # head -> its class in `transformers`
     "none": "BertModel",
@@ -242,9 +242,4 @@ class Bert(nn.Module):
     def adopt(self, other: Bert) -> list[str]:
         """Copy the weights of another BERT; returns the names of those that stay new. A head for other classes is
         not copied."""
-        if not isinstance(other, Bert):
-            raise ValueError(f"bert can only start from another bert, got {type(other).__name__}")
-        theirs = other.state_dict()
-        if other.config.labels != self.config.labels:
-            theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("classify.")}
-        return take_over(self, theirs)
+        return adopt_weights(self, other, head="classify")

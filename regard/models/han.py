@@ -25,11 +25,10 @@ from regard.attention.kernels.dropout import Dropout
 from regard.data.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
 from regard.data.fields import check, setting
 from regard.data.sentences import WAYS
-from regard.layers.init import take_over
 from regard.layers.loss import Loss, class_loss
 from regard.layers.pooling import PooledEncoder, WordEmbedding
 from regard.layers.recurrent import KINDS
-from regard.models.labels import check_classes
+from regard.models.labels import adopt_weights, check_classes
 
 
 @dataclass(frozen=True)
@@ -131,12 +130,7 @@ class HAN(nn.Module):
     def adopt(self, other: HAN) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
         copied."""
-        if not isinstance(other, HAN):
-            raise ValueError(f"han can only start from another han, got {type(other).__name__}")
-        theirs = other.state_dict()
-        if other.config.labels != self.config.labels:
-            theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("classify.")}
-        return take_over(self, theirs)
+        return adopt_weights(self, other, head="classify")
 
 
 def row_groups(mask: Tensor) -> list[tuple[int, int, int]]:

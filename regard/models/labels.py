@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from regard.layers.init import take_over
 
 MOST_LABELS = 1 << 20
 
@@ -19,3 +25,15 @@ def check_classes(labels: object) -> None:
     check_labels(labels)
     if isinstance(labels, tuple) and len(labels) == 1:
         raise ValueError(f"labels must name two classes or more, got {labels[0]!r:.80} alone")
+
+
+def adopt_weights(model: Any, other: Any, *, head: str, changed: Mapping[str, Tensor] | None = None) -> list[str]:
+    """Copy the weights of a model of the same class, some of them `changed` to fit; a head for other classes is not
+    copied. Returns the names of the weights that stay new."""
+    if not isinstance(other, type(model)):
+        name = type(model).__name__.lower()
+        raise ValueError(f"{name} can only start from another {name}, got {type(other).__name__}")
+    theirs = {**other.state_dict(), **(changed or {})}
+    if other.config.labels != model.config.labels:
+        theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith(f"{head}.")}
+    return take_over(model, theirs)

@@ -37,9 +37,7 @@ class LuongConfig:
     dim: int = setting(512, at_least=1)  # states of encoder and decoder
     cell: str = setting("lstm", choices=KINDS)
     layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(
-        0, at_least=0, later=True
-    )  # gates that start by keeping so many steps, see `chrono_`
+    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
     bidirectional: bool = False  # two directions of dim / 2 each
     feeding: bool = True  # input feeding
     score: str = setting("general", choices=SCORES)

@@ -21,11 +21,10 @@ from torch import Tensor, nn
 from regard.attention.kernels.dropout import Dropout
 from regard.data.fields import check, setting
 from regard.data.text_encoding import PlainEncoding, TokenBatch
-from regard.layers.init import take_over
 from regard.layers.loss import Loss, class_loss
 from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
 from regard.layers.recurrent import KINDS
-from regard.models.labels import check_classes
+from regard.models.labels import adopt_weights, check_classes
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,4 @@ class Pooling(nn.Module):
     def adopt(self, other: Pooling) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
         copied."""
-        if not isinstance(other, Pooling):
-            raise ValueError(f"pooling can only start from another pooling, got {type(other).__name__}")
-        theirs = other.state_dict()
-        if other.config.labels != self.config.labels:
-            theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("classify.")}
-        return take_over(self, theirs)
+        return adopt_weights(self, other, head="classify")

@@ -33,9 +33,7 @@ class RNNLMConfig:
     dim: int = setting(512, at_least=1)
     layers: int = setting(2, at_least=1, layers=True)
     cell: str = setting("lstm", choices=KINDS)
-    chrono_steps: int = setting(
-        0, at_least=0, later=True
-    )  # gates that start by keeping so many steps, see `chrono_`
+    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
     max_positions: int = setting(1 << 20, at_least=1)  # a recurrent model has no limit of its own
     tied: bool = False  # one table for input and output
     dropout: float = setting(0.5, at_least=0, below=1)

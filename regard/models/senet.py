@@ -30,9 +30,8 @@ from regard.data.fields import check, setting
 from regard.data.image_batches import ImageBatch
 from regard.layers.convolution import Convolution
 from regard.layers.excite import Excite
-from regard.layers.init import take_over
 from regard.layers.loss import Loss, class_loss
-from regard.models.labels import check_labels
+from regard.models.labels import adopt_weights, check_labels
 from regard.models.protocols import Images
 
 EXPANSION = 4  # a bottleneck gives 4 times as many channels as its stage has
@@ -243,9 +242,4 @@ class SENet(nn.Module):
     def adopt(self, other: SENet) -> list[str]:
         """Copy the weights of the same name and shape; returns the names of those that stay new. A head for other
         classes is not copied."""
-        if not isinstance(other, SENet):
-            raise ValueError(f"senet can only start from another senet, got {type(other).__name__}")
-        theirs = other.state_dict()
-        if other.config.labels != self.config.labels:
-            theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("head.")}
-        return take_over(self, theirs)
+        return adopt_weights(self, other, head="head")

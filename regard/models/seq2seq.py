@@ -42,9 +42,7 @@ class Seq2seqConfig:
     dim: int = setting(512, at_least=1)  # states of encoder and decoder
     cell: str = setting("lstm", choices=KINDS)
     layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(
-        0, at_least=0, later=True
-    )  # gates that start by keeping so many steps, see `chrono_`
+    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
     reverse: bool = False  # read the source backwards (Sutskever 2014, sec. 3.3)
     remind: bool = False  # c is an input of every step, not only the initial state (Cho 2014)
     summary: str = setting("last", choices=SUMMARIES, later=True)  # what the source becomes: see above

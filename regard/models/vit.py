@@ -25,9 +25,9 @@ from regard.attention.kernels.dropout import Dropout
 from regard.data.fields import check, setting
 from regard.data.image_batches import ImageBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
-from regard.layers.init import take_over, truncated_normal_
+from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, class_loss
-from regard.models.labels import check_labels
+from regard.models.labels import adopt_weights, check_labels
 from regard.models.protocols import Images
 
 POOLS = ("class", "mean")
@@ -245,10 +245,7 @@ class ViT(nn.Module):
     def adopt(self, other: ViT) -> list[str]:
         """Copy the weights of the same name and shape; returns the names of those that stay new. Positions are
         interpolated to this model's grid; a head for other classes is not copied."""
-        if not isinstance(other, ViT):
-            raise ValueError(f"vit can only start from another vit, got {type(other).__name__}")
-        theirs = other.state_dict()
-        theirs["positions"] = regrid(theirs["positions"], other.config.grid, self.config.grid)
-        if other.config.labels != self.config.labels:
-            theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith("head.")}
-        return take_over(self, theirs)
+        changed = {}
+        if isinstance(other, ViT):
+            changed["positions"] = regrid(other.positions, other.config.grid, self.config.grid)
+        return adopt_weights(self, other, head="head", changed=changed)

@@ -6,18 +6,28 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from PIL import Image
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import load_file
+from timm_folders import (
+    CONFIG,
+    LABELS,
+    MEAN,
+    PIXELS,
+    STD,
+    changed,
+    close,
+    computed,
+    named,
+    photograph,
+    scramble,
+    written,
+)
 
 from regard.app.cli.main import main
 from regard.data.artifacts import Artifacts, Pixels
@@ -31,136 +41,6 @@ from regard.runs.folder import Folder, begin, save_weights
 from regard.runs.folder import shapes as tensors_of
 from regard.tasks.export import export
 from regard.tasks.table import load
-
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-LABELS = ("tabby cat", "dog", "Æsop's owl")
-PIXELS: dict[str, Any] = {
-    "tag": "a1_in1k",
-    "custom_load": False,
-    "input_size": [3, 64, 64],
-    "test_input_size": [3, 96, 96],
-    "fixed_input_size": False,
-    "interpolation": "bicubic",
-    "crop_pct": 0.95,
-    "test_crop_pct": 1.0,
-    "crop_mode": "center",
-    "mean": list(MEAN),
-    "std": list(STD),
-    "num_classes": 1000,
-    "pool_size": [2, 2],
-    "first_conv": "conv1",
-    "classifier": "fc",
-    "license": "apache-2.0",
-}
-CONFIG: dict[str, Any] = {
-    "architecture": "resnet18",
-    "num_classes": 3,
-    "num_features": 512,
-    "global_pool": "avg",
-    "label_names": list(LABELS),
-    "pretrained_cfg": PIXELS,
-}
-
-
-# ---- a ResNet by timm's names
-
-
-def scramble(tensors: Mapping[str, Tensor]) -> None:
-    """Weights as after a training: no norm is 0 at first, as timm's last ones are, and the statistics differ."""
-    torch.manual_seed(0)
-    for name, x in tensors.items():
-        if name.endswith("running_var"):
-            x.uniform_(0.5, 2)
-        elif name.endswith("num_batches_tracked"):
-            x.fill_(12_345)
-        elif x.dim() == 1 and name.endswith("weight"):
-            x.uniform_(0.3, 0.8)
-        elif x.dim() == 1:
-            x.normal_(std=0.2)
-        else:
-            x.normal_(std=(2 / x[0].numel()) ** 0.5)
-
-
-def named(architecture: str, classes: int, channels: int = 3) -> dict[str, Tensor]:
-    """Weights by timm's names."""
-    labels = tuple(map(str, range(classes)))
-    config = SENetConfig(labels=labels, channels=channels, **ARCHITECTURES[architecture])
-    found = {
-        name: torch.zeros(x.shape, dtype=x.dtype)
-        for name, x in write_parts(TIMM.parts(config), tensors_of("senet", config)).items()
-    }
-    scramble(found)
-    return found
-
-
-def computed(tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
-    """The logits of timm's ResNet, from its tensors alone: what there is of them says which network it is."""
-
-    def convolve(x: Tensor, filter: str, norm: str, stride: int = 1) -> Tensor:
-        kernel = tensors[f"{filter}.weight"]
-        x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
-        mean, variance = tensors[f"{norm}.running_mean"], tensors[f"{norm}.running_var"]
-        return F.batch_norm(x, mean, variance, tensors[f"{norm}.weight"], tensors[f"{norm}.bias"])
-
-    def gates(x: Tensor, name: str) -> Tensor:
-        for inside, then in (("fc1", F.relu), ("fc2", torch.sigmoid)):
-            x = then(F.conv2d(x, tensors[f"{name}.{inside}.weight"], tensors[f"{name}.{inside}.bias"]))
-        return x
-
-    x = F.max_pool2d(F.relu(convolve(images, "conv1", "bn1", 2)), 3, 2, padding=1)
-    for name in dict.fromkeys(one.rsplit(".", 2)[0] for one in tensors if one.endswith(".conv1.weight")):
-        stride = 2 if name.endswith(".0") and name != "layer1.0" else 1
-        bottleneck = f"{name}.conv3.weight" in tensors
-        y = F.relu(convolve(x, f"{name}.conv1", f"{name}.bn1", 1 if bottleneck else stride))
-        y = convolve(y, f"{name}.conv2", f"{name}.bn2", stride if bottleneck else 1)
-        if bottleneck:
-            y = convolve(F.relu(y), f"{name}.conv3", f"{name}.bn3")
-        if f"{name}.se.fc1.weight" in tensors:
-            y = y * gates(y.mean((2, 3), keepdim=True), f"{name}.se")
-        if f"{name}.downsample.0.weight" in tensors:
-            x = convolve(x, f"{name}.downsample.0", f"{name}.downsample.1", stride)
-        x = F.relu(x + y)
-    return F.linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
-
-
-def written(folder: Path, tensors: Mapping[str, Tensor], **changes: Any) -> Path:
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG | changes))
-    save_file(dict(tensors), folder / "model.safetensors", {"format": "pt"})
-    return folder
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A resnet18 as timm saves it. Tests copy what they change."""
-    return written(tmp_path_factory.mktemp("theirs") / "resnet18", named("resnet18", 3))
-
-
-def changed(theirs: Path, tmp_path: Path, *, pixels: dict[str, Any] | None = None, **changes: Any) -> Path:
-    """Other entries of config.json, and of its pretrained_cfg; `...` removes one. The weights are linked."""
-    folder = tmp_path / "changed"
-    folder.mkdir()
-    table = CONFIG | {"pretrained_cfg": without_dots(PIXELS | (pixels or {}))} | changes
-    (folder / "config.json").write_text(json.dumps(without_dots(table)))
-    (folder / "model.safetensors").hardlink_to(theirs / "model.safetensors")
-    return folder
-
-
-def without_dots(table: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if value is not ...}
-
-
-def close(ours: Tensor, wanted: Tensor, share: float = 1e-5) -> None:
-    assert ours.shape == wanted.shape
-    assert float((ours - wanted).abs().max()) <= share * float(wanted.abs().max())
-
-
-def photograph(height: int = 80, width: int = 120) -> np.ndarray:
-    """Smooth colours with a few edges, as bytes (H, W, 3)."""
-    y, x = np.mgrid[:height, :width] / 40
-    image = np.stack([np.sin(x + y), np.cos(2 * x) * np.sin(y), (x % 1 > 0.5) - (y % 1)], -1)
-    return (127 + 110 * image).clip(0, 255).astype(np.uint8)
-
 
 # ---- names and numbers
 
@@ -502,107 +382,6 @@ def test_recognise_and_export_by_the_command_line(
     assert {line.split("\t")[1] for line in lines} == set(LABELS)
     command(monkeypatch, "export", str(theirs), "--to", str(tmp_path / "again"))
     assert load(tmp_path / "again").model.config.labels == LABELS
-
-
-# ---- folders that are not what they claim
-
-CLASS = "must be a number from 0 to 1,048,576"
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "another network": (
-        {"architecture": "resnet50d"},
-        r"architecture = 'resnet50d' is not supported, only resnet18, resnet34, .*, seresnet50",
-    ),
-    "resnext": ({"architecture": "resnext50_32x4d.a1_in1k"}, "'resnext50_32x4d.a1_in1k' is not supported, only"),
-    "other hidden units": ({"architecture": "seresnet18"}, "architecture = 'seresnet18' is not supported, only"),
-    "no name": ({"architecture": 18}, "architecture must be of type str, got 18"),
-    "a null name": ({"architecture": None}, "architecture must be of type str, got None"),
-    "a long name": ({"architecture": "x" * 10**6}, "architecture = 'xxx"),
-    "many classes": ({"num_classes": 10**15}, f"num_classes {CLASS}, got 1,000,000,000,000,000"),
-    "fewer than none": ({"num_classes": -1}, f"num_classes {CLASS}, got -1"),
-    "classes as text": ({"num_classes": "3"}, "num_classes must be of type int, got '3'"),
-    "two numbers of classes": ({"model_args": {"num_classes": 4}}, "num_classes is 3, and 4 in model_args"),
-    "too few names": ({"label_names": ["a", "b"]}, "label_names must name the 3 classes from 0 on, got"),
-    "other numbers": ({"label_names": {"1": "a", "2": "b", "3": "c"}}, "label_names must name the 3 classes"),
-    "names as text": ({"label_names": "abc"}, "label_names must name the 3 classes from 0 on, got 'abc'"),
-    "no names": ({"label_names": ["a", "b", 3]}, "label_names must be text, got 3"),
-    "no table": ({"pretrained_cfg": [1]}, r"pretrained_cfg must be a table of settings, got \[1\]"),
-    "no arguments": ({"model_args": [1]}, r"model_args must be a table of arguments, got \[1\]"),
-    "a stem": ({"model_args": {"stem_type": "deep"}}, "model_args: stem_type = 'deep' is not supported, only ''"),
-    "a pool": ({"model_args": {"global_pool": "max"}}, "model_args: global_pool = 'max' is not supported"),
-    "blocks": ({"model_args": {"block_args": {"attn_layer": "eca"}}}, "model_args: block_args = .* not supported"),
-    "layers": ({"model_args": {"layers": [1, 1, 1, 1]}}, r"model_args: layers = \[1, 1, 1, 1\] is not supported"),
-    "channels as text": ({"model_args": {"in_chans": "1"}}, "in_chans must be of type int, got '1'"),
-}
-INSIDE: dict[str, tuple[dict[str, Any], str]] = {
-    "one size": ({"input_size": 224}, "input_size must be of type list, got 224"),
-    "two sizes": ({"input_size": [3, 224]}, r"input_size must be \[channels, height, width\], .*got \[3, 224\]"),
-    "no size": ({"input_size": [3, 0, 224]}, "input_size must be .* at least 1 each"),
-    "huge": ({"input_size": [3, 10**9, 10**9]}, r"image_size must lie in \[1, 4,096\]"),
-    "a background": ({"label_offset": 1}, "label_offset = 1 is not supported, only 0"),
-    "another loader": ({"custom_load": "hf"}, "custom_load = 'hf' is not supported, only False"),
-    "another kernel": ({"interpolation": "lanczos"}, "interpolation = 'lanczos' is not supported, only bilinear"),
-    "a border": ({"crop_mode": "border"}, "crop_mode = 'border' is not supported, only 'center' and 'squash'"),
-    "squashed and cropped": ({"crop_mode": "squash"}, "'squash' is supported with crop_pct = 1 only, got 0.95"),
-    "a mode of numbers": ({"crop_mode": 3}, "crop_mode must be of type str, got 3"),
-    "padded": ({"crop_pct": 1.5}, "crop_pct must be at most 1 and above 0, got 1.5"),
-    "all cropped": ({"crop_pct": 0.0}, "crop_pct must be at most 1 and above 0, got 0.0"),
-    "nearly all": ({"crop_pct": 1e-320}, "crop_pct must be at most 1 and above 0"),
-    "too much": ({"crop_pct": 1e-4}, r"shortest_edge must be 0, or lie in \[64, 65536\]"),
-    "no number": ({"crop_pct": math.nan}, "crop_pct must be at most 1 and above 0, got nan"),
-    "not square": ({"input_size": [3, 48, 64]}, "images of 48 x 64 are supported with crop_mode = 'squash' only"),
-    "two means": ({"mean": [0.5, 0.5]}, "mean must have one number for each of 3 channels, got 2"),
-    "text": ({"std": "imagenet"}, "std must be a list of numbers, got 'imagenet'"),
-    "nothing": ({"std": [0, 1, 1]}, "std must be at least 1e-06"),
-}
-
-
-@pytest.mark.parametrize("name", [*REFUSED, *INSIDE])
-def test_a_folder_is_refused_by_name(name: str, theirs: Path, tmp_path: Path) -> None:
-    changes, said = REFUSED[name] if name in REFUSED else INSIDE[name]
-    folder = changed(theirs, tmp_path, **(changes if name in REFUSED else {"pixels": changes}))
-    with pytest.raises(RunError, match=f"changed/config.json: .*{said}") as caught:
-        Folder(folder).pixels()
-    assert len(str(caught.value)) < 700
-
-
-Damage = Callable[[dict[str, Tensor]], object]
-DAMAGED: dict[str, tuple[Damage, str]] = {
-    "no norm": (
-        lambda found: found.pop("layer1.0.bn1.running_var"),
-        "layer1.0.bn1.running_var should be .*missing",
-    ),
-    "no classifier": (
-        lambda found: found.pop("fc.weight"),
-        r"fc.weight should be \(3, 512\) by config.json, but is m",
-    ),
-    "a gate": (
-        lambda found: found.update({"layer1.0.se.fc1.weight": torch.zeros(4, 64, 1, 1)}),
-        "layer1.0.se.fc1.weight should be absent",
-    ),
-    "other classes": (
-        lambda found: found.update({"fc.weight": torch.zeros(5, 512)}),
-        r"fc.weight should be \(3, 512\) by config.json, but is \(5, 512\)",
-    ),
-    "grey": (
-        lambda found: found.update({"conv1.weight": torch.zeros(64, 1, 7, 7)}),
-        r"conv1.weight should be \(64, 3, 7, 7\) by config.json, but is \(64, 1, 7, 7\)",
-    ),
-    "counters that are no integers": (
-        lambda found: found.update({"bn1.num_batches_tracked": torch.tensor(0.5)}),
-        "bn1.num_batches_tracked holds ",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_weights_that_do_not_fit_are_refused(name: str, theirs: Path, tmp_path: Path) -> None:
-    damage, said = DAMAGED[name]
-    folder = shutil.copytree(theirs, tmp_path / "damaged")
-    tensors = load_file(theirs / "model.safetensors")
-    damage(tensors)
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(RunError, match=said):
-        load(folder)
 
 
 # ---- beside timm
