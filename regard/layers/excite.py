@@ -12,9 +12,11 @@ from regard.attention.record import record
 class Excite(nn.Module):
     """x_c * gate_c, gate = sigmoid(W_2 relu(W_1 z)), z_c = the mean of x_c over all places   (eq. 2 to 4)
 
-    W_1 reduces the channels by `reduction`. A trace sees the gates as "gate" (B, C)."""
+    W_1 reduces the channels by `reduction`. A trace sees the gates as "gate" (B, C). W_1 and W_2 have no weight
+    decay: a convolution that is normalised loses nothing by it, but gates would no longer see the image."""
 
     traced = ("gate",)
+    decayed = False
 
     def __init__(self, channels: int, reduction: int):
         super().__init__()

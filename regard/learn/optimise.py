@@ -11,13 +11,16 @@ from regard.models.protocols import Module
 
 
 def build_optimiser(model: Module, settings: Training) -> torch.optim.Optimizer:
-    """Weight decay applies to tensors of two and more dimensions, not to biases, norms and scales."""
+    """Weight decay applies to tensors of two and more dimensions, not to biases, norms and scales, nor to modules
+    with `decayed = False`."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         raise ValueError("the model has no parameter that requires a gradient; there is nothing to train")
+    modules = [module for module in model.modules() if not getattr(module, "decayed", True)]
+    free = {id(p) for module in modules for p in module.parameters()} | {id(p) for p in trained if p.dim() < 2}
     groups = [
-        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
+        {"params": [p for p in trained if id(p) not in free], "weight_decay": settings.weight_decay},
+        {"params": [p for p in trained if id(p) in free], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
     on_gpu = all(p.is_cuda for p in trained)

@@ -88,7 +88,7 @@ def test_names_and_shapes_as_in_timm() -> None:
 @pytest.mark.parametrize("architecture", ["resnet18", "seresnet50"])
 def test_the_logits_are_those_of_their_tensors(architecture: str, tmp_path: Path) -> None:
     tensors = named(architecture, 3)
-    run = load(written(tmp_path / "timm", tensors, architecture=architecture))
+    run = load(written(tmp_path / "timm", tensors, architecture=architecture), device="cpu")
     assert run.model.config.labels == LABELS
     assert not run.model.training
     images = torch.randn(2, 3, 64, 64)
@@ -99,7 +99,7 @@ def test_the_logits_are_those_of_their_tensors(architecture: str, tmp_path: Path
 @torch.no_grad()
 def test_what_the_folder_says_of_images(theirs: Path) -> None:
     """The shorter side resized to floor(64 / 0.95) = 67, and the centre of 64 x 64 cut out."""
-    run = load(theirs)
+    run = load(theirs, device="cpu")
     assert run.pixels == Pixels(MEAN, STD, "bicubic", 67)
     image = photograph(80, 120)
     resized = np.asarray(Image.fromarray(image).resize((100, 67), Image.Resampling.BICUBIC))
@@ -154,7 +154,7 @@ def test_other_ways_to_say_the_same(
 def test_an_old_folder_has_all_settings_in_one_table(theirs: Path, tmp_path: Path) -> None:
     folder = changed(theirs, tmp_path)
     (folder / "config.json").write_text(json.dumps(PIXELS | {"architecture": "resnet18", "num_classes": 3}))
-    run = load(folder)
+    run = load(folder, device="cpu")
     assert run.model.config.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     assert run.pixels == Pixels(MEAN, STD, "bicubic", 67)
 
@@ -164,7 +164,7 @@ def test_a_model_without_a_classifier(theirs: Path, tmp_path: Path) -> None:
     tensors = load_file(theirs / "model.safetensors")
     del tensors["fc.weight"], tensors["fc.bias"]
     folder = written(tmp_path / "bare", tensors, num_classes=0, label_names=[], model_args={"num_classes": 0})
-    run = load(folder)
+    run = load(folder, device="cpu")
     assert run.model.head is None
     assert run.model.features(torch.randn(1, 3, 64, 64)).shape == (1, 512, 2, 2)
     with pytest.raises(RunError, match="has no head and knows no classes"):
@@ -179,7 +179,7 @@ def test_grey_images(theirs: Path, tmp_path: Path) -> None:
     tensors = load_file(theirs / "model.safetensors")
     tensors["conv1.weight"] = tensors["conv1.weight"][:, :1].contiguous()
     grey = PIXELS | {"input_size": [1, 64, 64], "mean": [0.4], "std": [0.2]}
-    run = load(written(tmp_path / "grey", tensors, pretrained_cfg=grey))
+    run = load(written(tmp_path / "grey", tensors, pretrained_cfg=grey), device="cpu")
     assert run.pixels == Pixels((0.4,), (0.2,), "bicubic", 67)
     images = run.read([photograph()])
     assert images.shape == (1, 1, 64, 64)
@@ -231,7 +231,7 @@ def test_a_run_is_a_folder_of_timm(ours: SENet, tmp_path: Path) -> None:
     images = torch.randn(2, 3, 64, 64)
     close(computed(tensors, images), ours(images))
     assert int(tensors["layer4.1.bn2.num_batches_tracked"]) == 12_345
-    run = load(folder)
+    run = load(folder, device="cpu")
     assert (run.model.config, run.pixels) == (ours.config, pixels)
     assert torch.equal(run.model(images), ours(images))
 
@@ -274,7 +274,7 @@ def test_an_export_of_another_dtype(theirs: Path, tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_a_saved_run_keeps_their_form(theirs: Path, tmp_path: Path) -> None:
-    run = load(theirs)
+    run = load(theirs, device="cpu")
     run.model.head.bias += 1
     run.save(tmp_path / "saved")
     again = load(tmp_path / "saved")
@@ -405,7 +405,7 @@ def by_timm(folder: Path, model: Any, **options: Any) -> Path:
 @pytest.mark.parametrize("architecture", ["resnet18", "resnet34", "resnet50", "seresnet50"])
 def test_timms_folder_gives_the_same_logits(architecture: str, tmp_path: Path) -> None:
     model = peer(architecture, num_classes=7)
-    run = load(by_timm(tmp_path / "timm", model))
+    run = load(by_timm(tmp_path / "timm", model), device="cpu")
     images = torch.randn(2, 3, 64, 96)
     close(run.model(images), model(images))
     assert run.pixels == Pixels(MEAN, STD, "bicubic", 235)
@@ -415,7 +415,7 @@ def test_timms_folder_gives_the_same_logits(architecture: str, tmp_path: Path) -
 def test_images_are_read_as_by_timm(tmp_path: Path) -> None:
     data = pytest.importorskip("timm.data")
     model = peer("resnet18", num_classes=5)
-    run = load(by_timm(tmp_path / "timm", model))
+    run = load(by_timm(tmp_path / "timm", model), device="cpu")
     transform = data.create_transform(**data.resolve_model_data_config(model), is_training=False)
     for image in (photograph(480, 640), photograph(333, 250), photograph(224, 224)):
         wanted = transform(Image.fromarray(image))[None]

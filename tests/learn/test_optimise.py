@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.layers.excite import Excite
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.settings import Training
 
@@ -52,6 +53,15 @@ def test_weight_decay_pulls_on_matrices_only():
     for name, parameter in model.named_parameters():
         share = 1 - 0.1 * 0.5 if parameter.dim() >= 2 else 1.0
         assert torch.allclose(parameter, before[name] * share), name
+
+
+def test_weight_decay_leaves_modules_alone_that_say_so():
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), Excite(8, 2))
+    decayed, free = build_optimiser(model, Training(steps=1, weight_decay=0.5)).param_groups
+    assert [id(p) for p in decayed["params"]] == [id(model[0].weight)]
+    assert decayed["weight_decay"] == 0.5
+    assert free["weight_decay"] == 0
+    assert len(free["params"]) == 5  # a bias of the convolution, two weights and two biases of the gates
 
 
 def test_adamw_and_sgd_first_steps_by_hand():
