@@ -16,13 +16,13 @@ SPLITS = ("train", "valid", "test")
 Pairs = list[tuple[str, str]]
 
 
-def _split_of(example: str) -> str:
+def split_of(example: str) -> str:
     """80 % train, 10 % valid, 10 % test."""
     share = zlib.crc32(f"regard:{example}".encode()) % 10
     return "test" if share == 9 else "valid" if share == 8 else "train"
 
 
-def _generator(name: str, split: str, count: int, seed: int) -> random.Random:
+def generator_of(name: str, split: str, count: int, seed: int) -> random.Random:
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     if not isinstance(count, int) or count < 1:
@@ -232,7 +232,7 @@ def _any_way(day: date, generator: random.Random) -> str:
 @cache
 def _days(split: str) -> tuple[date, ...]:
     every = (date.fromordinal(i) for i in range(FIRST.toordinal(), LAST.toordinal() + 1))
-    return tuple(day for day in every if _split_of(day.isoformat()) == split)
+    return tuple(day for day in every if split_of(day.isoformat()) == split)
 
 
 def dates(split: str, count: int, *, seed: int = 0) -> Pairs:
@@ -242,7 +242,7 @@ def dates(split: str, count: int, *, seed: int = 0) -> Pairs:
     . - or /, so 03/05/1979 is the third of May. The month comes first only as a name. A year of two digits follows
     an apostrophe and means 1950 to 2049. Weekdays are correct. Every day of the split comes once before any comes
     twice."""
-    generator = _generator("dates", split, count, seed)
+    generator = generator_of("dates", split, count, seed)
     days = list(_days(split))
     pairs: Pairs = []
     while len(pairs) < count:
@@ -257,12 +257,12 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def _sequences(name: str, change: Change, split: str, count: int, seed: int) -> Pairs:
     """3 to 12 letters with spaces between them, and the same letters changed."""
-    generator = _generator(name, split, count, seed)
+    generator = generator_of(name, split, count, seed)
     pairs: Pairs = []
     while len(pairs) < count:
         letters = generator.choices(LETTERS, k=generator.randint(3, 12))
         source = " ".join(letters)
-        if _split_of(source) == split:
+        if split_of(source) == split:
             pairs.append((source, " ".join(change(letters))))
     return pairs
 
@@ -287,12 +287,12 @@ def recall(split: str, count: int, *, seed: int = 0, distance: int = 10) -> Pair
     here). How long can a memory hold it?"""
     if not isinstance(distance, int) or distance < 2:
         raise ValueError(f"distance must be a whole number of at least 2, got {distance!r}")
-    generator = _generator(f"recall {distance}", split, count, seed)
+    generator = generator_of(f"recall {distance}", split, count, seed)
     pairs: Pairs = []
     while len(pairs) < count:
         letter = generator.choice(LETTERS)
         source = " ".join([letter, *generator.choices("0123456789", k=distance - 1), "?"])
-        if _split_of(source) == split:
+        if split_of(source) == split:
             pairs.append((source, letter))
     return pairs
 

@@ -102,17 +102,18 @@ class PooledEncoder(nn.Module):
         self.dropout = Dropout(dropout)
         self.pool = build_pool(pool, self.dim, hidden=hidden or self.dim, bidirectional=layers > 0)
 
-    def states(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (B, T, inputs), padded on the right -> (B, T, dim)"""
-        if self.encoder is None:
-            return x
-        first = torch.arange(mask.shape[1], device=mask.device) == 0
-        states, _ = self.encoder(x, mask | first)  # an empty row is read as one token; no pooling looks at it
-        return self.dropout(states)
+    def forward(self, x: Tensor, mask: Tensor, embed: nn.Module | None = None) -> Tensor:
+        """x (B, T, inputs), padded on the right, or tokens (B, T) and their embedding -> (B, dim)"""
+        return self.pool(self.states(x, mask, embed), mask)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (B, T, inputs) -> (B, dim)"""
-        return self.pool(self.states(x, mask), mask)
+    def states(self, x: Tensor, mask: Tensor, embed: nn.Module | None = None) -> Tensor:
+        """What is pooled (B, T, dim)."""
+        if self.encoder is None:
+            return x if embed is None else embed(x)
+        first = torch.arange(mask.shape[1], device=mask.device) == 0
+        known = mask | first  # an empty row is read as one token; no pooling looks at it
+        states = self.encoder.states(x, known) if embed is None else self.encoder.read(x, known, embed)
+        return self.dropout(states)
 
 
 class WordEmbedding(nn.Module):

@@ -5,10 +5,13 @@ and update of a GRU. A plain RNN has none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.record import record, tracing, watching
 
@@ -19,6 +22,10 @@ KINDS = {
     "lstm": (nn.LSTM, ("input", "forget", "new", "output")),
 }
 GATES = ("input", "forget", "output", "reset", "update")
+WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+# What holds a state as it is, added to W x + b: z = 1, or f = 1 and i = 0. A plain RNN cannot hold its state.
+HELD = {"gru": {"update": 1e4}, "lstm": {"forget": 1e4, "input": -1e4}}
+FLAGS = 8  # inputs that say so, and not one, for matrices whose size GPUs like
 
 CellState = tuple[Tensor, ...]  # (h,), or (h, c) for an LSTM, each (N, dim)
 
@@ -186,6 +193,64 @@ class Encoder(Layers):
         return states, tuple(
             part.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2) for part in last
         )
+
+    def read(self, tokens: Tensor, mask: Tensor, embed: Callable[[Tensor], Tensor]) -> Tensor:
+        """The states (B, S, D) over embed(tokens (B, S)). On a CPU without gradients only real tokens are looked
+        up."""
+        if tokens.is_cuda or torch.is_grad_enabled() or tracing():
+            return self.states(embed(tokens), mask)
+        packed = pack_padded_sequence(tokens, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        out, _ = self.rnn(PackedSequence(embed(packed.data), *packed[1:]))
+        return pad_packed_sequence(out, batch_first=True, total_length=tokens.shape[1])[0]
+
+    def states(self, x: Tensor, mask: Tensor) -> Tensor:
+        """As `forward`, without the final states, and without packing where that would cost more than padding."""
+        if not self._held(x, mask):
+            return self(x, mask)[0]
+        states = self._run_held(x, mask)
+        self.record_gates(x, states, None, mask)
+        return states
+
+    def _held(self, x: Tensor, mask: Tensor) -> bool:
+        """On a GPU every length is a slice of its own to pack, and the lengths must be known first. On a CPU the
+        backward pass of packed rows takes time quadratic in their length, as each step adds a gradient of all
+        steps; padding is worth it where at least half of the positions are real."""
+        if self.kind not in HELD:
+            return False
+        return x.is_cuda or (torch.is_grad_enabled() and 2 * int(mask.sum()) >= mask.numel())
+
+    def _run_held(self, x: Tensor, mask: Tensor) -> Tensor:
+        """(N, T, E) -> (N, T, D) over whole rows. An additional input, 1 at padding, holds the gates so that the
+        state stays as it is: the backward direction still has its first state when it comes to the last token."""
+        rnn, parts = self.rnn, KINDS[self.kind][1]
+        hold = x.new_zeros(len(parts), rnn.hidden_size, FLAGS)
+        for part, value in HELD[self.kind].items():
+            hold[parts.index(part)] = value / FLAGS
+        padding = (~mask)[..., None].to(x.dtype).expand(-1, -1, FLAGS)
+        run: Any = {"gru": torch.gru, "lstm": torch.lstm}[self.kind]
+        for layer in range(rnn.num_layers):
+            if layer:
+                x = F.dropout(x, rnn.dropout, self.training)
+            names = [f"{part}_l{layer}{end}" for end in self.ends for part in WEIGHTS]
+            weights = [getattr(rnn, name) for name in names]
+            weights[::4] = [torch.cat([weight, hold.flatten(0, 1)], 1) for weight in weights[::4]]
+            zeros = x.new_zeros(len(self.ends), len(x), rnn.hidden_size)
+            begin = [zeros, zeros] if self.kind == "lstm" else zeros
+            inputs = torch.cat([x, padding], -1)
+            x = run(inputs, begin, _in_one_piece(weights), True, 1, 0.0, self.training, rnn.bidirectional, True)[0]
+        return x.masked_fill(~mask[..., None], 0)
+
+
+def _in_one_piece(weights: list[Tensor]) -> list[Tensor]:
+    """The same weights as parts of one tensor, matrices before biases, as cuDNN reads them; else it would copy them
+    at every call, and warn."""
+    if not weights[0].is_cuda:
+        return weights
+    order = sorted(range(len(weights)), key=lambda place: -weights[place].dim())
+    sizes = [weights[place].numel() for place in order]
+    parts = torch.cat([weights[place].flatten() for place in order]).split(sizes)
+    found = {place: part.view(weights[place].shape) for place, part in zip(order, parts, strict=True)}
+    return [found[place] for place in range(len(weights))]
 
 
 class Cell(nn.Module):

@@ -10,8 +10,9 @@ u_w and u_s are learned: "what is an informative word?", "what is an informative
 these take the place of attention at both levels, as in the paper's HN-AVE and HN-MAX. The sentences of all
 documents of a batch are rows of one table, so that every layer computes real words and little else.
 
-Differences from the paper: embeddings are learned with the rest instead of by word2vec before; dropout, which the
-paper has none of; LSTM cells are an option. A document without words reads 0."""
+Differences from the paper: embeddings are learned with the rest, unless data.vectors names a file of vectors that
+they begin with (the paper learns these by word2vec from its training texts); dropout, which the paper has none of;
+LSTM cells are an option. A document without words reads 0."""
 
 from __future__ import annotations
 
@@ -93,6 +94,11 @@ class HAN(nn.Module):
         return DocumentEncoding(split=config.split, max_sentences=config.max_sentences, max_words=config.max_words)
 
     @property
+    def word_table(self) -> nn.Embedding:
+        """The embeddings."""
+        return self.embed.table
+
+    @property
     def levels(self) -> tuple[str, ...]:
         """Where a trace sees the weights of words and of sentences."""
         return ("words.pool.attend", "sentences.pool.attend") if self.config.pool == "attention" else ()
@@ -111,10 +117,12 @@ class HAN(nn.Module):
 
     def read_sentences(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Tokens (R, W), the longest row first -> a vector for each row (R, D)"""
-        read = [
-            self.words(self.embed(tokens[first:last, :width]), mask[first:last, :width])
-            for first, last, width in row_groups(mask)
-        ]
+        groups = row_groups(mask)
+        if len(groups) > 1 and not torch.is_grad_enabled():  # packed rows need no groups, but pooling does
+            states = self.words.states(tokens, mask, self.embed)
+            read = [self.words.pool(states[a:b, :width], mask[a:b, :width]) for a, b, width in groups]
+        else:
+            read = [self.words(tokens[a:b, :width], mask[a:b, :width], self.embed) for a, b, width in groups]
         return torch.cat(read) if len(read) > 1 else read[0]
 
     def class_logits(self, batch: DocumentBatch) -> Tensor:

@@ -81,6 +81,11 @@ class Pooling(nn.Module):
         return PlainEncoding()
 
     @property
+    def word_table(self) -> nn.Embedding:
+        """The embeddings."""
+        return self.embed.table
+
+    @property
     def levels(self) -> tuple[str, ...]:
         """Where a trace sees the weights of words."""
         return ("text.pool.attend",) if self.config.pool == "attention" else ()
@@ -93,7 +98,7 @@ class Pooling(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """tokens (B, T), padded on the right -> logits (B, classes)"""
         mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-        return self.classify(self.dropout(self.text(self.embed(tokens), mask)))
+        return self.classify(self.dropout(self.text(tokens, mask, self.embed)))
 
     def class_logits(self, batch: TokenBatch) -> Tensor:
         """(B, classes)"""

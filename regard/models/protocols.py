@@ -106,13 +106,30 @@ class Generator(Module, Protocol):
 
 @runtime_checkable
 class Translator(Model, Generator, Protocol):
-    """Reads a source as a memory and writes a target."""
+    """Reads a source text as a memory and writes a target."""
 
     max_target_positions: int  # the most tokens it can write
+
+    def check_source(self, source: Tensor) -> None: ...  # ValueError if it is too long
 
     def encode(self, source: Tensor, mask: Tensor) -> Any: ...
 
     def decode(self, target: Tensor, *encoded: Any) -> Any: ...
+
+
+@runtime_checkable
+class Captioner(Model, Generator, Protocol):
+    """Reads an image and writes a text about it: a generator whose source is images (B, C, H, W)."""
+
+    max_target_positions: int  # the most tokens it can write
+
+    def grid(self, images: Tensor) -> tuple[int, int]: ...  # rows and columns of the places it looks at
+
+    def encode(self, images: Tensor) -> Any: ...  # a memory and the decoder's first state
+
+    def decode(self, target: Tensor, *encoded: Any) -> Any: ...  # states (B, T, D) and the looks
+
+    def start(self, images: Tensor, mask: Tensor | None = None) -> State: ...  # an image needs no mask
 
 
 @runtime_checkable
@@ -150,6 +167,14 @@ class DocumentClassifier(TextClassifier, Protocol):
 
     @property
     def levels(self) -> tuple[str, ...]: ...  # the sites of these weights, words first; (): it has none
+
+
+@runtime_checkable
+class WordReader(Model, Protocol):
+    """Reads words, whose embeddings may begin with the vectors of a file."""
+
+    @property
+    def word_table(self) -> nn.Embedding: ...
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.errors import NoAttention
+from regard.errors import DataError, NoAttention, RecipeError
 from regard.show import Document
 from regard.tasks.table import load
 
@@ -213,3 +213,37 @@ def test_poolings_are_compared(call: Any, inline: None, data: Path) -> None:
     assert done.code == 0, done.err
     assert "| attention |" in done.out
     assert "| mean |" in done.out
+
+
+@pytest.mark.parametrize("name", ["pooling", "han"])
+def test_embeddings_begin_with_the_vectors_of_a_file(
+    name: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vectors = tmp_path / "vectors.txt"
+    numbers = " ".join(["0.5"] * 16)
+    vectors.write_text(f"superb {numbers}\nunheard-of {numbers}\nfilm {numbers}\n")
+    run = trained(data, name, steps=1, **{"data.vectors": str(vectors), "train.learning_rate": 1e-9})
+    assert "2 of " in (said := capsys.readouterr().err)
+    assert f"words begin with their vectors of {vectors}" in said
+    opened = load(run)
+    words, table = opened.tokenizer.tokens(range(len(opened.tokenizer))), opened.model.word_table.weight
+    close = [word for word, row in zip(words, table, strict=True) if (row - 0.5).abs().max() < 1e-3]
+    assert sorted(close) == ["film", "superb"]
+
+
+def test_vectors_that_cannot_be_taken(data: Path, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text(f"zzz {' '.join(['1'] * 16)}\n")
+    with pytest.raises(DataError, match="has none of the"):
+        trained(data, "pooling", **{"data.vectors": str(vectors)})
+    changes = {"data.train": str(data), "data.vectors": str(vectors)}
+    with pytest.raises(RecipeError, match="bert does not take them"):
+        regard.train("bert-labelled", out=tmp_path / "bert", set=changes)
+
+
+def test_generated_reviews_are_learned_and_evaluated(tmp_path: Path) -> None:
+    changes = {**SMALL, "data.train_count": 60, "data.valid_count": 20, "data.test_count": 30, "train.steps": 2}
+    run = regard.train("reviews-han", out=tmp_path / "run", set={**changes, "train.eval_every": 2})
+    found = run.evaluate()
+    assert 30 in found.counts.values()
+    assert run.model.config.labels == ("negative", "positive")

@@ -16,6 +16,7 @@ from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 GATED = ("gru", "lstm")
 INPUTS, DIM = 5, 6
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,6 +72,43 @@ def test_the_encoder_reads_each_row_as_if_it_were_alone(kind: str, layers: int, 
             for layer in range(layers):
                 both = wanted[2 * layer : 2 * layer + 2] if bidirectional else wanted[layer : layer + 1]
                 torch.testing.assert_close(ours[row, layer], both.flatten(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("lengths", [[7, 5, 9, 1], [2, 9, 1, 1]])  # much of it real, little of it real
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.filterwarnings("error")  # cuDNN warns of weights that are not in one piece
+def test_states_alone_are_those_of_packed_rows_in_value_and_gradient(
+    kind: str, layers: int, bidirectional: bool, lengths: list[int], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.manual_seed(3)
+    encoder = Encoder(kind, INPUTS, DIM, layers=layers, bidirectional=bidirectional).to(device)
+    x, mask = (each.to(device) for each in padded(lengths, 9))
+    weights = torch.randn(4, 9, 2 * DIM if bidirectional else DIM, device=device)
+    found = []
+    for work in (lambda: encoder(x, mask)[0], lambda: encoder.states(x, mask)):
+        encoder.zero_grad()
+        states = work()
+        (states * weights).sum().backward()
+        found.append([states.detach(), *(parameter.grad for parameter in encoder.parameters())])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+def test_only_real_tokens_are_looked_up_where_there_is_no_gradient() -> None:
+    torch.manual_seed(4)
+    encoder, table = Encoder("gru", INPUTS, DIM), nn.Embedding(20, INPUTS)
+    seen: list[int] = []
+    table.register_forward_hook(lambda _, given, __: seen.append(given[0].numel()))
+    _, mask = padded([3, 7, 1], 9)
+    tokens = torch.randint(20, mask.shape)
+    with_gradient = encoder.read(tokens, mask, table)
+    with torch.no_grad():
+        without = encoder.read(tokens, mask, table)
+    torch.testing.assert_close(without, with_gradient, rtol=1e-5, atol=1e-6)
+    assert seen == [27, 11]
 
 
 def test_the_backward_direction_has_read_all_when_it_reaches_the_first_place() -> None:

@@ -159,12 +159,12 @@ def test_from_python_it_is_evaluated_as_training_did(run: Path, tmp_path: Path) 
 
 def test_one_in_twenty_is_held_out_whatever_the_order(tmp_path: Path) -> None:
     rows = reviews()
-    settings = LabelledSettings(write(tmp_path / "a.tsv", rows))
+    settings = LabelledSettings(train=write(tmp_path / "a.tsv", rows))
     held, learned = settings.rows("valid"), settings.rows("train")
     assert 2 <= len(held) <= 20
     assert sorted([*held, *learned]) == sorted((text, "", label) for text, label in rows)
     assert settings.rows("test") == held
-    turned = LabelledSettings(write(tmp_path / "b.tsv", rows[::-1]))
+    turned = LabelledSettings(train=write(tmp_path / "b.tsv", rows[::-1]))
     assert sorted(turned.rows("valid")) == sorted(held)
 
 
@@ -176,20 +176,20 @@ def test_files_of_their_own_are_taken_whole(tmp_path: Path) -> None:
     for name in names:
         assert settings.rows(name) == [(f"text of {name}", "", name)]
     assert replace(settings, test="").rows("test") == [("text of valid", "", "valid")]
-    several = LabelledSettings((names["train"], names["valid"]), valid=names["test"])
+    several = LabelledSettings(train=(names["train"], names["valid"]), valid=names["test"])
     assert [label for *_, label in several.rows("train")] == ["train", "valid"]
     assert several.name == "train.tsv, valid.tsv"
 
 
 def test_a_label_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps({"text": "a\tb", "label": " so\t \nso "}))
-    assert list(LabelledSettings("x").read([str(tmp_path / "rows.jsonl")])) == [("a\tb", "", "so so")]
+    assert list(LabelledSettings(train="x").read([str(tmp_path / "rows.jsonl")])) == [("a\tb", "", "so so")]
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_too_few_to_hold_any_out_is_told(split: str, tmp_path: Path) -> None:
     """None of them falls among those held out, or all do."""
-    found = LabelledSettings(write(tmp_path / "all.tsv", reviews())).rows(split)
+    found = LabelledSettings(train=write(tmp_path / "all.tsv", reviews())).rows(split)
     recipe = recipe_of(tmp_path, [(text, label) for text, _, label in (*found[:2], *found[-2:])])
     with pytest.raises(
         DataError, match=r"train.tsv has too few texts to hold some out for validation; set data.valid"
@@ -199,7 +199,7 @@ def test_too_few_to_hold_any_out_is_told(split: str, tmp_path: Path) -> None:
 
 
 def test_a_class_of_which_all_is_held_out_is_known(tmp_path: Path) -> None:
-    held = LabelledSettings(write(tmp_path / "all.tsv", reviews())).rows("valid")[0][0]
+    held = LabelledSettings(train=write(tmp_path / "all.tsv", reviews())).rows("valid")[0][0]
     rows = [(text, "rare" if text == held else label) for text, label in reviews()]
     go(recipe_of(tmp_path, rows), tmp_path / "run")
     assert Folder(tmp_path / "run").config.labels == ("bad", "good", "rare")

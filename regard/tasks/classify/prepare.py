@@ -7,12 +7,18 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from regard.data.artifacts import Artifacts
 from regard.data.labelled_texts import LabelledData, classes
 from regard.data.text_encoding import Row as Encoded
-from regard.errors import DataError
+from regard.data.tokenizer import Tokenizer
+from regard.data.word_vectors import read_vectors
+from regard.errors import DataError, RecipeError
 from regard.learn.progress import say
-from regard.models.protocols import Model
+from regard.models import name_of
+from regard.models.protocols import Model, WordReader
 from regard.tasks.classify.settings import LabelledSettings, Row
 from regard.tasks.settings import Job
 from regard.tasks.task import Prepared
@@ -43,6 +49,8 @@ def prepare(
     if not held:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
     reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
+    if settings.vectors:
+        take_vectors(settings.vectors, model, reader.tokenizer)
     data, fixed = (
         build_data(settings, rows, reader, seed=seed)
         for rows, seed in ((settings.rows("train"), job.train.seed), (held, 0))
@@ -52,6 +60,23 @@ def prepare(
         kept = f"{limits} (data.truncate)" if settings.truncate < most else f"the {limits} this model takes"
         say(f"{data.truncated:,} of {len(data):,} texts were truncated to {kept}")
     return Prepared(data, reader, fixed, f"{len(data):,} labelled texts, {len(artifacts.labels)} classes")
+
+
+def take_vectors(name: str, model: Model, tokenizer: Tokenizer) -> None:
+    """Begin with these word vectors; words that the file has not keep their random ones."""
+    if not isinstance(model, WordReader):
+        raise RecipeError(
+            f"data.vectors is for models of words, such as pooling and han; {name_of(model)} does not take them"
+        )
+    words = {word: place for place, word in enumerate(tokenizer.tokens(range(len(tokenizer))))}
+    table = model.word_table.weight
+    found = list(read_vectors(name, words, table.shape[1]))
+    if not found:
+        raise DataError(f"{name} has none of the {len(words):,} words of this model; is it of another language?")
+    with torch.no_grad():
+        places = torch.tensor([words[word] for word, _ in found], device=table.device)
+        table[places] = torch.from_numpy(np.stack([vector for _, vector in found])).to(table)
+    say(f"{len(places.unique()):,} of {len(words):,} words begin with their vectors of {name}")
 
 
 def build_data(settings: LabelledSettings, rows: Sequence[Row], reader: TextReader, *, seed: int) -> LabelledData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,10 +12,23 @@ from regard.data.fields import FILES, check, file_names, setting
 Row = tuple[str, str, str]  # a text, the second one of a pair or "", and the label
 
 
+def _reviews(split: str, count: int) -> list[Row]:
+    from regard.data.reviews import reviews
+
+    return [(text, "", label) for text, label, _ in reviews(split, count)]
+
+
+MADE: dict[str, Callable[[str, int], list[Row]]] = {"reviews": _reviews}
+
+
 @dataclass(frozen=True)
 class LabelledSettings:
     """A recipe's [data] (`data.labelled_texts` describes the forms of files)."""
 
+    made: str = ""  # a generated set: reviews
+    train_count: int = setting(4000, at_least=1)  # how many of a generated set
+    valid_count: int = setting(500, at_least=1)
+    test_count: int = setting(1000, at_least=1)
     train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
     valid: str = ""  # without one, one text in twenty is held out of train
     test: str = ""  # without one, the validation texts are taken
@@ -24,16 +37,22 @@ class LabelledSettings:
     label: str = ""
     truncate: int = setting(128, at_least=8)  # tokens kept of a text, the special ones included
     batch_tokens: int = setting(2048, at_least=1)  # rows x longest of a batch
+    vectors: str = ""  # a text file of word vectors that embeddings begin with (word2vec, GloVe, fastText)
 
     def __post_init__(self) -> None:
         check(self)
         object.__setattr__(self, "train", file_names(self.train))
-        if not self.train:
-            raise ValueError("set data.train to a file of labelled texts: text, tab, label")
+        if bool(self.made) == bool(self.train):
+            raise ValueError(
+                "set data.train to a file of labelled texts (text, tab, label), or data.made to a generated set "
+                f"({', '.join(MADE)}), not both"
+            )
+        if self.made and self.made not in MADE:
+            raise ValueError(f"unknown generated set {self.made!r}; there are {', '.join(MADE)}")
 
     @property
     def name(self) -> str:
-        return ", ".join(file.rpartition("/")[2] for file in self.train)
+        return self.made or ", ".join(file.rpartition("/")[2] for file in self.train)
 
     def read(self, files: Iterable[str], labels: Collection[str] = ()) -> Iterator[Row]:
         from regard.data.labelled_texts import read_labelled
@@ -45,6 +64,8 @@ class LabelledSettings:
         """The rows of train, valid or test. Without a file of its own, one text in twenty is held out, chosen by
         its content, so that another order of the file chooses the same. A file of its own must have no labels
         but these, if any are given."""
+        if self.made:
+            return MADE[self.made](split, getattr(self, f"{split}_count"))
         named = {"test": self.test or self.valid, "valid": self.valid}.get(split, "")
         if named:
             return list(self.read([named], labels))
@@ -55,6 +76,8 @@ class LabelledSettings:
     @cached_property
     def all(self) -> list[Row]:
         """Every row of train, read once."""
+        if self.made:
+            return self.rows("train")
         from regard.learn.progress import counted
 
         return list(counted(self.read(self.train), "texts read"))
