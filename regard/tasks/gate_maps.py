@@ -18,7 +18,7 @@ from regard.tasks.search import sites_like
 from regard.tasks.words import Tokens, words_of
 
 UNITS = 12  # of a layer that a picture shows
-TITLE = "Gates by unit, from the most open to the most closed"
+TITLE = "Gates at each word: the mean, and units from the most open to the most closed"
 
 
 def gate_sites(model: Module, patterns: Sequence[str] = ()) -> list[str]:
