@@ -59,6 +59,10 @@ class Batch:
     def to(self, device: torch.device | str) -> Self:
         return self.each(lambda tensor: send(tensor, device))
 
+    def twice(self) -> Self:
+        """Every row once more, after the last."""
+        return self.each(lambda tensor: torch.cat([tensor, tensor]))
+
 
 @dataclass(frozen=True, repr=False)
 class PairBatch(Batch):
@@ -68,10 +72,6 @@ class PairBatch(Batch):
     source_mask: Tensor  # (B, S)
     target: Tensor  # (B, T)
     target_mask: Tensor  # (B, T)
-
-    def twice(self) -> PairBatch:
-        """Every row once more, after the last."""
-        return PairBatch(*(torch.cat([tensor, tensor]) for tensor in vars(self).values()))
 
 
 class Rows:

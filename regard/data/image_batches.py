@@ -1,4 +1,4 @@
-"""Labelled images become batches of one size, augmented during training."""
+"""Images become batches of one size, augmented during training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,7 +16,8 @@ from torch import Tensor
 from regard.data.augment import Augment
 from regard.data.augment_ops import augment_images
 from regard.data.batch import Batch, send
-from regard.data.images import ImageSet, Size, check_channels, fit_image, resize, with_channels
+from regard.data.images import Images, Size, check_channels, fit_image, resize, with_channels
+from regard.data.labelled_images import ImageSet
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Pixels
@@ -47,9 +48,10 @@ class ImageBatch(Batch):
     targets: Tensor  # (B, classes) float32: the share of each class, one-hot unless images are mixed
 
 
-class ImageData:
-    """Batches of images of one size (height, width), made on `device`; random if there is an `augment`. They have
-    as many channels as `pixels`, 1 or 3.
+class ImageBatches:
+    """Base of data with images: batches of one size (height, width), made on `device`; random if there is an
+    `augment`. They have as many channels as `pixels`, 1 or 3. Which rows are in a batch, which image a row has and
+    its targets are a subclass's.
 
     A batch is a function of its item alone, and is drawn anew each epoch. Several batches of small images are
     augmented together, because kernel launches take as long for few images as for many. Decoded and resized images
@@ -57,8 +59,7 @@ class ImageData:
 
     def __init__(
         self,
-        images: ImageSet,
-        rows: Sequence[int] | np.ndarray | None = None,
+        images: Images,
         *,
         image_size: Size,
         pixels: Pixels,
@@ -68,9 +69,6 @@ class ImageData:
         device: torch.device | str = "cpu",
         budget: int = BUDGET,
     ) -> None:
-        self.rows = np.arange(len(images)) if rows is None else np.asarray(rows)
-        if not len(self.rows):
-            raise ValueError("there must be at least one image, got none")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         height, width = image_size
@@ -88,42 +86,52 @@ class ImageData:
         self.cached: dict[int, np.ndarray] = {}
         self.room = budget  # bytes left for the cache
         size = batch_size * height * width * self.channels * 4
-        batches = max(1, min(TOGETHER, TOGETHER_BYTES // size)) if augment else 1
-        self.together = batch_size * batches  # images
-        self.augmented: tuple[tuple[int, bytes], ImageBatch] | None = None  # the next batches are parts of it
+        self.together = max(1, min(TOGETHER, TOGETHER_BYTES // size)) if augment else 1  # batches
+        # Images and targets of which the next batches are parts.
+        self.augmented: tuple[tuple[int, bytes], Tensor, Tensor] | None = None
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    def draw(self, generator: np.random.Generator) -> list[np.ndarray]:
+        """The rows of each batch of an epoch."""
+        raise NotImplementedError
+
+    def image_rows(self, rows: np.ndarray) -> np.ndarray:
+        """The image of each row."""
+        return rows
+
+    def targets(self, rows: np.ndarray) -> Tensor:
+        """(B, classes); without classes (B, 0)."""
+        return torch.zeros(len(rows), 0)
 
     def order(self, epoch: int) -> list[Item]:
-        rows = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
-        if self.augment and self.batch_size > 1 and len(rows) % self.batch_size == 1 < len(rows):
-            rows = rows[:-1]  # of one image alone batch normalisation may have no statistics; another epoch has it
-        some = [rows[first : first + self.together] for first in range(0, len(rows), self.together)]
-        return [
-            Item(epoch, each, slice(first, first + self.batch_size))
-            for each in some
-            for first in range(0, len(each), self.batch_size)
-        ]
+        batches = self.draw(np.random.default_rng([self.seed, epoch]))
+        if self.augment and self.batch_size > 1:
+            # Of one image alone batch normalisation may have no statistics; another epoch has it.
+            batches = [rows for rows in batches if len(rows) > 1] or batches
+        items = []
+        for first in range(0, len(batches), self.together):
+            some = batches[first : first + self.together]
+            rows, ends = np.concatenate(some), np.cumsum([0, *map(len, some)]).tolist()
+            items += [Item(epoch, rows, slice(*part)) for part in pairwise(ends)]
+        return items
 
-    def batch(self, item: Item) -> ImageBatch:
+    def _augmented_part(self, item: Item) -> tuple[Tensor, Tensor]:
+        """Images (B, C, H, W), normalised, and targets."""
         key = item.epoch, item.rows.tobytes()
         if self.augmented is None or self.augmented[0] != key:
             self.augmented = None  # freed before the next ones are made
-            self.augmented = key, self._prepare(item.epoch, item.rows)
-        whole = self.augmented[1]
+            self.augmented = key, *self._prepare(item.epoch, item.rows)
+        _, images, targets = self.augmented
         if item.part.indices(len(item.rows))[1] == len(item.rows):  # the last part
             self.augmented = None
-        return ImageBatch(whole.images[item.part], whole.targets[item.part])
+        return images[item.part], targets[item.part]
 
-    def _prepare(self, epoch: int, rows: np.ndarray) -> ImageBatch:
+    def _prepare(self, epoch: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         generator = np.random.default_rng([self.seed, epoch, 1 + int(rows[0])])  # never the seed of the order
-        images = send(torch.from_numpy(self._take(rows, generator)), self.device)
-        labels = torch.from_numpy(self.images.labels[rows])
-        targets = send(torch.nn.functional.one_hot(labels, len(self.images.classes)).float(), self.device)
+        images = send(torch.from_numpy(self._take(self.image_rows(rows), generator)), self.device)
+        targets = send(self.targets(rows), self.device)
         if self.augment:
             images, targets = augment_images(self.augment, images, targets, generator)
-        return ImageBatch(normalise(images, self.pixels.mean, self.pixels.std), targets)
+        return normalise(images, self.pixels.mean, self.pixels.std), targets
 
     def _take(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """(B, H, W, C) uint8."""
@@ -131,7 +139,7 @@ class ImageData:
         whole = not (self.crops or self.pixels.shortest_edge)
         if known is not None and known.shape[1:3] == self.image_size and whole:
             return np.ascontiguousarray(with_channels(known[rows], self.channels))
-        missing = [row for row in rows.tolist() if row not in self.cached]
+        missing = [row for row in dict.fromkeys(rows.tolist()) if row not in self.cached]
         found = dict(zip(missing, self._spread(self._read, missing), strict=True))
         taken = [found[row] if row in found else self.cached[row] for row in rows.tolist()]
         for row, image in found.items():
@@ -143,7 +151,7 @@ class ImageData:
         return np.stack(taken)
 
     def _read(self, row: int) -> np.ndarray:
-        image = self.images.read(row)
+        image = self.images.read(row, self.image_size)
         if self.crops:
             return with_channels(image, self.channels)
         return fit_image(image, self.image_size, self.pixels)
@@ -162,6 +170,53 @@ class ImageData:
             return [*done, *map(work, items[1:])]
         chunks = [items[first : first + CHUNK] for first in range(1, len(items), CHUNK)]
         return [*done, *chain.from_iterable(self.pool.map(lambda chunk: [*map(work, chunk)], chunks))]
+
+
+class ImageData(ImageBatches):
+    """Batches of labelled images: all of them, or those of `rows`. See `ImageBatches` for the rest."""
+
+    images: ImageSet
+
+    def __init__(
+        self,
+        images: ImageSet,
+        rows: Sequence[int] | np.ndarray | None = None,
+        *,
+        image_size: Size,
+        pixels: Pixels,
+        batch_size: int,
+        seed: int,
+        augment: Augment | None = None,
+        device: torch.device | str = "cpu",
+        budget: int = BUDGET,
+    ) -> None:
+        self.rows = np.arange(len(images)) if rows is None else np.asarray(rows)
+        if not len(self.rows):
+            raise ValueError("there must be at least one image, got none")
+        super().__init__(
+            images,
+            image_size=image_size,
+            pixels=pixels,
+            batch_size=batch_size,
+            seed=seed,
+            augment=augment,
+            device=device,
+            budget=budget,
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def draw(self, generator: np.random.Generator) -> list[np.ndarray]:
+        rows = generator.permutation(self.rows)
+        return [rows[first : first + self.batch_size] for first in range(0, len(rows), self.batch_size)]
+
+    def targets(self, rows: np.ndarray) -> Tensor:
+        labels = torch.from_numpy(self.images.labels[rows])
+        return torch.nn.functional.one_hot(labels, len(self.images.classes)).float()
+
+    def batch(self, item: Item) -> ImageBatch:
+        return ImageBatch(*self._augmented_part(item))
 
 
 def normalise(images: Tensor | np.ndarray, mean: Sequence[float], std: Sequence[float]) -> Tensor:

@@ -1,334 +1,155 @@
-"""Labelled images from a folder, an .npz or a .parquet file, decoded on demand.
+"""Images from files of every usual form, decoded on demand, and as a model reads them.
 
-Every problem with the files is a DataError that names the image."""
+Every problem with a file is a DataError that names the image."""
 
 from __future__ import annotations
 
 import io
-import json
 import math
 import struct
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
-from regard.data.files import check_regular, explain_os_errors, find_data
-from regard.data.records import first_ten, need_parquet
+from regard.data.files import check_regular, explain_os_errors
 from regard.errors import DataError, RunError
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Pixels
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif")
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")  # no other decoder of Pillow is tried
-LARGEST = 16 << 30  # bytes that an array may declare; even a small file can declare more than fits in memory
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")  # no other decoder of Pillow is tried
+MOST_DECODED = 1 << 24  # pixels above which an image is reduced as it is read,
+KEPT = 16  # if they are also more than this many for each pixel that the model reads
+STRIP = 1 << 18  # pixels that are converted at a time
+MOST_WEBP = (
+    1 << 26
+)  # pixels; its decoder takes 16 bytes for each, others 4 at most. Pillow's own limit is 178 million
 MOST_RESIZED = 1 << 26  # pixels of an image that is resized to be cropped; a long one would fill the memory
-MOST_CLASSES = 100_000  # their names are in config.json, which may have at most 16 MiB
-ARRAYS = (("images", "labels"), ("x", "y"), ("data", "targets"))
-COLUMNS = (("image", "img"), ("label", "labels"))
-PACKED = ("header", "scans", "offsets")
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+# What Pillow raises for a damaged file; its warnings are errors where Python runs with -W error.
+FAILED = (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError, Warning)
+ORIENTATION = 0x0112  # EXIF
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 Size = tuple[int, int]  # height and width
+ANY = (0, 0)  # the size of no model
 
 
-class ImageSet:
-    """Labelled images, each (H, W, C) uint8, C = 1 (grey) or 3: from one array `pixels` (N, H, W, C), or decoded on
-    demand."""
+class Images:
+    """Images, each (H, W, C) uint8, C = 1 (grey) or 3: from one array `pixels` (N, H, W, C), or decoded on demand.
+    `name(row)` is for error messages. `decode(row, size)` may give a large image reduced, for a model of that
+    size."""
 
     def __init__(
         self,
-        labels: np.ndarray,
-        classes: Sequence[str],
+        count: int,
         *,
         name: Callable[[int], str],
         pixels: np.ndarray | None = None,
-        decode: Callable[[int], np.ndarray] | None = None,
+        decode: Callable[[int, Size], np.ndarray] | None = None,
     ) -> None:
         if (pixels is None) == (decode is None):
             raise ValueError("give either pixels or decode")
-        self.labels, self.classes = labels.astype(np.int64), tuple(classes)
-        self.name, self.pixels, self.decode = name, pixels, decode
+        self.count, self.name, self.pixels, self.decode = count, name, pixels, decode
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return self.count
 
-    def read(self, number: int) -> np.ndarray:
+    def read(self, row: int, size: Size = ANY) -> np.ndarray:
         if self.decode is None:
             assert self.pixels is not None
-            return self.pixels[number]
-        return self.decode(number)
+            return self.pixels[row]
+        return self.decode(row, size)
 
-    def relabelled(self, classes: Sequence[str]) -> ImageSet:
-        """The same images with labels as indices into `classes`, e.g. a model's. Classes are matched by name."""
-        places = {name: place for place, name in enumerate(classes)}
-        unknown = [self.classes[label] for label in np.unique(self.labels) if self.classes[label] not in places]
-        if unknown:
-            first = self.name(int((self.labels == self.classes.index(unknown[0])).argmax()))
-            raise DataError(
-                f"{first}: there are images of {first_ten(unknown)}, but the classes are {first_ten(classes)}"
-            )
-        table = np.array([places.get(name, -1) for name in self.classes])
-        return ImageSet(table[self.labels], classes, name=self.name, pixels=self.pixels, decode=self.decode)
+    def subset(self, rows: Sequence[int]) -> Images:
+        def name(row: int) -> str:
+            return self.name(rows[row])
+
+        if self.pixels is not None:
+            return Images(len(rows), name=name, pixels=self.pixels[rows])
+        return Images(len(rows), name=name, decode=lambda row, size: self.read(rows[row], size))
 
 
-def open_image_set(path: str | Path, *, image: str = "", label: str = "") -> ImageSet:
-    """A folder with a folder for each class, an .npz or a .parquet file, found here or under $REGARD_DATA.
-
-    `image` and `label` name the arrays or columns ("" = the usual names)."""
-    try:
-        found = find_data(str(path))
-    except FileNotFoundError as error:
-        raise DataError(str(error)) from None
-    if found.is_dir():
-        images = _folder(found)
-    elif found.suffix.lower() == ".npz":
-        images = _npz(found, image, label)
-    elif found.suffix.lower() == ".parquet":
-        images = _parquet(found, image, label)
-    else:
-        raise DataError(f"{found} must be a folder with a folder for each class, or end in .npz or .parquet")
-    if not len(images):
-        raise DataError(f"{found} holds no images; it needs at least one")
-    if len(images.classes) > MOST_CLASSES:
-        raise DataError(
-            f"{found} has {len(images.classes):,} classes, such as {first_ten(images.classes)}; "
-            f"at most {MOST_CLASSES:,} are supported"
-        )
-    return images
-
-
-def need_classes(images: ImageSet, name: str | Path) -> None:
-    """Training needs at least two classes; evaluation does not."""
-    if len(images.classes) < 2:
-        raise DataError(f"{name} has the class {first_ten(images.classes)} alone; a classifier needs at least two")
-
-
-def read_image(path: str | Path) -> np.ndarray:
-    """(H, W, 3) uint8."""
+def read_image(path: str | Path, size: Size = ANY) -> np.ndarray:
+    """(H, W, 3) uint8; see `decode_image`."""
     check_regular(Path(path))
     with explain_os_errors(path), open(path, "rb") as file:
-        return _decode(file, str(path))
+        return decode_image(file, str(path), size)
 
 
-def _decode(file: IO[bytes], name: str) -> np.ndarray:
-    """Rotated as its EXIF says; transparent pixels on white; the first of several frames."""
+def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
+    """(H, W, 3) uint8: rotated as its EXIF says, transparent pixels on white, the first of several frames.
+
+    A large image is reduced by a whole factor, to at most MOST_DECODED pixels or KEPT times those of a model's
+    `size`. JPEG is reduced as it is decoded; other formats are decoded whole first, at up to 4 bytes per pixel."""
+    most = max(MOST_DECODED, KEPT * size[0] * size[1])
     try:
         with Image.open(file, formats=FORMATS) as opened:
-            image: Image.Image = ImageOps.exif_transpose(opened)
-            if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
-                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            if "A" in image.getbands() or "transparency" in image.info:
-                image = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            return np.asarray(image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        why = "it has none of these formats" if isinstance(error, UnidentifiedImageError) else error
+            if opened.format == "WEBP" and opened.width * opened.height > MOST_WEBP:
+                came = f"{opened.width} x {opened.height} pixels"
+                raise ValueError(f"it has {came}, and at most {MOST_WEBP:,} are read; save it as JPEG, or smaller")
+            factor = 1 << (_factor(opened, most) - 1).bit_length()  # JPEG can be decoded at 1/2, 1/4 and 1/8
+            opened.draft(None, (max(1, opened.width // factor), max(1, opened.height // factor)))
+            opened.load()
+            reduced = _reduce(opened, _factor(opened, most))
+            turn = TURNS.get(opened.getexif().get(ORIENTATION, 1))
+    except FAILED as error:
+        why: object = error
+        if isinstance(error, UnidentifiedImageError):
+            why = "it has none of these formats" if file.seek(0, io.SEEK_END) else "it is empty"
+        elif isinstance(error, Image.DecompressionBombError):
+            why = f"{error} Save it with fewer pixels"
         raise DataError(f"{name} cannot be decoded as {', '.join(FORMATS)}: {why}") from None
+    return reduced if turn is None else np.asarray(Image.fromarray(reduced).transpose(turn))
+
+
+def _factor(image: Image.Image, most: int) -> int:
+    return max(1, math.ceil(math.sqrt(image.width * image.height / most)))
+
+
+def _reduce(image: Image.Image, factor: int) -> np.ndarray:
+    """The means of squares of factor x factor pixels, in red, green and blue. Strip by strip, so that no second
+    image of the whole size is made."""
+    wide, high = image.size
+    reduced = np.empty((math.ceil(high / factor), math.ceil(wide / factor), 3), np.uint8)
+    rows = max(1, STRIP // (wide * factor))  # of the reduced image
+    for top in range(0, len(reduced), rows):
+        strip = image.crop((0, top * factor, wide, min(high, (top + rows) * factor)))
+        reduced[top : top + rows] = np.asarray(_in_colour(strip).reduce(factor))
+    return reduced
+
+
+def _in_colour(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
+        shades = np.asarray(image)
+        if shades.min() < 0 or shades.max() >> 16:
+            raise ValueError("its pixels have more than 16 bits; save it with 8 or 16")
+        image = Image.fromarray((shades >> 8).astype(np.uint8))
+    if image.mode == "F":
+        raise ValueError("its pixels are fractions, of any range; save it with 8 or 16 bits")
+    if "A" in image.getbands() or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
 
 
 def is_image(path: Path) -> bool:
     """By its name. Hidden files do not count, such as the ._a.png that macOS puts beside a.png."""
     return path.suffix.lower() in SUFFIXES and not any(part.startswith(".") for part in path.parts)
-
-
-def _folder(path: Path) -> ImageSet:
-    folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
-    if not folders:
-        raise DataError(f"{path} has no folders in it; it needs one for each class, with the images of that class")
-    files, labels = [], []
-    for label, folder in enumerate(folders):
-        found = [each for each in sorted(folder.iterdir()) if is_image(Path(each.name)) and each.is_file()]
-        if not found:
-            raise DataError(
-                f"{folder} holds no images ({', '.join(SUFFIXES)}); each folder in {path} is a class, with its "
-                "images directly in it: add some, or remove the folder"
-            )
-        files += found
-        labels += [label] * len(found)
-    names = [folder.name for folder in folders]
-    return ImageSet(
-        np.array(labels),
-        names,
-        name=lambda number: str(files[number]),
-        decode=lambda number: read_image(files[number]),
-    )
-
-
-def _npz(path: Path, image: str, label: str) -> ImageSet:
-    with explain_os_errors(path), _explain_zip_errors(path), zipfile.ZipFile(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-        packed = not image and set(PACKED) <= set(names)
-        usual = next((pair for pair in ARRAYS if set(pair) <= set(names)), ARRAYS[0])
-        wanted = [*(PACKED if packed else [image or usual[0]]), label or usual[1]]
-        for name in wanted:
-            if name not in names:
-                raise DataError(
-                    f"{path}: no array {name!r}; the file has {first_ten(names)}. Name the arrays with image, label"
-                )
-        arrays = [_array(archive, name, path) for name in wanted]
-        table = _array(archive, "classes", path) if "classes" in names else np.zeros(0, np.str_)
-    if table.ndim != 1 or table.dtype.kind != "U":
-        raise DataError(
-            f"{path}: 'classes' must be a 1-d array of text (dtype str), got {table.shape} {table.dtype}"
-        )
-    labels, classes = _classes(arrays[-1], table, str(path))
-    name = f"{path}, image {{}}".format
-    if packed:
-        decode = _packed(path, *arrays[:-1], name=name)
-        if len(arrays[2]) != len(labels) + 1:
-            raise DataError(f"{path}: {len(labels)} labels need one more offset than labels, got {len(arrays[2])}")
-        return ImageSet(labels, classes, name=name, decode=decode)
-    pixels = arrays[0]
-    if pixels.ndim == 3:
-        pixels = pixels[..., None]
-    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] not in (1, 3) or 0 in pixels.shape[1:]:
-        came = f"{arrays[0].shape} {arrays[0].dtype}"
-        raise DataError(f"{path}: {wanted[0]!r} must be (N, H, W), (N, H, W, 1) or (N, H, W, 3) uint8, got {came}")
-    if len(pixels) != len(labels):
-        raise DataError(f"{path}: each image needs a label, got {len(pixels)} images and {len(labels)} labels")
-    return ImageSet(labels, classes, name=name, pixels=pixels)
-
-
-def _packed(
-    path: Path, header: np.ndarray, scans: np.ndarray, offsets: np.ndarray, *, name: Callable[[int], str]
-) -> Callable[[int], np.ndarray]:
-    """JPEG files that share one header: image k is header + scans[offsets[k] : offsets[k + 1]] + end marker."""
-    for part, array in (("header", header), ("scans", scans)):
-        if array.dtype != np.uint8 or array.ndim != 1:
-            raise DataError(f"{path}: {part!r} must be a 1-d array of uint8, got {array.shape} {array.dtype}")
-    ends = offsets.astype(np.int64) if offsets.ndim == 1 and offsets.dtype.kind in "iu" else np.zeros(0, np.int64)
-    if not len(ends) or ends[0] != 0 or ends[-1] != len(scans) or (np.diff(ends) < 0).any():
-        raise DataError(f"{path}: 'offsets' must increase from 0 to {len(scans)}, the bytes of 'scans'")
-    begin, data = header.tobytes(), scans.tobytes()
-    return lambda number: _decode(
-        io.BytesIO(begin + data[ends[number] : ends[number + 1]] + b"\xff\xd9"), name(number)
-    )
-
-
-@contextmanager
-def _explain_zip_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
-        raise DataError(f"{path} is damaged, truncated, encrypted or not an .npz file: {error}") from None
-
-
-def _array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
-    """Checks the declared shape and type before any memory is allocated."""
-    try:
-        with archive.open(f"{name}.npy") as file:
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(file)
-        if dtype.hasobject:
-            raise DataError(
-                f"{path}: {name!r} holds Python objects, which are not read because they could run code; "
-                "save it as numbers or as text (dtype str)"
-            )
-        size = dtype.itemsize * int(np.prod([int(length) for length in shape], dtype=object))
-        if size > LARGEST:
-            raise DataError(f"{path}: {name!r} declares {size:,} bytes; at most {LARGEST:,} are read")
-        with archive.open(f"{name}.npy") as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(f"{path}: {name!r} is damaged or not an array: {error}") from None
-
-
-def _classes(values: np.ndarray, names: Iterable[object], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as indices into the classes, and the names of the classes: those given, else the labels, sorted.
-
-    Numbers are indices into the given names; without names each number that occurs is the name of a class."""
-    if values.ndim != 1 or values.dtype.kind not in "iuU":
-        raise DataError(
-            f"{where}: labels must be a 1-d array of whole numbers or text, got {values.shape} {values.dtype}"
-        )
-    known = tuple(str(name) for name in names)
-    if len(set(known)) < len(known):
-        raise DataError(f"{where}: the names of classes must differ, got {first_ten(known)}")
-    if values.dtype.kind == "U":
-        known = known or tuple(str(name) for name in np.unique(values))
-        places = {name: place for place, name in enumerate(known)}
-        for name in values:
-            if name not in places:
-                raise DataError(f"{where}: the label {str(name)!r} is not one of the classes {first_ten(known)}")
-        return np.array([places[name] for name in values], np.int64), known
-    wrong = (values < 0) | (values >= len(known)) if known else values < 0
-    if wrong.any():
-        number = int(wrong.argmax())
-        allowed = f"lie in 0 to {len(known) - 1}" if known else "be at least 0"
-        raise DataError(f"{where}: labels must {allowed}, got {values[number]} at image {number}")
-    if known:
-        return values.astype(np.int64), known
-    occurring, labels = np.unique(values, return_inverse=True)
-    return labels, tuple(str(label) for label in occurring)
-
-
-def _parquet(path: Path, image: str, label: str) -> ImageSet:
-    pyarrow, parquet = need_parquet(path)
-    try:
-        with explain_os_errors(path), parquet.ParquetFile(path) as file:
-            schema, groups = file.schema_arrow, file.metadata.num_row_groups
-            size = sum(file.metadata.row_group(group).total_byte_size for group in range(groups))
-            if size > LARGEST:
-                raise DataError(f"{path} declares {size:,} bytes; at most {LARGEST:,} are read")
-            wanted = [image, label]
-            for place, usual in enumerate(COLUMNS):
-                wanted[place] = wanted[place] or next((name for name in usual if name in schema.names), usual[0])
-                if wanted[place] not in schema.names:
-                    raise DataError(
-                        f"{path}: no column {wanted[place]!r}; the file has {first_ten(schema.names)}. "
-                        "Name the columns with image, label"
-                    )
-                if schema.names.count(wanted[place]) > 1:
-                    raise DataError(f"{path}: more than one column {wanted[place]!r}; rename or remove one")
-            table = file.read(columns=wanted)
-    except pyarrow.ArrowException as error:
-        raise DataError(f"{path} is damaged or not a parquet file: {error}") from None
-    kind = schema.field(wanted[0]).type
-    data = (
-        kind.field("bytes").type if pyarrow.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
-    )
-    if not (pyarrow.types.is_binary(data) or pyarrow.types.is_large_binary(data)):
-        raise DataError(f"{path}: {wanted[0]!r} must hold bytes, or {{bytes, path}}, got {kind}")
-    values = table.column(wanted[1]).to_pylist()
-    if None in values:
-        raise DataError(f"{path}, image {values.index(None)}: has no label; fill it in or remove the row")
-    try:
-        values = np.array(values or np.zeros(0, np.int64))
-    except ValueError:  # lists of several lengths
-        came = schema.field(wanted[1]).type
-        raise DataError(f"{path}: labels must be a 1-d array of whole numbers or text, got {came}") from None
-    labels, classes = _classes(values, _feature_names(schema.metadata, wanted[1]), str(path))
-    name = f"{path}, image {{}}".format
-    column = table.column(wanted[0])
-
-    def decode(number: int) -> np.ndarray:
-        value = column[number].as_py()
-        value = value["bytes"] if isinstance(value, dict) else value
-        if value is None:  # there may be a path, but a table must not open other files
-            raise DataError(f"{name(number)}: has no bytes; put the image itself into the table")
-        return _decode(io.BytesIO(value), name(number))
-
-    return ImageSet(labels, classes, name=name, decode=decode)
-
-
-def _feature_names(metadata: dict[bytes, bytes] | None, label: str) -> list[str]:
-    """The names of the classes from the metadata that `datasets` writes, if there are any."""
-    try:
-        return list(json.loads((metadata or {})[b"huggingface"])["info"]["features"][label]["names"])
-    except (KeyError, TypeError, ValueError):
-        return []
 
 
 # ---- as a model reads them

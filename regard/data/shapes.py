@@ -9,7 +9,7 @@ import math
 import numpy as np
 from PIL import Image, ImageDraw
 
-from regard.data.images import ImageSet
+from regard.data.labelled_images import ImageSet
 from regard.data.made import SPLITS
 
 CLASSES = ("circle", "square", "triangle", "cross", "ring", "star")

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from regard.data import images
 from regard.data.artifacts import Pixels
-from regard.data.images import RESAMPLING, centre_of, fit_image, seen_box, seen_part, with_channels
+from regard.data.image_batches import normalise
+from regard.data.images import RESAMPLING, centre_of, fit_image, resize, seen_box, seen_part, with_channels
 from regard.errors import RunError
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def random(*shape: int) -> np.ndarray:
@@ -108,3 +112,38 @@ def test_the_part_that_is_seen():
     assert np.array_equal(seen_part(one, (12, 16), pixels), one[8:32, 24:56])
     assert np.array_equal(seen_part(one, (12, 16), Pixels()), one)
     assert seen_part(random(1, 50, 3), (12, 16), pixels).shape == (1, 2, 3)  # 0.8 pixels, about the middle
+
+
+# ---- resized and normalised
+
+
+@pytest.mark.parametrize("size", [(37, 53), (224, 224), (300, 100), (16, 16)])
+@pytest.mark.parametrize("to", [(224, 224), (16, 24)])
+def test_prepared_as_transformers_does(size, to):
+    transformers = pytest.importorskip("transformers")
+    processor = transformers.ViTImageProcessorPil(
+        size={"height": to[0], "width": to[1]}, image_mean=MEAN, image_std=STD
+    )
+    image = random(*size, 3)
+    raw = processor(image, do_rescale=False, do_normalize=False, return_tensors="np")["pixel_values"][0]
+    found = resize(image, *to)
+    assert found.dtype == np.uint8
+    assert np.array_equal(found, raw.transpose(1, 2, 0))
+    expected = processor(Image.fromarray(image), return_tensors="pt")["pixel_values"]
+    assert torch.allclose(normalise(found[None], MEAN, STD), expected, rtol=0, atol=1e-6)
+
+
+def test_normalise_leaves_what_it_was_given():
+    given = torch.rand(2, 1, 1, 3) * 255
+    before = given.clone()
+    found = normalise(given, MEAN, STD)
+    assert torch.equal(given, before)
+    assert found.shape == (2, 3, 1, 1)
+    assert found.is_contiguous()
+    assert torch.allclose(found[1, 2, 0, 0], (given[1, 0, 0, 2] / 255 - 0.406) / 0.225)
+
+
+def test_resize_within_a_box():
+    image = random(20, 30, 3)
+    assert np.array_equal(resize(image, 6, 8, (5, 4, 13, 10)), image[4:10, 5:13])
+    assert resize(image, 20, 30) is image

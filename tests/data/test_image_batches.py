@@ -8,7 +8,8 @@ from PIL import Image
 from regard.data.artifacts import Pixels
 from regard.data.augment import Augment
 from regard.data.image_batches import ImageBatch, ImageData, Item, normalise
-from regard.data.images import ImageSet, open_image_set, resize
+from regard.data.images import resize
+from regard.data.labelled_images import ImageSet, open_image_set
 
 HALF = (0.5, 0.5, 0.5)
 
@@ -155,7 +156,7 @@ def test_images_of_any_size_are_resized_and_kept(room, scale):
     known = list(pixels(5, 9, 9))
     reads = []
 
-    def decode(number):
+    def decode(number, size):
         reads.append(number)
         return known[number]
 
@@ -174,7 +175,7 @@ def test_images_of_any_size_are_resized_and_kept(room, scale):
 
 def test_many_images_keep_their_places():
     known = pixels(70, 9, 9)
-    image_set = ImageSet(np.arange(70) % 2, ("a", "b"), name=str, decode=lambda number: known[number])
+    image_set = ImageSet(np.arange(70) % 2, ("a", "b"), name=str, decode=lambda number, size: known[number])
     rows = np.random.default_rng(0).permutation(70)
     some = data(image_set)
     some.batch(Item(0, rows[:30]))

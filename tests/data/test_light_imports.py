@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-LIGHT = ["augment", "byte_level", "documents", "files", "images", "lines", "made", "pairs", "records", "shapes"]
-LIGHT += ["special_tokens", "tokenizer", "tokenizer_training", "wordpiece"]
+LIGHT = ["augment", "byte_level", "captions", "documents", "files", "images", "labelled_images", "lines", "made"]
+LIGHT += ["pairs", "records", "scenes", "shapes", "special_tokens", "tokenizer", "tokenizer_training", "wordpiece"]
 
 
 def test_no_torch_is_imported():
