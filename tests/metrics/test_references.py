@@ -3,10 +3,13 @@
 import pytest
 
 from regard.metrics.bleu import bleu, chrf, tokenised_bleu
+from regard.metrics.captions import caption_bleu, caption_bleu_each, cider, rouge_l
 from regard.metrics.exact_match import exact_match
 
+MEASURES = [bleu, tokenised_bleu, chrf, exact_match, caption_bleu, caption_bleu_each, rouge_l, cider]
 
-@pytest.mark.parametrize("measure", [bleu, tokenised_bleu, chrf, exact_match])
+
+@pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize(
     ("answers", "references", "message"),
     [
