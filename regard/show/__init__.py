@@ -9,22 +9,30 @@ from regard.show.curves import Curves, length_curves, loss_curve
 from regard.show.document.picture import Document
 from regard.show.gates.picture import Gates
 from regard.show.heads.picture import Heads
+from regard.show.looks.data import Line
+from regard.show.looks.picture import Looks
 from regard.show.map.picture import Map
 from regard.show.overlay.picture import Overlay
 from regard.show.position_pictures import Barcode, barcode, position_curves, similarity
 from regard.show.rollout import patch_map, rollout
 from regard.show.shaded.picture import ShadedText
+from regard.show.sheet.data import Entry
+from regard.show.sheet.picture import Sheet
 from regard.show.words import Words
 
 __all__ = [
     "Barcode",
     "Curves",
     "Document",
+    "Entry",
     "Gates",
     "Heads",
+    "Line",
+    "Looks",
     "Map",
     "Overlay",
     "ShadedText",
+    "Sheet",
     "Words",
     "barcode",
     "bars",

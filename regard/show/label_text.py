@@ -75,6 +75,28 @@ def _character_width(character: str) -> float:
     return (0.82 if character.isupper() else 0.65) * cells
 
 
+def fit(text: str, room: float, font: float) -> str:
+    """The text, cut until it is no wider than the room."""
+    most = int(2 * room / font) + 1  # a cell is at least half as wide as the font is high
+    fitting = (trim(text, longest) for longest in range(min(cell_len(text), most), 0, -1))
+    return next((cut for cut in fitting if text_width(cut) * font <= room), "…") if text else ""
+
+
+def wrap_text(text: str, room: float, font: float, most: int) -> list[str]:
+    """The text in lines no wider than the room, broken at spaces, cut with … past `most` lines."""
+    words, lines = text.split(), [""]
+    for at, word in enumerate(words):
+        longer = f"{lines[-1]} {word}".lstrip()
+        if not lines[-1] or text_width(longer) * font <= room:
+            lines[-1] = longer
+        elif len(lines) < most:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {' '.join(words[at:])}"
+            break
+    return [fit(line, room, font) for line in lines]
+
+
 def is_rtl(text: str) -> bool:
     """Whether any letter is written from right to left."""
     return any(unicodedata.bidirectional(character) in ("R", "AL") for character in text)

@@ -3,7 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from regard.show.label_text import clean, clusters, label, trim
+from regard.show.label_text import clean, clusters, fit, label, trim, wrap_text
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,18 @@ def test_a_joined_emoji_is_one_and_is_not_cut_apart():
     assert clusters("a" + family + "b") == ["a", family, "b"]
     assert trim("ab" + family + "cdef", 5) == "ab" + family + "…"
     assert trim("ab" + family + "cdef", 4) == "ab…"
+
+
+def test_fit_cuts_no_more_than_it_must():
+    assert [fit(text, 100, 10) for text in ("", "a" * 15, "a" * 16)] == ["", "a" * 15, "a" * 13 + "…"]
+    assert fit("猫" * 9, 100, 10) == "猫" * 9  # 9.18 times the font size wide, although 18 cells
+    assert fit("wide", 3, 10) == "…"
+    assert len(fit("a" * 100_000, 100, 10)) == 14  # and at once
+
+
+def test_wrapping_breaks_at_spaces_and_cuts_the_last_line():
+    assert wrap_text("", 100, 10, 2) == [""]
+    assert wrap_text("one  two three", 100, 10, 2) == ["one two three"]
+    assert wrap_text("one two three", 60, 10, 2) == ["one two", "three"]
+    assert wrap_text("one two three four", 60, 10, 2) == ["one two", "three f…"]
+    assert wrap_text("a" * 20, 60, 10, 2) == ["a" * 7 + "…"]

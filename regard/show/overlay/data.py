@@ -32,7 +32,7 @@ class OverlayData:
         image = check_image(self.image)
         if not self.panels:
             raise ValueError("no map to draw: give at least one, as {name: weights (rows, columns)}")
-        checked = {name: _check(name, weights) for name, weights in self.panels.items()}
+        checked = {name: check_map(name, weights) for name, weights in self.panels.items()}
         check_scale(self.scale)
         object.__setattr__(self, "image", image)
         object.__setattr__(self, "panels", checked)
@@ -40,7 +40,7 @@ class OverlayData:
     @cached_property
     def shares(self) -> dict[str, np.ndarray]:
         """The maps as shares of their sums."""
-        return {name: weights / (weights.sum() or 1) for name, weights in self.panels.items()}
+        return {name: shares_of(weights) for name, weights in self.panels.items()}
 
     @cached_property
     def most(self) -> float:
@@ -50,16 +50,30 @@ class OverlayData:
     @property
     def top(self) -> float | None:
         """The share of the brightest colour; None: every map has its own."""
-        return None if self.scale in (None, "each") else top_of(self.most, self.scale)
+        return shared_top(self.most, self.scale)
 
     def levels(self, name: str) -> np.ndarray:
         """What is drawn of a map: shares of the scale, in [0, 1]."""
-        shares = self.shares[name]
-        top = self.top or float(shares.max())
-        return (shares / top).clip(0, 1) if top > 0 else shares
+        return levels_of(self.shares[name], self.top)
 
 
-def _check(name: str, weights: np.ndarray) -> np.ndarray:
+def shares_of(weights: np.ndarray) -> np.ndarray:
+    """A map as shares of its sum."""
+    return weights / (weights.sum() or 1)
+
+
+def shared_top(most: float, scale: Scale) -> float | None:
+    """The share of the brightest colour; None: every map has its own."""
+    return None if scale in (None, "each") else top_of(most, scale)
+
+
+def levels_of(shares: np.ndarray, top: float | None) -> np.ndarray:
+    """Shares of the scale, in [0, 1]; `top` is None where the map's own maximum is the brightest."""
+    top = top or float(shares.max())
+    return (shares / top).clip(0, 1) if top > 0 else shares
+
+
+def check_map(name: str, weights: np.ndarray) -> np.ndarray:
     weights = np.array(weights, dtype=np.float64)
     if weights.ndim != 2 or weights.size == 0:
         raise ValueError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.show.label_text import clean, text_width, trim
+from regard.show.label_text import clean, fit, text_width, trim
 from regard.show.overlay.blending import resize
 from regard.show.overlay.data import OverlayData
 from regard.show.scales import top_words
@@ -66,14 +66,23 @@ def lay_out(data: OverlayData) -> OverlayLayout:
     panels = [Panel("image", ["image"], f"{wide} × {high}", None, EDGE, math.ceil(top))]
     for at, (name, weights) in enumerate(data.panels.items(), columns if alone else 1):
         x, y = EDGE + at % columns * pitch, math.ceil(top + at // columns * line)
-        label = [_fit(text, room, font) for text in labels[name]]
+        label = [fit(text, room, font) for text in labels[name]]
         panels.append(Panel(names[name], label, note(weights), data.levels(name), x, y))
     key_top = math.ceil(panels[-1].y + line)
     words = [text_width(title) * HEADING, *(text_width(text) * NAME for text in caption), KEY + 170]
     width = 2 * EDGE + max(columns * pitch - BETWEEN, *words)
     image = resize(data.image, min(wide, FINE * across), min(high, FINE * down))
     return OverlayLayout(
-        title, caption, image, (across, down), font, panels, top_note(data), key_top, width, key_top + NOTE + EDGE
+        title,
+        caption,
+        image,
+        (across, down),
+        font,
+        panels,
+        top_note(data.top, data.most),
+        key_top,
+        width,
+        key_top + NOTE + EDGE,
     )
 
 
@@ -89,22 +98,16 @@ def _lines(name: str, room: float, font: float) -> list[str]:
     return [first, last] if comma and text_width(name) * font > room else [name]
 
 
-def _fit(text: str, room: float, font: float) -> str:
-    """The text, cut until it is no wider than the room."""
-    fitting = (trim(text, longest) for longest in range(len(text), 0, -1))
-    return next((cut for cut in fitting if text_width(cut) * font <= room), "…")
-
-
 def name_places(panel: Panel, layout: OverlayLayout) -> list[float]:
     """Where the lines of a panel's name and then its note stand, below the top of the panel."""
     return [layout.size[1] + (1.35 + 1.3 * at) * layout.font for at in range(len(panel.label) + 1)]
 
 
-def top_note(data: OverlayData) -> str:
-    """What stands at the top of the colour scale."""
-    if data.top is None:
+def top_note(top: float | None, most: float) -> str:
+    """What stands at the top of the colour scale; `most` is the largest share that is drawn."""
+    if top is None:
         return "maximum of each panel"
-    return f"{top_words(100 * data.top, 100 * data.most)} % in all panels"
+    return f"{top_words(100 * top, 100 * most)} % in all panels"
 
 
 def note(weights: np.ndarray) -> str:

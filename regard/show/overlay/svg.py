@@ -20,17 +20,15 @@ def draw_svg(data: OverlayData) -> str:
     layout = lay_out(data)
     parts = [open_svg(layout.title or "attention over an image", layout.width, layout.height, NAME)]
     parts.append(heading(layout.title, layout.caption))
-    return "".join(parts) + _panels(layout) + _key(layout) + "</svg>\n"
+    return "".join(parts) + _panels(layout) + heat_scale(layout.key_top, layout.key) + "</svg>\n"
 
 
 def _panels(layout: OverlayLayout) -> str:
     """The grey image is in the file once, and every panel uses it."""
     across, down = layout.size
     size = f'width="{across}" height="{down}" preserveAspectRatio="none"'
-    under = image_url(grey(layout.image))
-    # Several overlays may be on one page, so the id is made from the image itself.
-    own = "grey-" + hashlib.sha256(f"{size} {under}".encode()).hexdigest()[:16]
-    parts = [f'<defs><image id="{own}" {size} href="{under}"/></defs>\n']
+    own, under = grey_below(layout.image, size)
+    parts = [under]
     for panel in layout.panels:
         parts.append(f'<g class="panel" transform="translate({panel.x:g},{panel.y:g})">')
         if panel.levels is None:
@@ -50,12 +48,20 @@ def _panels(layout: OverlayLayout) -> str:
     return "".join(parts)
 
 
-def _key(layout: OverlayLayout) -> str:
-    """The colour scale."""
+def grey_below(image: np.ndarray, size: str) -> tuple[str, str]:
+    """The image in grey, to be used below every layer of colour: its id and its definition."""
+    under = image_url(grey(image))
+    # Several overlays may be on one page, so the id is made from the image itself.
+    own = "grey-" + hashlib.sha256(f"{size} {under}".encode()).hexdigest()[:16]
+    return own, f'<defs><image id="{own}" {size} href="{under}"/></defs>\n'
+
+
+def heat_scale(y: float, top: str) -> str:
+    """The colour scale below the panels, with what stands at its end."""
     ramp = weights_url(np.linspace(0, 1, LEVELS)[None], HEAT)
     look = f'font-size="{NOTE}" fill="{QUIET}"'
     return (
-        text_at(EDGE, layout.key_top + 0.85 * NOTE, "0", look)
-        + f'<image x="{EDGE + 14}" y="{layout.key_top}" width="{KEY}" height="{NOTE}" preserveAspectRatio="none" '
-        f'href="{ramp}"/>\n' + text_at(EDGE + KEY + 20, layout.key_top + 0.85 * NOTE, layout.key, look)
+        text_at(EDGE, y + 0.85 * NOTE, "0", look)
+        + f'<image x="{EDGE + 14}" y="{y}" width="{KEY}" height="{NOTE}" preserveAspectRatio="none" '
+        f'href="{ramp}"/>\n' + text_at(EDGE + KEY + 20, y + 0.85 * NOTE, top, look)
     )

@@ -1,0 +1,1 @@
+"""Captions of many images, from right to unrelated."""

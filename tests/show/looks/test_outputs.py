@@ -1,0 +1,187 @@
+"""Captions over an image as SVG, PNG, HTML and text."""
+
+import re
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+from rich.cells import cell_len
+
+from regard.show import Line, Looks
+from regard.show.colours import HEAT, shade
+from regard.show.looks.layout import lay_out
+from regard.show.overlay.blending import blend, grey
+
+matplotlib.use("Agg")
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;\x1b[31m\x00\ud800$"
+LEFT, RIGHT = np.eye(2)[:, None]  # (1, 2): all weight at the left, at the right
+
+
+def noise(high=10, wide=20):
+    return np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
+
+
+def dogs(**options):
+    """Two equal words that looked at different places, soft and hard."""
+    soft = Line(["dog", "and", "dog"], [[[0.75, 0.25]], [[0.5, 0.5]], [[0.25, 0.75]]], [0.9, 0.125, 0.8], "soft")
+    return Looks(noise(), (soft, Line(["dog", "dog"], [LEFT, RIGHT], name="hard")), **options)
+
+
+def panels(root):
+    return [group for group in root.iter(f"{SVG}g") if group.get("class") == "panel"]
+
+
+def test_the_svg_has_the_image_alone_and_then_a_panel_for_each_word(open_image):
+    made = dogs(title="T & t")
+    root = ElementTree.fromstring(made.svg())
+    groups = panels(root)
+    assert [[text.text for text in group.iter(f"{SVG}text")] for group in groups] == [
+        ["image", "20 × 10"],
+        ["dog", "gate 0.90", "at most 75.0 %"],
+        ["and", "gate 0.12", "50.0 % each"],
+        ["dog", "gate 0.80", "at most 75.0 %"],
+        ["dog", "one place"],
+        ["dog", "one place"],
+    ]
+    images = [[open_image(image.get("href")) for image in group.iter(f"{SVG}image")] for group in groups]
+    np.testing.assert_array_equal(images[0][0], made.image)
+    brightest = shade(np.array(1.0), HEAT).tolist()
+    # The two equal words keep their own looks: bright at the left, and at the right.
+    for first, second in ((1, 3), (4, 5)):
+        assert images[first][0][0, 0].tolist() == images[second][0][0, -1].tolist() == brightest
+        assert images[first][0][0, -1].tolist() != brightest
+    across = lay_out(made).size[0]
+    bars = [float(bar.get("width")) for bar in root.iter(f"{SVG}rect") if bar.get("class") == "gate"]
+    assert bars == pytest.approx([0.9 * across, 0.125 * across, 0.8 * across], abs=0.1)
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"T & t", "soft: dog and dog", "hard: dog dog"} <= set(texts)
+    assert made._repr_html_() == f'<div style="overflow-x:auto">{made.svg()}</div>'
+
+
+def test_the_png_shows_image_weights_and_gate_where_the_layout_says(tmp_path):
+    even = np.full((20, 20, 3), (200, 40, 40), np.uint8)
+    made = Looks(even, [Line(["cat", "sat"], [[[0.5, 0.5]], LEFT], [0.5, 1.0])], "T")
+    made.save(tmp_path / "looks.png")
+    layout = lay_out(made)
+    with Image.open(tmp_path / "looks.png") as image:
+        dots = np.asarray(image.convert("RGB")).astype(int)
+        assert image.size == pytest.approx((2 * layout.width, 2 * layout.height), abs=2)
+    across, down = layout.size
+
+    def at(panel, x, y):
+        return dots[int(2 * (panel.y + y)), int(2 * (panel.x + x))]
+
+    alone, cat, sat = layout.panels
+    np.testing.assert_allclose(at(alone, 9, 9), (200, 40, 40), atol=1)
+    bright, dark = (blend(grey(even), np.full((20, 20), level))[0, 0].astype(int) for level in (1, 0))
+    np.testing.assert_allclose(at(cat, 9, 9), bright, atol=2)
+    np.testing.assert_allclose(at(sat, across - 5, 9), dark, atol=2)
+    middle = down + 5  # of the gate's bar
+    assert (at(cat, 0.49 * across, middle) != at(cat, 0.51 * across, middle)).any()
+    np.testing.assert_array_equal(at(cat, 0.4 * across, middle), at(sat, 0.9 * across, middle))
+    figure = made.plot()
+    assert {"T", "cat sat", "gate 0.50", "one place"} <= {text.get_text() for text in figure.axes[0].texts}
+    matplotlib.pyplot.close(figure)
+
+
+def test_hostile_words_stay_text(tmp_path, read_page):
+    made = Looks(noise(), [Line([HOSTILE, HOSTILE], [LEFT, RIGHT], [0.5, 0.5], HOSTILE)], HOSTILE)
+    plain = Looks(noise(), [Line(["a", "b"], [LEFT, RIGHT], [0.5, 0.5], "c")], "d")
+    kinds = [{part.tag for part in ElementTree.fromstring(one.svg()).iter()} for one in (made, plain)]
+    assert kinds[0] - {f"{SVG}title"} == kinds[1]
+    page, usual = read_page(made.html()), read_page(plain.html())
+    assert page.scripts == usual.scripts
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", made.html())
+    assert "\x1b[31m\x00" not in made.terminal()
+    for suffix in (".png", ".svg", ".html"):
+        made.save(tmp_path / f"looks{suffix}")
+
+
+def test_each_word_of_the_page_is_an_element_with_its_own_panel(read_page):
+    page = read_page(dogs().html())
+    words = [tag["data-panel"] for tag in page.all("bdi")]
+    assert words == ["1", "2", "3", "4", "5"]
+    assert [tag["data-panel"] for tag in page.all("g")] == ["0", *words]
+    rest = dogs().html().replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|\burl\(|@import|\bfetch\b|<link", rest)
+
+
+def shown(page):
+    """What the page tells, the marked word and panel, and what is drawn large."""
+    told = re.search(r'class="told"[^>]*>([^<]*)<', page)[1]
+    marked = re.findall(r'class="(word|panel) on" data-panel="(\d)"', page)
+    large = re.findall(r'<svg[^>]*class="large".*?</svg>', page, re.DOTALL)
+    return told, sorted(marked), [re.findall(r'href="(data:[^"]*)"', part) for part in large]
+
+
+@pytest.mark.parametrize(
+    ("script", "number", "told"),
+    [
+        ("point('bdi[data-panel=\"3\"]')", 3, "word 3 of 3, gate 0.80, at most 75.0 %"),
+        ("point('g[data-panel=\"5\"] image')", 5, "word 2 of 2, one place"),
+        ("key('ArrowRight'), key('ArrowRight'), key('ArrowLeft')", 2, "word 2 of 3, gate 0.12, 50.0 % each"),
+        ("key('ArrowLeft')", 1, "word 1 of 3, gate 0.90, at most 75.0 %"),
+    ],
+    ids=["word", "panel", "keys", "end"],
+)
+def test_pointing_at_a_word_shows_its_panel_large(run_page, script, number, told):
+    made = dogs()
+    helpers = """
+      const point = what =>
+        document.querySelector(what).dispatchEvent(new PointerEvent("pointerover", {bubbles: true}));
+      const key = name => document.dispatchEvent(new KeyboardEvent("keydown", {key: name}));
+    """
+    said, marked, large = shown(run_page(made.html(), helpers + script))
+    layers = [panel.find(f"{SVG}image").get("href") for panel in panels(ElementTree.fromstring(made.svg()))]
+    assert (said, marked) == (told, [("panel", str(number)), ("word", str(number))])
+    assert large == [[layers[0]], [layers[number]]]
+
+
+def test_the_terminal_has_a_panel_for_each_word():
+    lines = dogs(title="T").terminal(colour=False, width=80).splitlines()
+    pitch = 34  # 32 cells, and 2 between panels
+    assert lines[:4] == ["T", "", "soft: dog and dog", ""]
+    assert lines[4:7] == [
+        "dog" + " " * (pitch - 3) + "and",
+        "gate 0.90" + " " * (pitch - 9) + "gate 0.12",
+        "at most 75.0 %" + " " * (pitch - 14) + "50.0 % each",
+    ]
+    assert lines[-1] == "colours: 0 to maximum of each panel"
+    hard = lines.index("hard: dog dog")
+    left, right = lines[hard + 4][:32], lines[hard + 4][pitch:]
+    assert left[0] == right[-1] == "█"
+    assert left[-1] == right[0] == " "
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("width", [10, 33, 80])
+@pytest.mark.parametrize(("high", "wide"), [(32, 32), (10, 90), (90, 3)])
+def test_no_line_is_wider_than_asked(colour, width, high, wide):
+    words = ["long" * 20, "猫" * 30, *"abc"]
+    line = Line(words, np.random.default_rng(0).random((5, 4, 4)), np.full(5, 0.5), "name " * 20)
+    text = Looks(noise(high, wide), [line], "long " * 40).terminal(colour=colour, width=width)
+    assert max(cell_len(row) for row in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()) <= width
+    assert text.count("gate 0.") == 5
+    assert ("\x1b[38;2;" in text) == colour
+
+
+@pytest.mark.parametrize(("high", "wide"), [(1, 1), (1, 3000), (3000, 2), (1500, 4000)])
+def test_any_size_of_image_is_drawn(high, wide, tmp_path):
+    made = Looks(noise(high, wide), [Line(["a", "b"], np.ones((2, 7, 7)), [0.0, 1.0])])
+    for suffix in (".png", ".svg", ".html"):
+        made.save(tmp_path / f"looks{suffix}")
+        assert (tmp_path / f"looks{suffix}").stat().st_size < 2_000_000
+
+
+def test_a_caption_without_words_is_the_image_alone(tmp_path):
+    made = Looks(noise(), [Line((), np.zeros((0, 4, 4)), np.zeros(0))])
+    made.save(tmp_path / "looks.png")
+    assert "(no words)" in made.svg()
+    assert "image" in made.terminal(width=40)
+    assert made.html().count('class="panel"') == 1
+    made.terminal(colour=False, width=40)
