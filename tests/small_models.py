@@ -21,6 +21,7 @@ from torch import Tensor
 
 from regard.data.artifacts import Artifacts, Pixels
 from regard.data.batch import PairBatch
+from regard.data.caption_batches import CaptionBatch
 from regard.data.field_types import types_of
 from regard.data.image_batches import ImageBatch
 from regard.data.masking import MaskedBatch
@@ -29,7 +30,7 @@ from regard.data.text_encoding import LabelledBatch
 from regard.data.tokenizer import Tokenizer
 from regard.data.windows import TextBatch
 from regard.models import MODELS, name_of, task_of
-from regard.models.protocols import DocumentClassifier, Encoder, Generator, Translator
+from regard.models.protocols import Captioner, DocumentClassifier, Encoder, Generator, Translator
 
 WORDS, LABELS = 11, ("bad", "fair", "good")
 SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
@@ -67,6 +68,9 @@ def wrong_values(kind: Any) -> Iterator[tuple[str, Any, str]]:
         name = field.name
         if types[name] is int:
             zero = field.default == 0 or field.metadata.get("or_zero")
+            if "bounds" not in field.metadata:
+                yield name, 99, f"{name} must lie in "
+                continue
             bounded = field.metadata["bounds"]["at_most"] is not None
             yield name, -1 if zero else 0, f"{name} must {'lie in' if bounded else 'be at least'} "
             yield name, 1.5, f"{name} must be a whole number, got 1.5"
@@ -231,6 +235,10 @@ def rows(model: Any) -> Rows:
         target[:, 0] = special(model).start
         given = {"source": words(LENGTHS), "target": target, "source_mask": real(LENGTHS)}
         return Rows(given, {"source": LENGTHS, "target": TARGETS, "source_mask": LENGTHS}, "target")
+    if isinstance(model, Captioner):
+        target = words(TARGETS, seed=2)
+        target[:, 0] = special(model).start
+        return Rows({"images": images(model), "target": target}, {"target": TARGETS}, "target")
     given = {"tokens": words(LENGTHS), "mask": real(LENGTHS)}
     if isinstance(model, Encoder) and not isinstance(model, Generator):
         given["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
@@ -256,11 +264,21 @@ def batch(model: Any) -> Any:
 
 
 def pairs(model: Any) -> PairBatch:
-    given, mask = rows(model).given, real(TARGETS)
+    given = rows(model).given
     source = given["source"].masked_fill(~given["source_mask"], special(model).pad)
+    return PairBatch(source, given["source_mask"], *ended(model))
+
+
+def ended(model: Any) -> tuple[Tensor, Tensor]:
+    """The targets with their end tokens and padding, and the mask."""
+    mask = real(TARGETS)
     ends = torch.arange(max(TARGETS)) == torch.tensor(TARGETS)[:, None] - 1
-    target = given["target"].masked_fill(ends, special(model).end).masked_fill(~mask, special(model).pad)
-    return PairBatch(source, given["source_mask"], target, mask)
+    target = rows(model).given["target"].masked_fill(ends, special(model).end)
+    return target.masked_fill(~mask, special(model).pad), mask
+
+
+def captioned(model: Any) -> CaptionBatch:
+    return CaptionBatch(images(model), *ended(model))
 
 
 def windows(model: Any) -> TextBatch:
@@ -298,6 +316,7 @@ BATCHES: dict[str, Callable[[Any], Any]] = {
     "fill": masked,
     "classify": labelled,
     "recognise": pictured,
+    "caption": captioned,
 }
 
 
@@ -323,7 +342,7 @@ def artifacts(model: Any) -> Artifacts:
         tokenizer(model.layout, WORDS) if model.layout else None,
         tokenizer(model.layout, source) if source else None,
         labels=getattr(model.config, "labels", ()),
-        pixels=None if model.layout else Pixels(*[(0.5,) * model.config.channels] * 2),
+        pixels=Pixels(*[(0.5,) * model.config.channels] * 2) if hasattr(model.config, "channels") else None,
     )
 
 

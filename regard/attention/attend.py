@@ -187,7 +187,7 @@ class Attend(nn.Module):
     def _check_packed(self, question: Question, packing: Packing, memory: Memory) -> None:
         if not self.weigh.fused:
             raise ValueError(f"packed rows need soft attention, not {type(self.weigh).__name__}; unpack them first")
-        for name in ("position", "beta", "since", "mask", "bias", "newest"):
+        for name in ("position", "beta", "since", "mask", "bias", "newest", "soft"):
             if getattr(question, name) is not getattr(Question, name):
                 raise ValueError(f"a packed question takes no {name}: each row counts from 0; unpack it first")
         if memory.mask is not None:
@@ -234,7 +234,7 @@ class Attend(nn.Module):
             scores = self.score.compare_at(query, memory.keys, places.index)
             scores = self._biased(scores, question, memory, places.index)
             mask = self.allowed(question, memory, places.index)
-        weighed = self.weigh(scores, mask, places)
+        weighed = self.weigh(scores, mask, places, question)
         weights = drop(weighed.weights, self.dropout, self.training)
         if weighed.chosen is not None and not weights.requires_grad:  # only the chosen value is read
             found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)

@@ -40,7 +40,7 @@ class Weighed:
 
     weights: Tensor
     chosen: Tensor | None = None
-    log_probability: Tensor | None = None  # (B, .., Q) of the chosen place, with gradient
+    log_probability: Tensor | None = None  # (B, .., Q) of a place that was sampled, with gradient
     entropy: Tensor | None = None  # (B, .., Q) of the distribution it was sampled from, with gradient
 
     __repr__ = short_repr
@@ -55,7 +55,9 @@ class Weigh(nn.Module):
         """Which places to score; None: all."""
         return None
 
-    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
+    def forward(
+        self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question | None = None
+    ) -> Weighed:
         return Weighed(masked_softmax(scores, mask))
 
 
@@ -64,7 +66,8 @@ class Hard(Weigh):
 
     Sampling has no gradient; `log_probability` and `entropy` are for REINFORCE (`learn.reinforce`). As in the
     paper, `soft_share` of the looks in training read the expectation instead (the soft weights, which have a
-    gradient); the coin is tossed for each look, where the paper tosses it once for an image.
+    gradient). The paper decides it once for an image: then a question says which rows are `soft`. Otherwise it is
+    decided for each look.
     With straight_through every look is sampled, and the backward pass uses the gradient of the soft weights
     (Bengio 2013)."""
 
@@ -76,25 +79,35 @@ class Hard(Weigh):
             raise ValueError(f"soft_share must lie in [0, 1), got {soft_share}")
         self.soft_share, self.straight_through = soft_share, straight_through
 
-    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
+    def forward(
+        self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question | None = None
+    ) -> Weighed:
         soft = masked_softmax(scores.float(), mask)
-        if self.training:
-            # argmax(p / Exponential(1)) is a sample from p; a masked place has p = 0 and is never sampled.
-            chosen = (soft / torch.empty_like(soft).exponential_()).argmax(-1)
-        else:
-            chosen = soft.argmax(-1)
+        chosen = self.choose(soft)
         probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
         some = probability > 0  # False where no place is allowed
         weights = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * some[..., None]
-        if self.straight_through and self.training:
+        if not self.training:
+            return Weighed(weights, chosen)
+        if self.straight_through:
             return Weighed(weights + (soft - soft.detach()).to(scores.dtype), chosen)
         log = soft.clamp_min(torch.finfo(soft.dtype).tiny).log()
         picked = log.gather(-1, chosen[..., None]).squeeze(-1) * some
-        if self.training and self.soft_share:
-            expected = torch.rand_like(picked) < self.soft_share
+        if self.soft_share:
+            if question is None or question.soft is None:
+                expected = torch.rand_like(picked) < self.soft_share
+            else:
+                expected = question.soft.view(-1, *[1] * (picked.dim() - 1)).expand_as(picked)
             weights = torch.where(expected[..., None], soft.to(weights.dtype), weights)
             picked = picked.masked_fill(expected, 0)  # nothing was sampled
         return Weighed(weights, chosen, picked, -(soft * log).sum(-1))
+
+    def choose(self, soft: Tensor) -> Tensor:
+        """Probabilities (B, .., Q, S) -> one place for each query"""
+        if not self.training:
+            return soft.argmax(-1)
+        # argmax(p / Exponential(1)) is a sample from p; a masked place has p = 0 and is never sampled.
+        return (soft / torch.empty_like(soft).exponential_()).argmax(-1)
 
 
 class LocalMonotonic(Weigh):
@@ -145,7 +158,9 @@ class LocalPredictive(LocalMonotonic):
         share = (self.scale * self.out(hidden)).squeeze(-1).float().sigmoid()  # (B, .., Q)
         return memory.lengths().view(-1, *[1] * (share.dim() - 1)) * share
 
-    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None) -> Weighed:
+    def forward(
+        self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question | None = None
+    ) -> Weighed:
         assert places is not None
         distance = places.index - places.centre[..., None]
         near = torch.exp(-2 * (distance / self.window) ** 2)  # 1 / (2 sigma^2) = 2 / w^2

@@ -1,4 +1,4 @@
-"""What all translators share: embeddings, teacher forcing and the loss."""
+"""What models that write a text share, its embeddings, teacher forcing and the loss; and what translators add."""
 
 from __future__ import annotations
 
@@ -33,34 +33,74 @@ def build_attend(config: Any, query: int, memory: int) -> Attend:
     return Attend(build_score(config.score, query, memory, max_positions=config.max_positions), weigh)
 
 
-class EncoderDecoder(nn.Module):
-    """Base class of translators. A subclass adds `encode(source, mask)`, which returns a memory and the decoder's
-    first state, and `decode(target, memory, state)`, which returns the states (B, T, D) that `out` turns into
-    logits, and the looks."""
+class TargetSide(nn.Module):
+    """Base class of models that write a text: its embeddings, the output layer, teacher forcing and the loss. What
+    the text is written from is up to the subclass, which adds `decode(target, *encoded)`: it returns the states
+    (B, T, D) that `out` turns into logits, and the looks."""
 
-    encode: Any
     decode: Any
     out: nn.Linear
 
-    task = "translate"
     layout = "regard"  # how the tokenizer numbers the special tokens
     max_target_positions = NO_LIMIT  # most tokens it can write
+    fixed_shapes = False  # a GPU computes the loss of padding too, so that a training step can be captured
 
     def __init__(self, config: Any, *, width: int, embed: int):
         """width: the size of the states that `out` reads; embed: the size of the embeddings."""
         super().__init__()
         self.config = config
         self.target_embed = nn.Embedding(config.vocabulary, embed)
+        tables = [*self.add_source(embed), self.target_embed]  # here, as a seed gives weights in this order
+        self.out = nn.Linear(width, config.vocabulary)
+        self.dropout = Dropout(config.dropout)
+        for table in tables:
+            nn.init.normal_(table.weight, std=embed**-0.5)
+        if config.tied:
+            self.out.weight = self.target_embed.weight
+
+    def add_source(self, embed: int) -> list[nn.Embedding]:
+        """Add the embeddings of the source, where it is a text."""
+        return []
+
+    def penalty(self, looks: list[Look], mask: Tensor) -> Tensor | None:
+        """A scalar that training adds to the loss, for where all the looks at a batch went; None: nothing.
+        mask (B, T): True = a target token."""
+        return None
+
+    def target_loss(
+        self, target: Tensor, target_mask: Tensor, encoded: Any, *, label_smoothing: float, r_drop: float
+    ) -> Loss:
+        """target (B, T) is <s> ... </s>: the model reads target[:, :-1] and predicts target[:, 1:]."""
+        mask = target_mask[:, 1:]
+        states, looks = self.decode(target[:, :-1], *encoded)
+        total, known = token_loss(
+            states,
+            self.out.weight,
+            self.out.bias,
+            target[:, 1:],
+            mask,
+            label_smoothing=label_smoothing,
+            r_drop=r_drop,
+            fixed_shapes=self.fixed_shapes and states.device.type != "cpu",
+        )
+        return Loss(total, known.sum(1), mask.sum(), _sampled(looks, known, mask), self.penalty(looks, mask))
+
+
+class EncoderDecoder(TargetSide):
+    """Base class of translators. A subclass adds `encode(source, mask)`, which returns a memory and the decoder's
+    first state, and `decode(target, memory, state)`."""
+
+    encode: Any
+
+    task = "translate"
+
+    def add_source(self, embed: int) -> list[nn.Embedding]:
+        config = self.config
         shared = config.tied and not config.source_vocabulary
         self.source_embed = (
             self.target_embed if shared else nn.Embedding(config.source_vocabulary or config.vocabulary, embed)
         )
-        self.out = nn.Linear(width, config.vocabulary)
-        self.dropout = Dropout(config.dropout)
-        for table in (self.source_embed, self.target_embed):
-            nn.init.normal_(table.weight, std=embed**-0.5)
-        if config.tied:
-            self.out.weight = self.target_embed.weight
+        return [self.source_embed]
 
     def check_source(self, source: Tensor) -> None:
         """ValueError where a source has more tokens than the model takes."""
@@ -83,18 +123,10 @@ class EncoderDecoder(nn.Module):
     def loss(self, batch: PairBatch, *, label_smoothing: float = 0.0, r_drop: float = 0.0) -> Loss:
         """With `r_drop` every row is run twice, see `token_loss`."""
         batch = batch.twice() if r_drop else batch
-        mask = batch.target_mask[:, 1:]
-        states, looks = self.decode(batch.target[:, :-1], *self.encode(batch.source, batch.source_mask))
-        total, known = token_loss(
-            states,
-            self.out.weight,
-            self.out.bias,
-            batch.target[:, 1:],
-            mask,
-            label_smoothing=label_smoothing,
-            r_drop=r_drop,
+        encoded = self.encode(batch.source, batch.source_mask)
+        return self.target_loss(
+            batch.target, batch.target_mask, encoded, label_smoothing=label_smoothing, r_drop=r_drop
         )
-        return Loss(total, known.sum(1), mask.sum(), _sampled(looks, known, mask))
 
 
 def _sampled(looks: list[Look], known: Tensor, mask: Tensor) -> Sampled | None:

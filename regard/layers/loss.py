@@ -21,6 +21,7 @@ class Loss:
     likelihood: Tensor  # (B,) log p(target | source) of each row, unsmoothed, without gradient
     tokens: Tensor  # scalar: number of target tokens that total sums over
     sampled: Sampled | None = None  # hard attention only
+    penalty: Tensor | None = None  # scalar: differentiated beside total, but not logged
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def token_loss(
     *,
     label_smoothing: float = 0.0,
     r_drop: float = 0.0,
+    fixed_shapes: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of softmax(W x + b) (b may be None) against the target, where the mask is True.
 
@@ -58,17 +60,23 @@ def token_loss(
     where the mask is False.
     label_smoothing e: the target is (1 - e) at the right token plus e / V everywhere (Szegedy 2016).
     r_drop a: the second half of the rows repeats the first with another dropout mask; where the two predict p and
-    q, a (KL(p || q) + KL(q || p)) / 2 is added (R-Drop, Liang 2021)."""
+    q, a (KL(p || q) + KL(q || p)) / 2 is added (R-Drop, Liang 2021).
+    fixed_shapes: logits of padding are computed too and left out of the sum, so that no GPU sync is needed to count
+    what is not padding."""
     if torch.is_autocast_enabled(states.device.type):
         dtype = torch.get_autocast_dtype(states.device.type)
         states, weight = states.to(dtype), weight.to(dtype)
     learning = torch.is_grad_enabled()  # inside an autograd.Function it is always off
-    states, target = states[mask], target[mask]  # (N, D) and (N,)
+    sides = [side.flatten(0, 1) if fixed_shapes else side[mask] for side in (states, target, mask)]
     if r_drop:  # the two predictions of a token side by side
-        states, target = (side.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1) for side in (states, target))
-    total, known = _TokenLoss.apply(states, weight, bias, target, label_smoothing, r_drop, learning)
+        sides = [side.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1) for side in sides]
+    states, target, real = sides  # (N, D), (N,) and (N,)
+    counted = real if fixed_shapes else None
+    total, known = _TokenLoss.apply(states, weight, bias, target, counted, label_smoothing, r_drop, learning)
     if r_drop:
         known = known.view(-1, 2).T.flatten()
+    if fixed_shapes:
+        return total, known.view_as(mask)
     return total, torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
 
 
@@ -83,6 +91,7 @@ class _TokenLoss(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         target: Tensor,
+        counted: Tensor | None,
         label_smoothing: float,
         r_drop: float,
         learning: bool,
@@ -99,35 +108,36 @@ class _TokenLoss(torch.autograd.Function):
             logits = F.linear(
                 states[part], weight, None if bias is None else bias.to(states.dtype)
             ).float()  # (n, V)
-            right = target[part, None]
+            right, real = target[part, None], None if counted is None else counted[part]
             top = logits.amax(-1, keepdim=True)
             known[part] = (logits.gather(1, right) - top).squeeze(1)
             if label_smoothing:
-                total -= label_smoothing * (logits.mean(-1, keepdim=True) - top).sum()
+                total -= label_smoothing * _sum((logits.mean(-1, keepdim=True) - top).squeeze(1), real)
             logits.sub_(top)
             slope = logits.exp() if r_drop else logits.exp_()
             level = slope.sum(-1)
             known[part] -= level.log()
-            total += label_smoothing * level.log().sum() - (1 - label_smoothing) * known[part].sum()
+            if real is not None:
+                known[part] *= real
+            total += label_smoothing * _sum(level.log(), real) - (1 - label_smoothing) * known[part].sum()
             if r_drop or learning:
                 slope.div_(level[:, None])
             if r_drop:
                 apart, pull = _disagreement(slope, logits.sub_(level.log()[:, None]))
-                total += r_drop / 2 * apart
+                total += r_drop / 2 * _sum(apart, real)
                 slope.add_(pull, alpha=r_drop / 2)
             if not learning:
                 continue
             if label_smoothing:
                 slope.sub_(label_smoothing / size)
             slope.scatter_add_(1, right, torch.full_like(right, label_smoothing - 1, dtype=slope.dtype))
+            if real is not None:
+                slope.mul_(real[:, None])
             if for_bias is not None:
                 for_bias += slope.sum(0)
             slope = slope.to(states.dtype)
             for_states[part] = slope @ weight
-            if slope.dtype == torch.float32:
-                for_weight.addmm_(slope.T, states[part])
-            else:
-                for_weight += slope.T @ states[part]
+            _add_product(for_weight, slope.T, states[part])
         if learning:
             ctx.save_for_backward(for_states, for_weight.to(weight.dtype), for_bias)
         ctx.mark_non_differentiable(known)
@@ -138,14 +148,27 @@ class _TokenLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         for_states, for_weight, for_bias = ctx.saved_tensors
         by_bias = None if for_bias is None else grad * for_bias
-        return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, None, None, None, None
+        return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, *[None] * 5
+
+
+def _sum(rows: Tensor, real: Tensor | None) -> Tensor:
+    """Of rows (N,) that are not padding; None: of all."""
+    return rows.sum() if real is None else (rows * real).sum()
+
+
+def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
+    if left.dtype == torch.float32:
+        into.addmm_(left, right)
+    else:
+        into += left @ right
 
 
 def _disagreement(chances: Tensor, logs: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (2 N, V), alternating p and q -> sum of KL(p || q) + KL(q || p), and its gradient w.r.t. the logits.
+    """Rows (2 N, V), alternating p and q -> KL(p || q), KL(q || p) (2 N,), and the gradient of their sum w.r.t. the
+    logits.
 
     The gradient of KL(p || q) is p (log p - log q - KL(p || q)) w.r.t. the logits of p, q - p w.r.t. those of q."""
     p, log = chances.view(-1, 2, chances.shape[-1]), logs.view(-1, 2, logs.shape[-1])
     ratio = log - log.flip(1)
     divergence = (p * ratio).sum(-1, keepdim=True)  # (N, 2, 1)
-    return divergence.sum(), (p * (ratio - divergence + 1) - p.flip(1)).flatten(0, 1)
+    return divergence.flatten(), (p * (ratio - divergence + 1) - p.flip(1)).flatten(0, 1)

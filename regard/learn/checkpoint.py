@@ -49,6 +49,7 @@ class Standing:
     plateau_scale: float = 1.0
     plateau_stale: int = 0
     scaler: dict[str, Any] = field(default_factory=dict)
+    baseline: float = 0.0  # the moving baseline of REINFORCE
     validated: bool = False  # False: saved by Ctrl-C or SIGTERM between two validations; never averaged
     averaged: int = 0  # how many checkpoints were averaged at the end
     ended: bool = False

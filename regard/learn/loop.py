@@ -139,6 +139,7 @@ class Stepper:
         self.optimiser = build_optimiser(model, settings)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
+        self.baseline = torch.zeros((), device=self.device)  # a moving average, see `objective`
         captured = settings.capture and self.device.type == "cuda"
         if loss is None:
             assert isinstance(model, Learner)
@@ -178,7 +179,7 @@ class Stepper:
             # Batches are weighted by their tokens. The total is not known yet, so weights are relative to the first
             # batch, which keeps them small enough for float16; gradients are rescaled to the total below.
             share = loss.tokens / tokens[0]
-            self.scaler.scale(objective(loss, settings) * share).backward()
+            self.scaler.scale(objective(loss, settings, self.baseline) * share).backward()
         self.scaler.unscale_(self.optimiser)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         count = torch.stack(tokens).sum()
@@ -194,7 +195,7 @@ class Stepper:
 
     def save(self, folder: Path, standing: Standing, *, tensors: bool) -> Path:
         """tensors=False: those of this step are on disk already."""
-        standing.scaler = self.scaler.state_dict()
+        standing.scaler, standing.baseline = self.scaler.state_dict(), float(self.baseline)
         average = self.settings.average_checkpoints
         if not tensors:
             return checkpoint.update(folder, standing, average=average)
@@ -204,6 +205,8 @@ class Stepper:
         standing = checkpoint.load_newest(folder, self.model, self.optimiser, say=say)
         if standing and standing.scaler and self.scaler.is_enabled():
             self.scaler.load_state_dict(standing.scaler)
+        if standing:
+            self.baseline.fill_(standing.baseline)
         return standing
 
 

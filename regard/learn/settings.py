@@ -40,8 +40,11 @@ class Training:
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
     seed: int = setting(0, at_least=0)
     device: str = "auto"  # torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one
-    reinforce_weight: float = setting(1.0, at_least=0)  # hard attention only
-    entropy_weight: float = setting(0.05, at_least=0)  # hard attention only
+    # Of hard attention only, see reinforce.py.
+    reinforce_weight: float = setting(1.0, at_least=0)
+    reinforce_reward: str = setting("token", choices=("token", "row"))  # whose log-likelihood rewards a look
+    reinforce_baseline: str = setting("rows", choices=("rows", "moving"))  # the other rows, or a moving average
+    entropy_weight: float = setting(0.05, at_least=0)
 
     def __post_init__(self) -> None:
         check(self)

@@ -12,6 +12,8 @@ from regard.models.protocols import Model, ModelConfig
 from regard.models.rnnlm import RNNLM
 from regard.models.senet import SENet
 from regard.models.seq2seq import Seq2seq
+from regard.models.show_and_tell import ShowAndTell
+from regard.models.show_attend_tell import ShowAttendTell
 from regard.models.transformer import Transformer
 from regard.models.vit import ViT
 
@@ -27,6 +29,8 @@ MODELS: dict[str, type[Model]] = {
     "han": HAN,
     "vit": ViT,
     "senet": SENet,
+    "show_and_tell": ShowAndTell,
+    "show_attend_tell": ShowAttendTell,
 }
 
 
@@ -43,6 +47,8 @@ __all__ = [
     "Pooling",
     "SENet",
     "Seq2seq",
+    "ShowAndTell",
+    "ShowAttendTell",
     "Transformer",
     "ViT",
     "blank",

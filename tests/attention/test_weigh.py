@@ -312,6 +312,16 @@ def test_half_of_the_looks_in_training_read_the_expectation():
         Hard(soft_share=1)
 
 
+def test_a_question_says_which_rows_read_the_expectation():
+    torch.manual_seed(0)
+    attend = Attend(Dot(D, D), Hard())
+    soft = torch.tensor([True, False, True])
+    query, memory = torch.randn(3, 50, D), attend.remember(torch.randn(3, K, D))
+    expected = attend.look(Question(query, soft=soft), memory).weights.amax(-1) < 1
+    assert torch.equal(expected, soft[:, None].expand(3, 50))
+    assert not (attend.eval().look(Question(query, soft=soft), memory).weights.amax(-1) < 1).any()
+
+
 def test_hard_reads_the_one_value():
     torch.manual_seed(0)
     for attend in (Attend(Dot(D, D), Hard(soft_share=0)), Attend(Dot(D, D), Hard()).eval()):

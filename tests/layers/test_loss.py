@@ -318,3 +318,30 @@ def test_agreement_with_nothing_masked_in_padding_of_nan_and_large_logits() -> N
     wanted = wanted + reference_agreement(1e4 * states, weight, bias, mask)
     torch.testing.assert_close(large.double(), wanted, rtol=1e-4, atol=0.0)
     assert all(slope.isfinite().all() for slope in gradients(large, states, weight, bias))
+
+
+@pytest.mark.parametrize("rows", [2, 4, 1024])
+@pytest.mark.parametrize(("label_smoothing", "r_drop"), [(0.0, 0.0), (0.1, 0.0), (0.1, 2.0)])
+def test_fixed_shapes_give_the_same(
+    monkeypatch: pytest.MonkeyPatch, rows: int, label_smoothing: float, r_drop: float
+) -> None:
+    """Padding is computed and left out; with R-Drop the second half of the rows has the targets of the first."""
+    monkeypatch.setattr(loss, "ROWS", rows)
+    states, weight, bias, target, mask = parts()
+    if r_drop:
+        target, mask = (torch.cat([side[:2], side[:2]]) for side in (target, mask))
+    found = []
+    for fixed in (False, True):
+        total, known = token_loss(
+            states,
+            weight,
+            bias,
+            target,
+            mask,
+            label_smoothing=label_smoothing,
+            r_drop=r_drop,
+            fixed_shapes=fixed,
+        )
+        found.append([total, known, *gradients(total, states, weight, bias)])
+    for ours, wanted in zip(*reversed(found), strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-5)

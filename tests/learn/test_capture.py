@@ -11,7 +11,7 @@ import torch
 from regard.data.artifacts import Pixels
 from regard.data.augment import Augment
 from regard.data.image_batches import ImageData
-from regard.data.images import ImageSet
+from regard.data.labelled_images import ImageSet
 from regard.learn.capture import WARM
 from regard.learn.checkpoint import Standing
 from regard.learn.loop import Stepper, fit

@@ -58,3 +58,27 @@ def test_baseline_is_the_mean_of_the_other_rows_at_that_step():
     assert found[:2, 1].tolist() == [-6.0, -2.0]
     assert found[0, 2] == pytest.approx(-21 / 6)  # no other row is as long: the mean of the batch
     assert baseline(reward[:, :0], mask[:, :0]).shape == (3, 0)
+
+
+def test_the_papers_baseline_is_a_moving_average_of_whole_rows():
+    """b = 0.9 b + 0.1 log p(y | s), the mean over a batch; its gradient sees the average of the batches before."""
+    settings = Training(steps=1, reinforce_reward="row", reinforce_baseline="moving", entropy_weight=0)
+    average = torch.tensor(-2.0)
+    chosen = torch.zeros(2, 2, requires_grad=True)
+    reward = torch.tensor([[-1.0, -5.0], [-3.0, 0.0]])
+    mask = torch.tensor([[True, True], [True, False]])
+    found = Sampled(reward, chosen, torch.zeros(2, 2), mask)
+    loss = Loss(torch.tensor(0.0), reward.sum(1), torch.tensor(3), found)
+    objective(loss, settings, average).backward()
+    wanted = torch.tensor([[-6.0 + 2, -6.0 + 2], [-3.0 + 2, 0.0]]) / -3
+    torch.testing.assert_close(chosen.grad, wanted)
+    assert average.item() == pytest.approx(0.9 * -2 + 0.1 * -4.5)
+
+
+def test_a_moving_average_of_tokens():
+    average = torch.tensor(-2.0)
+    reward, mask = torch.tensor([[-1.0, -5.0], [-3.0, 0.0]]), torch.tensor([[True, True], [True, False]])
+    found = Sampled(reward, torch.zeros(2, 2), torch.zeros(2, 2), mask)
+    settings = Training(steps=1, reinforce_baseline="moving")
+    objective(Loss(torch.tensor(0.0), reward.sum(1), torch.tensor(3), found), settings, average)
+    assert average.item() == pytest.approx(0.9 * -2 + 0.1 * -3)

@@ -118,14 +118,20 @@ def test_overfits_one_batch(name: str, variant: str) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
     for _ in range(300):
         loss = model.loss(given)
-        if loss.total < 0.03 * loss.tokens:
+        if loss.total < 0.03 * loss.tokens and learned(model, given):
             break
         optimiser.zero_grad()
         objective(loss, settings).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
+    assert learned(model, given)
+
+
+def learned(model: Any, given: Any) -> bool:
+    """In eval mode, where the running statistics of convolutions lag behind."""
     final = model.eval().loss(given)
-    assert final.total < 0.05 * final.tokens
+    model.train()
+    return bool(final.total < 0.05 * final.tokens)
 
 
 @each()

@@ -1,0 +1,148 @@
+"""Show, attend and tell: neural image caption generation with visual attention (Xu et al. 2015).
+
+    a_1 .. a_L = the grid of a convolutional network   the memory: one state for each place of the image
+    h_0 = tanh(W_h mean_i a_i),  c_0 = tanh(W_c mean_i a_i)
+    z_t = beta_t sum_i w_ti a_i,  w_t from score(h_{t-1}, a),  beta_t = sigmoid(W_b h_{t-1})
+    h_t = LSTM(h_{t-1}, [E y_{t-1}; z_t])
+    p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z z_t))                           eq. 7, the deep output layer
+
+Soft attention reads all places. Its loss is -log p(y) + penalty sum_i (1 - sum_t w_ti)^2 (eq. 14, the doubly
+stochastic penalty; lambda there), so that a caption looks at all parts of the image. The penalty acts in training
+only, and not on hard attention; where there are many more places than words it makes looks even, so its default is
+0, as in the authors' code. Hard attention reads one place, sampled in training and the most likely one in eval
+mode, where no other place is read. It learns by REINFORCE (see `learn.reinforce`); of `soft_share` of the images,
+all looks read the expectation as soft attention does (end of sec. 4.1).
+
+Differences: the network is a ResNet or an Inception with squeeze-and-excitation, trained with the captions or
+frozen, where the paper has a frozen VGG; y_0 is a start token, where the authors' code has a vector of 0; h_0 and
+c_0 have one layer each; the output layers have biases, and no tanh (the authors' code has one after the sum); the
+score is that of Bahdanau, other scores are options; dropout acts on words, on h_t before L_h and on what L_o reads.
+
+Only the read and the cell need h_{t-1} and stay in the time loop. E y_{t-1} and the output are computed for all
+steps at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import SCORES, Attend, Look, Memory, Question, build_score, build_weigh
+from regard.attention.record import record
+from regard.data.fields import setting
+from regard.layers.recurrent import Cell, CellState
+from regard.layers.state import State
+from regard.models.captioner import CaptionerConfig, ImageCaptioner
+
+
+@dataclass(frozen=True)
+class ShowAttendTellConfig(CaptionerConfig):
+    """The settings of a ShowAttendTell."""
+
+    score: str = setting("additive", choices=[name for name in SCORES if name != "location"])
+    weigh: str = setting("soft", choices=("soft", "hard"))
+    gate: bool = True  # beta_t; without it all of what was read is used
+    penalty: float = setting(0.0, at_least=0)  # lambda; soft attention only
+    soft_share: float = setting(0.5, at_least=0, below=1)  # hard: images in training of which all looks are soft
+    straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
+
+
+class Beta(nn.Module):
+    """beta_t = sigmoid(W h_{t-1}), one number for each word. A trace sees it as "gate" (N, T, 1)."""
+
+    traced = ("gate",)
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.out = nn.Linear(dim, 1)
+
+    def forward(self, state: Tensor) -> Tensor:
+        gate = self.out(state).sigmoid()
+        record(self, "gate", gate[:, None], axis=1)
+        return gate
+
+
+class ShowAttendTell(ImageCaptioner):
+    """A captioner that looks at the image before each word, at all of it (soft) or at one place (hard)."""
+
+    paper = "Xu et al. 2015, Show, attend and tell: neural image caption generation with visual attention"
+    Config = ShowAttendTellConfig
+    alignment = "attend"  # the site of the looks
+    MAY_DIFFER = (*ImageCaptioner.MAY_DIFFER, "weigh", "penalty", "soft_share", "straight_through")
+
+    def __init__(self, config: ShowAttendTellConfig):
+        super().__init__(config, width=config.embed)
+        embed, dim, memory = config.embed, config.decoder, self.eye.width
+        weigh = build_weigh(
+            config.weigh,
+            dim,
+            window=1,
+            soft_share=config.soft_share,
+            straight_through=config.straight_through,
+        )
+        self.attend = Attend(build_score(config.score, dim, memory, max_positions=1), weigh)
+        self.beta = Beta(dim) if config.gate else None
+        self.first_hidden, self.first_cell = nn.Linear(memory, dim), nn.Linear(memory, dim)
+        self.cell = Cell("lstm", embed, dim)
+        self.context = nn.Linear(memory, self.cell.input.out_features, bias=False)
+        self.out_hidden = nn.Linear(dim, embed)
+        self.out_read = nn.Linear(memory, embed, bias=False)
+
+    def begin(self, places: Tensor) -> tuple[Memory, CellState]:
+        """places (B, places, D) -> the memory, and h_0 and c_0"""
+        mean = places.mean(1)
+        first = self.first_hidden(mean).tanh(), self.first_cell(mean).tanh()
+        return self.attend.remember(places), first
+
+    def move(
+        self, ahead: Tensor, state: CellState, memory: Memory, soft: Tensor | None = None
+    ) -> tuple[Look, Tensor, CellState]:
+        """One step of N = B W rows (W beams per image share one memory): the look, z_t, and the cell's state."""
+        query = state[0].unflatten(0, (len(memory.keys), -1))  # (B, W, D)
+        look = self.attend.look(Question(query, soft=soft), memory)
+        read = look.read.flatten(0, 1)
+        if self.beta is not None:
+            read = self.beta(state[0]) * read
+        return look, read, self.cell(ahead + self.context(read), state)
+
+    def read_out(self, states: Tensor, embedded: Tensor, reads: Tensor) -> Tensor:
+        """E y_{t-1} + L_h h_t + L_z z_t   (.., embed)"""
+        return self.dropout(embedded + self.out_hidden(self.dropout(states)) + self.out_read(reads))
+
+    def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
+        """Teacher forcing: target (B, T), already shifted right -> what L_o reads (B, T, embed) and the looks"""
+        embedded = self.dropout(self.target_embed(target))  # (B, T, E)
+        soft = self.toss(len(target), target.device)
+        looks, reads, states = [], [], []
+        for ahead in self.cell.input(embedded).unbind(1):
+            look, read, state = self.move(ahead, state, memory, soft)
+            looks.append(look)
+            reads.append(read)
+            states.append(state[0])
+        return self.read_out(torch.stack(states, 1), embedded, torch.stack(reads, 1)), looks
+
+    def toss(self, rows: int, device: torch.device) -> Tensor | None:
+        """(B,) hard attention: the images of which all looks are soft."""
+        share = self.config.soft_share
+        if self.config.weigh != "hard" or not share or not self.training:
+            return None
+        return torch.rand(rows, device=device) < share
+
+    def penalty(self, looks: list[Look], mask: Tensor) -> Tensor | None:
+        """lambda sum_i (1 - sum_t w_ti)^2 over the words of each caption"""
+        if self.config.weigh != "soft" or not self.config.penalty or not self.training:
+            return None
+        weights = torch.cat([look.weights for look in looks], 1).float() * mask[..., None]  # (B, T, places)
+        return self.config.penalty * (1 - weights.sum(1)).square().sum()
+
+    def start(self, images: Tensor, mask: Tensor | None = None) -> State:
+        """Read the images (B, C, H, W); `step` writes the captions."""
+        return State(*self.encode(images))
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """tokens (N,) -> logits (N, V) of the next ones"""
+        embedded = self.target_embed(tokens)
+        _, read, rows = self.move(self.cell.input(embedded), state.rows, state.memory)
+        logits = self.out(self.read_out(rows[0], embedded, read))
+        return logits, State(state.memory, rows, state.width)
