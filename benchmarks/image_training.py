@@ -51,7 +51,7 @@ def recipe() -> Any:
 def images(job: Any) -> Any:
     from regard.data.artifacts import Pixels
     from regard.data.image_batches import ImageData
-    from regard.data.images import ImageSet
+    from regard.data.labelled_images import ImageSet
 
     dice = np.random.default_rng(0)
     pixels = dice.integers(256, size=(16 * job.data.batch_size, 32, 32, 3), dtype=np.uint8)

@@ -263,14 +263,14 @@ def wait(found: Tensor) -> None:
         torch.cuda.synchronize()
 
 
-def timed(call: Call) -> dict[str, float]:
+def timed(call: Call, long: float = LONG) -> dict[str, float]:
     start = clock()
     for _ in range(FIRST):
         wait(call())
     first = clock() - start
     times: list[float] = []
     begin = clock()
-    while len(times) < 3 or clock() - begin < LONG:
+    while len(times) < 3 or clock() - begin < long:
         start = clock()
         for _ in range(10 if GPU else 1):  # a GPU works while the next call is launched
             found = call()
