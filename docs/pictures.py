@@ -3,8 +3,12 @@
 import sys
 from pathlib import Path
 
+import numpy as np
+
 import regard
+from regard.data.scenes import scenes
 from regard.data.shapes import shapes
+from regard.show import Line, Looks
 
 
 def main(folder: Path) -> None:
@@ -16,7 +20,23 @@ def main(folder: Path) -> None:
     written.attention.save(folder / "generate.svg")
     found = regard.load("shapes").recognise(shapes("test", 6).pixels[5])
     found.overlay().save(folder / "recognise.svg")
+    looks().save(folder / "looks.svg")
     regard.load("shapes-senet").class_gates().save(folder / "gates.svg")
+
+
+def looks() -> Looks:
+    """A generated scene and its caption: the words of a shape look at its pixels, the others at the whole image."""
+    made = scenes("test", 2)
+    words, image = made.captions[1][0].split(), made.images.read(1)
+    assert made.objects is not None
+    soft = np.full((len(words), 8, 8), 1 / 64)
+    for named in made.objects[1]:
+        part = named.mask.reshape(8, len(image) // 8, 8, -1).mean((1, 3)) + 0.01
+        soft[named.word - 1 : named.word + 1] = part / part.sum()  # its colour and its noun
+    hard = np.eye(64)[soft.reshape(len(words), 64).argmax(1)].reshape(soft.shape)
+    gates = np.where(soft.max((1, 2)) > 1 / 64, 0.9, 0.2)
+    both = {"soft": Looks(image, [Line(words, soft, gates)]), "hard": Looks(image, [Line(words, hard)])}
+    return Looks.together(both).scaled(0.2)
 
 
 if __name__ == "__main__":

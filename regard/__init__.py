@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from torch import nn
 
     from regard import attention, data, decode, layers, learn, metrics, models, show
+    from regard.tasks.caption.run import Captioner
     from regard.tasks.generate.run import LanguageModel
     from regard.tasks.reader import Reader
     from regard.tasks.recognise.run import Recogniser
     from regard.tasks.task import Run
+    from regard.tasks.text_reader import TextReader
     from regard.tasks.translate.run import Translator
 
 __version__ = "0.1.0"
@@ -43,14 +45,17 @@ __version__ = "0.1.0"
 # Loaded when they are first asked for.
 PACKAGES = ("attention", "data", "decode", "layers", "learn", "metrics", "models", "show")
 CLASSES = {
+    "Captioner": "regard.tasks.caption.run",
     "LanguageModel": "regard.tasks.generate.run",
     "Reader": "regard.tasks.reader",
     "Recogniser": "regard.tasks.recognise.run",
     "Run": "regard.tasks.task",
+    "TextReader": "regard.tasks.text_reader",
     "Translator": "regard.tasks.translate.run",
 }
 __all__ = [
     "BadInput",
+    "Captioner",
     "DataError",
     "Diverged",
     "DownloadError",
@@ -63,6 +68,7 @@ __all__ = [
     "Recogniser",
     "Run",
     "RunError",
+    "TextReader",
     "Translator",
     "Unanswered",
     "Unrepresentable",
@@ -86,15 +92,21 @@ def load(run: Literal["dates", "de-en"], *, device: str = ..., task: None = ...)
 @overload
 def load(run: Literal["shakespeare"], *, device: str = ..., task: None = ...) -> LanguageModel: ...
 @overload
+def load(run: Literal["reviews"], *, device: str = ..., task: None = ...) -> TextReader: ...
+@overload
 def load(run: Literal["shapes", "shapes-senet"], *, device: str = ..., task: None = ...) -> Recogniser: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: Literal["translate"]) -> Translator: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: Literal["generate"]) -> LanguageModel: ...
 @overload
-def load(run: str | Path, *, device: str = ..., task: Literal["fill", "embed", "classify"]) -> Reader: ...
+def load(run: str | Path, *, device: str = ..., task: Literal["fill", "embed"]) -> Reader: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["classify"]) -> TextReader: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: Literal["recognise"]) -> Recogniser: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["caption"]) -> Captioner: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: None = ...) -> Run: ...
 def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> Run:
@@ -103,8 +115,8 @@ def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> R
     run: the folder of a run or of a `transformers` model, the name of a shipped run, or org/name on the Hugging
         Face Hub, which is looked for in its cache and else downloaded.
     device: torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
-    task: translate, generate, fill, embed, classify or recognise. RunError if the run cannot be asked to do this;
-        editors and type checkers then know what `load` returns."""
+    task: translate, generate, fill, embed, classify, recognise or caption. RunError if the run cannot be asked to
+        do this; editors and type checkers then know what `load` returns."""
     from regard.tasks.table import load, load_for, task_named
 
     return load(run, device) if task is None else load_for(run, task_named(task), device)

@@ -33,6 +33,15 @@ PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md"
 SHORT = ("train.steps=2", "train.eval_every=2")
 FEW = ("data.train_count=200", "data.valid_count=20", "data.test_count=20")
 RECURRENT = ("model.embed=16", "model.encoder=16", "model.decoder=32", "model.readout=16", "data.batch_tokens=512")
+EYE = (
+    "model.depths=[1,1]",
+    "model.widths=[4,8]",
+    "model.stage=-1",
+    "model.image_size=32",
+    "model.embed=8",
+    "model.decoder=8",
+    "data.batch_size=8",
+)
 SMALL = {  # the recipes that pages train by, with less to do
     "bahdanau-dates": FEW,
     "bahdanau-pairs": ("data.train=pairs.tsv", *RECURRENT),
@@ -45,6 +54,9 @@ SMALL = {  # the recipes that pages train by, with less to do
     "pooling-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=4", "data.batch_tokens=512"),
     "han-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=4", "data.batch_tokens=512"),
     "senet-images": ("data.train=images", "model.depths=[1,1,1]", "data.batch_size=8"),
+    "scenes-show-attend-tell": (*FEW, *EYE),
+    "show-attend-tell-captions": ("data.train=captions.tsv", *EYE),
+    "show-and-tell-captions": ("data.train=captions.tsv", *EYE),
     "mine.toml": RECURRENT,
 }
 WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write
@@ -104,6 +116,11 @@ def write_files(here: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(drawn.read(number)).save(path)
     shutil.copy(path, here / "image.png")
+    captions = [
+        f"{file.relative_to(here)}\ta {file.parent.name}" for file in sorted((here / "images").rglob("*.png"))
+    ]
+    write_lines(here / "captions.tsv", captions)
+    write_lines(here / "list.txt", ["image.png", "images"])
     for name, changes in SMALL.items():
         if not name.endswith(".toml"):  # those come from the pages
             (here / name).write_text(read(name, [*SHORT, *changes])[1])

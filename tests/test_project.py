@@ -238,7 +238,7 @@ from regard.runs.shipped import shipped
 from regard.tasks.recipe_files import recipes
 runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
-asked = {"recognise": image}
+asked = {"recognise": image, "caption": image}
 texts = [getattr(run, run.task.verb)(asked.get(run.task.verb, "3 May 1979")).line() for run in runs]
 html = regard.load("dates").translate("3 May 1979").attention.html()
 assert "function showMap" in html

@@ -51,6 +51,7 @@ OTHERS = {
     "tasks.reader": ["Reader"],
     "tasks.reader_answers": ["Filled", "Classified"],
     "tasks.recognise.run": ["Recogniser", "Recognised"],
+    "tasks.caption.run": ["Captioner", "Caption"],
 }
 
 

@@ -12,7 +12,8 @@ import regard
 from regard.attention import Additive, Attend, Look, Memory, trace
 from regard.decode.settings import Decoding
 from regard.metrics.alignment import Links
-from regard.show import Heads, Map, Overlay, ShadedText
+from regard.show import Heads, Looks, Map, Overlay, ShadedText
+from regard.tasks.caption.run import Caption
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.reader import Reader
@@ -88,6 +89,17 @@ def recognising(files: list[Path], pixels: np.ndarray) -> None:
     assert_type(run.recognise("a.png").label, str)
     assert_type(run.recognise("a.png").overlay("blocks.*"), Overlay)
     assert_type(run.evaluate(), Evaluation)
+
+
+def captioning(files: list[Path], pixels: np.ndarray) -> None:
+    run = regard.load("runs/mine", task="caption")
+    assert_type(run, regard.Captioner)
+    assert_type(run.caption(pixels, beam=5, n_best=3), Caption)
+    assert_type(run.caption(files), list[Caption])
+    assert_type(run.caption("a.png").attention, Looks)
+    assert_type(run.caption("a.png").gates(), Heads)
+    assert_type(run.evaluate("captions.tsv", images="photos", beam=5), Evaluation)
+    run.caption("a.png", coverage=0.2)  # type: ignore[call-overload]
 
 
 def looking(translator: Translator, states: Any) -> None:

@@ -15,9 +15,27 @@ from typing import Any, ClassVar, TypeVar
 from regard.errors import BadInput, DataError, NoTokenizer
 
 NAMED = 10  # inputs that could not be answered: so many are named, the others counted
-Item = tuple[str, str | Path | BadInput]  # its place, as "in.txt, line 3", and the input or why it cannot be read
 Given = TypeVar("Given")
 Read = TypeVar("Read")
+
+
+@dataclass(frozen=True)
+class EmptyFolder:
+    """A folder that was named where images are wanted, and has none."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def error(self) -> DataError:
+        from regard.data.images import SUFFIXES
+
+        return DataError(f"{self.path} holds no images ({', '.join(sorted(SUFFIXES))})")
+
+
+# Its place, as "in.txt, line 3", and the input or why it cannot be read.
+Item = tuple[str, str | Path | EmptyFolder | BadInput]
 
 
 @dataclass(frozen=True)
@@ -85,31 +103,48 @@ class Images(Inputs):
     what = "images"
     metavar = "IMAGE"
     help = "Image files, or folders whose images are all taken."
+    from_file = "A file with the name of one image file or folder a line."
     example = "FILE"
 
     def check(self, given: Sequence[str], source: Path | None) -> None:
-        if not given:
-            raise BadInput("give image files, or folders of them")
+        if given and source:
+            raise BadInput("give images or --input, not both")
+        if not given and source is None:
+            raise BadInput("give image files, folders of them, or a list of their names with --input")
 
     def find(self, given: Sequence[str], source: Path | None) -> Asked:
-        files = image_files(map(Path, given))
-        return Asked(lambda: (("", file) for file in files), len(files), files=files)
+        named = [("", name) for name in given] if source is None else list(listed_names(source))
+        items = [item for place, name in named for item in image_items(place, name)]
+        files = [item for _, item in items if isinstance(item, Path)]
+        return Asked(lambda: items, len(items), files=files)
 
 
-def image_files(paths: Iterable[Path]) -> list[Path]:
-    """The files that are named, and all images in the folders that are named."""
-    from regard.data.images import SUFFIXES, is_image
+def listed_names(source: Path) -> Iterator[tuple[str, str | BadInput]]:
+    """The lines of a list of images that are not blank, each with its place."""
+    from regard.data.lines import open_tried_lines
 
-    found: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(one for one in path.rglob("*") if is_image(one.relative_to(path)) and one.is_file())
-        if not inside:
-            raise DataError(f"{path} holds no images ({', '.join(sorted(SUFFIXES))})")
-        found += inside
-    return found
+    found = [(f"{source}, line {number}", line) for number, line in open_tried_lines(source)]
+    found = [(place, line) for place, line in found if isinstance(line, BadInput) or line.strip()]
+    if not found:
+        raise DataError(f"{source} is empty; it needs the name of one image a line")
+    yield from found
+
+
+def image_items(place: str, name: str | BadInput) -> Iterator[Item]:
+    """A file that is named, or all images in a folder that is named. A folder without any cannot be answered."""
+    from regard.data.images import is_image
+
+    if isinstance(name, BadInput):
+        yield place, name
+        return
+    path = Path(name)
+    if not path.is_dir():
+        yield place, path
+        return
+    inside = sorted(one for one in path.rglob("*") if is_image(one.relative_to(path)) and one.is_file())
+    yield from (("", one) for one in inside)
+    if not inside:
+        yield place, EmptyFolder(path)
 
 
 def read_stdin() -> Iterator[Item]:
@@ -221,6 +256,8 @@ class Reading:
             try:
                 if isinstance(item, BadInput):
                     raise item
+                if isinstance(item, EmptyFolder):
+                    raise item.error()
                 found = self.read(item)
             except NoTokenizer:
                 raise

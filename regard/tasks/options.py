@@ -80,6 +80,16 @@ TRANSLATE = (
         flags="--replace-unknown/--keep-unknown",
     ),
 )
+CAPTION = (
+    *SEARCH,
+    Option(
+        "max_length",
+        int,
+        "At most this many tokens, the end token included; 0: 50.",
+        min=0,
+        metavar="N",
+    ),
+)
 GENERATE = (
     Option("max_tokens", int, "Write at most this many tokens.", min=1, max=TOO_MANY_TOKENS - 1, metavar="N"),
     Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),

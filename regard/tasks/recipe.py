@@ -136,7 +136,8 @@ def take_model(table: Recipe, start: Path, changes: list[Change]) -> None:
     kind, config = folder.name, folder.config
     asked = table.get("model", {})
     if asked.get("name") != kind:
-        raise RecipeError(f"the recipe trains {asked.get('name')!r} and {start} is a {kind}; they must be the same")
+        take_part(table, start, folder, changes)
+        return
     of_recipe, free = (getattr(MODELS[kind], name, ()) for name in ("OF_RECIPE", "MAY_DIFFER"))
     told = {"name", *of_recipe, *(key for key in asked if key.endswith("dropout") or key == "drop_path")}
     for change in changes:
@@ -155,6 +156,24 @@ def take_model(table: Recipe, start: Path, changes: list[Change]) -> None:
     own = {key: value for key, value in dataclasses.asdict(config).items() if key not in known}
     changed = {key: value for key, value in asked.items() if key in told}
     table["model"] = {**own, **changed, "name": kind}
+
+
+def take_part(table: Recipe, start: Path, folder: Folder, changes: list[Change]) -> None:
+    """Begin with a run of another model, which becomes a part of the recipe's, with its settings."""
+    asked = table.get("model", {})
+    name = asked.get("name")
+    parts = getattr(MODELS.get(str(name)), "STARTS_FROM", {})
+    if folder.name not in parts:
+        may = f"it can start from {' or '.join([str(name), *parts])}" if parts else "they must be the same"
+        raise RecipeError(f"the recipe trains {name!r} and {start} is a {folder.name}; {may}")
+    taken = parts[folder.name]
+    for change in changes:
+        section, _, key = change.key.partition(".")
+        if section == "model" and key in ("size", *taken):
+            raise RecipeError(
+                f"--set {change.text} is not possible: with --from these are those of {start}: {', '.join(taken)}"
+            )
+    table["model"] = {**_sized(str(name), asked), **{key: getattr(folder.config, key) for key in taken}}
 
 
 def build_job(table: Recipe) -> AnyJob:

@@ -75,6 +75,21 @@ class Shown(Answer):
         return text + (picture._repr_html_() if picture is not None else "")
 
 
+Scored = tuple[str, float]  # a text and its log p
+
+
+def scored_data(answers: Sequence[Scored]) -> list[dict[str, object]]:
+    """The next best answers as plain data."""
+    return [{"text": text, "score": score} for text, score in answers]
+
+
+def scored_lines(answers: Sequence[Scored], before: str = "") -> str:
+    """One answer as its text, several as lines `score TAB text`; `before` begins every line."""
+    if len(answers) == 1:
+        return f"{before}{answers[0][0]}"
+    return "\n".join(f"{before}{score:.4f}\t{text}" for text, score in answers)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """How good a run is on some data."""

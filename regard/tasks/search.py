@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -17,8 +17,9 @@ from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Stop, read_rules
 from regard.decode.sample import draw
 from regard.decode.settings import Decoding
-from regard.errors import NoAttention, RunError
+from regard.errors import BadInput, NoAttention, RunError
 from regard.models.protocols import Generator, Model, Module
+from regard.tasks.measuring import device_of
 
 Searching = collections.abc.Generator[Step, None, list[list[Hypothesis]]]
 Asked = TypeVar("Asked")
@@ -44,15 +45,17 @@ def search(
     prompt: Tensor | None = None,
     prompt_mask: Tensor | None = None,
     stop: Stop | None = None,
+    never: Collection[int] = (),
 ) -> Searching:
     """The answers for each source, best first, found as the settings say: run it by `finish`, or step by step where
-    the tokens are wanted as they are written. A beam knows no answer before its end and has no steps."""
+    the tokens are wanted as they are written. A beam knows no answer before its end and has no steps. `never`:
+    tokens that are not written, beside padding and the start token."""
     options: dict[str, Any] = {
         "start": start,
         "end": special.end,
         "max_length": max_length,
         "min_length": decode.min_length,
-        "never": tuple({special.pad, special.start} - {special.end}),
+        "never": tuple({special.pad, special.start, *never} - {special.end}),
         "repetition_penalty": decode.repetition_penalty,
         "no_repeat_ngram": decode.no_repeat_ngram,
         "prompt": prompt,
@@ -69,6 +72,27 @@ def search(
         choose = draw(source.device, temperature=decode.temperature, **drawn)
     found = yield from follow(model, source, mask, read_rules(source, mask, **options), choose=choose)
     return [[one] for one in found]
+
+
+def check_search(decode: Decoding, most: int, what: str) -> None:
+    """BadInput where an answer, `what`, of a model that ends it itself and writes at most so many tokens cannot be
+    searched for."""
+    if decode.stop:
+        raise BadInput(f"stop strings are for language models; {what} ends by itself, or by max_length")
+    if decode.min_length >= most:
+        raise BadInput(
+            f"min_length must be below {most:,}, the most tokens of an answer of this model, got "
+            f"{decode.min_length:,}"
+        )
+
+
+def check_batch(batch: int | None, model: Module) -> int:
+    """How many inputs at once: enough to keep the machine busy, unless given."""
+    if batch is None:
+        return 512 if device_of(model).type == "cuda" else 64
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    return batch
 
 
 def sites_like(
@@ -91,6 +115,13 @@ def _are(names: list[str], model: Module) -> str:
     if not names and others:
         return f"is none in this model; what it has is {', '.join(others)}"
     return f"are {', '.join(names)}" if names else "is none in this model"
+
+
+def need_gates(model: Module, patterns: Sequence[str] = ()) -> list[str]:
+    """The sites of gates that match a pattern; no pattern: all."""
+    if not sites_of(model, "gate"):
+        raise NoAttention("this model has no gates: it does not weigh its channels, so there is nothing to draw")
+    return sites_like(model, patterns, kind="gate")
 
 
 def head_weights(weights: Tensor, head: int | None, site: str) -> Tensor:

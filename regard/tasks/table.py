@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import BadInput, RunError
+from regard.tasks.caption.record import CaptionTask
 from regard.tasks.classify.record import Classify
 from regard.tasks.embed import Embed
 from regard.tasks.fill.record import Fill
@@ -27,6 +28,7 @@ TASKS: dict[str, AnyTask] = {  # by their verbs
     "embed": Embed(),
     "classify": Classify(),
     "recognise": Recognise(),
+    "caption": CaptionTask(),
 }
 Kind = TypeVar("Kind", bound=Run)
 

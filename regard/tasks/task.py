@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from regard.metrics.bootstrap import Comparison
     from regard.models.protocols import Model, ModelConfig
     from regard.runs.folder import Folder
-    from regard.show import Curves, Gates
+    from regard.show import Curves, Gates, Sheet
     from regard.tasks.settings import DataSettings, Job
 
 CLASSES = 10  # that a run's card names
@@ -215,7 +215,7 @@ class Task(ABC, Generic[S, R, D]):
     def check_plot(self, run: R) -> None:
         """NoAttention where this run has nothing that `plot` draws."""
 
-    def plot(self, evaluations: Mapping[str, Evaluation]) -> Curves | Gates:
+    def plot(self, evaluations: Mapping[str, Evaluation]) -> Curves | Gates | Sheet:
         """A picture of evaluations, by the names of their runs. Only where `plotted` says what it shows."""
         raise RunError(f"there is no picture of how well a run can {self.verb}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from regard.learn.lock import locked
 from regard.learn.loop import GO_ON, Report, fit
 from regard.learn.progress import Progress, say
 from regard.learn.settings import Training
-from regard.models import MODELS
+from regard.models import MODELS, name_of
 from regard.models.protocols import Adopter, Model
 from regard.runs import folder as runs
 from regard.runs.folder import Folder, find
@@ -29,7 +30,7 @@ from regard.runs.weights import has_weights
 from regard.show import loss_curve
 from regard.tasks.recipe import logged, read
 from regard.tasks.settings import BLOCKS, AnyJob
-from regard.tasks.table import TASKS, AnyTask, load
+from regard.tasks.table import TASKS, AnyTask, load, task_for
 from regard.tasks.task import Prepared, Run
 
 # Settings that may change when a training goes on.
@@ -113,7 +114,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
         check_recipe(out, recipe, job.train)
         artifacts = read_artifacts(task, out)
     else:
-        artifacts = task.survey(job, read_artifacts(task, start) if start else None)
+        artifacts = task.survey(job, start_artifacts(job, start) if start else None)
     model = build_model(job, artifacts)
     if start and begun:
         say(f"{out} goes on with its own weights; {start} is only for the beginning")
@@ -194,13 +195,28 @@ def build_model(job: AnyJob, artifacts: Artifacts) -> Model:
 
 
 def take_weights(model: Model, start: Path) -> None:
-    """Begin with a run's weights. A model that may have another head than the run says which weights are new."""
+    """Begin with a run's weights. A model that may have another head than the run says which weights are new, and
+    one of another kind which were taken."""
     found = Folder(start).model()
     if not isinstance(model, Adopter):
         fill(model, named_tensors(found), source=start)
-    elif new := model.adopt(found):
+        return
+    new = model.adopt(found)
+    if type(found) is not type(model):
+        counts = Counter[str]()
+        for name, weight in model.named_parameters():
+            counts[name.partition(".")[0]] += weight.numel() if name not in new else 0
+        parts = ", ".join(f"{name} ({count:,} parameters)" for name, count in counts.items() if count)
+        say(f"Taken from {start}, a {name_of(found)}: {parts}")
+    if new:
         shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
         say(f"Not taken from {start}, and so initialised anew: {shown}")
+
+
+def start_artifacts(job: AnyJob, start: Path) -> Artifacts:
+    """What the run to begin with keeps beside the weights; if it is of another model, for its own task."""
+    folder = Folder(start)
+    return read_artifacts(TASKS[job.task] if folder.name == job.model else task_for(folder), start)
 
 
 def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:

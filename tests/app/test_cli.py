@@ -145,9 +145,9 @@ def test_models_lists_every_system_paper_and_recipe(call: Any) -> None:
     begun = {line.split()[0] for line in done.out.splitlines()[1:] if line[:1].strip()}
     assert begun == set(MODELS), "each has a row of its own"
     for model in MODELS.values():
-        assert model.paper.split(",")[0] in done.out
+        assert all(word in done.out for word in model.paper.split(",")[0].split())  # a narrow column breaks lines
     for name in recipes():
-        assert name in done.out
+        assert f" {name} " in done.out
 
 
 def test_models_lists_every_system_with_its_recipes(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_models_lists_every_system_with_its_recipes(call: Any, monkeypatch: pyte
 
 
 def read_model(name: str) -> str:
-    own = name.endswith(("-pairs", "-text", "-labelled", "-images"))
+    own = name.endswith(("-pairs", "-text", "-labelled", "-images", "-captions"))
     return read(name, ["data.train=x"] if own else [])[0].model
 
 

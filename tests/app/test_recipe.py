@@ -112,6 +112,9 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
     elif name.endswith("-images"):
         assert "or data.train to images" in refused(name)
         job, _ = read(name, ["data.train=folder"])
+    elif name.endswith("-captions"):
+        assert "or data.train to a file of captions" in refused(name)
+        job, _ = read(name, ["data.train=captions.tsv"])
     else:
         job, _ = read(name)
     assert job.model in MODELS

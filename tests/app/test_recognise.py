@@ -272,7 +272,8 @@ def test_the_mean_gates_of_each_class_are_drawn(call: Any, weigher: str, suffix:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["RUN"], "Missing argument 'IMAGE'"),
+        (["RUN"], "give image files, folders of them, or a list of their names with --input"),
+        (["RUN", "a.png", "--input", "list.txt"], "give images or --input, not both"),
         (["RUN", "none.png"], "error: none.png does not exist; check the name"),
         (["RUN", "a.png", "--top", "0"], "Invalid value for '--top'"),
         (["RUN", "a.png", "--show", "look.pdf"], "end the name in .png or .svg or .html"),
@@ -287,7 +288,7 @@ def test_the_mean_gates_of_each_class_are_drawn(call: Any, weigher: str, suffix:
         (["RUN", "empty"], "error: empty holds no images"),
         (
             ["RUN", "notes.txt"],
-            "notes.txt cannot be decoded as PNG, JPEG, WEBP, BMP, GIF: it has none of these formats",
+            "notes.txt cannot be decoded as PNG, JPEG, WEBP, BMP, GIF, TIFF: it has none of these formats",
         ),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",

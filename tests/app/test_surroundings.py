@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from regard.app.cli import main as cli
 from regard.app.cli.surroundings import DEBUG, in_plain_words
@@ -131,3 +132,11 @@ with in_plain_words():
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.filterwarnings("default")
+def test_large_images_are_no_reason_to_warn(capsys: pytest.CaptureFixture[str]) -> None:
+    with in_plain_words():
+        warnings.warn("could be decompression bomb", Image.DecompressionBombWarning, stacklevel=1)
+        warn()
+    assert capsys.readouterr().err == "warning: the first line and the second\n"

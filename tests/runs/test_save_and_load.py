@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from regard.data.scenes import scenes
 from regard.data.shapes import shapes
 from regard.decode.settings import Decoding
 from regard.learn.loop import Report
@@ -28,6 +29,8 @@ SMALL = {
     "senet": ["model.depths=[1,1]", "model.widths=[4,8]"],
     "pooling": ["model.embed=8", "model.dim=4"],
     "han": ["model.embed=8", "model.dim=4"],
+    "show_and_tell": ["model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"],
+    "show_attend_tell": ["model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"],
 }
 VARIANTS = {
     "seq2seq": ["seq2seq", "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2"],
@@ -63,6 +66,11 @@ WEIGHERS = {
     "pooling": ["pooling", "model.dropout=0.3", "model.word_dropout=0.1"],
     "pooling, mean of embeddings": ["pooling", "model.pool=mean", "model.layers=0"],
     "han": ["han", "model.max_words=4", "train.label_smoothing=0.1"],
+}
+TELLERS = {
+    "show_and_tell": ["show_and_tell", "model.dropout=0.3", "train.label_smoothing=0.1", "data.num_ops=1"],
+    "show_attend_tell": ["show_attend_tell", "model.stage=0", "train.r_drop=1.0", "data.scale=0.5"],
+    "show_attend_tell, hard": ["show_attend_tell", "model.weigh=hard", "model.frozen=true"],
 }
 REST = '[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n[train]\nsteps = 4\neval_every = 2\n'
 
@@ -108,6 +116,17 @@ def sorting(tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def telling(tmp_path: Path) -> str:
+    """For captioners."""
+    path = tmp_path / "telling.toml"
+    rest = REST.replace('"character"', '"word"').replace("max_positions = 40", "image_size = 32")
+    path.write_text(
+        f'[data]\nmade = "scenes"\ntrain_count = 24\nvalid_count = 4\nbatch_size = 8\n{rest}', encoding="utf-8"
+    )
+    return str(path)
+
+
+@pytest.fixture
 def weighing(tmp_path: Path) -> str:
     """Those that read documents."""
     texts = (f"{n} bottles. On the wall!\t{'even' if n % 2 == 0 else 'odd'}\n" for n in range(200))
@@ -149,8 +168,8 @@ def check_goes_on(train: Any, interrupt: Any, recipe: str, folder: Path, changes
 
 
 def test_every_model_is_tested() -> None:
-    variants = (*VARIANTS.values(), *WRITERS.values(), *SEERS.values(), *WEIGHERS.values())
-    tried = {variant[0] for variant in variants}
+    kinds = (VARIANTS, WRITERS, SEERS, WEIGHERS, TELLERS)
+    tried = {variant[0] for kind in kinds for variant in kind.values()}
     assert SMALL.keys() == MODELS.keys() == tried | {"bert"}
 
 
@@ -244,10 +263,27 @@ def test_it_trains_stops_goes_on_and_sees(
         assert len(first[0].overlay("blocks.0.*").panels) == 2
 
 
+@pytest.mark.parametrize("variant", TELLERS)
+def test_it_trains_stops_goes_on_and_tells(
+    variant: str, telling: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    name, *options = TELLERS[variant]
+    check_goes_on(train, interrupt, telling, tmp_path, [f"model.name={name}", *SMALL[name], *options])
+    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
+    images = [scenes("test", 2).images.read(number) for number in range(2)]
+    decode = Decoding(beam=3, n_best=2, min_length=1)
+    first, second = (load(tmp_path / run).caption(images, decode) for run in ("run", "whole"))
+    assert first == second
+    assert all(len(one.others) == 1 for one in first)
+    if MODELS[name].alignment:
+        rows = 32 if "model.stage=0" in options else 16
+        assert first[0].attention.lines[0].weights.shape[1:] == (rows, rows)
+
+
 @pytest.mark.parametrize(
     ("name", "plain"),
     [
-        *((name, False) for name in MODELS if MODELS[name].task != "recognise"),
+        *((name, False) for name in MODELS if MODELS[name].task not in ("recognise", "caption")),
         ("seq2seq", True),  # plain RNNs
         ("rnnlm", True),
     ],

@@ -155,6 +155,7 @@ def test_what_load_is_said_to_return_is_what_it_returns() -> None:
 ASKED = {
     "dates": lambda run: run.translate("3 May 1979").line(),
     "de-en": lambda run: run.translate("Guten Tag.").line(),
+    "reviews": lambda run: run.classify("My aunt found it dull. I thought it was superb.").line(),
     "shakespeare": lambda run: run.generate("ROMEO:", replace(run.decode, max_length=8)).line(),
     "shapes": lambda run: run.recognise(torch.zeros(48, 48, 3, dtype=torch.uint8).numpy()).line(),
     "shapes-senet": lambda run: run.recognise(torch.zeros(48, 48, 3, dtype=torch.uint8).numpy()).line(),

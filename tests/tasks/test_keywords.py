@@ -11,6 +11,7 @@ import torch
 
 import regard
 from regard.errors import BadInput
+from regard.tasks.caption.run import Captioner
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.options import check_options
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Run]] = {
     "embed": Reader,
     "classify": Reader,
     "recognise": Recogniser,
+    "caption": Captioner,
 }
 WRITTEN_BY_COMMANDS = {"alignments", "second"}  # a file of answers' .alignment; the other half of a pair, a tuple
 

@@ -20,8 +20,9 @@ from regard.errors import DataError, RunError
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import begin, save_weights
 from regard.show import Overlay, patch_map, rollout
-from regard.tasks.inputs import image_files
-from regard.tasks.recognise.run import Recogniser, pixels_of
+from regard.tasks.image_run import pixels_of
+from regard.tasks.inputs import Images, Reading
+from regard.tasks.recognise.run import Recogniser
 from regard.tasks.table import load, load_as
 from regard.tasks.translate.run import Translator
 
@@ -209,7 +210,7 @@ def test_any_mode(eyes: Recogniser, mode: str, tmp_path: Path) -> None:
     assert np.array_equal(answer.overlay().image, pixels)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".gif", ".JPEG"])
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".gif", ".JPEG", ".tif"])
 def test_any_format(eyes: Recogniser, suffix: str, tmp_path: Path) -> None:
     smooth = np.linspace(40, 200, 32 * 24).reshape(24, 32, 1).repeat(3, 2).astype(np.uint8)
     path = saved(tmp_path / f"a{suffix}", Image.fromarray(smooth))
@@ -285,13 +286,35 @@ def test_pictures_in_folders(tmp_path: Path) -> None:
     names = ["b/2.PNG", "b/1.jpg", "b/inner/0.webp", "a.xyz", "b/notes.txt", "b/._1.jpg", "b/.cache/3.png"]
     for name in names:
         (tmp_path / name).write_bytes(b"")
-    found = image_files([tmp_path / "a.xyz", tmp_path / "b", tmp_path / "a.xyz"])
+    found = Images().find([str(tmp_path / "a.xyz"), str(tmp_path / "b"), str(tmp_path / "a.xyz")], None).files
     assert [str(one.relative_to(tmp_path)) for one in found] == [
         *("a.xyz", "b/1.jpg", "b/2.PNG", "b/inner/0.webp", "a.xyz")  # a file that is named is taken for a picture
     ]
     (tmp_path / "empty").mkdir()
+    items = Images().find([str(tmp_path / "empty")], None).items()
     with pytest.raises(DataError, match=r"empty holds no images \(.*\.jpg"):
-        image_files([tmp_path / "empty"])
+        list(Reading(items, str, strict=True).good())
+
+
+def test_pictures_in_a_list(tmp_path: Path) -> None:
+    """A line for each, blank ones apart; a folder among them without images does not cost the others."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "b" / "1.png").write_bytes(b"")
+    lines = ["a file.png", "", "b", "empty"]
+    (tmp_path / "list.txt").write_text("".join(f"{tmp_path / one if one else one}\n" for one in lines))
+    asked = Images().find([], tmp_path / "list.txt")
+    places = [place for place, _ in asked.items()]
+    assert asked.count == 3
+    assert asked.files == [tmp_path / "a file.png", tmp_path / "b" / "1.png"]
+    assert [place.partition(", ")[2] for place in places] == ["line 1", "", "line 4"]
+    reading = Reading(asked.items(), str)
+    assert len(list(reading.good())) == 2
+    assert "list.txt, line 4: " in reading.last
+    assert "empty holds no images" in reading.last
+    (tmp_path / "none.txt").write_text("\n\n")
+    with pytest.raises(DataError, match=r"none\.txt is empty; it needs the name of one image a line"):
+        Images().find([], tmp_path / "none.txt")
 
 
 # ---- where it looked

@@ -20,10 +20,11 @@ from regard.learn.loop import Report
 from regard.models.vit import ViT, ViTConfig, regrid
 from regard.runs.folder import Folder, begin, save_weights
 from regard.tasks import training
+from regard.tasks.image_run import pixels_of
 from regard.tasks.measuring import class_logits
 from regard.tasks.recipe import read
 from regard.tasks.recognise.prepare import build_data, survey
-from regard.tasks.recognise.run import Recogniser, pixels_of
+from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
 from regard.tasks.table import load
 

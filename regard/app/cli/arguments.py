@@ -50,7 +50,8 @@ DataSet = Annotated[
         "--data",
         metavar="FILE",
         help="Data of the kind the run was trained on: pairs (TSV, CSV, JSONL, or two files as in "
-        "'test.{en,de}'), text, labelled texts, images. Without it, the test data of the run's recipe.",
+        "'test.{en,de}'), text, labelled texts, images, captions of images. Without it, the test data of the "
+        "run's recipe.",
     ),
 ]
 ColumnNames = Annotated[
@@ -58,7 +59,8 @@ ColumnNames = Annotated[
     typer.Option(
         "--columns",
         metavar="A,B",
-        help="The columns to read, by name in CSV and JSONL, by number in TSV: source,target or text,label.",
+        help="The columns to read, by name in CSV and JSONL, by number in TSV: source,target, text,label or "
+        "image,caption.",
     ),
 ]
 Changes = Annotated[

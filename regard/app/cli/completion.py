@@ -75,7 +75,8 @@ def settings(ctx: typer.Context, incomplete: str) -> Offer:
 
 @harmless
 def metric_names(incomplete: str) -> Offer:
-    return [(name, task.verb) for task in TASKS.values() for name in task.metrics]
+    names = dict.fromkeys(name for task in TASKS.values() for name in task.metrics)
+    return [(name, ", ".join(verb for verb, task in TASKS.items() if name in task.metrics)) for name in names]
 
 
 def of(values: Iterable[str]) -> Callable[[str], Offer]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,26 +25,42 @@ def model_names() -> tuple[str, ...]:
 
 def model_settings(model: str) -> dict[str, Setting]:
     """By their names; those that follow from the data are left out."""
-    kind = _models()[model]
-    module, body = _class(kind)
-    inside = dict(_assigned(body))
+    place = _models()[model]
+    own, config = _attribute(place, "Config")
     found = {}
-    _, fields = _class((module, ast.unparse(inside["Config"])))
-    for field in fields.body:
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            found[field.target.id] = _setting(module, field)
-    if "SIZES" in inside:
-        found["size"] = Setting("", _words(module, inside["SIZES"]))
+    for module, body in reversed(_with_bases((own, ast.unparse(config)))):
+        for field in body.body:
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                found[field.target.id] = _setting(module, field)
+    with suppress(KeyError):  # a model may have no sizes
+        found["size"] = Setting("", _words(*_attribute(place, "SIZES")))
     from_data = ("vocabulary", "source_vocabulary", "labels")
     return {"name": Setting(model, model_names()), **{k: v for k, v in found.items() if k not in from_data}}
 
 
 def task_name(model: str) -> str:
     """The verb of a model's task, as its class or a base has it; a configuration may change it."""
-    place = _models()[model]
-    while "task" not in (inside := dict(_assigned((found := _class(place))[1]))):
-        place = (found[0], ast.unparse(found[1].bases[0]))
-    return _words(found[0], ast.Tuple([inside["task"]]))[0]
+    module, task = _attribute(_models()[model], "task")
+    return _words(module, ast.Tuple([task]))[0]
+
+
+def _attribute(place: tuple[str, str], name: str) -> tuple[str, ast.expr]:
+    """What a class or a base of it assigns to a name, and the module that does. KeyError if none does."""
+    for module, body in _with_bases(place):
+        if name in (inside := dict(_assigned(body))):
+            return module, inside[name]
+    raise KeyError(name)
+
+
+def _with_bases(place: tuple[str, str]) -> list[tuple[str, ast.ClassDef]]:
+    """A class of ours and the first bases of it, and the module of each."""
+    found = [_class(place)]
+    while (bases := found[-1][1].bases) and isinstance(bases[0], ast.Name):
+        try:
+            found.append(_class((found[-1][0], bases[0].id)))
+        except (KeyError, OSError):  # not ours
+            break
+    return found
 
 
 def _setting(module: str, field: ast.AnnAssign) -> Setting:
@@ -94,6 +111,12 @@ def _words(module: str, node: ast.expr) -> tuple[str, ...]:
     if isinstance(node, ast.Name):
         here = dict(_assigned(_tree(module)))
         return _words(module, here[node.id]) if node.id in here else _words(_origin(module, node.id), node)
+    if isinstance(node, ast.Attribute):  # SENet.SIZES
+        return _words(*_attribute((module, ast.unparse(node.value)), node.attr))
+    if isinstance(node, ast.ListComp) and (left := node.generators[0].ifs):  # names but one
+        every = _words(module, node.generators[0].iter)
+        without = {str(one.value) for one in ast.walk(left[0]) if isinstance(one, ast.Constant)}
+        return tuple(name for name in every if name not in without)
     parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
     return tuple(str(part.value) for part in parts if isinstance(part, ast.Constant))
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
 from regard.app.cli.completion import of, run_names
@@ -34,7 +34,8 @@ def models() -> None:
     from regard.runs.shipped import SHIPPED, shipped
     from regard.tasks.recipe_files import model_of, recipes
 
-    table = Table("system", "paper", "recipes", "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
+    recipe_names = Column("recipes", no_wrap=True)  # else the long ones would be cut
+    table = Table("system", "paper", recipe_names, "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
     uses = {name: model_of(name) for name in recipes()}
     runs = {name: Folder(SHIPPED / name).name for name in shipped()}
     for name, model in MODELS.items():
@@ -89,6 +90,8 @@ def evaluate_command() -> Callable[..., None]:
 
         regard evaluate runs/senet --show gates.html
 
+        regard evaluate runs/captions --data captions.tsv --images photos --beam 5 --show sheet.png
+
         regard evaluate runs/gpt2 --data test.txt --stride 64
 
         regard evaluate runs/reviews --data test.tsv --columns text,label
@@ -100,7 +103,8 @@ def evaluate_command() -> Callable[..., None]:
     `bleu` and `chrf` are sacrebleu's, on plain text, with their signatures. `tokenised_bleu` splits at spaces and
     ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
     (`test.{{en,de1,de2}}`), further columns, or a list in JSONL. Translators are also compared with the first one:
-    a paired bootstrap tells whether the difference could be chance."""
+    a paired bootstrap tells whether the difference could be chance, and captioners likewise. Metrics of captions
+    are those of the COCO evaluation, against all captions of an image."""
     return evaluate
 
 

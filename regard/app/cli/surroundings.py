@@ -39,7 +39,7 @@ def utf8_streams() -> Iterator[None]:
 @contextmanager
 def in_plain_words() -> Iterator[None]:
     """A warning is one line without the file and line it comes from, which --debug shows. Which warnings there are
-    does not change."""
+    does not change, but Pillow's of large images is left out."""
 
     def show(
         message: Warning | str,
@@ -49,6 +49,8 @@ def in_plain_words() -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
+        if category.__name__ == "DecompressionBombWarning":  # large images are reduced as they are read
+            return
         if os.environ.get(DEBUG):
             say(FORMAT(message, category, filename, lineno, line).rstrip())
         else:

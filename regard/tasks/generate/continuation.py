@@ -10,7 +10,7 @@ from regard.data.short_repr import short_repr
 from regard.errors import NoAttention
 from regard.show import Heads, Map
 from regard.tasks.gate_maps import UNITS
-from regard.tasks.results import Shown
+from regard.tasks.results import Scored, Shown, scored_data, scored_lines
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Continuation(Shown):
     text: str  # what was written after the prompt
     score: float  # log p(text | prompt)
     finished: bool  # the model itself ended the text
-    others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
+    others: tuple[Scored, ...] = ()  # the next best ones with their scores
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
     _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
 
@@ -50,21 +50,19 @@ class Continuation(Shown):
     __repr__ = short_repr
 
     def to_dict(self) -> dict[str, object]:
-        others = [{"text": text, "score": score} for text, score in self.others]
         return {
             "prompt": self.prompt,
             "text": self.text,
             "score": self.score,
             "finished": self.finished,
-            "others": others,
+            "others": scored_data(self.others),
         }
 
     def line(self) -> str:
         """The whole text, or of several answers lines `score TAB text`."""
-        if not self.others:
-            return self.prompt + self.text
-        every = ((self.text, self.score), *self.others)
-        return "\n".join(f"{score:.4f}\t{self.prompt}{text}" for text, score in every)
+        return scored_lines(
+            [(self.prompt + text, score) for text, score in ((self.text, self.score), *self.others)]
+        )
 
     def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
         """Attention where the model has some or the sites are such, else gates."""

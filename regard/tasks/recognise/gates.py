@@ -10,21 +10,12 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
-from regard.attention.trace import sites_of
-from regard.errors import NoAttention
 from regard.models.protocols import Module
 from regard.show import Gates
 from regard.tasks.results import Evaluation
-from regard.tasks.search import sites_like
+from regard.tasks.search import need_gates
 
 TITLE = "Mean gates of each class"
-
-
-def need_gates(model: Module, patterns: Sequence[str] = ()) -> list[str]:
-    """The sites of gates that match a pattern; no pattern: all."""
-    if not sites_of(model, "gate"):
-        raise NoAttention("this model has no gates: it does not weigh its channels, so there is nothing to draw")
-    return sites_like(model, patterns, kind="gate")
 
 
 class ClassGates:

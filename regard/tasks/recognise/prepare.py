@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from regard.data.artifacts import Artifacts, Pixels
+from regard.data.artifacts import Artifacts
 from regard.data.augment import Augment
 from regard.data.image_batches import ImageData
-from regard.data.images import check_channels, need_classes
-from regard.errors import RecipeError, RunError
-from regard.foreign.hf_files import ImageConfig
+from regard.data.images import check_channels
+from regard.data.labelled_images import need_classes
+from regard.errors import RunError
 from regard.learn.device import choose_device
 from regard.models import MODELS
 from regard.models.protocols import Model
+from regard.tasks.image_settings import choose_pixels
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
 from regard.tasks.settings import Job
@@ -31,25 +31,6 @@ def survey(job: Job[ImageSettings], start: Artifacts | None) -> Artifacts:
     if start and set(start.labels) == set(labels):
         labels = start.labels  # in the order of the head that is there
     return Artifacts(labels=labels, pixels=pixels)
-
-
-def choose_pixels(settings: ImageSettings, config: ImageConfig, start: Artifacts | None) -> Pixels:
-    """Those of the run that training begins with, but for what the settings say. If image_size is another than
-    there, the centre crop keeps its share of an image."""
-    check_channels(config.channels)
-    before = (start and start.pixels) or Pixels((0.5,) * config.channels, (0.5,) * config.channels)
-    for name in ("mean", "std"):
-        given = getattr(settings, name)
-        if given and len(given) != config.channels:
-            raise RecipeError(
-                f"data.{name} needs a number for each channel, and model.channels is {config.channels}; "
-                f"got {list(given)}"
-            )
-    pixels = replace(before, mean=settings.mean or before.mean, std=settings.std or before.std)
-    if start and start.image_size:
-        larger = max(config.size) / max(start.image_size)
-        pixels = replace(pixels, shortest_edge=round(before.shortest_edge * larger))
-    return pixels
 
 
 def prepare(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
     from regard.show import Gates
-    from regard.tasks.recognise.run import OpenedImage, Recognised, Recogniser
+    from regard.tasks.image_run import OpenedImage
+    from regard.tasks.recognise.run import Recognised, Recogniser
     from regard.tasks.recognise.settings import ImageSettings
     from regard.tasks.settings import Job
 
@@ -103,7 +104,7 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
         return evaluate(run, data, only, tick)
 
     def check_plot(self, run: Recogniser) -> None:
-        from regard.tasks.recognise.gates import need_gates
+        from regard.tasks.search import need_gates
 
         need_gates(run.model)
 
@@ -121,7 +122,7 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
         return run.open
 
     def unanswered(self, run: Recogniser, options: Options, asked: str | None) -> str:
-        return f"{asked}\t\t"  # the file, without label and probability
+        return f"{asked or ''}\t\t"  # the file, without label and probability
 
     def ask(
         self,

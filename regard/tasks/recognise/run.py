@@ -14,26 +14,22 @@ from torch import Tensor
 from regard.attention import trace
 from regard.attention.trace import sites_of
 from regard.data.artifacts import Pixels
-from regard.data.image_batches import normalise
-from regard.data.images import check_channels, fit_image, read_image, seen_part, with_channels
+from regard.data.images import check_channels
 from regard.data.short_repr import short_repr
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import name_of, protocols
 from regard.models.protocols import Model
 from regard.show import Gates, Overlay, patch_map, rollout
+from regard.tasks.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
 from regard.tasks.inputs import check_top, in_parts, read_all
-from regard.tasks.measuring import device_of
 from regard.tasks.options import checks_keywords
 from regard.tasks.reader_answers import one_line
-from regard.tasks.recognise.gates import ClassGates, gates_of, need_gates
+from regard.tasks.recognise.gates import ClassGates, gates_of
 from regard.tasks.results import Shown
-from regard.tasks.search import need, sites_like
-from regard.tasks.task import Run
+from regard.tasks.search import need, need_gates, sites_like
 
 BATCH = 32
-Image = str | Path | np.ndarray  # a file, or bytes (H, W, 3), (H, W, 1) or (H, W)
-Images = list[str] | list[Path] | list[np.ndarray] | list[Image]
 
 
 @dataclass(frozen=True)
@@ -41,15 +37,6 @@ class AskedImages:
     """Images as a classifier takes them."""
 
     images: Tensor  # (B, C, H, W), normalised
-
-
-@dataclass(frozen=True)
-class OpenedImage:
-    """An image as the model reads it."""
-
-    image: Image
-    name: str
-    tensor: Tensor  # (1, C, H, W), normalised
 
 
 @dataclass(frozen=True)
@@ -67,14 +54,14 @@ class Recognised(Shown):
     def overlay(self, *sites: str) -> Overlay:
         """Attention over the image: rolled out through all layers (Abnar & Zuidema 2020) and of the last layer, or
         every head of the named sites ("blocks.0.*")."""
-        pixels = pixels_of(self._image)
+        pixels = pixels_of(self._image, self._run.model.config.size)
         maps = self._run.maps(pixels, sites)
         return Overlay(self._run.seen(pixels), maps, title=Path(self.name).name, caption=self._caption)
 
     def gates(self, *sites: str) -> Gates:
         """How far each channel was opened in every block that weighs its channels (squeeze-and-excitation), or in
         the named ones ("stages.2.*")."""
-        pixels = pixels_of(self._image)
+        pixels = pixels_of(self._image, self._run.model.config.size)
         gates = self._run.gates(pixels, sites)
         return Gates(gates, image=self._run.seen(pixels), title=Path(self.name).name, caption=self._caption)
 
@@ -95,7 +82,7 @@ class Recognised(Shown):
         return self.overlay(*sites) if self._run.looks_at_places else self.gates(*sites)
 
 
-class Recogniser(Run):
+class Recogniser(ImageRun):
     """A trained classifier of images, as `regard.load(run)` gives it."""
 
     model: protocols.Classifier
@@ -103,11 +90,6 @@ class Recogniser(Run):
     def __init__(self, model: Model, pixels: Pixels):
         self.model, self.pixels = need(model, protocols.Classifier), pixels
         pixels.check(self.model.config.channels, self.model.config.size)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return device_of(self.model)
 
     @overload
     def recognise(self, image: Image, top: int = 5) -> Recognised: ...
@@ -129,18 +111,11 @@ class Recogniser(Run):
         labels = self.model.config.labels
         for part in in_parts(read_all(images, self.open, "images"), BATCH):
             with torch.inference_mode(), without_onednn(self.model):
-                logits = self.model.class_logits(AskedImages(torch.cat([one.tensor for one in part])))
+                logits = self.look_at(torch.cat([one.tensor for one in part]))
             best = logits.float().softmax(-1).topk(min(top, len(labels)))
             for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
                 found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
                 yield Recognised(one.name, labels[places[0]], found, one.image, self)
-
-    def open(self, image: Image | OpenedImage) -> OpenedImage:
-        """Resized as it is opened, so that not all images of a batch are held whole."""
-        if isinstance(image, OpenedImage):
-            return image
-        name = "image" if isinstance(image, np.ndarray) else str(image)
-        return OpenedImage(image, name, self.read([pixels_of(image)]))
 
     def check_model(self) -> None:
         """RunError where the model has no classes, or other channels than images have."""
@@ -163,15 +138,6 @@ class Recogniser(Run):
                 f"this {type(self.model).__name__} weighs neither places nor channels: there is nothing to show; "
                 "leave --show out"
             )
-
-    def read(self, images: Sequence[np.ndarray]) -> Tensor:
-        """(H, W, 1 or 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
-        fitted = np.stack([fit_image(one, self.model.config.size, self.pixels) for one in images])
-        return normalise(fitted, self.pixels.mean, self.pixels.std).to(self.device)
-
-    def seen(self, image: np.ndarray) -> np.ndarray:
-        """The part of an image (H, W, C) that the model reads, in the image's own pixels: all, or its centre."""
-        return seen_part(image, self.model.config.size, self.pixels)
 
     def maps(self, image: np.ndarray, sites: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """How much the answer looked at each patch (rows, columns): by rollout and in the last layer, or by every
@@ -198,12 +164,9 @@ class Recogniser(Run):
             last: patch_map(weights[last].mean(0), grid, pool=pool),
         }
 
-    def gates(self, image: np.ndarray, sites: Sequence[str] = ()) -> dict[str, np.ndarray]:
-        """How far each channel is opened (C,), from 0 to 1, in every block with gates or in the named ones."""
-        names = need_gates(self.model, sites)
-        with torch.inference_mode(), without_onednn(self.model), trace(self.model, *names) as seen:
-            self.model.class_logits(AskedImages(self.read([image])))
-        return {site: seen[site, "gate"][0].float().cpu().numpy() for site in names}
+    def look_at(self, images: Tensor) -> Tensor:
+        """Logits (B, classes) of images (B, C, H, W)."""
+        return self.model.class_logits(AskedImages(images))
 
     @checks_keywords
     def class_gates(
@@ -239,21 +202,5 @@ class Recogniser(Run):
         for part, targets in zip(in_parts(opened, BATCH), places.split(BATCH), strict=True):
             shares = torch.nn.functional.one_hot(targets, len(known)).float()
             with torch.inference_mode(), without_onednn(self.model), gates.adding(shares):
-                self.model.class_logits(AskedImages(torch.cat([one.tensor for one in part])))
+                self.look_at(torch.cat([one.tensor for one in part]))
         return gates.picture()
-
-
-def pixels_of(image: Image) -> np.ndarray:
-    """(H, W, 3) bytes; grey is repeated."""
-    if isinstance(image, str | Path):
-        return read_image(image)
-    if not isinstance(image, np.ndarray):
-        came = type(image).__name__
-    elif image.dtype == np.uint8 and image.size and (image.ndim == 2 or image.shape[2:] in ((1,), (3,))):
-        return with_channels(image[..., None] if image.ndim == 2 else image, 3)
-    else:
-        came = f"{image.dtype} {image.shape}"
-    raise BadInput(
-        "an image must be a file's name, or a uint8 array (height, width, 3), (height, width, 1) or "
-        f"(height, width); got {came}"
-    )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.data.augment import Augment
-from regard.data.fields import check, numbers, setting
+from regard.data.fields import setting
 from regard.errors import DataError
+from regard.tasks.image_settings import Varied
 
 if TYPE_CHECKING:
-    from regard.data.images import ImageSet
+    from regard.data.labelled_images import ImageSet
 
 
 def _shapes(split: str, count: int) -> ImageSet:
@@ -27,8 +27,8 @@ MADE: dict[str, Callable[[str, int], ImageSet]] = {"shapes": _shapes}
 
 
 @dataclass(frozen=True)
-class ImageSettings:
-    """A recipe's [data] (`data.images` describes the forms of files)."""
+class ImageSettings(Varied):
+    """A recipe's [data] (`data.labelled_images` describes the forms of files)."""
 
     made: str = ""  # a generated set: shapes
     train_count: int = setting(20000, at_least=1)  # how many of a generated set
@@ -41,19 +41,11 @@ class ImageSettings:
     label: str = ""  # and that of their classes
     valid_fraction: float = setting(0.1, above=0, below=1)
     batch_size: int = setting(128, at_least=1)  # images
-    mean: tuple[float, ...] = ()  # of each channel (red, green and blue, or grey), and the standard deviations;
-    std: tuple[float, ...] = ()  # without them those of the run that training begins with, else 0.5
-    crop: int = 4  # pixels of padding from which an image of the right size is cropped
-    scale: float = 0.0  # above 0: crop a part of at least this share of the area, and resize it
-    flip: bool = True  # left and right, one time in two
-    num_ops: int = 0  # RandAugment: so many changes to each image, of this magnitude (0 to 30)
-    magnitude: float = 9.0
-    erase_probability: float = 0.0  # erase a rectangle of an image
     mixup: float = 0.0  # above 0: images are mixed by shares from Beta(mixup, mixup)
     cutmix: float = 0.0  # above 0: a rectangle of an image is another's, by shares from Beta(cutmix, cutmix)
 
     def __post_init__(self) -> None:
-        check(self)
+        super().__post_init__()
         if bool(self.made) == bool(self.train):
             raise ValueError(
                 f"set either data.made to a generated set ({', '.join(MADE)}) or data.train to images: a folder "
@@ -61,15 +53,6 @@ class ImageSettings:
             )
         if self.made and self.made not in MADE:
             raise ValueError(f"unknown generated set {self.made!r}; there are {', '.join(MADE)}")
-        for name in ("mean", "std"):
-            object.__setattr__(self, name, numbers(name, getattr(self, name), (0, 1, 3)))
-        if not all(one > 0 for one in self.std):
-            raise ValueError(f"std must be above 0, got {self.std!r}")
-        self.augment  # noqa: B018 - checked now
-
-    @property
-    def augment(self) -> Augment:
-        return Augment(**{one.name: getattr(self, one.name) for one in fields(Augment)})
 
     @property
     def name(self) -> str:
@@ -98,6 +81,6 @@ class ImageSettings:
         return found, np.sort(rows)
 
     def _open(self, name: str) -> ImageSet:
-        from regard.data.images import open_image_set
+        from regard.data.labelled_images import open_image_set
 
         return open_image_set(name, image=self.image, label=self.label)

@@ -22,7 +22,7 @@ from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
-from regard.models.protocols import Model, Module
+from regard.models.protocols import Model
 from regard.show import Heads, Map
 from regard.show.heads.data import heads_title
 from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
@@ -30,7 +30,7 @@ from regard.tasks.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import TRANSLATE, change_decoding, check_options, checks_keywords
 from regard.tasks.results import Evaluation
-from regard.tasks.search import head_weights, need, search, sites_like
+from regard.tasks.search import check_batch, check_search, head_weights, need, search, sites_like
 from regard.tasks.task import Run, Tick, no_tick
 from regard.tasks.translate.translation import Translation
 from regard.tasks.words import Tokens, heads_of, words_of
@@ -196,23 +196,12 @@ class Translator(Run):
             raise BadInput(f"dictionary must be a dict of words, source to target; got {dictionary!r:.40}")
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
-        if decode.stop:
-            raise BadInput("stop strings are for language models; a translation ends by itself, or by max_length")
-        self._check_min_length(decode)
+        most = self.model.max_target_positions
+        check_search(decode, most if decode.max_length else min(most, 2 * self.max_source + 20), "a translation")
         if decode.coverage or decode.replace_unknown:
             self.check_looks()
         for waiting in in_parts(read_all(texts, self.read, "texts"), batch * AHEAD):
             yield from self._in_order(waiting, decode, batch, dictionary or {}, tick)
-
-    def _check_min_length(self, decode: Decoding) -> None:
-        most = self.model.max_target_positions
-        if not decode.max_length:
-            most = min(most, 2 * self.max_source + 20)
-        if decode.min_length >= most:
-            raise BadInput(
-                f"min_length must be below {most:,}, the most tokens of an answer of this model, got "
-                f"{decode.min_length:,}"
-            )
 
     def check_looks(self) -> None:
         """NoAttention where the model has none."""
@@ -394,12 +383,3 @@ class Translator(Run):
 def looks_across(site: str) -> bool:
     """From target to source, and not at the own side."""
     return site.endswith("cross") or not site.startswith(("encoder", "decoder"))
-
-
-def check_batch(batch: int | None, model: Module) -> int:
-    """How many texts at once: enough to keep the machine busy, unless given."""
-    if batch is None:
-        return 512 if device_of(model).type == "cuda" else 64
-    if batch < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}")
-    return batch

@@ -11,7 +11,7 @@ from regard.errors import NoAttention
 from regard.metrics.alignment import Links
 from regard.show import Heads, Map
 from regard.tasks.gate_maps import UNITS
-from regard.tasks.results import Shown
+from regard.tasks.results import Scored, Shown, scored_data, scored_lines
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Translation(Shown):
     source: str
     text: str
     score: float  # log p(text | source)
-    others: tuple[tuple[str, float], ...] = ()  # the next best ones with their scores
+    others: tuple[Scored, ...] = ()  # the next best ones with their scores
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
     _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
@@ -59,14 +59,12 @@ class Translation(Shown):
     __repr__ = short_repr
 
     def to_dict(self) -> dict[str, object]:
-        others = [{"text": text, "score": score} for text, score in self.others]
+        others = scored_data(self.others)
         return {"source": self.source, "text": self.text, "score": self.score, "others": others}
 
     def line(self) -> str:
         """The text, or of several answers lines `score TAB text`."""
-        if not self.others:
-            return self.text
-        return "\n".join(f"{score:.4f}\t{text}" for text, score in ((self.text, self.score), *self.others))
+        return scored_lines([(self.text, self.score), *self.others])
 
     def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
         """Attention where the model has some or the sites are such, else gates."""

@@ -1,0 +1,140 @@
+"""How good captions are, whether a captioner looks at what it names, and whether another one is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.data.captions import CaptionSet
+from regard.data.images import resize, with_channels
+from regard.decode.settings import Decoding
+from regard.metrics.bootstrap import Comparison, bootstrap_means
+from regard.metrics.captions import caption_bleu, caption_grade, caption_words, cider, rouge_l
+from regard.metrics.exact_match import exact_match
+from regard.metrics.pointing import chance, near_object
+from regard.show import Entry, Sheet
+from regard.tasks.caption.prepare import TestCaptions
+from regard.tasks.caption.run import Captioner
+from regard.tasks.measuring import total_loss
+from regard.tasks.results import Evaluation
+from regard.tasks.task import Tick, no_tick
+
+BATCH = 64  # images
+EDGE = 200  # pixels of an image on a sheet
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """What two captioners are compared by, and a sheet is drawn from."""
+
+    answers: list[str]
+    asked: CaptionSet
+    cider: list[float]  # of each caption
+    rouge_l: list[float]
+
+
+def evaluate(
+    run: Captioner,
+    data: TestCaptions,
+    only: Collection[str] = (),
+    decoding: Decoding | None = None,
+    tick: Tick = no_tick,
+) -> Evaluation:
+    """The metrics of captions, pointing where the objects are known, and the loss of all references. Loss and
+    perplexity are per token, so that they compare runs with one tokenizer only."""
+    asked = data.asked
+    references = list(asked.captions)
+    size = run.model.config.size
+    images = (asked.images.read(row, size) for row in range(len(asked)))
+    answers = [answer.text for answer in run.answers(images, decoding, tick=tick)]
+    nats, tokens = total_loss(run.model, (data.ids.batch(item) for item in data.ids.order(0)))
+    loss = nats / tokens
+    mean_cider, each_cider = cider(answers, references)
+    spoken, given = [_spoken(one) for one in answers], [[_spoken(one) for one in some] for some in references]
+    metrics = {"cider": mean_cider, "exact_match": exact_match(spoken, given)}
+    metrics |= {f"bleu{order}": score for order, score in enumerate(caption_bleu(answers, references), 1)}
+    metrics |= {"perplexity": math.exp(min(700.0, loss)), "loss": loss}
+    if only:
+        return Evaluation({name: metrics[name] for name in only})
+    metrics["rouge_l"], each_rouge = rouge_l(answers, references)
+    found, by_chance = pointing(run, asked)
+    return Evaluation(
+        metrics | found,
+        {"images": len(answers), "captions": len(data.ids)},
+        dict(by_chance),
+        by_chance,
+        compared=Captioned(answers, asked, each_cider, each_rouge),
+    )
+
+
+def _spoken(caption: str) -> str:
+    """Without case and punctuation, as the other metrics read it."""
+    return " ".join(caption_words(caption))
+
+
+def pointing(run: Captioner, asked: CaptionSet) -> tuple[dict[str, float], dict[str, float]]:
+    """How many of the named objects are where their word looked most, in percent, and how many would be by chance;
+    from one pass over the first references. Nothing where the objects are not known or there is no attention."""
+    if asked.objects is None or not run.model.alignment:
+        return {}, {}
+    rows: list[list[float]] = []
+    for first in range(0, len(asked), BATCH):
+        part = range(first, min(first + BATCH, len(asked)))
+        texts = [run.tokenizer.encode_words(asked.captions[row][0]) for row in part]
+        images = run.read([asked.images.read(row) for row in part])
+        weights, _ = run.looks(images, [ids for ids, _ in texts])
+        for row, seen, (_, words) in zip(part, weights, texts, strict=True):
+            for named in asked.objects[row]:
+                look, mask = seen[words.index(named.word)], run.seen(named.mask[..., None])[..., 0]
+                found = [float(near_object(look, mask, cells)) for cells in (0, 1)]
+                rows.append([*found, *(chance(mask, run.model.grid(images), cells) for cells in (0, 1))])
+    on, near, on_chance, near_chance = (100 * np.mean(rows, 0)).tolist()
+    return (
+        {"pointing": on, "pointing_near": near},
+        {"pointing_by_chance": on_chance, "pointing_near_by_chance": near_chance},
+    )
+
+
+def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
+    """Paired bootstrap by the metrics that are means over captions."""
+    one, other = _captioned(first), _captioned(second)
+    if list(one.asked.captions) != list(other.asked.captions):
+        raise ValueError("the runs were evaluated on different captions; name the captions for all: --data FILE")
+    return [
+        bootstrap_means(one.cider, other.cider, metric="cider"),
+        bootstrap_means(one.rouge_l, other.rouge_l, metric="rouge_l"),
+    ]
+
+
+def plot(evaluations: Mapping[str, Evaluation]) -> Sheet:
+    """Captions ranked by their CIDEr; of several runs by the first's, with the others' below."""
+    found = [_captioned(one) for one in evaluations.values()]
+    first, names = found[0], [f"{name}: " if len(found) > 1 else "" for name in evaluations]
+    entries = []
+    for row, (references, score) in enumerate(zip(first.asked.captions, first.cider, strict=True)):
+        said = "\n".join(f"{name}{one.answers[row]}" for name, one in zip(names, found, strict=True))
+        image, graded = small(first.asked.images.read(row)), grade(first.answers[row], references, score)
+        entries.append(Entry(image, said, references, score, graded))
+    return Sheet(entries)
+
+
+def grade(answer: str, references: Sequence[str], score: float) -> str:
+    """By CIDEr; of an image with one reference no other caption is right."""
+    found = caption_grade(score)
+    wrong = len(references) == 1 and _spoken(answer) != _spoken(references[0])
+    return "minor errors" if wrong and found == "right" else found
+
+
+def small(image: np.ndarray) -> np.ndarray:
+    """(H, W, 3), at most EDGE pixels high and wide: all images of a test set are held in memory."""
+    shrunk = min(1.0, EDGE / max(image.shape[:2]))
+    height, width = (max(1, round(side * shrunk)) for side in image.shape[:2])
+    return resize(with_channels(image, 3), height, width)
+
+
+def _captioned(found: Evaluation) -> Captioned:
+    assert isinstance(found.compared, Captioned)
+    return found.compared

@@ -1,0 +1,87 @@
+"""From images with captions to a captioner's batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.data.artifacts import Artifacts
+from regard.data.augment import Augment
+from regard.data.caption_batches import CaptionData
+from regard.data.captions import CaptionSet
+from regard.learn.device import choose_device
+from regard.learn.progress import say
+from regard.models import MODELS, blank
+from regard.models.protocols import Model
+from regard.tasks.caption.run import Captioner
+from regard.tasks.caption.settings import CaptionSettings
+from regard.tasks.image_settings import choose_pixels
+from regard.tasks.settings import Job
+from regard.tasks.task import Prepared
+
+
+@dataclass(frozen=True)
+class TestCaptions:
+    """Captions to evaluate on: as ids for the loss, and images to be captioned."""
+
+    ids: CaptionData
+    asked: CaptionSet
+
+
+def survey(job: Job[CaptionSettings], start: Artifacts | None) -> Artifacts:
+    """How images become numbers, and the tokenizer of the captions; a run that training begins with has the first
+    and, if it is a captioner, both."""
+    config = MODELS[job.model].Config(**blank(job.model), **job.config)
+    pixels = choose_pixels(job.data, config, start)
+    if start and start.tokenizer is not None:
+        return Artifacts(start.tokenizer, pixels=pixels)
+    texts = (caption for some in job.data.captions("train").captions for caption in some)
+    return Artifacts(job.tokens.learn(texts, job.layout), pixels=pixels)
+
+
+def prepare(
+    job: Job[CaptionSettings], model: Model, artifacts: Artifacts, out: Path
+) -> Prepared[Captioner, TestCaptions]:
+    settings = job.data
+    assert artifacts.pixels is not None
+    run = Captioner(model, artifacts.text, artifacts.pixels)
+    device = choose_device(job.train.device)
+    train, valid = settings.captions("train"), settings.captions("valid")
+    data = build_data(settings, train, run, seed=job.train.seed, augment=settings.augment, device=device)
+    if data.cut:
+        say(f"{data.cut:,} of {len(data):,} captions were cut after {settings.truncate} tokens (data.truncate)")
+    held = TestCaptions(
+        build_data(settings, valid, run, device=device),
+        valid.subset(range(min(len(valid), settings.eval_images))),
+    )
+    return Prepared(data, run, held, f"{len(train):,} images, {len(data):,} captions")
+
+
+def test_captions(settings: CaptionSettings, run: Captioner) -> TestCaptions:
+    found = settings.captions("test")
+    return TestCaptions(build_data(settings, found, run, device=run.device), found)
+
+
+def build_data(
+    settings: CaptionSettings,
+    captions: CaptionSet,
+    run: Captioner,
+    *,
+    seed: int = 0,
+    augment: Augment | None = None,
+    device: torch.device | str = "cpu",
+) -> CaptionData:
+    """Images are augmented on the model's device, so that it need not wait."""
+    return CaptionData(
+        captions,
+        run.tokenizer,
+        image_size=run.model.config.size,
+        pixels=run.pixels,
+        batch_size=settings.batch_size,
+        max_length=settings.truncate,
+        seed=seed,
+        augment=augment,
+        device=device,
+    )

@@ -1,0 +1,311 @@
+"""A trained captioner: what is in an image, in words, and where each word looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention import Trace, trace
+from regard.attention.trace import sites_of
+from regard.data.artifacts import AnyTokenizer, Pixels
+from regard.data.batch import pad
+from regard.data.images import check_channels
+from regard.data.short_repr import short_repr
+from regard.decode.generator import finish
+from regard.decode.hypothesis import Hypothesis
+from regard.decode.settings import Decoding
+from regard.errors import BadInput, NoAttention
+from regard.layers.onednn import without_onednn
+from regard.layers.recurrent import GATES
+from regard.models import protocols
+from regard.models.protocols import Model
+from regard.show import Gates, Heads, Line, Looks, Words
+from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
+from regard.tasks.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
+from regard.tasks.inputs import check_many, in_parts, read_all
+from regard.tasks.options import CAPTION, change_decoding, check_options, checks_keywords
+from regard.tasks.results import Evaluation, Scored, Shown, scored_data, scored_lines
+from regard.tasks.search import check_search, need, search, sites_like
+from regard.tasks.task import Tick, no_tick
+from regard.tasks.words import words_of
+
+LENGTH = 50  # tokens of a caption, at most, unless told
+BATCH = 64  # images
+EYE = "eye."  # the sites of the network that reads the image begin with this
+
+
+@dataclass(frozen=True)
+class Caption(Shown):
+    """What a captioner says of an image: the text, its score, the next best ones, and where each word looked."""
+
+    name: str  # of the image
+    text: str
+    score: float  # log p(text | image)
+    others: tuple[Scored, ...] = ()  # the next best ones with their scores
+    _image: Image = field(kw_only=True, repr=False, compare=False)
+    _tokens: list[int] = field(kw_only=True, repr=False, compare=False)
+    _run: Captioner = field(kw_only=True, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    @cached_property
+    def attention(self) -> Looks:
+        """Where in the image each word looked and how far its gate was open, from one pass over the finished
+        caption. The model's own pieces of words are in `attention.pieces`."""
+        return self._run.picture(self._image, self._tokens)
+
+    def gates(self, *sites: str, units: int = UNITS, pieces: bool = False) -> Heads:
+        """The gates of the LSTM over the words that it read: the mean of all units, and so many of them from the
+        most open to the most closed."""
+        found = self._run.word_gates(self._image, self._tokens, sites, units)
+        return found.pieces if pieces else found
+
+    def channels(self, *sites: str) -> Gates:
+        """How far the image opened each channel in every block of the network that reads it, or in the named ones
+        ("eye.stages.2.*")."""
+        return self._run.channels(self._image, sites)
+
+    def to_dict(self) -> dict[str, object]:
+        return {"file": self.name, "text": self.text, "score": self.score, "others": scored_data(self.others)}
+
+    def line(self) -> str:
+        """`file TAB text`, or of several captions lines `file TAB score TAB text`."""
+        return scored_lines([(self.text, self.score), *self.others], f"{self.name}\t")
+
+    def picture(self, sites: Sequence[str] = ()) -> Looks | Heads | Gates:
+        """Attention where the model has some, else the gates of its LSTM; or what the named sites record."""
+        model = self._run.model
+        if not sites:
+            return self.attention if model.alignment else self.gates()
+        if set(sites_like(model, sites, kind=None)) & set(self._run.look_sites):
+            return self.attention
+        if set(sites_like(model, sites, kind=None)) & set(sites_of(model, GATES)):
+            return self.gates(*sites)
+        return self.channels(*sites)
+
+
+class Captioner(ImageRun):
+    """A trained captioner, as `regard.load(run)` gives it."""
+
+    model: protocols.Captioner
+
+    def __init__(self, model: Model, tokenizer: AnyTokenizer, pixels: Pixels, decode: Decoding | None = None):
+        self.model = need(model, protocols.Captioner)
+        self.tokenizer, self.pixels, self.decode = tokenizer, pixels, decode or Decoding()
+        check_channels(self.model.config.channels)
+        pixels.check(self.model.config.channels, self.model.config.size)
+
+    @overload
+    def caption(
+        self,
+        image: Image,
+        decode: Decoding | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        max_length: int | None = None,
+    ) -> Caption: ...
+    @overload
+    def caption(
+        self,
+        image: Images,
+        decode: Decoding | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        max_length: int | None = None,
+    ) -> list[Caption]: ...
+    @checks_keywords
+    def caption(
+        self,
+        image: Image | Images,
+        decode: Decoding | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int | None = None,
+        length_penalty: float | None = None,
+        min_length: int | None = None,
+        repetition_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        max_length: int | None = None,
+    ) -> Caption | list[Caption]:
+        """One caption for an image (a file's name or an array of bytes), a list of them for a list. The keywords
+        are the options of `regard caption`; one that is not given is as `decode` says, else as the run's recipe
+        says.
+
+        `beam` hypotheses are kept (1 is greedy), `n_best` captions given; a `temperature` above 0 samples."""
+        asked = {
+            "beam": beam,
+            "n_best": n_best,
+            "length_penalty": length_penalty,
+            "min_length": min_length,
+            "repetition_penalty": repetition_penalty,
+            "no_repeat_ngram": no_repeat_ngram,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+            "max_length": max_length,
+        }
+        settings = self.decoding(asked, decode)
+        if isinstance(image, list):
+            return list(self.answers(image, settings))
+        return next(self.answers([self.open(image)], settings))
+
+    def decoding(self, options: Mapping[str, object], decode: Decoding | None = None) -> Decoding:
+        """How to search: as the settings say, else the run's recipe, changed by the options that are given."""
+        check_options(CAPTION, options)
+        return change_decoding(decode or self.decode, options)
+
+    @checks_keywords
+    def evaluate(
+        self, data: str | Path | None = None, *, columns: str = "", images: str = "", beam: int | None = None
+    ) -> Evaluation:
+        """How good the captions are: CIDEr, exact match, BLEU-1 to 4, ROUGE-L, perplexity, and where the objects
+        are known whether their words looked at them; on a file of captions, or without one on the test data of the
+        run's recipe. `columns`: as in "image,caption"; `images`: the folder or .zip that the images are in."""
+        return self._evaluate(data, columns, images=images or None, beam=beam)
+
+    def answers(
+        self,
+        images: Iterable[Image | OpenedImage],
+        decode: Decoding | None = None,
+        *,
+        tick: Tick = no_tick,
+    ) -> Iterator[Caption]:
+        """In the order of the images. One that cannot be read raises BadInput with its index, once those before it
+        are answered. `tick` is called once for each image as it is answered."""
+        check_many(images, "image")
+        decode = decode or self.decode
+        if decode.coverage or decode.replace_unknown:
+            raise BadInput("coverage and replace_unknown are for translators; leave them out of [decode]")
+        check_search(decode, self.longest(decode), "a caption")
+        for part in in_parts(read_all(images, self.open, "images"), BATCH):
+            found = self.search(torch.cat([one.tensor for one in part]), decode)
+            for one, hypotheses in zip(part, found, strict=True):
+                yield self._answer(one, hypotheses[: decode.n_best])
+                tick()
+
+    def longest(self, decode: Decoding) -> int:
+        """The most tokens of a caption, the end token included."""
+        return min(self.model.max_target_positions, decode.max_length or max(LENGTH, decode.min_length + 1))
+
+    def search(self, images: Tensor, decode: Decoding) -> list[list[Hypothesis]]:
+        """images (B, C, H, W) -> for each the captions that were found, best first. None has an unknown word: there
+        is no source text to copy one from."""
+        special = self.tokenizer.special
+        steps = search(
+            self.model,
+            images,
+            torch.ones(len(images), 1, dtype=torch.bool, device=images.device),
+            decode,
+            special=special,
+            start=special.start,
+            max_length=self.longest(decode),
+            never={special.unknown} - {-1},
+        )
+        return finish(self.model, steps)
+
+    def _answer(self, image: OpenedImage, hypotheses: list[Hypothesis]) -> Caption:
+        (text, score), *others = ((self.tokenizer.decode(one.tokens), one.score) for one in hypotheses)
+        tokens = hypotheses[0].tokens
+        return Caption(image.name, text, score, tuple(others), _image=image.image, _tokens=tokens, _run=self)
+
+    # -- where it looked
+
+    def look_at(self, images: Tensor) -> object:
+        """Only read the images."""
+        return self.model.encode(images)
+
+    @property
+    def look_sites(self) -> list[str]:
+        """The sites of a word's look and of its gate, as far as the model has them."""
+        gates = [site for site in sites_of(self.model, "gate") if not site.startswith(EYE)]
+        return [self.model.alignment, *gates] if self.model.alignment else []
+
+    def check_looks(self) -> None:
+        """NoAttention where the model has none."""
+        if not self.model.alignment:
+            raise NoAttention(
+                f"{type(self.model).__name__} keeps the whole image in one vector and has no attention; it can "
+                "show the gates of its LSTM: gates()"
+            )
+
+    def trace(self, images: Tensor, captions: Sequence[Sequence[int]], *sites: str) -> Trace:
+        """One teacher-forced pass over captions of images (B, C, H, W)."""
+        special = self.tokenizer.special
+        target, _ = pad([[special.start, *row] for row in captions], special.pad)
+        with torch.inference_mode(), without_onednn(self.model):
+            encoded = self.model.encode(images)  # before the trace: an LSTM that reads the image records no word
+            with trace(self.model, *sites) as seen:
+                self.model.decode(target.to(self.device), *encoded)
+        return seen
+
+    def looks(self, images: Tensor, captions: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Where each token of captions of images (B, C, H, W) looked, and the end token (B, T, rows, columns); and
+        how far its gate was open (B, T), None where there is no gate. Rows beyond a caption's end are padding."""
+        self.check_looks()
+        site, *others = self.look_sites
+        seen = self.trace(images, captions, site, *others)
+        weights = seen[site].float().cpu().unflatten(-1, self.model.grid(images))
+        gates = [seen[gate, "gate"].float().cpu().squeeze(-1).numpy() for gate in others]
+        return weights.numpy(), gates[0] if gates else None
+
+    def picture(self, image: Image, tokens: list[int]) -> Looks:
+        """A panel for each word; of a word in several pieces, the mean of theirs."""
+        opened = self.open(image)
+        weights, gates = self.looks(opened.tensor, [tokens])
+        seen, title = self.seen(pixels_of(image)), Path(opened.name).name
+        count, words = len(tokens), words_of(self.tokenizer, tokens)
+        looked, gated = weights[0, :count], None if gates is None else gates[0, :count]
+        pieces = Line(self.tokenizer.tokens(tokens), looked, gated)
+        merged = Line(
+            words.labels,
+            mean_of_pieces(looked, words),
+            None if gated is None else mean_of_pieces(gated, words),
+        )
+        return Looks(seen, (merged,), title).over(Looks(seen, (pieces,), title))
+
+    def word_gates(self, image: Image, tokens: list[int], sites: Sequence[str] = (), units: int = UNITS) -> Heads:
+        """The gates of the LSTM over the words that it read."""
+        seen = self.trace(self.open(image).tensor, [tokens], *gate_sites(self.model, sites))
+        return gate_maps(seen, lambda site: (self.tokenizer, [self.tokenizer.special.start, *tokens]), units)
+
+    def channels(self, image: Image, sites: Sequence[str] = ()) -> Gates:
+        """The gates of the channels in the network that reads the image."""
+        pixels = pixels_of(image)
+        found = self.gates(pixels, sites or [f"{EYE}*"])
+        return Gates(found, image=self.seen(pixels), title=Path(self.open(image).name).name)
+
+
+def mean_of_pieces(values: np.ndarray, words: Words) -> np.ndarray:
+    """(pieces, ..) -> (words, ..)"""
+    sums = np.add.reduceat(values, words.starts, 0)
+    return sums / np.bincount(words.numbers).reshape(-1, *[1] * (values.ndim - 1))
