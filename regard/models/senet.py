@@ -15,7 +15,7 @@ batch normalisation (Ioffe & Szegedy 2015), and a max-pooling before each stage 
 Differences from He et al. 2016: a bottleneck halves the image in its 3x3 convolution, not in the 1x1 before it, as
 in timm and torchvision. From Hu et al. 2018: where stages have 16 to 64 channels, as on CIFAR-10, our recipes
 reduce them by 4 and not by 16, which would leave one hidden unit; W_1 and W_2 have no weight decay, which with 5e-4
-took them to 0 in most blocks of a SE-ResNet-56. Runs of an ImageNet network are timm folders."""
+took them to 0 in most blocks of an SE-ResNet-56. Runs of an ImageNet network are timm folders."""
 
 from __future__ import annotations
 
