@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from recurrent import machine, take_turns
+from recurrent import fastest_of, machine, take_turns
 from senet import DEVICE, FIRST, FOREVER, GPU, RATE, Block, timed
 from torch import Tensor, nn
 
@@ -343,11 +343,7 @@ def measure(name: str, until: str, tool: str) -> dict[str, dict[str, float]]:
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    fastest: dict[str, dict[str, float]] = {}
-    for turn in (one for found in results.values() for one in found):
-        for key, numbers in turn.items():
-            if key not in fastest or numbers["seconds"] < fastest[key]["seconds"]:
-                fastest[key] = numbers
+    fastest = fastest_of(results)
     for key, best in sorted(fastest.items(), key=lambda one: one[0].split("|")[1]):
         seconds, base = best["seconds"], fastest.get(f"{key.rpartition('|')[0]}|plain")
         cells = [*key.split("|"), f"{1000 * seconds:,.1f}", f"{IMAGES / seconds:,.0f}"]

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from recurrent import machine, take_turns
+from recurrent import fastest_of, machine, take_turns
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -387,11 +387,7 @@ def measure(names: str, until: str, way: str) -> dict[str, dict[str, float]]:
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    fastest: dict[str, dict[str, float]] = {}
-    for turn in (one for found in results.values() for one in found):
-        for key, numbers in turn.items():
-            if key not in fastest or numbers["seconds"] < fastest[key]["seconds"]:
-                fastest[key] = numbers
+    fastest = fastest_of(results)
     for name in NETWORKS:
         for work in ("run", "train"):
             base = fastest.get(f"{name}|{work}|padded")

@@ -239,6 +239,16 @@ def take_turns(script: str, tools: Iterable[str], *words: str, turns: int = 2) -
     return results
 
 
+def fastest_of(results: dict[str, list[dict]]) -> dict[str, dict[str, float]]:
+    """Of what each tool printed in its turns, {what was measured: numbers with "seconds"}: the fastest of each."""
+    fastest: dict[str, dict[str, float]] = {}
+    for turn in (one for found in results.values() for one in found):
+        for key, numbers in turn.items():
+            if key not in fastest or numbers["seconds"] < fastest[key]["seconds"]:
+                fastest[key] = numbers
+    return fastest
+
+
 def machine() -> str:
     return f"{torch.get_num_threads()} {platform.machine()} cores, torch {torch.__version__}, {date.today()}"
 

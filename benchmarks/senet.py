@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from recurrent import machine, take_turns
+from recurrent import fastest_of, machine, take_turns
 from torch import Tensor, nn
 
 GPU = torch.cuda.is_available()
@@ -311,11 +311,7 @@ def measure(names: str, until: str, tool: str) -> dict[str, dict[str, float]]:
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    fastest: dict[str, dict[str, float]] = {}
-    for turn in (one for found in results.values() for one in found):
-        for key, numbers in turn.items():
-            if key not in fastest or numbers["seconds"] < fastest[key]["seconds"]:
-                fastest[key] = numbers
+    fastest = fastest_of(results)
     for name in NETWORKS:
         peer = peer_of(NETWORKS[name])
         for work in ("run", "train"):

@@ -30,9 +30,7 @@ class Question:
     bias: Tensor | None = None  # float of such a shape: added to the scores; -inf hides a place
     newest: bool = False  # the queries are the last places of the memory, as in decoding
     packing: Packing | None = None  # query and memory are packed rows; each looks only at itself
-    soft: Tensor | None = (
-        None  # (B,) rows whose hard looks read the expectation in training; None: it tosses itself
-    )
+    soft: Tensor | None = None  # (B,): rows whose hard looks are soft in training; None: drawn for each look
 
     __repr__ = short_repr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class ImageBatch(Batch):
     targets: Tensor  # (B, classes) float32: the share of each class, one-hot unless images are mixed
 
 
-class ImageBatches:
+class ImageBatches(ABC):
     """Base of data with images: batches of one size (height, width), made on `device`; random if there is an
     `augment`. They have as many channels as `pixels`, 1 or 3. Which rows are in a batch, which image a row has and
     its targets are a subclass's.
@@ -90,9 +91,9 @@ class ImageBatches:
         # Images and targets of which the next batches are parts.
         self.augmented: tuple[tuple[int, bytes], Tensor, Tensor] | None = None
 
+    @abstractmethod
     def draw(self, generator: np.random.Generator) -> list[np.ndarray]:
         """The rows of each batch of an epoch."""
-        raise NotImplementedError
 
     def image_rows(self, rows: np.ndarray) -> np.ndarray:
         """The image of each row."""
