@@ -231,6 +231,17 @@ def test_embeddings_begin_with_the_vectors_of_a_file(
     assert sorted(close) == ["film", "superb"]
 
 
+def test_a_training_goes_on_without_the_file_of_vectors(data: Path, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text(f"superb {' '.join(['0.5'] * 16)}\n")
+    changes = {"data.train": str(data), **SMALL, "data.vectors": str(vectors), "train.eval_every": 1}
+    regard.train("pooling-labelled", out=tmp_path / "run", set={**changes, "train.steps": 1})
+    vectors.unlink()
+    run = regard.train("pooling-labelled", out=tmp_path / "run", set={**changes, "train.steps": 2}, resume=True)
+    assert run.report is not None
+    assert run.report.step == 2
+
+
 def test_vectors_that_cannot_be_taken(data: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text(f"zzz {' '.join(['1'] * 16)}\n")

@@ -16,6 +16,7 @@ from regard.data.text_encoding import Row as Encoded
 from regard.data.tokenizer import Tokenizer
 from regard.data.word_vectors import read_vectors
 from regard.errors import DataError, RecipeError
+from regard.learn.checkpoint import checkpoints
 from regard.learn.progress import say
 from regard.models import name_of
 from regard.models.protocols import Model, WordReader
@@ -49,7 +50,7 @@ def prepare(
     if not held:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
     reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
-    if settings.vectors:
+    if settings.vectors and not checkpoints(out):  # a training that goes on has its own
         take_vectors(settings.vectors, model, reader.tokenizer)
     data, fixed = (
         build_data(settings, rows, reader, seed=seed)
