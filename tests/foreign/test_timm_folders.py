@@ -198,7 +198,7 @@ def test_a_file_may_lack_the_counters_of_batches(theirs: Path, tmp_path: Path) -
     """As files of older versions of PyTorch do, and timm opens them."""
     found = load_file(theirs / "model.safetensors")
     tensors = {name: x for name, x in found.items() if not name.endswith("_tracked")}
-    model = load(written(tmp_path / "old", tensors)).model
+    model = load(written(tmp_path / "old", tensors), device="cpu").model
     assert int(model.stem[0].norm.num_batches_tracked) == 0
 
 
@@ -269,7 +269,7 @@ def test_an_export_of_another_dtype(theirs: Path, tmp_path: Path) -> None:
     found = load_file(tmp_path / "half" / "model.safetensors")
     assert found["fc.weight"].dtype == torch.bfloat16
     assert found["bn1.num_batches_tracked"].dtype == torch.int64
-    assert load(tmp_path / "half").model.head.weight.dtype == torch.float32
+    assert load(tmp_path / "half", device="cpu").model.head.weight.dtype == torch.float32
 
 
 @torch.no_grad()
@@ -277,7 +277,7 @@ def test_a_saved_run_keeps_their_form(theirs: Path, tmp_path: Path) -> None:
     run = load(theirs, device="cpu")
     run.model.head.bias += 1
     run.save(tmp_path / "saved")
-    again = load(tmp_path / "saved")
+    again = load(tmp_path / "saved", device="cpu")
     assert torch.equal(again.model.head.bias, run.model.head.bias)
     assert json.loads((tmp_path / "saved" / "config.json").read_text()) == CONFIG
 
@@ -359,7 +359,7 @@ def test_training_goes_on_from_their_folder_with_other_classes(
     changes = [part for one in (f"data.train={photographs}", *settings) for part in ("--set", one)]
     run = tmp_path / "run"
     command(monkeypatch, "train", "senet-images", "--from", str(theirs), "--out", str(run), *changes)
-    opened = load(run)
+    opened = load(run, device="cpu")
     assert set(opened.model.config.labels) == {path.name for path in photographs.iterdir()}
     assert opened.pixels == Pixels(MEAN, STD, "bicubic", 34)  # the crop keeps its share: 67 * 32 / 64
     assert json.loads((run / "config.json").read_text())["architecture"] == "resnet18"
@@ -381,7 +381,7 @@ def test_recognise_and_export_by_the_command_line(
     lines = capsys.readouterr().out.splitlines()
     assert {line.split("\t")[1] for line in lines} == set(LABELS)
     command(monkeypatch, "export", str(theirs), "--to", str(tmp_path / "again"))
-    assert load(tmp_path / "again").model.config.labels == LABELS
+    assert load(tmp_path / "again", device="cpu").model.config.labels == LABELS
 
 
 # ---- beside timm
@@ -429,7 +429,7 @@ def test_images_are_read_as_by_timm(tmp_path: Path) -> None:
 def test_other_models_of_timm(changes: dict[str, Any], tmp_path: Path) -> None:
     model = peer("resnet18", **changes)
     arguments = {"model_args": changes} if "in_chans" in changes else {}
-    run = load(by_timm(tmp_path / "timm", model, **arguments))
+    run = load(by_timm(tmp_path / "timm", model, **arguments), device="cpu")
     images = torch.randn(2, run.model.config.channels, 64, 64)
     close(run.model.features(images), model.forward_features(images))
 
@@ -452,4 +452,4 @@ def test_timm_opens_a_run(edge: int, labels: tuple[str, ...], channels: int, tmp
     transform = data.create_transform(**data.resolve_model_data_config(opened), is_training=False)
     image = photograph(90, 150)
     picture = Image.fromarray(image).convert("RGB" if channels == 3 else "L")
-    assert torch.allclose(load(folder).read([image])[0], transform(picture), rtol=0, atol=1e-6)
+    assert torch.allclose(load(folder, device="cpu").read([image])[0], transform(picture), rtol=0, atol=1e-6)

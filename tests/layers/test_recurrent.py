@@ -94,7 +94,8 @@ def test_states_alone_are_those_of_packed_rows_in_value_and_gradient(
         states = work()
         (states * weights).sum().backward()
         found.append([states.detach(), *(parameter.grad for parameter in encoder.parameters())])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+    rtol, atol = (1e-4, 1e-5) if device == "cuda" else (1e-5, 1e-6)  # cuDNN sums in another order
+    torch.testing.assert_close(found[1], found[0], rtol=rtol, atol=atol)
 
 
 def test_only_real_tokens_are_looked_up_where_there_is_no_gradient() -> None:
