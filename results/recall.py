@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import tomllib
 from collections.abc import Iterable
@@ -72,7 +73,10 @@ def shown(values: list[float]) -> str:
 
 def curves(found: Found) -> Curves:
     lines = {
-        name: (list(row), [statistics.mean(seeds.values()) for seeds in row.values()])
+        name: (
+            [math.log2(distance) for distance in row],
+            [statistics.mean(seeds.values()) for seeds in row.values()],
+        )
         for name, row in found.items()
     }
     bands = {
@@ -80,14 +84,15 @@ def curves(found: Found) -> Curves:
         for name, row in found.items()
     }
     distances = sorted({distance for row in found.values() for distance in row})
-    chance = (distances, [CHANCE] * len(distances))
+    places = {math.log2(distance): str(distance) for distance in distances}
+    chance = (list(places), [CHANCE] * len(places))
     return Curves(
         lines | {f"chance, 1 in {len(LETTERS)}": chance},
         title="A letter recalled after so many steps",
         x_label="steps from the letter to the question",
         y_label="exact match, %",
         spread=bands,
-        ticks={distance: str(distance) for distance in distances},
+        ticks=places,
         from_zero=True,
     )
 
