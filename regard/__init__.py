@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from regard import attention, data, decode, layers, learn, metrics, models, show
     from regard.tasks.caption.run import Captioner
+    from regard.tasks.embed.run import Embedder
     from regard.tasks.generate.run import LanguageModel
     from regard.tasks.reader import Reader
     from regard.tasks.recognise.run import Recogniser
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 PACKAGES = ("attention", "data", "decode", "layers", "learn", "metrics", "models", "show")
 CLASSES = {
     "Captioner": "regard.tasks.caption.run",
+    "Embedder": "regard.tasks.embed.run",
     "LanguageModel": "regard.tasks.generate.run",
     "Reader": "regard.tasks.reader",
     "Recogniser": "regard.tasks.recognise.run",
@@ -59,6 +61,7 @@ __all__ = [
     "DataError",
     "Diverged",
     "DownloadError",
+    "Embedder",
     "Interrupted",
     "LanguageModel",
     "NoAttention",

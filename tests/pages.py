@@ -42,17 +42,22 @@ EYE = (
     "model.decoder=8",
     "data.batch_size=8",
 )
+WORDS = ("model.widths=[1,2]", "model.filters=[4,4]", "model.dim=8", "model.cell=16")
 SMALL = {  # the recipes that pages train by, with less to do
     "bahdanau-dates": FEW,
     "bahdanau-pairs": ("data.train=pairs.tsv", *RECURRENT),
     "luong-pairs": ("data.train=pairs.tsv", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
     "transformer-pairs": ("data.train=pairs.tsv", "model.size=tiny", "data.batch_tokens=512"),
     "gpt2-text": ("data.train=book.txt", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
+    "lstmn-text": ("data.train=book.txt", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
+    "lstmn-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=8", "data.batch_tokens=512"),
     "bert-text": ("data.train=book.txt", "model.size=tiny", "data.batch_tokens=512"),
     "bert-labelled": ("data.train=reviews.tsv", "model.size=tiny", "data.batch_tokens=512"),
     "vit-images": ("data.train=images", "model.dim=24", "model.layers=1", "data.batch_size=8"),
     "pooling-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=4", "data.batch_tokens=512"),
     "han-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=4", "data.batch_tokens=512"),
+    "elmo-text": ("data.train=book.txt", *WORDS, "data.batch_tokens=512"),
+    "elmo-labelled": ("data.train=reviews.tsv", "model.reader=4", "data.batch_tokens=512"),
     "senet-images": ("data.train=images", "model.depths=[1,1,1]", "data.batch_size=8"),
     "scenes-show-attend-tell": (*FEW, *EYE),
     "show-attend-tell-captions": ("data.train=captions.tsv", *EYE),

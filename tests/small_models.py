@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,17 +21,18 @@ import torch
 from torch import Tensor
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.batch import PairBatch
+from regard.data.batch import PairBatch, pad
 from regard.data.caption_batches import CaptionBatch
+from regard.data.characters import CharacterBatch, spell
 from regard.data.field_types import types_of
 from regard.data.image_batches import ImageBatch
 from regard.data.masking import MaskedBatch
 from regard.data.special_tokens import Special
-from regard.data.text_encoding import LabelledBatch
+from regard.data.text_encoding import LabelledBatch, PlainEncoding
 from regard.data.tokenizer import Tokenizer
 from regard.data.windows import TextBatch
 from regard.models import MODELS, name_of, task_of
-from regard.models.protocols import Captioner, DocumentClassifier, Encoder, Generator, Translator
+from regard.models.protocols import Captioner, DocumentClassifier, Encoder, LanguageModel, Translator
 
 WORDS, LABELS = 11, ("bad", "fair", "good")
 SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
@@ -220,6 +222,32 @@ class TextRows(Rows):
         return dataclasses.replace(self, filler=5)
 
 
+@dataclass(frozen=True)
+class SpelledRows(TextRows):
+    """The same of a model that reads words as characters: the classes of a text, or the states of its words."""
+
+    def answers(self, model: Any) -> list[Tensor]:
+        if model.config.labels:
+            return super().answers(model)
+        found = model.states_of_layers(self.batch().to(next(model.parameters()).device))
+        return [states[:, : places[-1] + 1] for states, (_, places) in zip(found, self.texts, strict=True)]
+
+    def batch(self) -> Any:
+        found = self.model.encoding.batch(self.texts, special(self.model))
+        places = torch.where(found.mask, found.places, self.filler - 4)  # some word or other
+        places, mask = (torch.nn.functional.pad(x, (0, self.padding)) for x in (places, found.mask))
+        return dataclasses.replace(found, places=places, mask=mask)
+
+
+def spelled(model: Any) -> SpelledRows:
+    """Each token is a word of a letter or two."""
+    found = []
+    for ids, _ in texts(model).texts:
+        words = [spell("abcdefghijkl"[one : one + 1 + one % 2]) for one in ids]
+        found.append((list(chain(*words)), [place for place, word in enumerate(words) for _ in word]))
+    return SpelledRows({}, model=model, texts=tuple(found))
+
+
 def texts(model: Any) -> TextRows:
     """The same tokens for all; in sentences of up to three words."""
     rows = [row[:count].tolist() for row, count in zip(words(LENGTHS), LENGTHS, strict=True)]
@@ -227,9 +255,21 @@ def texts(model: Any) -> TextRows:
     return TextRows({}, model=model, texts=given)
 
 
-def rows(model: Any) -> Rows:
+def reads_plain_texts(model: Any) -> bool:
+    """A classifier of rows without segments; a language model with such a head is one too."""
     if isinstance(model, DocumentClassifier):
-        return texts(model)
+        return True
+    return task_of(name_of(model), model.config) == "classify" and isinstance(model.encoding, PlainEncoding)
+
+
+def writes(config: Any) -> bool:
+    """False where a model that could write has another head."""
+    return getattr(config, "task", "generate") == "generate"
+
+
+def rows(model: Any) -> Rows:
+    if reads_plain_texts(model):
+        return spelled(model) if model.encoding.spelled else texts(model)
     if isinstance(model, Translator):
         target = words(TARGETS, seed=2)
         target[:, 0] = special(model).start
@@ -240,9 +280,9 @@ def rows(model: Any) -> Rows:
         target[:, 0] = special(model).start
         return Rows({"images": images(model), "target": target}, {"target": TARGETS}, "target")
     given = {"tokens": words(LENGTHS), "mask": real(LENGTHS)}
-    if isinstance(model, Encoder) and not isinstance(model, Generator):
-        given["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
     if isinstance(model, Encoder):
+        given["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
+    if isinstance(model, Encoder | LanguageModel):
         return Rows(given, dict.fromkeys(given, LENGTHS), "tokens")
     return Rows({"images": images(model)})
 
@@ -300,10 +340,20 @@ def masked(model: Any) -> MaskedBatch:
 
 
 def labelled(model: Any) -> Any:
-    if isinstance(model, DocumentClassifier):
-        return dataclasses.replace(texts(model).batch(), labels=torch.tensor([2, 0, 1, 2]))
+    if reads_plain_texts(model):
+        return dataclasses.replace(rows(model).batch(), labels=torch.tensor([2, 0, 1, 2]))  # type: ignore[attr-defined]
     tokens, segments, mask = (rows(model).given[name] for name in ("tokens", "segments", "mask"))
     return LabelledBatch(tokens, segments, mask, torch.tensor([2, 0, 1, 2]))
+
+
+def sentences(model: Any) -> CharacterBatch:
+    """<s> w_1 .. w_n </s>, in characters and in ids. The first word and the last are unknown in all rows: nothing
+    else could tell them from <s> alone, or from </s>."""
+    first, last, unknown = special(model).start, special(model).end, special(model).unknown
+    ids = [[first, *row[:count].tolist(), last] for row, count in zip(words(LENGTHS), LENGTHS, strict=True)]
+    for row in ids:
+        row[1] = row[-2] = unknown
+    return dataclasses.replace(rows(model).batch(), words=pad(ids, special(model).pad)[0])  # type: ignore[attr-defined]
 
 
 def pictured(model: Any) -> ImageBatch:
@@ -314,6 +364,7 @@ BATCHES: dict[str, Callable[[Any], Any]] = {
     "translate": pairs,
     "generate": windows,
     "fill": masked,
+    "embed": sentences,
     "classify": labelled,
     "recognise": pictured,
     "caption": captioned,

@@ -49,9 +49,10 @@ class Memory:
 class GrowingMemory:
     """A memory that grows at its end: a decoder's own past. Attention reads `memory`.
 
-    With gradients enabled `append` concatenates, so autograd sees every place. Without gradients it writes into
-    buffers with spare capacity, so a step costs only what it adds; two branches would then write into the same
-    buffer, so call `State.fork` before appending twice to one GrowingMemory.
+    With gradients enabled `append` concatenates, so autograd sees every place, but keeps the past of every step:
+    learning from a long past takes a function of its own for all steps, as `layers.tape` has. Without gradients it
+    writes into buffers with spare capacity, so a step costs only what it adds; two branches would then write into
+    the same buffer, so call `State.fork` before appending twice to one GrowingMemory.
 
     `change_rows` selects or copies rows without the spare capacity, so a beam moves only what it holds."""
 

@@ -251,7 +251,8 @@ class LabelledData:
     def order(self, epoch: int) -> list[np.ndarray]:
         """The epoch's batches as row indices, drawn anew each epoch."""
         generator = np.random.default_rng([self.seed, epoch])
-        lengths = np.maximum(self.rows.lengths(), 1)  # an empty text takes a position too
+        tokens = self.parts if self.encoding.spelled else self.rows
+        lengths = np.maximum(tokens.lengths(), 1)  # an empty text takes a position too
         return draw_batches(lengths, batch_tokens=self.batch_tokens, generator=generator)
 
     def row(self, number: int) -> Row:

@@ -28,6 +28,7 @@ class TextEncoding(ABC):
     most: int = NO_LIMIT  # tokens of a text that the model can take
     pairs: bool = False  # whether it takes two texts at once
     single: str = ""  # if not: the setting that is the reason, for error messages
+    spelled: bool = False  # whether the parts of a row are its tokens, and the ids are their characters
 
     @abstractmethod
     def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
@@ -48,9 +49,17 @@ class TextEncoding(ABC):
                 if one not in tokenizer.white_space:
                     yield piece
 
+    def sentences(self, text: str, row: Row, tokenizer: Tokenizer) -> list[list[int]]:
+        """The tokens of each sentence of a text, of which this row was made."""
+        return sentences_of(row)
+
     def sentence_rows(self, batch: Any) -> list[int]:
         """Of a batch of one text: the row of tokens that each of its sentences is."""
         return [0]
+
+    def length(self, row: Row) -> int:
+        """How many tokens a row has."""
+        return len(row[0])
 
     def limits(self, truncate: int) -> str:
         """How much of a text is read, in words."""
@@ -66,7 +75,7 @@ class TextEncoding(ABC):
 
 
 def sentences_of(row: Row) -> list[list[int]]:
-    """The ids of each sentence."""
+    """The ids of each sentence, or of whatever else the parts are."""
     ids, parts = row
     found: list[list[int]] = [[] for _ in range(parts[-1] + 1 if parts else 0)]
     for one, part in zip(ids, parts, strict=True):

@@ -158,6 +158,17 @@ class Tokenizer:
         texts = [valid_text(text) for text in texts]
         return [found.ids for found in without_panic(self.inner.encode_batch, texts, add_special_tokens=False)]
 
+    def encode_pieces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
+        """The ids of each text, of many in several threads, and the part of the text that each id stands for
+        (`pieces`)."""
+        texts = [valid_text(text) for text in texts]
+        if len(texts) == 1:
+            every = [without_panic(self.inner.encode, texts[0], add_special_tokens=False)]
+        else:
+            every = without_panic(self.inner.encode_batch, texts, add_special_tokens=False)
+        for text, found in zip(texts, every, strict=True):
+            yield found.ids, [text[begin:end].strip() for begin, end in found.offsets]
+
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, and for each id the index in text.split() of the word in which it begins.
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from regard.foreign.bert import BERT_FORM
+from regard.foreign.elmo import ELMO_FORM
 from regard.foreign.form import Form
 from regard.foreign.gpt2 import GPT2_FORM
 from regard.foreign.marian import MARIAN
@@ -16,10 +17,22 @@ FORMS: dict[str, Form[Any]] = {
     "bert": BERT_FORM,
     "vit": VIT_FORM,
     "timm": TIMM,
+    "elmo": ELMO_FORM,
 }
 
 
-__all__ = ["BERT_FORM", "FORMS", "GPT2_FORM", "MARIAN", "TIMM", "VIT_FORM", "Form", "form_of", "why_no_form"]
+__all__ = [
+    "BERT_FORM",
+    "ELMO_FORM",
+    "FORMS",
+    "GPT2_FORM",
+    "MARIAN",
+    "TIMM",
+    "VIT_FORM",
+    "Form",
+    "form_of",
+    "why_no_form",
+]
 
 
 def form_of(model: str, config: Any) -> Form[Any] | None:

@@ -87,6 +87,14 @@ class Form(ABC, Generic[Config]):
         """The tokenizer of the folder."""
         raise RunError(f"{contents.path}: a {self.model} reads no text")
 
+    def settings_file(self, contents: Contents) -> str:
+        """The JSON file of the settings: `config_file`, unless a library's folders differ in its name."""
+        return self.config_file
+
+    def weight_file(self, contents: Contents) -> str:
+        """The file of the weights, where they are not in safetensors files; "": they are."""
+        return ""
+
     def max_length(self, contents: Contents) -> int:
         """How many tokens of a text are read, 0: as many as the model has positions."""
         return 0

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from regard.data.windows import TextBatch
 
 ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
 
@@ -41,6 +43,23 @@ def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0)
     right = targets.argmax(1, keepdim=True)
     rows = torch.full((), len(known), device=known.device)
     return Loss(-(wanted * known).sum(), known.detach().gather(1, right).squeeze(1), rows)
+
+
+def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
+    """Of the token after each one; states (B, T - 1, D)"""
+    total, known = token_loss(
+        states, out.weight, out.bias, batch.tokens[:, 1:], batch.counted, label_smoothing=label_smoothing
+    )
+    return Loss(total, known.sum(1), batch.counted.sum())
+
+
+def check_one_document(batch: TextBatch, model: str) -> None:
+    """ValueError for rows of several documents that must not see each other."""
+    if batch.since is not None:
+        raise ValueError(
+            f"{model} reads a row from left to right and cannot separate its documents; "
+            "set data.separate_documents = false"
+        )
 
 
 def token_loss(

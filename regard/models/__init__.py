@@ -4,8 +4,10 @@ import dataclasses
 
 from regard.models.bahdanau import Bahdanau
 from regard.models.bert import Bert
+from regard.models.elmo import ELMo
 from regard.models.gpt2 import GPT2
 from regard.models.han import HAN
+from regard.models.lstmn import LSTMN
 from regard.models.luong import Luong
 from regard.models.pooling import Pooling
 from regard.models.protocols import Model, ModelConfig
@@ -23,10 +25,12 @@ MODELS: dict[str, type[Model]] = {
     "luong": Luong,
     "transformer": Transformer,
     "rnnlm": RNNLM,
+    "lstmn": LSTMN,
     "gpt2": GPT2,
     "bert": Bert,
     "pooling": Pooling,
     "han": HAN,
+    "elmo": ELMo,
     "vit": ViT,
     "senet": SENet,
     "show_and_tell": ShowAndTell,
@@ -37,10 +41,12 @@ MODELS: dict[str, type[Model]] = {
 __all__ = [
     "GPT2",
     "HAN",
+    "LSTMN",
     "MODELS",
     "RNNLM",
     "Bahdanau",
     "Bert",
+    "ELMo",
     "Luong",
     "Model",
     "ModelConfig",

@@ -166,10 +166,33 @@ class Bert(nn.Module):
 
     def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """tokens (B, T) -> (B, T, dim). Segments default to 0. States at padding are meaningless."""
+        return through(self.blocks, self._embedded(tokens, segments), mask)
+
+    def _embedded(self, tokens: Tensor, segments: Tensor | None) -> Tensor:
         which = self.segments.weight[0] if segments is None else self.segments(segments)
         places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.embed(tokens) + which + self.positions(places, most=tokens.shape[1] - 1)
-        return through(self.blocks, self.dropout(self.norm(x)), mask)
+        return self.dropout(self.norm(x))
+
+    @property
+    def state_dim(self) -> int:
+        """The size of a token's state."""
+        return self.config.dim
+
+    def text_states(self, batch: TextBatch) -> Tensor:
+        """The last layer's states of texts or pairs of texts: (B, T, dim)"""
+        return self.states(batch.tokens, batch.segments, batch.mask)
+
+    def states_of_layers(self, batch: TextBatch) -> Tensor:
+        """(B, layers + 1, T, dim); layer 0 is what the first block reads."""
+        found = [self._embedded(batch.tokens, batch.segments)]
+        for block in self.blocks:
+            found.append(through([block], found[-1], batch.mask))
+        return torch.stack(found, 1)
+
+    def state_mask(self, batch: TextBatch) -> Tensor:
+        """(B, T), True = a real token"""
+        return batch.mask
 
     def forward(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return self.states(tokens, segments, mask)
@@ -193,8 +216,7 @@ class Bert(nn.Module):
     def class_logits(self, batch: TextBatch) -> Tensor:
         """Texts or pairs of texts -> (B, classes)"""
         self._must_be("classifies", "classify")
-        states = self.states(batch.tokens, batch.segments, batch.mask)
-        return self.classify(self.dropout(self.pooled(states)))
+        return self.classify(self.dropout(self.pooled(self.text_states(batch))))
 
     def _predicted_states(self, states: Tensor) -> Tensor:
         self._must_be("predicts words", "masked", "pretrain")

@@ -22,7 +22,7 @@ from regard.attention.kernels.dropout import Dropout
 from regard.data.fields import check, setting
 from regard.data.windows import TextBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads
-from regard.layers.loss import Loss, token_loss
+from regard.layers.loss import Loss, next_token_loss
 from regard.layers.positions import Learned
 from regard.layers.state import State
 
@@ -131,10 +131,7 @@ class GPT2(nn.Module):
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
         """Of the token after each one."""
         states = self.states(batch.tokens[:, :-1], since=batch.since)
-        total, known = token_loss(
-            states, self.out.weight, None, batch.tokens[:, 1:], batch.counted, label_smoothing=label_smoothing
-        )
-        return Loss(total, known.sum(1), batch.counted.sum())
+        return next_token_loss(states, self.out, batch, label_smoothing=label_smoothing)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""

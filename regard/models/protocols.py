@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from regard.data.characters import CharacterEncoding
 from regard.data.text_encoding import TextEncoding
 from regard.layers.loss import Loss
 from regard.layers.state import State
@@ -140,13 +141,6 @@ class LanguageModel(Model, Generator, Protocol):
 
 
 @runtime_checkable
-class Encoder(Model, Protocol):
-    """Gives every token of a text a state (B, T, D)."""
-
-    def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor: ...
-
-
-@runtime_checkable
 class Classifier(Model, Protocol):
     """Tells classes apart: of texts, of images, of whatever its batch holds."""
 
@@ -162,11 +156,50 @@ class TextClassifier(Classifier, Protocol):
 
 
 @runtime_checkable
+class LayeredEncoder(TextClassifier, Protocol):
+    """Gives every token of a text a state in each of its `config.layers` layers, and in layer 0, the embeddings."""
+
+    @property
+    def state_dim(self) -> int: ...  # the size of a state
+
+    def text_states(self, batch: Any) -> Tensor: ...  # (B, T, D): what it gives unless a layer is asked for
+
+    def states_of_layers(self, batch: Any) -> Tensor: ...  # (B, layers + 1, T, D)
+
+    def state_mask(self, batch: Any) -> Tensor: ...  # (B, T), True = the state of a token
+
+
+@runtime_checkable
+class BidirectionalLanguageModel(LayeredEncoder, Protocol):
+    """Predicts every word of a sentence from those before it, and from those after it."""
+
+    @property
+    def encoding(self) -> CharacterEncoding: ...
+
+    def likelihoods(self, batch: Any) -> Tensor: ...  # (B, 2): log p of each sentence, forward and backward
+
+
+@runtime_checkable
+class Encoder(LayeredEncoder, Protocol):
+    """Reads texts, or pairs of texts, as tokens alone."""
+
+    def states(self, tokens: Tensor, segments: Tensor | None = None, mask: Tensor | None = None) -> Tensor: ...
+
+
+@runtime_checkable
 class DocumentClassifier(TextClassifier, Protocol):
     """Weighs the words of a text, or words and sentences."""
 
     @property
     def levels(self) -> tuple[str, ...]: ...  # the sites of these weights, words first; (): it has none
+
+
+@runtime_checkable
+class LayerMixer(Model, Protocol):
+    """Reads a mix of the layers of another model."""
+
+    @property
+    def layer_weights(self) -> dict[int, float]: ...  # how much each layer counts; {}: it has no mix
 
 
 @runtime_checkable

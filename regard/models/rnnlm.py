@@ -19,7 +19,7 @@ from regard.attention.kernels.dropout import Dropout
 from regard.data.fields import check, setting
 from regard.data.windows import TextBatch
 from regard.layers.encoder_decoder import check_tied
-from regard.layers.loss import Loss, token_loss
+from regard.layers.loss import Loss, check_one_document, next_token_loss
 from regard.layers.recurrent import KINDS, Stack
 from regard.layers.state import State
 
@@ -92,20 +92,9 @@ class RNNLM(nn.Module):
 
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
         """Of the token after each one."""
-        if batch.since is not None:
-            raise ValueError(
-                "rnnlm reads a row from left to right and cannot separate its documents; "
-                "set data.separate_documents = false"
-            )
-        total, known = token_loss(
-            self.states(batch.tokens[:, :-1]),
-            self.out.weight,
-            self.out.bias,
-            batch.tokens[:, 1:],
-            batch.counted,
-            label_smoothing=label_smoothing,
-        )
-        return Loss(total, known.sum(1), batch.counted.sum())
+        check_one_document(batch, "rnnlm")
+        states = self.states(batch.tokens[:, :-1])
+        return next_token_loss(states, self.out, batch, label_smoothing=label_smoothing)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""

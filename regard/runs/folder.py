@@ -247,7 +247,8 @@ def read_settings(contents: Contents) -> ModelSettings:
 
 
 def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
-    path, found = contents.path / form.config_file, contents.json(form.config_file)
+    settings = form.settings_file(contents)
+    path, found = contents.path / settings, contents.json(settings)
     asked = found.get("architectures")
     if form.architectures and asked is not None and asked not in [[one] for one in form.architectures]:
         known = ", ".join(form.architectures)
@@ -332,12 +333,12 @@ def _sizes(config: ModelConfig) -> dict[str, tuple[list[int], bool]]:
 
 def read_model(folder: Path, settings: ModelSettings) -> Model:
     name, config, form = settings.name, settings.config, settings.form
-    headers = read_headers(folder)
+    headers = read_headers(folder, form)
     try:
         check_layers(config, sum(map(len, headers.values())))
         wanted = shapes(name, config)
     except ValueError as error:
-        raise RunError(f"{folder / 'config.json'}: {error}") from None
+        raise RunError(f"{folder / (form.config_file if form else 'config.json')}: {error}") from None
     parts = form.parts(config) if form else []
     if form:
         wanted = write_parts(used(parts), wanted)

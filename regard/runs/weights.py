@@ -1,5 +1,6 @@
 """Weights from disk. Every header is read, and every name and shape is checked, before memory is allocated for a
-tensor. Only files beside config.json are opened, whatever an index says."""
+tensor. Only files beside config.json are opened, whatever an index says. Safetensors, or HDF5 in a form that has
+its weights there."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from torch import Tensor
 
 from regard.data.files import LARGEST_JSON, check_regular, explain_os_errors, is_there, read_bytes
 from regard.errors import RunError
-from regard.foreign.contents import run_errors
+from regard.foreign.contents import Contents, run_errors
 from regard.foreign.form import Form
+from regard.foreign.hdf5 import SUFFIX, hdf5_header, read_hdf5
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (b"\x80", b"PK")  # the first bytes of a pickle, and of the zip file that torch.save writes
@@ -49,10 +51,12 @@ def has_weights(folder: Path) -> bool:
     return any(is_there(folder / name) for name in (WEIGHTS, INDEX))
 
 
-def read_headers(folder: Path) -> dict[Path, Header]:
+def read_headers(folder: Path, form: Form[Any] | None = None) -> dict[Path, Header]:
     """The headers of a folder's weight files: what they hold."""
     with run_errors():
-        return {path: _header(path) for path in weight_files(folder)}
+        own = form.weight_file(Contents(folder)) if form else ""
+        files = [folder / own] if own else weight_files(folder)
+        return {path: _header(path) for path in files}
 
 
 def read_weights(
@@ -67,7 +71,8 @@ def read_weights(
     places, repeated, derived = _places(headers, wanted, form, copies or {})
     for name, want in wanted.items():
         if name not in places and not (form and re.fullmatch(form.optional, name)):
-            raise RunError(f"{_all(files)}: {name} should be {tuple(want.shape)} by config.json, but is missing")
+            settings = form.config_file if form else "config.json"
+            raise RunError(f"{_all(files)}: {name} should be {tuple(want.shape)} by {settings}, but is missing")
     for path, name in derived:
         assert form is not None
         form.check_derived(f"{path}: {name}", partial(_read, path, name))
@@ -109,7 +114,8 @@ def _places(
                 continue
             if not original:
                 continue
-            _check(f"{path}: {name:.200}", shape, dtype, wanted.get(original))
+            settings = form.config_file if form else "config.json"
+            _check(f"{path}: {name:.200}", shape, dtype, wanted.get(original), settings)
             if known in copies:
                 repeated.append((path, name, original))
             elif known in places:
@@ -121,10 +127,11 @@ def _places(
     return places, repeated, derived
 
 
-def _check(where: str, shape: Shape, dtype: str, want: Tensor | None) -> None:
+def _check(where: str, shape: Shape, dtype: str, want: Tensor | None, settings: str) -> None:
+    """`settings`: the file that says what there should be."""
     if want is None or want.shape != shape:
         should = "absent" if want is None else tuple(want.shape)
-        raise RunError(f"{where} should be {should} by config.json, but is {shape}")
+        raise RunError(f"{where} should be {should} by {settings}, but is {shape}")
     found, wanted = kind_of(where, dtype), kind_of(where, want.dtype)
     if found != wanted:
         raise RunError(f"{where} holds {found} ({dtype}), and this model has {wanted} there")
@@ -172,6 +179,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _header(path: Path) -> Header:
+    if path.suffix == SUFFIX:
+        return hdf5_header(path)
     check_regular(path)
     with explain_os_errors(path), open(path, "rb") as file:
         begin = file.read(8)
@@ -200,8 +209,11 @@ def _unreadable(path: Path, why: str) -> RunError:
 
 
 def _read(path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    with _opened(path) as file:
-        tensor: Tensor = file.get_tensor(name)
+    if path.suffix == SUFFIX:
+        tensor = read_hdf5(path, name)
+    else:
+        with _opened(path) as file:
+            tensor = file.get_tensor(name)
     if dtype != tensor.dtype and dtype in KINDS["integers"].values() and tensor.numel():
         values, limits = tensor.numpy(), torch.iinfo(dtype)
         low, high = int(values.min()), int(values.max())

@@ -30,6 +30,9 @@ def save(folder: Folder, to: Path, model: Model) -> None:
     """The files of a run's folder, but not its checkpoints, with the weights of the model."""
     check_new(to)
     form = folder.settings.form
+    if form and form.lacks(folder.config):
+        save_as_own(folder, to, model)
+        return
     with drafted_folder(to) as draft:
         for path in sorted(folder.path.iterdir()):
             if path.suffix in KEPT and path.name != INDEX and path.is_file():
@@ -39,6 +42,15 @@ def save(folder: Folder, to: Path, model: Model) -> None:
             config.pop("torch_dtype", None)  # its older name
             write_file(draft / form.config_file, (json.dumps(config, indent=2) + "\n").encode())
         save_weights_in(draft, model, form)
+        check(Folder(draft).model(), model, torch.float32)
+
+
+def save_as_own(folder: Folder, to: Path, model: Model) -> None:
+    """In our own form, where that of the folder can be read but not written."""
+    artifacts = Artifacts(folder.tokenizer(), max_length=folder.max_length())
+    with drafted_folder(to) as draft:
+        begin(draft, model, artifacts, "")
+        save_weights(draft, model)
         check(Folder(draft).model(), model, torch.float32)
 
 

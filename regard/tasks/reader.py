@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import Literal, get_args, overload
+from typing import Any, overload
 
-import numpy as np
 import torch
 
 from regard.attention import trace
 from regard.data.text_encoding import LabelledBatch, Row, encode_pair
 from regard.data.tokenizer import Tokenizer
-from regard.errors import BadInput, DataError, RunError
+from regard.errors import DataError, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads
+from regard.tasks.embed.answers import Look
+from regard.tasks.embed.run import Embedder
 from regard.tasks.inputs import check_text, check_top
 from regard.tasks.measuring import device_of
 from regard.tasks.options import checks_keywords
 from regard.tasks.reader_answers import Classified, Filled, Texts
 from regard.tasks.search import need, sites_like
-from regard.tasks.text_reader import Asked, Cut, Encoded, Many, TextReader, is_one
+from regard.tasks.text_reader import Encoded, Many, is_one
 from regard.tasks.words import heads_of
 
-Pool = Literal["mean", "cls"]
 
-
-class Reader(TextReader):
+class Reader(Embedder):
     """A trained encoder, as `regard.load(run)` gives it. What it can do beside `embed` depends on its head."""
 
     model: protocols.Encoder
+    pools = ("mean", "cls")
 
     def __init__(self, model: Model, tokenizer: Tokenizer, max_length: int = 0):
         """max_length: how many tokens of a text are read, 0: as many as the model has positions."""
@@ -129,40 +129,12 @@ class Reader(TextReader):
 
     # ---- embed
 
-    @checks_keywords
-    def embed(self, text: Texts | Many, *, pool: Pool = "mean", normalise: bool = False) -> np.ndarray:
-        """The vector (dim,) of a text or of a pair of texts (a tuple), or those (N, dim) of a list: the mean of the
-        tokens' states, or the state of [CLS]."""
-        if is_one(text):
-            return next(self.vectors([self.read(text)], pool=pool, normalise=normalise))[1]
-        found = [vector for _, vector in self.vectors(text, pool=pool, normalise=normalise)]
-        return np.stack(found) if found else np.zeros((0, self.model.config.dim), np.float32)
+    def _tokens(self, one: Encoded[Any]) -> list[str]:
+        """The special ones too: each has a state."""
+        return self.tokenizer.tokens(one.row[0])
 
-    def vectors(
-        self,
-        texts: Iterable[Asked | Encoded[Asked]],
-        *,
-        pool: str = "mean",
-        normalise: bool = False,
-        cut: Cut = lambda text: None,
-    ) -> Iterator[tuple[Asked, np.ndarray]]:
-        """Each text and its vector, in the order of the texts. `cut` is called with each text that is longer than
-        the model takes."""
-        if pool not in (pools := get_args(Pool)):
-            raise BadInput(f"pool must be one of {', '.join(pools)}, got {pool!r}")
-
-        def take(batch: LabelledBatch) -> list[np.ndarray]:
-            states = self.model.states(batch.tokens, batch.segments, batch.mask)
-            found = states[:, 0]
-            if pool == "mean":
-                shares = batch.mask[..., None].to(states.dtype)
-                found = (states * shares).sum(1) / shares.sum(1)
-            if normalise:
-                found = torch.nn.functional.normalize(found, dim=-1)
-            return list(found.float().cpu().numpy())
-
-        for one, vector in self._answers(texts, self.read, take, cut):
-            yield one.text, vector
+    def _look_of(self, one: Encoded[Any]) -> Look:
+        return partial(self._heads, one.row, range(len(one.row[0])))
 
     # ---- classify
 
@@ -182,6 +154,9 @@ class Reader(TextReader):
 
     def check_looks(self) -> None:
         """Every encoder has attention."""
+
+    def check_token_looks(self) -> None:
+        """Between its tokens."""
 
     def look(self, text: Texts, *sites: str) -> Heads:
         """Every head of the named sites (none: all): a row and a column for each word."""

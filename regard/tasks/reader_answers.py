@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.data.short_repr import short_repr
+from regard.errors import NoAttention
 from regard.learn.progress import say
 from regard.show import Document, Heads, Map, bars
 from regard.show.scales import Scale
-from regard.tasks.results import Shown
+from regard.tasks.results import NOTHING_BEFORE, Shown
 
 BARS = 10  # classes that are drawn as bars
 
@@ -28,7 +29,8 @@ class Looked(Shown, ABC):
     def heads(self, *sites: str, pieces: bool = False) -> Heads:
         """Every head of the named sites ("blocks.0.*"; none: all) in one picture, in words or in
         the model's own pieces of words."""
-        assert self._look is not None
+        if self._look is None:
+            raise NoAttention(NOTHING_BEFORE)
         found = self._look(sites)
         return found.pieces if pieces else found
 
@@ -42,7 +44,11 @@ class Looked(Shown, ABC):
     def bars(self) -> list[Sequence[tuple[str, float]]]:
         """How likely the answers are, for a terminal."""
 
-    def picture(self, sites: Sequence[str] = ()) -> BarsAndLooks:
+    def picture(self, sites: Sequence[str] = ()) -> BarsAndLooks | None:
+        """None where there is nothing to look at."""
+        if self._look is None:
+            say(NOTHING_BEFORE)
+            return None
         return BarsAndLooks(self.heads(*sites) if sites else self.attention, self.bars())
 
 
@@ -122,7 +128,7 @@ class ClassifiedText(Shown):
 
 @dataclass(frozen=True)
 class Classified(ClassifiedText, Looked):
-    """The class of a text with the probabilities of all classes, and where [CLS] looked."""
+    """The class of a text with the probabilities of all classes, and where [CLS] looked, or each word back."""
 
     _look: Look | None = field(default=None, repr=False, compare=False)
 

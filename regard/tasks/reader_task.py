@@ -1,36 +1,31 @@
-"""What the tasks of a text encoder share: they open the same kind of run, and each can be asked of it."""
+"""What the tasks of a reader of text share: they open the same kinds of run, and each can be asked of some."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from regard.tasks.task import D, Run, S, Task
+from regard.tasks.task import D, R, S, Task
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
-    from regard.tasks.reader import Reader
 
 
-def reader_artifacts(folder: Folder) -> Artifacts:
-    """What a reader of text needs beside the weights."""
-    from regard.data.artifacts import Artifacts
-
-    labels: tuple[str, ...] = getattr(folder.config, "labels", ())
-    return Artifacts(folder.tokenizer(), labels=labels, max_length=folder.max_length())
-
-
-class ReaderTask(Task[S, "Reader", D]):
+class ReaderTask(Task[S, R, D]):
     def artifacts(self, folder: Folder) -> Artifacts:
-        return reader_artifacts(folder)
+        from regard.data.artifacts import Artifacts
 
-    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Reader:
+        labels: tuple[str, ...] = getattr(folder.config, "labels", ())
+        return Artifacts(folder.tokenizer(), labels=labels, max_length=folder.max_length())
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> R:
+        """What the model can be asked beside this task depends on what it is."""
+        from regard.models.protocols import Encoder, LayeredEncoder
+        from regard.tasks.embed.run import Embedder
         from regard.tasks.reader import Reader
+        from regard.tasks.text_reader import TextReader
 
-        return Reader(model, artifacts.own_tokenizer, artifacts.max_length)
-
-    def takes(self, run: Run) -> bool:
-        from regard.tasks.reader import Reader
-
-        return isinstance(run, Reader)
+        kinds = {Encoder: Reader, LayeredEncoder: Embedder}
+        kind = next((kind for protocol, kind in kinds.items() if isinstance(model, protocol)), TextReader)
+        return cast(R, kind(model, artifacts.own_tokenizer, artifacts.max_length))

@@ -188,7 +188,9 @@ def build_job(table: Recipe) -> AnyJob:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
     config = _sized(model, table.get("model", {}))
     task, example = _task(model, config)
-    data = task.Settings  # refused here where nothing is trained for the task
+    if not task.given_by(example):
+        raise task.not_trained()
+    data = task.Settings
     for name in ("tokens", "decode"):
         if name in table and name not in task.sections:
             raise RecipeError(f"[{name}] is not for a {model} that is made to {task.verb}; leave it out")

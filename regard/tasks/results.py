@@ -28,6 +28,7 @@ CLASS_METRICS = {
     "macro_f1": Metric("max"),
     "matthews": Metric("max", 4),  # of two classes only
 }
+NOTHING_BEFORE = "fewer than two words were read, so no word has another one to look back at"
 
 
 class Picture(Protocol):

@@ -18,6 +18,7 @@ from regard.decode.rules import Stop, read_rules
 from regard.decode.sample import draw
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention, RunError
+from regard.layers.tape import LookBack
 from regard.models.protocols import Generator, Model, Module
 from regard.tasks.measuring import device_of
 
@@ -107,6 +108,13 @@ def sites_like(
             what = "attention" if looks else "site" if kind is None else "gate"
             raise NoAttention(f"no {what} has a name like {pattern!r}; there {_are(names, model)}")
     return [name for name in names if not patterns or any(fnmatchcase(name, one) for one in patterns)]
+
+
+def looks_back(model: Module, sites: Sequence[str]) -> bool:
+    """Whether the queries of these sites are the words that are read, each of which looks at those before it: then
+    there is a row for every word, and a column for every word but the last."""
+    modules = dict(model.named_modules())
+    return bool(sites) and all(isinstance(modules[site], LookBack) for site in sites)
 
 
 def _are(names: list[str], model: Module) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from regard.errors import BadInput, RunError
 from regard.tasks.caption.record import CaptionTask
 from regard.tasks.classify.record import Classify
-from regard.tasks.embed import Embed
+from regard.tasks.embed.record import Embed
 from regard.tasks.fill.record import Fill
 from regard.tasks.generate.record import Generate
 from regard.tasks.recognise.record import Recognise

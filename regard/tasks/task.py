@@ -169,20 +169,21 @@ class Task(ABC, Generic[S, R, D]):
     @property
     def Settings(self) -> type[S]:
         """The dataclass of a recipe's [data]."""
-        raise self._not_trained()
+        raise self.not_trained()
 
     def survey(self, job: Job[S], start: Artifacts | None) -> Artifacts:
         """What the model must know of the training data; `start`: of the run that training begins with."""
-        raise self._not_trained()
+        raise self.not_trained()
 
     def prepare(self, job: Job[S], model: Model, artifacts: Artifacts, out: Path) -> Prepared[R, D]:
         """The training batches and the validation data. `out`: the run's folder, for data too large for memory."""
-        raise self._not_trained()
+        raise self.not_trained()
 
-    def _not_trained(self) -> RecipeError:
+    def not_trained(self) -> RecipeError:
+        """The error for a task, or a head of the model, that is only asked."""
         return RecipeError(
-            f"`{self.verb}` needs no training and has no metrics; to train or evaluate, give the model another "
-            "head (model.head)"
+            f"a model that can only {self.verb} is not trained and has no metrics; to train or evaluate, give the "
+            "model another head (model.head)"
         )
 
     # -- a run
@@ -199,14 +200,14 @@ class Task(ABC, Generic[S, R, D]):
 
     def test_data(self, run: R, settings: S) -> AbstractContextManager[D]:
         """The test data of the settings, prepared for this run."""
-        raise self._not_trained()
+        raise self.not_trained()
 
     def evaluate(
         self, run: R, data: D, *, only: Sequence[str] = (), options: Options | None = None, tick: Tick = no_tick
     ) -> Evaluation:
         """The one path by which a run is evaluated: in training, by the commands, from Python. `only`: the metrics
         that are wanted, where the others would cost time."""
-        raise self._not_trained()
+        raise self.not_trained()
 
     def compare(self, first: Evaluation, second: Evaluation) -> list[Comparison]:
         """Is the second better than the first, or could it be luck?"""
@@ -285,6 +286,8 @@ class Task(ABC, Generic[S, R, D]):
     ) -> Evaluation:
         """Evaluate on a file, or on the test data of the run's recipe. `progress(count)` gives a tick for each unit
         of work, `count` of them where that is known."""
+        if not self.given_by(run.model.config):
+            raise self.not_trained()
         settings = self.test_settings(run.folder, data, columns=columns, options=options)
         given = {name: value for name, value in (options or {}).items() if value is not None}
         with (

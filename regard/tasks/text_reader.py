@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic, TypeGuard, TypeVar, overload
 
 import torch
 
 from regard.attention import trace
-from regard.data.text_encoding import Row, sentences_of
+from regard.data.text_encoding import Row
 from regard.data.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
 from regard.learn.progress import say
 from regard.models import name_of, protocols
 from regard.models.protocols import Model
-from regard.show import Document
+from regard.show import Document, Heads
 from regard.tasks.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import checks_keywords
-from regard.tasks.reader_answers import ClassifiedDocument, ClassifiedText, Texts
-from regard.tasks.search import need, sites_like
+from regard.tasks.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
+from regard.tasks.search import looks_back, need, sites_like
 from regard.tasks.task import Run
-from regard.tasks.words import document_of
+from regard.tasks.words import document_of, heads_of
 
 PART = 1024  # texts sorted by length at once, so that a batch has rows of similar length
 BATCH = 8192  # tokens read at once
@@ -88,6 +88,9 @@ class TextReader(Run):
 
     def _classified(self, one: Encoded[Texts], probabilities: dict[str, float]) -> ClassifiedText:
         likeliest = next(iter(probabilities))
+        if self._looks_back:
+            look = partial(self._look_back, one) if len(one.row[0]) > 1 else None
+            return Classified(one.text, likeliest, probabilities, look)
         return ClassifiedDocument(one.text, likeliest, probabilities, len(one.row[0]), partial(self._document, one))
 
     def check_classify(self) -> None:
@@ -115,7 +118,7 @@ class TextReader(Run):
 
     def check_looks(self) -> None:
         """NoAttention where the model has no weights to show."""
-        if not self._levels():
+        if not self._levels() and not self._looks_back:
             raise NoAttention(
                 f"this {name_of(self.model)} pools by {self.model.config.pool!r}, which has no weights to show; "
                 "leave --show out, or train one with model.pool = 'attention'"
@@ -123,6 +126,20 @@ class TextReader(Run):
 
     def _levels(self) -> tuple[str, ...]:
         return self.model.levels if isinstance(self.model, protocols.DocumentClassifier) else ()
+
+    @cached_property
+    def _looks_back(self) -> bool:
+        return looks_back(self.model, sites_like(self.model, ()))
+
+    def _look_back(self, one: Encoded[Texts], sites: Sequence[str] = ()) -> Heads:
+        """Which words before it each word looked at."""
+        ids, named = one.row[0], sites_like(self.model, sites)
+        model = need(self.model, protocols.Classifier)
+        batch = self.encoding.batch([one.row], self.tokenizer.special).to(device_of(model))
+        with torch.inference_mode(), without_onednn(model), trace(model, *named) as seen:
+            model.class_logits(batch)
+        both = (self.tokenizer, ids), (self.tokenizer, ids[:-1])
+        return heads_of(seen, lambda site: both)
 
     def _document(self, one: Encoded[Texts], sites: Sequence[str] = ()) -> Document:
         """The text with the weights of its words and sentences."""
@@ -136,7 +153,7 @@ class TextReader(Run):
             model.class_logits(batch)
         words, *sentences = (seen[site][:, 0].float().cpu().numpy() if site in named else None for site in levels)
         text = one.text if isinstance(one.text, str) else one.text[0]
-        split = sentences_of(one.row)
+        split = self.encoding.sentences(text, one.row, self.tokenizer)
         pieces = iter(self.encoding.pieces(text, self.tokenizer))
         spelled = [[next(pieces) for _ in ids] for ids in split]
         by_sentence = None if words is None else words[self.encoding.sentence_rows(batch)]
@@ -193,7 +210,7 @@ class TextReader(Run):
         for part in in_parts(read_all(texts, read, "texts"), PART):
             rows = [one.row for one in part]
             found: dict[int, Found] = {}
-            for places in batches([len(ids) for ids, _ in rows]):
+            for places in batches(list(map(self.encoding.length, rows))):
                 batch = self.encoding.batch([rows[place] for place in places], self.tokenizer.special).to(device)
                 with torch.inference_mode(), without_onednn(self.model):
                     found |= zip(places, answer(batch), strict=True)

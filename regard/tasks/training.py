@@ -120,6 +120,8 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
         say(f"{out} goes on with its own weights; {start} is only for the beginning")
     elif start:
         take_weights(model, start)
+    elif not begun:
+        warn_of_frozen(model)
     try:
         prepared = task.prepare(job, model, artifacts, out)
         if begun:
@@ -211,6 +213,14 @@ def take_weights(model: Model, start: Path) -> None:
     if new:
         shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
         say(f"Not taken from {start}, and so initialised anew: {shown}")
+
+
+def warn_of_frozen(model: Model) -> None:
+    """Weights that are not trained should come from somewhere."""
+    frozen = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+    if frozen:
+        parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in frozen))
+        say(f"{parts}: these stay frozen at their random initial weights; start from a trained run: --from RUN")
 
 
 def start_artifacts(job: AnyJob, start: Path) -> Artifacts:

@@ -169,7 +169,7 @@ def test_runs_without_a_head_or_of_other_tasks_are_not_evaluated(
     call: Any, headless: str, classifier: str, filler: str
 ) -> None:
     done = call("evaluate", headless, "--data", "x.txt")
-    assert (done.code, "`embed` needs no training and has no metrics" in done.err) == (2, True)
+    assert (done.code, "a model that can only embed is not trained and has no metrics" in done.err) == (2, True)
     mixed = call("evaluate", classifier, filler, "--data", "x.txt")
     assert mixed.code == 2
     assert f"{classifier} (classify), {filler} (fill)" in mixed.err

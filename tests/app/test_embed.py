@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from regard.tasks import vectors
+from regard.tasks.embed import writing
 from regard.tasks.reader import Reader
 from regard.tasks.table import load
 
@@ -49,7 +50,7 @@ def test_vectors_are_the_same_in_every_form(call: Any, filler: str, name: str, o
 
 
 def test_thousands_of_lines_keep_their_order(call: Any, filler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "PART", 700)
+    monkeypatch.setattr(writing, "PART", 700)
     texts = [" ".join(["cat"] * (1 + number * 7 % 11)) for number in range(2000)]
     Path("in.txt.gz").write_bytes(gzip.compress("\n".join(texts).encode()))
     by_text = {text: load(filler).embed(text) for text in sorted(set(texts))}
@@ -68,6 +69,52 @@ def test_vectors_on_stdout_are_lines_of_json(call: Any, headless: str) -> None:
         assert [len(row["vector"]) for row in rows] == [16, 16]
 
 
+@pytest.mark.parametrize("name", ["out.npy", "out.parquet", "out.jsonl"])
+@pytest.mark.parametrize("options", [[], ["--layer", "1", "--normalise"]], ids=["last", "layer"])
+def test_tokens_are_the_same_in_every_form(call: Any, filler: str, name: str, options: list[str]) -> None:
+    texts = ["the cat", "", "dogs outside", "the cat"]
+    Path("in.txt").write_text("\n".join([*texts, ""]))
+    assert call("embed", filler, "--input", "in.txt", "--output", name, "--tokens", *options).code == 0
+    wanted = load(filler).embed_tokens(texts, layer=1 if options else None, normalise=bool(options))
+    names = [token for one in wanted for token in one.tokens]
+    assert names[:4] == ["[CLS]", "the", "cat", "[SEP]"]
+    vectors = np.concatenate([one.vectors for one in wanted])
+    if name == "out.npy":
+        found = np.load(name, allow_pickle=False)
+    elif name == "out.parquet":
+        table = pytest.importorskip("pyarrow.parquet").read_table(name)
+        assert table["token"].to_pylist() == names
+        assert table["text"].to_pylist() == [one.text for one in wanted for _ in one.tokens]
+        assert table["place"].to_pylist() == [place for one in wanted for place in range(len(one.tokens))]
+        found = np.stack(table["vector"].to_numpy())
+    else:
+        rows = [json.loads(line) for line in Path(name).read_text().splitlines()]
+        assert [row["text"] for row in rows] == texts
+        assert [token for row in rows for token in row["tokens"]] == names
+        found = np.concatenate([np.array(row["vectors"], np.float32) for row in rows])
+    np.testing.assert_array_equal(found, vectors)
+
+
+def test_the_last_layer_is_what_is_given_without_one(filler: str) -> None:
+    reader, texts = load(filler), ["the cat sat", "dogs"]
+    layers = reader.model.config.layers
+    for one, other in zip(reader.embed_tokens(texts), reader.embed_tokens(texts, layer=layers), strict=True):
+        np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-6)
+    first = reader.embed_tokens("the cat", layer=0).vectors
+    model = reader.model
+    ids = torch.tensor([reader.read("the cat").row[0]])
+    with torch.no_grad():
+        wanted = model.norm(model.embed(ids) + model.segments.weight[0] + model.positions(torch.arange(4), most=3))
+    np.testing.assert_allclose(first, wanted[0].numpy(), atol=1e-6)
+
+
+def test_a_line_that_cannot_be_read_has_one_row_among_the_tokens(call: Any, filler: str) -> None:
+    Path("in.txt").write_bytes(b"the cat\n\xff\na\n")
+    assert call("embed", filler, "--input", "in.txt", "--output", "v.npy", "--tokens").code == 1
+    found = np.load("v.npy")
+    assert np.isnan(found).all(1).tolist() == [False] * 4 + [True] + [False] * 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -75,11 +122,14 @@ def test_vectors_on_stdout_are_lines_of_json(call: Any, headless: str) -> None:
         (["--output", "there/is/no.npy"], "there is no folder there/is to write no.npy in; make it first"),
         (["--output", "there/is/no.jsonl"], "there is no folder there/is to write no.jsonl in; make it first"),
         (["--pool", "max"], "--pool must be one of mean, cls, got 'max'"),
+        (["--layer", "9"], "layer must lie in 0 to 2, 0 for the token embeddings; got 9"),
+        (["--layer", "-1"], "Invalid value for '--layer': Input should be greater than or equal to 0"),
+        (["--tokens", "--pool", "cls"], "--pool is for a vector of the whole text; leave it or --tokens out"),
         (["--input", "in.txt"], "give texts or --input, not both"),
         (["--sites", "x"], "say where with --show"),
         (["--output", "out.npy", "--json"], "--json asks for JSON lines and out.npy is another format"),
     ],
-    ids=["form", "no folder", "no folder for lines", "pool", "both", "sites", "json"],
+    ids=["form", "no folder", "no folder for lines", "pool", "layer", "below 0", "tokens", "both", "sites", "json"],
 )
 def test_embed_asked_wrongly(call: Any, filler: str, words: list[str], said: str) -> None:
     done = call("embed", filler, "the cat", *words)

@@ -93,7 +93,9 @@ def test_what_is_wrong_with_a_list_is_said(change: str, said: str) -> None:
 def test_settings_that_count_layers_say_so(name: str) -> None:
     """By this a configuration that asks for a billion of them is refused before they are built."""
     counts = {one.name for one in dataclasses.fields(MODELS[name].Config) if one.metadata.get("layers")}
-    assert counts == {one for one in MODELS[name].Config.__dataclass_fields__ if one.endswith(("layers", "depths"))}
+    assert counts == {
+        one for one in MODELS[name].Config.__dataclass_fields__ if one.endswith(("layers", "depths", "highways"))
+    }
     assert counts
 
 

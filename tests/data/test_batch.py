@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, send
 from regard.data.caption_batches import CaptionBatch
+from regard.data.characters import CharacterBatch
 from regard.data.document_encoding import DocumentBatch
 from regard.data.image_batches import ImageBatch
 from regard.data.masking import MaskedBatch
@@ -215,6 +216,8 @@ BATCHES = {
     "labelled": LabelledBatch(IDS, IDS % 2, MASK, torch.tensor([1, 0])),
     "tokens": TokenBatch(IDS, MASK, torch.tensor([1, 0])),
     "documents": DocumentBatch(IDS, MASK, IDS % 2, MASK, torch.tensor([1, 0])),
+    "characters": CharacterBatch(IDS, IDS % 2, MASK, IDS + 1),
+    "labelled characters": CharacterBatch(IDS, IDS % 2, MASK, labels=torch.tensor([1, 0])),
     "captions": CaptionBatch(torch.rand(2, 3, 4, 4), IDS, MASK),
     "images": ImageBatch(torch.rand(2, 3, 4, 4), torch.eye(2)),
     "images in half": ImageBatch(torch.rand(2, 3, 4, 4).bfloat16(), torch.eye(2)),

@@ -195,7 +195,7 @@ def test_a_form_without_model_type_is_named_by_its_library(
         load(tmp_path / "folder")
     path.write_text('{"network": "resnet"}')
     with pytest.raises(
-        RunError, match=r"has no model_type; add .*, regard-.*; and without .* of nameless's senet$"
+        RunError, match=r"has no model_type; add .*, regard-.*; and without .* of .*nameless's senet$"
     ):
         load(tmp_path / "folder")
     inception = MODELS["senet"].Config(block="inception")

@@ -19,8 +19,10 @@ from small_models import (
     is_dropout,
     near,
     other,
+    reads_plain_texts,
     rows,
     small,
+    writes,
     wrong_values,
 )
 from small_models import artifacts as artifacts_of
@@ -30,21 +32,21 @@ from regard.data.text_encoding import LabelledBatch
 from regard.learn.reinforce import objective
 from regard.learn.settings import Training
 from regard.models import MODELS, task_of
-from regard.models.protocols import Classifier, DocumentClassifier, Encoder, Generator, Translator
+from regard.models.protocols import Classifier, DocumentClassifier, Encoder, Generator, LanguageModel, Translator
 from regard.runs import folder
 from regard.tasks.table import load
 
 
 def has_loss(config: Any) -> bool:
     """A bare encoder has none."""
-    return getattr(config, "task", "") != "embed"
+    return getattr(config, "head", "") != "none"
 
 
 def has_classes(config: Any) -> bool:
     return bool(getattr(config, "labels", ()))
 
 
-@each(Translator, Encoder, DocumentClassifier)
+@each(Translator, Encoder, LanguageModel, DocumentClassifier)
 @torch.no_grad()
 def test_padding_changes_nothing(name: str, variant: str) -> None:
     model = build(name, variant)
@@ -74,7 +76,7 @@ def test_classes_of_a_row_alone_are_as_in_a_batch(name: str, variant: str) -> No
     logits = model.class_logits(whole)
     assert logits.shape == (4, len(model.config.labels))
     for row in range(4):
-        if isinstance(model, DocumentClassifier):
+        if reads_plain_texts(model):
             near(rows(model).alone(row).answers(model)[0], logits[row])
             continue
         alone = whole.each(lambda x, row=row: x[row : row + 1])
@@ -84,7 +86,7 @@ def test_classes_of_a_row_alone_are_as_in_a_batch(name: str, variant: str) -> No
         near(model.class_logits(alone), logits[row : row + 1])
 
 
-@each(Generator)
+@each(Generator, only=writes)
 @torch.no_grad()
 def test_changing_the_future_leaves_the_past(name: str, variant: str) -> None:
     model = build(name, variant)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from small_models import LENGTHS, WORDS, batch, build, each, near, other, rows
+from small_models import LENGTHS, WORDS, batch, build, each, near, other, rows, writes
 from torch import Tensor
 
 from regard.models.protocols import LanguageModel
@@ -22,7 +22,7 @@ def at_the_left(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return tokens.gather(1, places), mask.gather(1, places)
 
 
-@each(LanguageModel)
+@each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_padding_may_be_on_either_side(name: str, variant: str) -> None:
     model = build(name, variant)
@@ -37,7 +37,7 @@ def test_padding_may_be_on_either_side(name: str, variant: str) -> None:
         assert padded.isfinite().all()
 
 
-@each(LanguageModel)
+@each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_a_token_matters_to_all_that_follow(name: str, variant: str) -> None:
     model = build(name, variant)
@@ -51,7 +51,7 @@ def test_a_token_matters_to_all_that_follow(name: str, variant: str) -> None:
         assert (difference[:, place:] > 1e-6).all()
 
 
-@each(LanguageModel)
+@each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_stepping_is_all_at_once(name: str, variant: str) -> None:
     """Behind prompts of several lengths, padded at the left, and behind none at all."""
@@ -70,7 +70,7 @@ def test_stepping_is_all_at_once(name: str, variant: str) -> None:
         near(logits, whole[:, step])
 
 
-@each(LanguageModel)
+@each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_beams_go_apart(name: str, variant: str) -> None:
     """Three beams of each text with words of their own, reordered and with texts dropped on the way."""
@@ -96,7 +96,7 @@ def test_beams_go_apart(name: str, variant: str) -> None:
     near(logits.view(2, 3, WORDS), wanted[keep][:, swap, 3])
 
 
-@each(LanguageModel)
+@each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_the_loss_is_that_of_the_counted_logits(name: str, variant: str) -> None:
     model = build(name, variant)

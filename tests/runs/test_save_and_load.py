@@ -23,12 +23,14 @@ SMALL = {
     "luong": ["model.embed=8", "model.dim=12"],
     "transformer": ["model.dim=8", "model.layers=2", "model.heads=2", "model.ff=12"],
     "rnnlm": ["model.embed=8", "model.dim=12"],
+    "lstmn": ["model.embed=8", "model.dim=12"],
     "gpt2": ["model.dim=8", "model.layers=2", "model.heads=2"],
     "bert": ["model.dim=8", "model.layers=2", "model.heads=2", "tokens.kind=wordpiece"],
     "vit": ["model.dim=8", "model.layers=2", "model.heads=2", "model.image_size=32", "model.patch_size=8"],
     "senet": ["model.depths=[1,1]", "model.widths=[4,8]"],
     "pooling": ["model.embed=8", "model.dim=4"],
     "han": ["model.embed=8", "model.dim=4"],
+    "elmo": ["model.widths=[1,2]", "model.filters=[4,4]", "model.dim=4", "model.reader=4"],
     "show_and_tell": ["model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"],
     "show_attend_tell": ["model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"],
 }
@@ -43,6 +45,7 @@ VARIANTS = {
 }
 WRITERS = {
     "rnnlm": ["rnnlm", "model.cell=gru", "model.layers=1"],
+    "lstmn": ["lstmn", "model.dropout=0.3", "model.layers=2"],
     "gpt2": ["gpt2", "model.dropout=0.3"],
     "gpt2 apart": [
         "gpt2",
@@ -56,6 +59,10 @@ READERS = {
     "bert": ["model.dropout=0.3"],
     "bert, hidden words alone": ["model.head=masked", "data.whole_words=true"],
 }
+ELMOS = {
+    "elmo": ["model.dropout=0.3"],
+    "elmo, adaptive softmax": ["model.cutoffs=[8]", "model.cell_clip=0", "model.projection_clip=0"],
+}
 SEERS = {
     "vit": ["vit", "model.drop_path=0.3", "data.num_ops=1", "data.mixup=0.5"],
     "vit, mean": ["vit", "model.pool=mean", "data.flip=false", "data.crop=0"],
@@ -66,6 +73,9 @@ WEIGHERS = {
     "pooling": ["pooling", "model.dropout=0.3", "model.word_dropout=0.1"],
     "pooling, mean of embeddings": ["pooling", "model.pool=mean", "model.layers=0"],
     "han": ["han", "model.max_words=4", "train.label_smoothing=0.1"],
+    "lstmn that classifies": ["lstmn", "model.head=classify", "model.word_dropout=0.1"],
+    "elmo": ["elmo", "model.head=classify", "model.frozen=false", "model.pool=attention"],
+    "elmo, mean of the mix": ["elmo", "model.head=classify", "model.pool=mean", "model.reader_layers=0"],
 }
 TELLERS = {
     "show_and_tell": ["show_and_tell", "model.dropout=0.3", "train.label_smoothing=0.1", "data.num_ops=1"],
@@ -223,6 +233,26 @@ def test_it_trains_stops_goes_on_and_reads(
     assert vectors.shape == (2, 8)
 
 
+@pytest.fixture
+def predicting(reading: str) -> str:
+    """For a bidirectional language model, which has no positions."""
+    path = Path(reading)
+    path.write_text(path.read_text().replace("max_positions = 40\n", "").replace('"character"', '"word"'))
+    return reading
+
+
+@pytest.mark.parametrize("variant", ELMOS)
+def test_it_trains_stops_goes_on_and_embeds(
+    variant: str, predicting: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    check_goes_on(train, interrupt, predicting, tmp_path, ["model.name=elmo", *SMALL["elmo"], *ELMOS[variant]])
+    texts = ["3 bottles of beer .", "", "They stand"]
+    first, second = (load(tmp_path / run).embed(texts) for run in ("run", "whole"))
+    assert first.shape == (3, 8)
+    assert (first == second).all()
+    assert [one.vectors.shape for one in load(tmp_path / "run").embed_tokens(texts)] == [(5, 8), (0, 8), (2, 8)]
+
+
 def test_it_trains_stops_goes_on_and_sorts(sorting: str, tmp_path: Path, train: Any, interrupt: Any) -> None:
     check_goes_on(train, interrupt, sorting, tmp_path, ["model.name=bert", *SMALL["bert"]])
     texts = ["3 bottles", ("4", "bottles")]
@@ -242,7 +272,11 @@ def test_it_trains_stops_goes_on_and_weighs(
     first, second = (load(tmp_path / run).classify(["3 bottles. 4!", ""]) for run in ("run", "whole"))
     assert first == second
     assert all(set(one.probabilities) == {"even", "odd"} for one in first)
-    if "model.pool=mean" not in options:
+    if name == "lstmn":
+        assert first[0].attention.rows == ("3", "bottles", ".", "4", "!")
+        assert first[0].attention.columns == ("3", "bottles", ".", "4")
+        assert first[1].picture() is None  # an empty text
+    elif "model.pool=mean" not in options:
         first[0].document().save(tmp_path / "document.svg")
 
 
@@ -289,10 +323,11 @@ def test_it_trains_stops_goes_on_and_tells(
     ],
 )
 def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
-    name: str, plain: bool, recipe: str, writing: str, reading: str, weighing: str
+    name: str, plain: bool, recipe: str, writing: str, reading: str, weighing: str, request: pytest.FixtureRequest
 ) -> None:
     task = MODELS[name].task
-    file = {"translate": recipe, "generate": writing, "fill": reading, "classify": weighing}[task]
+    files = {"translate": recipe, "generate": writing, "fill": reading, "classify": weighing}
+    file = files.get(task) or request.getfixturevalue("predicting")
     job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
     model = training.build_model(job, TASKS[task].survey(job, None))
     card = training.card(
@@ -307,7 +342,9 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
         "translate": ('"..."', "alignment.png"),
         "generate": ('"..."', "looks.png"),
         "classify": ('"..."', "looks.png"),
+        "embed": ('"..."', ""),
         "fill": ('"... [MASK] ..."', "looks.png"),  # without a blank there is nothing to fill
     }[task]
     assert f"regard {task} DIR {asked}" in card
-    assert (f"--show {picture}" in card) == (not plain)
+    assert ("--show" in card) == (not plain and bool(picture))
+    assert not picture or plain or f"--show {picture}" in card

@@ -312,7 +312,10 @@ def test_settings_that_do_not_fit(changes: list[str], said: str, recipe: str, tm
         ("data.batch_tokens=0", "batch_tokens must be at least 1, got 0"),
         ('data.train=""', "set data.train to a file of text"),
         ("train.best_by=accuracy", "best_by must be valid_loss or masked_accuracy for bert, got 'accuracy'"),
-        ("model.head=none", r"`embed` needs no training and has no metrics; to train or evaluate, .*model\.head"),
+        (
+            "model.head=none",
+            r"a model that can only embed is not trained and has no metrics; to train or evaluate, .*model\.head",
+        ),
     ],
     ids=["documents", "length", "chosen", "held out", "batch", "no file", "best by", "no head"],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,12 @@ def rnnlm() -> LanguageModel:
     return build("rnnlm", embed=16, dim=16)
 
 
-@pytest.fixture(params=["gpt2", "by_bytes", "rnnlm"])
+@pytest.fixture(scope="module")
+def lstmn() -> LanguageModel:
+    return build("lstmn", embed=16, dim=16, layers=2)
+
+
+@pytest.fixture(params=["gpt2", "by_bytes", "rnnlm", "lstmn"])
 def any_model(request: pytest.FixtureRequest) -> LanguageModel:
     return request.getfixturevalue(request.param)
 
@@ -375,6 +381,26 @@ def test_heads_are_those_of_the_named_sites(gpt2: LanguageModel) -> None:
         match=r"no attention has a name like 'decoder\.\*'; there are blocks\.0\.attend, blocks\.1\.attend$",
     ):
         one.heads("decoder.*")
+
+
+def test_of_lstmn_each_word_that_was_read_looks_back(lstmn: LanguageModel, tmp_path: Path) -> None:
+    """The last word has no column, and the first one nothing to look at."""
+    one = lstmn.generate("How now", GREEDY)
+    ids = [*lstmn.read("How now"), *written(lstmn, "How now", GREEDY)][:-1]
+    names = tuple(lstmn.tokenizer.tokens(ids))
+    assert (tuple(one.attention.rows), tuple(one.attention.columns)) == (names, names[:-1])
+    np.testing.assert_allclose(one.attention.weights.sum(1), [0] + [1] * (len(ids) - 1), atol=1e-5)
+    assert not np.triu(one.attention.weights).any(), "only words before it are looked at"
+    assert list(one.heads().panels) == ["layers.0.attend", "layers.1.attend"]
+    assert list(one.gates().panels)[:3] == [f"layers.0.cell {gate}" for gate in gates_of("lstm")]
+    for name in ("look.svg", "look.html"):
+        one.attention.save(tmp_path / name)
+
+
+def test_a_single_word_has_nothing_to_look_back_at(lstmn: LanguageModel) -> None:
+    one = lstmn.generate("H", Decoding(max_length=1))
+    with pytest.raises(NoAttention, match="fewer than two words were read"):
+        one.heads()
 
 
 def test_of_a_long_text_the_last_window_is_shown(gpt2: LanguageModel) -> None:

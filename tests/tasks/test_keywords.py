@@ -12,6 +12,7 @@ import torch
 import regard
 from regard.errors import BadInput
 from regard.tasks.caption.run import Captioner
+from regard.tasks.embed.run import Embedder
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.options import check_options
@@ -25,12 +26,13 @@ KINDS: dict[str, type[Run]] = {
     "translate": Translator,
     "generate": LanguageModel,
     "fill": Reader,
-    "embed": Reader,
+    "embed": Embedder,
     "classify": Reader,
     "recognise": Recogniser,
     "caption": Captioner,
 }
-WRITTEN_BY_COMMANDS = {"alignments", "second"}  # a file of answers' .alignment; the other half of a pair, a tuple
+# A file of answers' .alignment; the other half of a pair, a tuple; a method of its own, embed_tokens.
+WRITTEN_BY_COMMANDS = {"alignments", "second", "tokens"}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,11 @@ def test_python_takes_the_options_of_the_command(verb: str) -> None:
     method = getattr(KINDS[verb], verb)
     taken = set(list(inspect.signature(method).parameters)[2:]) - {"decode", "stream"}
     assert taken == {option.name for option in TASKS[verb].options} - WRITTEN_BY_COMMANDS
+
+
+def test_vectors_of_tokens_take_the_same_options() -> None:
+    taken = set(inspect.signature(Embedder.embed_tokens).parameters) - {"self", "text"}
+    assert taken == {option.name for option in TASKS["embed"].options} - {"tokens", "pool"}
 
 
 @pytest.mark.parametrize("verb", [verb for verb, task in TASKS.items() if task.metrics])

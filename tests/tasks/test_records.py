@@ -15,7 +15,7 @@ from regard.learn.settings import Training
 from regard.models import MODELS, blank, task_of
 from regard.tasks.inputs import Inputs
 from regard.tasks.options import Option
-from regard.tasks.recipe import SECTIONS
+from regard.tasks.recipe import SECTIONS, read
 from regard.tasks.recipe_files import RECIPES, read_table
 from regard.tasks.results import Metric
 from regard.tasks.table import TASKS, AnyTask, load
@@ -86,9 +86,13 @@ def test_what_a_task_trains_with_are_settings_of_training(task: AnyTask) -> None
 
 
 def test_what_nothing_is_trained_for_says_so() -> None:
-    assert [task.verb for task in TASKS.values() if task not in TRAINED] == ["embed"]
-    with pytest.raises(RecipeError, match="`embed` needs no training and has no metrics"):
-        TASKS["embed"].Settings  # noqa: B018
+    """A model without a head that predicts can be asked for vectors alone."""
+    embed = TASKS["embed"]
+    for name, head in (("bert", "none"), ("elmo", "none")):
+        assert embed.given_by(MODELS[name].Config(**blank(name), head=head)) == {}
+    assert embed.given_by(MODELS["elmo"].Config(**blank("elmo"))) == embed.metrics
+    with pytest.raises(RecipeError, match="a model that can only embed is not trained and has no metrics"):
+        read("elmo-text", ["data.train=x.txt", "model.head=none"])
 
 
 def test_every_model_and_every_recipe_has_a_task() -> None:
@@ -111,8 +115,9 @@ def test_columns_are_named_as_the_task_says() -> None:
     assert TASKS["generate"].column_changes("body") == {"column": "body"}
     with pytest.raises(BadInput, match="columns must be COLUMN, got 'a,b'"):
         TASKS["generate"].column_changes("a,b")
-    with pytest.raises(BadInput, match="which `embed` does not read"):
-        TASKS["embed"].column_changes("a,b")
+    without = type("Without", (type(TASKS["generate"]),), {"columns": ()})()
+    with pytest.raises(BadInput, match="which `generate` does not read"):
+        without.column_changes("a,b")
 
 
 # ---- a run as Python has it

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import torch
 
 from regard.data.labelled_texts import LabelledData
-from regard.models.protocols import Classifier
+from regard.models.protocols import Classifier, LayerMixer
+from regard.show import bars
 from regard.tasks.measuring import class_logits, evaluate_classes
 from regard.tasks.results import Evaluation
 from regard.tasks.search import need
@@ -20,4 +22,17 @@ def evaluate(run: TextReader, data: LabelledData, only: Collection[str] = (), ti
     order = data.order(0)
     logits = class_logits(model, (data.batch(item) for item in order), tick=tick)
     truths = torch.tensor([data.labels[row] for item in order for row in item])
-    return evaluate_classes(logits, truths, model.config.labels, only, truncated=data.truncated)
+    found = evaluate_classes(logits, truths, model.config.labels, only, truncated=data.truncated)
+    return found if only or not isinstance(model, LayerMixer) else with_layers(found, model.layer_weights)
+
+
+def with_layers(found: Evaluation, weights: Mapping[int, float]) -> Evaluation:
+    """How much each layer of the model below counts is a result too."""
+    if not weights:
+        return found
+    shown = "weights of the layers\n" + bars([(f"layer {layer}", share) for layer, share in weights.items()])
+    return replace(
+        found,
+        details={**found.details, "layer_weights": {str(layer): share for layer, share in weights.items()}},
+        notes=(*found.notes, shown.rstrip()),
+    )

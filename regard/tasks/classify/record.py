@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from regard.errors import BadInput
 from regard.tasks.inputs import Texts
 from regard.tasks.options import Option
-from regard.tasks.reader_task import reader_artifacts
+from regard.tasks.reader_task import ReaderTask
 from regard.tasks.results import CLASS_METRICS, Evaluation
-from regard.tasks.task import Options, Prepared, Run, Task, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Run, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.tasks.text_reader import Encoded, TextReader
 
 
-class Classify(Task["LabelledSettings", "TextReader", "LabelledData"]):
+class Classify(ReaderTask["LabelledSettings", "TextReader", "LabelledData"]):
     verb = "classify"
     summary = "Tell which class texts, or pairs of texts, belong to, and what the model looked at."
     help = """
@@ -34,8 +34,8 @@ class Classify(Task["LabelledSettings", "TextReader", "LabelledData"]):
         regard classify runs/reviews --input texts.txt --output labels.tsv
 
     A line for each: label TAB probability; JSON has those of all classes. In lines, a tab separates the two texts
-    of a pair. --show draws what the model looked at: [CLS] of a BERT, or the words and sentences of a document,
-    shaded by their weights."""
+    of a pair. --show draws what the model looked at: [CLS] of a BERT, the words and sentences of a document,
+    shaded by their weights, or which words before it each word of an LSTMN looked at."""
     inputs = Texts()
     options = (Option("second", str, "The second text of a pair.", metavar="TEXT"),)
     metrics: ClassVar = CLASS_METRICS
@@ -44,9 +44,6 @@ class Classify(Task["LabelledSettings", "TextReader", "LabelledData"]):
     columns = (("text", "label"), ("text", "second", "label"))
     sections = ("tokens",)
     trains_with = frozenset({"label_smoothing"})
-
-    def artifacts(self, folder: Folder) -> Artifacts:
-        return reader_artifacts(folder)
 
     @property
     def Settings(self) -> type[LabelledSettings]:
@@ -87,14 +84,8 @@ class Classify(Task["LabelledSettings", "TextReader", "LabelledData"]):
         return evaluate(run, data, only, tick)
 
     def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> TextReader:
-        """An encoder can be asked for more than classes. The recipe says whether pairs were learned, unless it
-        leaves the columns to be found."""
-        from regard.models.protocols import Encoder
-        from regard.tasks.reader import Reader
-        from regard.tasks.text_reader import TextReader
-
-        kind = Reader if isinstance(model, Encoder) else TextReader
-        reader = kind(model, artifacts.own_tokenizer, artifacts.max_length)
+        """The recipe says whether pairs were learned, unless it leaves the columns to be found."""
+        reader = super().open(folder, model, artifacts)
         data = (folder.recipe or {}).get("data", {})
         if isinstance(data, dict) and any(data.get(name) for name in ("text", "second", "label")):
             reader.pairs = bool(data.get("second"))

@@ -11,7 +11,7 @@ from regard.tasks.inputs import Texts
 from regard.tasks.options import TOP
 from regard.tasks.reader_task import ReaderTask
 from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Run, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -27,7 +27,7 @@ class TextsWithBlanks(Texts):
     example = '"... [MASK] ..."'
 
 
-class Fill(ReaderTask["MaskedSettings", "TestText"]):
+class Fill(ReaderTask["MaskedSettings", "Reader", "TestText"]):
     verb = "fill"
     summary = "Fill the blanks of texts: the likeliest tokens for each [MASK], and where it looked."
     help = """
@@ -95,6 +95,11 @@ class Fill(ReaderTask["MaskedSettings", "TestText"]):
         from regard.tasks.fill.evaluate import evaluate
 
         return evaluate(run, data, only, tick)
+
+    def takes(self, run: Run) -> bool:
+        from regard.tasks.reader import Reader
+
+        return isinstance(run, Reader)
 
     def check(self, run: Reader, *, drawing: bool = False) -> None:
         run.check_fill()

@@ -28,8 +28,8 @@ from regard.tasks.generate.stream import Stream, cut
 from regard.tasks.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import GENERATE, change_decoding, check_options, checks_keywords
-from regard.tasks.results import Evaluation
-from regard.tasks.search import Searching, need, search, sites_like
+from regard.tasks.results import NOTHING_BEFORE, Evaluation
+from regard.tasks.search import Searching, looks_back, need, search, sites_like
 from regard.tasks.task import Run
 from regard.tasks.words import heads_of
 
@@ -366,15 +366,20 @@ class LanguageModel(Run):
             )
 
     def look(self, prompt: list[int], written: list[int], sites: Sequence[str] = ()) -> Heads:
-        """A row for each written word, a column for each word before the last token, as many as the model sees."""
+        """A row for each written word, a column for each word before the last token, as many as the model sees. Of
+        a model that looks back: a row for each word that was read, the prompt's too."""
         self.check_looks()
         ids = [*prompt, *written][-self.max_positions - 1 :]
-        rows = min(len(written), len(ids) - 1)
-        fed = torch.tensor([ids[:-1]], device=device_of(self.model))
-        asked = range(len(ids) - 1 - rows, len(ids) - 1)
-        with torch.inference_mode(), trace(self.model, *sites_like(self.model, sites), rows=asked) as seen:
-            self.model.states(fed)
-        both = (self.tokenizer, ids[len(ids) - rows :]), (self.tokenizer, ids[:-1])
+        fed, named = ids[:-1], sites_like(self.model, sites)
+        back = looks_back(self.model, named)
+        if back and len(fed) < 2:
+            raise NoAttention(NOTHING_BEFORE)
+        rows = len(fed) if back else min(len(written), len(fed))
+        asked = range(len(fed) - rows, len(fed))
+        with torch.inference_mode(), trace(self.model, *named, rows=asked) as seen:
+            self.model.states(torch.tensor([fed], device=device_of(self.model)))
+        looking, seen_by = (fed, fed[:-1]) if back else (ids[len(ids) - rows :], fed)
+        both = (self.tokenizer, looking), (self.tokenizer, seen_by)
         return heads_of(seen, lambda site: both)
 
     def gates(self, prompt: list[int], written: list[int], sites: Sequence[str] = (), units: int = UNITS) -> Heads:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -14,23 +13,13 @@ from regard.data.files import drafted
 from regard.data.line_writer import line_writer
 from regard.data.records import need_parquet
 from regard.errors import BadInput
+from regard.tasks.embed.answers import TokenVectors, Vector
 from regard.tasks.inputs import Failed
 
 KINDS = (".npy", ".parquet", ".jsonl")
 PART = 1024  # rows written at once
-Add = Callable[[str, np.ndarray], None]
-
-
-class Embedded(Protocol):
-    """A text with its vector, as data."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def vector(self) -> np.ndarray: ...
-
-    def to_dict(self) -> dict[str, object]: ...
+Names = tuple[str | int, ...]  # what a row is called: its text, or its text, place and token
+Add = Callable[[Names, np.ndarray], None]
 
 
 def kind_of(output: Path | None) -> str:
@@ -42,9 +31,11 @@ def kind_of(output: Path | None) -> str:
 
 
 @contextmanager
-def vector_writer(output: Path | None, width: int) -> Iterator[Callable[[Embedded | Failed], None]]:
+def vector_writer(
+    output: Path | None, width: int, *, tokens: bool = False
+) -> Iterator[Callable[[Vector | TokenVectors | Failed], None]]:
     """A file appears only when it is complete. .npy holds the vectors alone. A text that could not be read has a
-    row of NaN, in .jsonl its error."""
+    row of NaN, in .jsonl its error. `tokens`: a row for each token, in .jsonl still a line for each text."""
     kind = kind_of(output)
     if kind == ".jsonl":
         with line_writer(output) as write:
@@ -55,25 +46,29 @@ def vector_writer(output: Path | None, width: int) -> Iterator[Callable[[Embedde
         raise IsADirectoryError(f"{output} is a folder; let --output name a file")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
-    with drafted(output) as draft, (_npy if kind == ".npy" else _parquet)(draft, width) as add:
+    with drafted(output) as draft, (_npy if kind == ".npy" else _parquet)(draft, width, tokens) as add:
 
-        def put(one: Embedded | Failed) -> None:
+        def put(one: Vector | TokenVectors | Failed) -> None:
             if isinstance(one, Failed):
-                add(one.asked or "", np.full(width, np.nan, np.float32))
+                asked = one.asked or ""
+                add((asked, 0, "") if tokens else (asked,), np.full(width, np.nan, np.float32))
+            elif isinstance(one, TokenVectors):
+                for place, (token, vector) in enumerate(zip(one.tokens, one.vectors, strict=True)):
+                    add((str(one.text), place, token), vector)
             else:
-                add(one.text, one.vector)
+                add((str(one.text),), one.vector)
 
         yield put
 
 
 @contextmanager
-def _npy(path: Path, width: int) -> Iterator[Add]:
+def _npy(path: Path, width: int, tokens: bool) -> Iterator[Add]:
     """The number of rows stands in the header, which has a fixed length and is written again at the end."""
     count = 0
     with open(path, "wb") as file:
         _header(file, count, width)
 
-        def add(text: str, vector: np.ndarray) -> None:
+        def add(names: Names, vector: np.ndarray) -> None:
             nonlocal count
             file.write(np.ascontiguousarray(vector, "<f4").tobytes())
             count += 1
@@ -90,26 +85,30 @@ def _header(file: object, count: int, width: int) -> None:
 
 
 @contextmanager
-def _parquet(path: Path, width: int) -> Iterator[Add]:
+def _parquet(path: Path, width: int, tokens: bool) -> Iterator[Add]:
     arrow, parquet = need_parquet(path)
-    schema = arrow.schema([("text", arrow.string()), ("vector", arrow.list_(arrow.float32(), width))])
-    texts: list[str] = []
+    columns = [("text", arrow.string())]
+    columns += [("place", arrow.int32()), ("token", arrow.string())] if tokens else []
+    schema = arrow.schema([*columns, ("vector", arrow.list_(arrow.float32(), width))])
+    rows: list[Names] = []
     vectors: list[np.ndarray] = []
     with parquet.ParquetWriter(path, schema) as file:
 
         def flush() -> None:
             flat = arrow.array(np.concatenate(vectors), arrow.float32())
-            columns = [arrow.array(texts, arrow.string()), arrow.FixedSizeListArray.from_arrays(flat, width)]
-            file.write_table(arrow.table(columns, schema=schema))
-            texts.clear()
+            named = [arrow.array([row[at] for row in rows], kind) for at, (_, kind) in enumerate(columns)]
+            file.write_table(
+                arrow.table([*named, arrow.FixedSizeListArray.from_arrays(flat, width)], schema=schema)
+            )
+            rows.clear()
             vectors.clear()
 
-        def add(text: str, vector: np.ndarray) -> None:
-            texts.append(text)
+        def add(names: Names, vector: np.ndarray) -> None:
+            rows.append(names)
             vectors.append(vector)
-            if len(texts) == PART:
+            if len(rows) == PART:
                 flush()
 
         yield add
-        if texts:
+        if rows:
             flush()

@@ -1,0 +1,75 @@
+"""Weights in an HDF5 file: what it holds, and one tensor of it. Nothing outside the file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.files import check_regular, explain_os_errors
+from regard.errors import RunError
+
+SUFFIX = ".hdf5"
+MOST_DEEP, MOST_NAMES = 16, 10_000  # more than any real file has: a group may hold itself
+# numpy's names of data types as safetensors has them.
+DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16"} | {
+    f"{sign}int{bits}": f"{letter}{bits}" for sign, letter in (("", "I"), ("u", "U")) for bits in (8, 16, 32, 64)
+}
+
+
+def hdf5_header(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each data set, by its path in the file."""
+    with _opened(path) as file:
+        found: dict[str, tuple[tuple[int, ...], str]] = {}
+        for name, data in _data_sets(path, file, "", MOST_DEEP):
+            if len(found) == MOST_NAMES:
+                raise RunError(f"{path} holds more than {MOST_NAMES:,} data sets, and no model does")
+            found[name] = tuple(data.shape or ()), DTYPES.get(data.dtype.name, data.dtype.name)
+        return found
+
+
+def read_hdf5(path: Path, name: str) -> Tensor:
+    with _opened(path) as file:
+        return torch.from_numpy(file[name][...])
+
+
+def _data_sets(path: Path, group: Any, before: str, deep: int) -> Iterator[tuple[str, Any]]:
+    import h5py
+
+    for key in group:
+        where = f"{path}: {before}{key:.200}"
+        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+            raise RunError(f"{where} is a link, and links are not followed; store the data itself")
+        found = group[key]
+        if isinstance(found, h5py.Dataset):
+            if found.is_virtual or found.external:
+                raise RunError(f"{where} has its data in other files, which are not read; store the data itself")
+            yield before + key, found
+        elif isinstance(found, h5py.Group) and deep:
+            yield from _data_sets(path, found, f"{before}{key}/", deep - 1)
+        else:
+            raise RunError(f"{where} is neither a data set nor a group of them, or more than {MOST_DEEP} deep")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        import h5py
+    except ImportError:
+        raise RunError(f"{path} can only be read with h5py: pip install 'regard[elmo]'") from None
+    check_regular(path)
+    with explain_os_errors(path), open(path, "rb"):  # says in plain words why it cannot be opened at all
+        pass
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
+        if isinstance(error, RunError):
+            raise
+        raise RunError(
+            f"{path} cannot be read; it is truncated, changed or not an HDF5 file: {error!s:.300}"
+        ) from None

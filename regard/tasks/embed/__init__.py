@@ -1,0 +1,1 @@
+"""Vectors of texts and of their tokens, and learning them from plain text."""

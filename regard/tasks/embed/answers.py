@@ -1,0 +1,65 @@
+"""The vectors of texts and of tokens, as answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from regard.data.short_repr import short_repr
+from regard.errors import NoAttention
+from regard.show import Heads
+from regard.tasks.reader_answers import Texts
+
+Look = Callable[[Sequence[str]], Heads]
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What the answers of `embed` share: JSON lines, and a picture of where the tokens looked."""
+
+    text: Texts
+    _look: Look | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    __repr__ = short_repr
+
+    def to_dict(self) -> dict[str, object]:
+        """The answer as plain data."""
+        return {"text": self.text}
+
+    def line(self) -> str:
+        """The same in JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def picture(self, sites: Sequence[str] = ()) -> Heads:
+        """Where each token looked, in every head of the named sites (none: all)."""
+        if self._look is None:
+            raise NoAttention("this model has no attention to show; leave --show out")
+        return self._look(sites)
+
+
+@dataclass(frozen=True)
+class Vector(Embedded):
+    """The vector of a text."""
+
+    vector: np.ndarray  # (D,)
+
+    __repr__ = short_repr
+
+    def to_dict(self) -> dict[str, object]:
+        return {**super().to_dict(), "vector": self.vector.tolist()}
+
+
+@dataclass(frozen=True)
+class TokenVectors(Embedded):
+    """A vector for each token of a text."""
+
+    tokens: tuple[str, ...]
+    vectors: np.ndarray  # (T, D)
+
+    __repr__ = short_repr
+
+    def to_dict(self) -> dict[str, object]:
+        return {**super().to_dict(), "tokens": list(self.tokens), "vectors": self.vectors.tolist()}

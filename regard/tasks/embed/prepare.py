@@ -1,0 +1,78 @@
+"""From plain text to the sentences that a bidirectional language model learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+
+from regard.data.artifacts import Artifacts
+from regard.data.masking import read_sentences
+from regard.data.sentence_data import SentenceData, encode_words
+from regard.data.special_tokens import SPECIAL
+from regard.errors import DataError, RecipeError
+from regard.learn.progress import counted
+from regard.models.protocols import BidirectionalLanguageModel, Model
+from regard.tasks.embed.run import Embedder
+from regard.tasks.embed.settings import SentenceSettings
+from regard.tasks.search import need
+from regard.tasks.settings import Job
+from regard.tasks.task import Prepared
+
+WORDS = ("word", "space")  # kinds of tokens
+
+
+def survey(job: Job[SentenceSettings], start: Artifacts | None) -> Artifacts:
+    """The words to predict, from the training files. Those held out of them count too."""
+    if start:  # it may have been a classifier, which this head is not
+        if len(start.own_tokenizer) == len(SPECIAL):
+            raise RecipeError(
+                f"the run to start from has no words to predict, as its softmax was not published; it can be asked "
+                f"for vectors, and a classifier can read them: `regard train {job.model}-labelled --from RUN`"
+            )
+        return replace(start, labels=(), max_length=0)
+    if job.tokens.kind not in WORDS:
+        raise RecipeError(
+            f"a {job.model} reads and predicts whole words: tokens.kind must be {' or '.join(WORDS)}, got "
+            f"{job.tokens.kind!r}"
+        )
+    documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
+    return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.layout))
+
+
+def prepare(job: Job[SentenceSettings], model: Model, artifacts: Artifacts) -> Prepared[Embedder, SentenceData]:
+    settings = job.data
+    run = Embedder(model, artifacts.own_tokenizer)
+    data = build_data(settings, settings.train, run, seed=job.train.seed)
+    if settings.valid:
+        held = build_data(settings, [settings.valid], run, seed=0)
+    else:
+        data, held = hold_out(data, settings)
+    return Prepared(data, run, held, f"{len(data):,} sentences, {data.words:,} words")
+
+
+def test_text(settings: SentenceSettings, run: Embedder) -> SentenceData:
+    named = settings.test or settings.valid
+    data = build_data(settings, [named] if named else settings.train, run, seed=0)
+    return data if named else hold_out(data, settings)[1]
+
+
+def hold_out(data: SentenceData, settings: SentenceSettings) -> tuple[SentenceData, SentenceData]:
+    try:
+        return data.hold_out(settings.valid_fraction)
+    except DataError as error:
+        raise DataError(f"{settings.name}: {error} for validation; set data.valid") from None
+
+
+def build_data(settings: SentenceSettings, files: Iterable[str], run: Embedder, *, seed: int) -> SentenceData:
+    encoding = need(run.model, BidirectionalLanguageModel).encoding
+    documents = counted(settings.read(files), "documents read")
+    return SentenceData(
+        encode_words(documents, run.tokenizer),
+        special=run.tokenizer.special,
+        length=settings.length,
+        batch_tokens=settings.batch_tokens,
+        seed=seed,
+        widest=encoding.widest,
+        most=encoding.most_characters,
+    )

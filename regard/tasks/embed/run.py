@@ -1,0 +1,171 @@
+"""A trained encoder that is asked for vectors: of texts, of tokens in their text, and which others are near."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Literal, get_args, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.tokenizer import Tokenizer
+from regard.errors import BadInput, NoAttention
+from regard.models import name_of, protocols
+from regard.models.protocols import Model
+from regard.tasks.embed.answers import Look, TokenVectors, Vector
+from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
+from regard.tasks.inputs import check_top
+from regard.tasks.options import checks_keywords
+from regard.tasks.reader_answers import Texts
+from regard.tasks.search import need
+from regard.tasks.text_reader import Asked, Cut, Encoded, Many, TextReader, is_one
+
+Pool = Literal["mean", "cls"]
+
+
+class Embedder(TextReader):
+    """A trained encoder, as `regard.load(run)` gives it: vectors of texts and of their tokens."""
+
+    model: protocols.LayeredEncoder
+    pools: tuple[str, ...] = ("mean",)
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, max_length: int = 0):
+        """max_length: how many tokens of a text are read, 0: as many as the model takes."""
+        super().__init__(need(model, protocols.LayeredEncoder), tokenizer, max_length)
+
+    # ---- texts
+
+    @checks_keywords
+    def embed(
+        self, text: Texts | Many, *, pool: Pool = "mean", layer: int | None = None, normalise: bool = False
+    ) -> np.ndarray:
+        """The vector (D,) of a text or of a pair of texts (a tuple), or those (N, D) of a list: the mean of the
+        tokens' states, or the state of [CLS]. `layer`: of this layer, 0 = the token embeddings; None: what the
+        model gives, the last layer of a BERT, the mix of all layers of an ELMo."""
+        if is_one(text):
+            return next(self.vectors([self.read(text)], pool=pool, layer=layer, normalise=normalise)).vector
+        found = [one.vector for one in self.vectors(text, pool=pool, layer=layer, normalise=normalise)]
+        return np.stack(found) if found else np.zeros((0, self.width), np.float32)
+
+    def vectors(
+        self,
+        texts: Iterable[Asked | Encoded[Asked]],
+        *,
+        pool: str = "mean",
+        layer: int | None = None,
+        normalise: bool = False,
+        cut: Cut = lambda text: None,
+    ) -> Iterator[Vector]:
+        """The vector of each text, in the order of the texts. `cut` is called with each text that is longer than
+        the model takes."""
+        self.check_pool(pool)
+        self.check_layer(layer)
+
+        def take(batch: Any) -> list[np.ndarray]:
+            states = self._states(batch, layer)
+            found = states[:, 0]
+            if pool == "mean":
+                shares = self.model.state_mask(batch)[..., None].to(states.dtype)
+                found = (states * shares).sum(1) / shares.sum(1).clamp(min=1)
+            return list(_to_numpy(found, normalise))
+
+        for one, vector in self._answers(texts, self.read, take, cut):
+            yield Vector(one.text, vector, _look=self._look_of(one))
+
+    # ---- tokens
+
+    @overload
+    def embed_tokens(self, text: Texts, *, layer: int | None = None, normalise: bool = False) -> TokenVectors: ...
+    @overload
+    def embed_tokens(
+        self, text: Many, *, layer: int | None = None, normalise: bool = False
+    ) -> list[TokenVectors]: ...
+    @checks_keywords
+    def embed_tokens(
+        self, text: Texts | Many, *, layer: int | None = None, normalise: bool = False
+    ) -> TokenVectors | list[TokenVectors]:
+        """A vector for each token of a text, or of each of a list; `layer` as in `embed`."""
+        if is_one(text):
+            return next(self.token_vectors([self.read(text)], layer=layer, normalise=normalise))
+        return list(self.token_vectors(text, layer=layer, normalise=normalise))
+
+    def token_vectors(
+        self,
+        texts: Iterable[Asked | Encoded[Asked]],
+        *,
+        layer: int | None = None,
+        normalise: bool = False,
+        cut: Cut = lambda text: None,
+    ) -> Iterator[TokenVectors]:
+        """In the order of the texts; see `vectors`."""
+        self.check_layer(layer)
+
+        def take(batch: Any) -> list[np.ndarray]:
+            rows = _to_numpy(self._states(batch, layer), normalise)
+            counts = self.model.state_mask(batch).sum(1).tolist()
+            return [row[:count] for row, count in zip(rows, counts, strict=True)]
+
+        for one, vectors in self._answers(texts, self.read, take, cut):
+            tokens = tuple(islice(self._tokens(one), len(vectors)))
+            yield TokenVectors(one.text, tokens, vectors, _look=self._look_of(one))
+
+    @checks_keywords
+    def neighbours(
+        self, text: str, word: str, corpus: Iterable[str], *, top: int = 10, layer: int | None = None
+    ) -> list[Neighbour]:
+        """The tokens of a corpus nearest to a word in its text, by the cosine of their vectors; the text itself is
+        left out where the corpus has it. `word` is one token of the text, the first of that name; `layer` as in
+        `embed`."""
+        check_top(top)
+        if isinstance(corpus, str):
+            raise BadInput("corpus must be a list of texts, got a single one; put it in a list")
+        vector = find_token(self.embed_tokens(text, layer=layer, normalise=True), word)
+        others = (one for one in corpus if one != text)
+        return nearest_tokens(vector, self.token_vectors(others, layer=layer, normalise=True), top)
+
+    # ---- what a kind of model decides
+
+    @property
+    def width(self) -> int:
+        """The size of a vector."""
+        return self.model.state_dim
+
+    def check_pool(self, pool: str) -> None:
+        """BadInput where this model cannot pool so."""
+        if pool not in get_args(Pool):
+            raise BadInput(f"pool must be one of {', '.join(get_args(Pool))}, got {pool!r}")
+        if pool not in self.pools:
+            raise BadInput(f"this {name_of(self.model)} has no [CLS], so pool must be mean, got {pool!r}")
+
+    def check_layer(self, layer: int | None) -> None:
+        """BadInput where there is no such layer."""
+        most = self.model.config.layers
+        if layer is not None and (type(layer) is not int or not 0 <= layer <= most):
+            raise BadInput(f"layer must lie in 0 to {most}, 0 for the token embeddings; got {layer!r:.40}")
+
+    def _states(self, batch: Any, layer: int | None) -> Tensor:
+        """(B, T, D)"""
+        if layer is None:
+            return self.model.text_states(batch)
+        return self.model.states_of_layers(batch)[:, layer]
+
+    def _tokens(self, one: Encoded[Any]) -> Iterable[str]:
+        """What each token of the text is called: its part of the text. There may be more than were read."""
+        text = one.text if isinstance(one.text, str) else one.text[0]
+        return self.encoding.pieces(text, self.tokenizer)
+
+    def _look_of(self, one: Encoded[Any]) -> Look | None:
+        return None
+
+    def check_token_looks(self) -> None:
+        """NoAttention where tokens do not look at each other."""
+        raise NoAttention(f"this {name_of(self.model)} has no attention to show; leave --show out")
+
+
+def _to_numpy(vectors: Tensor, normalise: bool) -> np.ndarray:
+    if normalise:
+        vectors = torch.nn.functional.normalize(vectors, dim=-1)
+    found: np.ndarray = vectors.float().cpu().numpy()
+    return found

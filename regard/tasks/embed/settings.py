@@ -1,0 +1,19 @@
+"""Where the sentences come from that a bidirectional language model learns from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.data.documents import READERS
+from regard.data.fields import setting
+from regard.tasks.text_files import TextFiles
+
+
+@dataclass(frozen=True)
+class SentenceSettings(TextFiles):
+    """A recipe's [data]. Sentences are found as `data.masking.read_sentences` says; each is read by itself."""
+
+    documents: str = setting("line", choices=tuple(READERS))
+    valid_fraction: float = setting(0.05, above=0, below=1)  # of train's sentences, from its end
+    length: int = setting(64, at_least=2)  # words in a row; the rest of a longer sentence is another row
+    batch_tokens: int = setting(4096, at_least=1)  # rows x longest of a batch
