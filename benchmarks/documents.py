@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import gc
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -37,13 +36,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from recurrent import fastest_of, machine, take_turns
+from recurrent import fastest_of, machine, take_turns, timed_passes
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-clock = time.perf_counter if GPU else time.process_time
 LONG = 2.0 if GPU else 6.0  # seconds that a measurement should take
 FOREVER = 1e12  # a time that never comes
 VOCABULARY, FIRST_WORD, PAD = 30000, 4, 0  # words come after the special tokens
@@ -343,23 +341,6 @@ def make(name: str, work: str, way: str, data: Any) -> Pass:
     return (plain_run if work == "run" else plain_training)(name, way, data)
 
 
-def timed(call: Pass) -> dict[str, float]:
-    """Seconds of the first pass, and of a batch in the passes after it."""
-
-    def once() -> float:
-        start = clock()
-        if call().is_cuda:
-            torch.cuda.synchronize()
-        return clock() - start
-
-    first = once()
-    times: list[float] = []
-    begin = clock()
-    while len(times) < 3 or clock() - begin < LONG:
-        times.append(once())
-    return {"seconds": (statistics.median(times) if GPU else min(times)) / BATCHES, "first": first}
-
-
 def measure(names: str, until: str, way: str) -> dict[str, dict[str, float]]:
     """The numbers of one way, under "network|work|way"."""
     torch.set_num_threads(1)
@@ -374,7 +355,7 @@ def measure(names: str, until: str, way: str) -> dict[str, dict[str, float]]:
             if GPU:
                 torch.cuda.reset_peak_memory_stats()
             torch.manual_seed(0)
-            found = timed(make(name, work, way, data))
+            found = timed_passes(make(name, work, way, data), BATCHES, LONG)
             peak = torch.cuda.max_memory_allocated() / 2**20 if GPU else 0.0
             count = sum(map(len, data.order(0)[:BATCHES])) / BATCHES
             share = in_vain(name, way, data)

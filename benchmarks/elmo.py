@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import gc
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -34,12 +33,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from recurrent import fastest_of, machine, take_turns
+from recurrent import fastest_of, machine, take_turns, timed_passes
 from torch import Tensor, nn
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-clock = time.perf_counter if GPU else time.process_time
 LONG = 2.0 if GPU else 6.0  # seconds that a measurement should take
 FOREVER = 1e12  # a time that never comes
 VOCABULARY, FIRST_WORD = 30000, 4  # words come after the special tokens
@@ -245,23 +243,6 @@ def plain_training(clip: float) -> Pass:
     return train
 
 
-def timed(call: Pass) -> dict[str, float]:
-    """Seconds of a batch, after a first pass."""
-
-    def once() -> float:
-        start = clock()
-        if call().is_cuda:
-            torch.cuda.synchronize()
-        return clock() - start
-
-    first = once()
-    times: list[float] = []
-    begin = clock()
-    while len(times) < 3 or clock() - begin < LONG:
-        times.append(once())
-    return {"seconds": (statistics.median(times) if GPU else min(times)) / BATCHES, "first": first}
-
-
 def measure(until: str, way: str) -> dict[str, dict[str, float]]:
     """The numbers of one way, under "clips|work|way"."""
     torch.set_num_threads(1)
@@ -274,7 +255,7 @@ def measure(until: str, way: str) -> dict[str, dict[str, float]]:
             if GPU:
                 torch.cuda.reset_peak_memory_stats()
             torch.manual_seed(0)
-            found = timed(make(clip, way))
+            found = timed_passes(make(clip, way), BATCHES, LONG)
             peak = torch.cuda.max_memory_allocated() / 2**20 if GPU else 0.0
             results[f"{name}|{work}|{way}"] = {**found, "peak": peak}
             print(f"{name}, {work}, {way}: {1000 * found['seconds']:.1f} ms", file=sys.stderr, flush=True)

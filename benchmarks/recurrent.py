@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 VOCABULARY, TOKENS, BATCHES = 8000, 4096, 5
 Rows = list[list[int]]
@@ -247,6 +248,26 @@ def fastest_of(results: dict[str, list[dict]]) -> dict[str, dict[str, float]]:
             if key not in fastest or numbers["seconds"] < fastest[key]["seconds"]:
                 fastest[key] = numbers
     return fastest
+
+
+def timed_passes(call: Callable[[], Tensor], batches: int, long: float) -> dict[str, float]:
+    """Seconds of the first pass over so many batches, and of a batch in the passes of `long` seconds after it: the
+    median of wall-clock time on a GPU, on a CPU its own time in the fastest, which other programs disturb least."""
+    gpu = torch.cuda.is_available()
+    clock = time.perf_counter if gpu else time.process_time
+
+    def once() -> float:
+        start = clock()
+        if call().is_cuda:
+            torch.cuda.synchronize()
+        return clock() - start
+
+    first = once()
+    times: list[float] = []
+    begin = clock()
+    while len(times) < 3 or clock() - begin < long:
+        times.append(once())
+    return {"seconds": (statistics.median(times) if gpu else min(times)) / batches, "first": first}
 
 
 def machine() -> str:

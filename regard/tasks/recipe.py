@@ -165,7 +165,7 @@ def take_part(table: Recipe, start: Path, folder: Folder, changes: list[Change])
     parts = getattr(MODELS.get(str(name)), "STARTS_FROM", {})
     if folder.name not in parts:
         may = f"it can start from {' or '.join([str(name), *parts])}" if parts else "they must be the same"
-        raise RecipeError(f"the recipe trains {name!r} and {start} is a {folder.name}; {may}")
+        raise RecipeError(f"the recipe trains {name!r} and {start} has the model {folder.name}; {may}")
     taken = parts[folder.name]
     for change in changes:
         section, _, key = change.key.partition(".")

@@ -96,7 +96,7 @@ def load_for(run: str | Path, task: AnyTask, device: str = "auto") -> Run:
 def cannot(run: str | Path, opened: Run, verb: str) -> RunError:
     verbs = [f"`regard {name}`" for name, task in TASKS.items() if _can(task, opened)]
     use = f"for {' or '.join(verbs)} and not" if verbs else "not"
-    return RunError(f"{run} is a {type(opened.model).__name__}, {use} for `regard {verb}`")
+    return RunError(f"{run} has the model {type(opened.model).__name__}, {use} for `regard {verb}`")
 
 
 def _can(task: AnyTask, opened: Run) -> bool:

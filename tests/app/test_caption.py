@@ -197,10 +197,10 @@ def test_what_was_asked_wrongly(call: Any, teller: str, words: list[str], error:
 def test_runs_that_cannot_be_asked(call: Any, teller: str) -> None:
     done = call("caption", "shapes", "a.png")
     assert done.code == 2
-    assert "shapes is a ViT, for `regard recognise` and not for `regard caption`" in done.err
+    assert "shapes has the model ViT, for `regard recognise` and not for `regard caption`" in done.err
     done = call("recognise", teller, "a.png")
     assert done.code == 2
-    assert "is a ShowAttendTell, for `regard caption` and not for `regard recognise`" in done.err
+    assert "has the model ShowAttendTell, for `regard caption` and not for `regard recognise`" in done.err
 
 
 # ---- pictures

@@ -198,7 +198,7 @@ def test_what_a_document_classifier_is_not_for(call: Any, han: str) -> None:
     for verb in ("embed", "fill"):
         done = call(verb, han, "a [MASK]")
         assert done.code == 2
-        assert f"is a HAN, for `regard classify` and not for `regard {verb}`" in done.err
+        assert f"has the model HAN, for `regard classify` and not for `regard {verb}`" in done.err
     done = call("export", han, "--to", "folder")
     assert (done.code, Path("folder").exists()) == (2, False)
     assert "cannot be exported: transformers has no model like han" in done.err

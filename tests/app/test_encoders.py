@@ -36,19 +36,19 @@ def test_looks_are_drawn(call: Any, filler: str, classifier: str, command: str) 
         (
             "translate",
             "filler",
-            "is a Bert, for `regard fill` or `regard embed` and not for `regard translate`",
+            "has the model Bert, for `regard fill` or `regard embed` and not for `regard translate`",
         ),
         (
             "generate",
             "classifier",
-            "is a Bert, for `regard embed` or `regard classify` and not for `regard generate`",
+            "has the model Bert, for `regard embed` or `regard classify` and not for `regard generate`",
         ),
         (
             "embed",
             "run",
-            "is a Bahdanau, for `regard translate` and not for `regard embed`",
+            "has the model Bahdanau, for `regard translate` and not for `regard embed`",
         ),
-        ("fill", "run", "is a Bahdanau, for `regard translate`"),
+        ("fill", "run", "has the model Bahdanau, for `regard translate`"),
     ],
     ids=lambda value: value if " " not in value else "",
 )

@@ -193,11 +193,11 @@ def test_a_recurrent_one_writes_and_shows_its_gates(call: Any, rnnlm: str) -> No
 def test_runs_of_another_kind_are_refused_by_name(call: Any, texts: Path, run: str, gpt2: str) -> None:
     done = call("generate", run, "a")
     assert (done.code, done.out) == (2, "")
-    assert "is a Bahdanau, for `regard translate` and not for `regard generate`" in done.err
+    assert "has the model Bahdanau, for `regard translate` and not for `regard generate`" in done.err
     for command, *rest in (("translate", "a"), ("align", "--data", texts / "text.txt")):
         done = call(command, gpt2, *rest)
         assert (done.code, done.out) == (2, "")
-        assert f"is a GPT2, for `regard generate` and not for `regard {command}`" in done.err
+        assert f"has the model GPT2, for `regard generate` and not for `regard {command}`" in done.err
 
 
 # ---- evaluate

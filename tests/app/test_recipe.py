@@ -293,7 +293,7 @@ def test_a_run_to_begin_with_brings_its_model_and_tokens() -> None:
     for change in ("model.layers=2", "model.size=small", "tokens.size=300"):
         with pytest.raises(RecipeError, match=f"--set {change} is not possible: with --from"):
             read("gpt2-text", [*own, change], start)
-    with pytest.raises(RecipeError, match=r"trains 'gpt2' and .* is a bahdanau"):
+    with pytest.raises(RecipeError, match=r"trains 'gpt2' and .* has the model bahdanau"):
         read("gpt2-text", own, find("dates"))
 
 

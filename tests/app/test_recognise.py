@@ -284,7 +284,7 @@ def test_the_mean_gates_of_each_class_are_drawn(call: Any, weigher: str, suffix:
         (["RUN", "a.png", "--show", "x.png", "--pieces"], "No such option: --pieces"),
         (["RUN", "a.png", "--output", "more"], "error: more is a folder"),
         (["nosuch", "a.png"], "error: there is no run 'nosuch'"),
-        (["dates", "a.png"], "is a Bahdanau, for `regard translate` and not for `regard recognise`"),
+        (["dates", "a.png"], "has the model Bahdanau, for `regard translate` and not for `regard recognise`"),
         (["RUN", "empty"], "error: empty holds no images"),
         (
             ["RUN", "notes.txt"],

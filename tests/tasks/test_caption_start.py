@@ -156,11 +156,14 @@ def test_settings_of_the_eye_follow_from_the_run(
 
 def test_what_a_captioner_cannot_begin_with(recipes: dict[str, str], eye: Path) -> None:
     said = (
-        r"the recipe trains 'show_attend_tell' and .*dates is a bahdanau; it can start from show_attend_tell or sen"
+        r"the recipe trains 'show_attend_tell' and .*dates has the model bahdanau; "
+        r"it can start from show_attend_tell or sen"
     )
     with pytest.raises(RecipeError, match=said):
         read(recipes["captioner"], [], Path("regard/shipped/dates").resolve())
-    with pytest.raises(RecipeError, match=r"the recipe trains 'vit' and .* is a senet; they must be the same"):
+    with pytest.raises(
+        RecipeError, match=r"the recipe trains 'vit' and .* has the model senet; they must be the same"
+    ):
         read(recipes["senet"], ["model.name=vit"], eye)
 
 

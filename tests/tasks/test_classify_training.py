@@ -407,7 +407,9 @@ def test_another_kind_of_model_is_refused(recipe: str, tmp_path: Path) -> None:
     model = GPT2(GPT2Config(len(tokens), dim=8, layers=1, heads=1, max_positions=16))
     begin(tmp_path / "gpt2", model, Artifacts(tokens), "")
     save_weights(tmp_path / "gpt2", model)
-    with pytest.raises(RecipeError, match=r"the recipe trains 'bert' and .* is a gpt2; they must be the same"):
+    with pytest.raises(
+        RecipeError, match=r"the recipe trains 'bert' and .* has the model gpt2; they must be the same"
+    ):
         go(recipe, tmp_path / "run", start=tmp_path / "gpt2")
 
 

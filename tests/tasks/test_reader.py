@@ -363,10 +363,10 @@ def test_a_head_that_is_not_there_is_named(filler: Reader, sorter: Reader, tmp_p
 def test_a_run_is_opened_for_what_it_is(tmp_path: Path) -> None:
     build(tmp_path)
     assert isinstance(load_as(tmp_path, Reader, "embed"), Reader)
-    with pytest.raises(RunError, match="is a Bert, for `regard fill` or `regard embed` and not"):
+    with pytest.raises(RunError, match="has the model Bert, for `regard fill` or `regard embed` and not"):
         load_as(tmp_path, Translator, "translate")
     build(tmp_path / "bare", head="none", pooler=False)
-    with pytest.raises(RunError, match="is a Bert, for `regard embed` and not for `regard translate`"):
+    with pytest.raises(RunError, match="has the model Bert, for `regard embed` and not for `regard translate`"):
         load_as(tmp_path / "bare", Translator, "translate")
 
 

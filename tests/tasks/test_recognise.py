@@ -420,7 +420,7 @@ def test_a_run_is_opened_as_it_was(changes: dict[str, Any], edge: int, tmp_path:
     for seed in range(3):
         one = picture(20, 20, seed)
         assert found.recognise(one).probabilities == Recogniser(made, pixels).recognise(one).probabilities
-    with pytest.raises(RunError, match="is a ViT, for `regard recognise` and not for `regard translate`"):
+    with pytest.raises(RunError, match="has the model ViT, for `regard recognise` and not for `regard translate`"):
         load_as(tmp_path, Translator, "translate")
 
 
