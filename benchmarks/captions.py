@@ -92,10 +92,11 @@ class Plain(nn.Module):
 class PlainShowAndTell(Plain):
     def __init__(self, dropout: float = 0.1, frozen: bool = False):
         super().__init__(DIM, dropout, frozen)
-        self.image, self.cell = nn.Linear(EYE["widths"][-1], EMBED), nn.LSTMCell(EMBED, DIM)
+        self.image, self.norm = nn.Linear(EYE["widths"][-1], EMBED), nn.BatchNorm1d(EMBED)
+        self.cell = nn.LSTMCell(EMBED, DIM)
 
     def start(self, images: Tensor) -> tuple[Tensor, ...]:
-        return self.cell(self.dropout(self.image(self.places(images).mean(1))))
+        return self.cell(self.dropout(self.norm(self.image(self.places(images).mean(1)))))
 
     def step(self, words: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         state = self.cell(self.dropout(self.embed(words)), state)
@@ -188,6 +189,8 @@ def ours(name: str, **settings: Any) -> Any:
     from regard.models import MODELS as known
 
     model = known[name]
+    if name == "show_attend_tell":
+        settings = {"penalty": 1.0, **settings}  # doubly stochastic, as in the paper
     return model(model.Config(vocabulary=WORDS, embed=EMBED, decoder=DIM, image_size=SIDE, **EYE, **settings))
 
 
@@ -203,7 +206,7 @@ def take_weights(plain: Any, mine: Any) -> None:
     """Give a plain model the weights of regard's."""
     pairs = [(plain.embed, mine.target_embed), (plain.fc, mine.out)]
     if isinstance(plain, PlainShowAndTell):
-        pairs += [(plain.image, mine.image)]
+        pairs += [(plain.image, mine.image), (plain.norm, mine.norm)]
         own = [getattr(mine.lstm.rnn, f"{part}_l0") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     else:
         score, cell = mine.attend.score, mine.cell

@@ -20,6 +20,8 @@ def main(folder: Path) -> None:
     written.attention.save(folder / "generate.svg")
     found = regard.load("shapes").recognise(shapes("test", 6).pixels[5])
     found.overlay().save(folder / "recognise.svg")
+    told = regard.load("scenes").caption(scenes("test", 11).images.read(10))
+    told.attention.save(folder / "caption.svg")
     looks().save(folder / "looks.svg")
     regard.load("shapes-senet").class_gates().save(folder / "gates.svg")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 
@@ -16,3 +17,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, path in outside.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links between docs/ and results/ hold in the sources; in the site the pages of docs/ lie beside results/."""
+    if page.file.src_uri.startswith("results/"):
+        return markdown.replace("](../docs/", "](../")
+    up = "../" * page.file.src_uri.count("/")
+    return markdown.replace(f"](../{up}results/", f"]({up}results/")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.data.augment import Augment
-from regard.data.batch import NOISE, Batch, Rows, pad, send
+from regard.data.batch import Batch, Rows, pad, send
 from regard.data.captions import CaptionSet
 from regard.data.image_batches import BUDGET, ImageBatches, Item
 from regard.data.images import Size
@@ -30,8 +30,9 @@ class CaptionBatch(Batch):
 
 
 class CaptionData(ImageBatches):
-    """Batches of pairs of an image and one of its captions, those of similar length together. Captions are cut at
-    `max_length` tokens, without <s> and </s> (0: at none); `cut` is the number of those that were longer.
+    """Batches of pairs of an image and one of its captions, drawn at random: long captions show other images than
+    short ones do, and batch normalisation must see all kinds. Captions are cut at `max_length` tokens, without <s>
+    and </s> (0: at none); `cut` is the number of those that were longer.
 
     A flip makes "left of" wrong: switch it off in `augment` where captions speak of sides."""
 
@@ -77,10 +78,8 @@ class CaptionData(ImageBatches):
         return len(self.ids)
 
     def draw(self, generator: np.random.Generator) -> list[np.ndarray]:
-        lengths = self.ids.lengths() + 2
-        rows = np.argsort(lengths * (1 + NOISE * generator.random(len(lengths))))
-        batches = [rows[first : first + self.batch_size] for first in range(0, len(rows), self.batch_size)]
-        return [batches[place] for place in generator.permutation(len(batches))]
+        rows = generator.permutation(len(self.ids))
+        return [rows[first : first + self.batch_size] for first in range(0, len(rows), self.batch_size)]
 
     def image_rows(self, rows: np.ndarray) -> np.ndarray:
         return self.image_of[rows]

@@ -1,13 +1,14 @@
 """Show and tell: a neural image caption generator (Vinyals, Toshev, Bengio & Erhan 2015).
 
-    x_{-1} = W CNN(I)                                  the image is the first input of the LSTM, and seen only once
+    x_{-1} = norm(W CNN(I))                            the image is the first input of the LSTM, and seen only once
     s_t = LSTM(s_{t-1}, x_t),  x_t = E y_t             from zeros; y_0 is the start token
     p(y_{t+1}) = softmax(W_o s_t)
 
 No attention: the caption is written from one vector. CNN(I) is the mean over the places of the grid, as before the
 classes of a ResNet. Differences: the network is a ResNet or an Inception with squeeze-and-excitation, where the
-paper has GoogLeNet with batch normalisation, trained on ImageNet; dropout acts on the inputs and on what the output
-layer reads; no ensemble.
+paper has GoogLeNet with batch normalisation, trained on ImageNet; W CNN(I) is batch-normalised, since the means of
+two images differ little and the LSTM would long take them for one; dropout acts on the inputs and on what the
+output layer reads; no ensemble.
 
 No step depends on a look, so teacher forcing runs all steps at once."""
 
@@ -43,11 +44,16 @@ class ShowAndTell(ImageCaptioner):
     def __init__(self, config: ShowAndTellConfig):
         super().__init__(config, width=config.decoder)
         self.image = nn.Linear(self.eye.width, config.embed)
+        self.norm = nn.BatchNorm1d(config.embed)
         self.lstm = Stack("lstm", config.embed, config.decoder, layers=1)
 
     def begin(self, places: Tensor) -> tuple[Tensor, CellState]:
         """places (B, places, D) -> x_{-1} (B, embed) and the LSTM's state after reading it (B, 1, decoder)"""
-        seen = self.image(places.mean(1))
+        if self.training and len(places) == 1:
+            raise ValueError(
+                "batch normalisation cannot learn from one image: use larger batches (data.batch_size)"
+            )
+        seen = self.norm(self.image(places.mean(1)))
         _, state = self.lstm(self.dropout(seen)[:, None], self.lstm.begin(seen))
         return seen, state
 
