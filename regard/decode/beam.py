@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -81,64 +82,73 @@ def _search(
     model: Generator, source: Tensor, mask: Tensor, rules: Rules, *, width: int, alpha: float, renormalise: bool
 ) -> list[list[Hypothesis]]:
     """All finished hypotheses of each sentence. A score of -inf marks a dead beam: its row is still computed,
-    but never chosen."""
-    found = [[] if most else [Hypothesis([], 0.0, False)] for most in rules.max_lengths.tolist()]
-    live = rules.max_lengths.nonzero().flatten()  # (B,) which sentences are still searched
+    but never chosen.
+
+    The model and the choice of continuations run on its device; the few numbers of each step are then compared on
+    the host, where an operation costs less than launching it on a GPU. (B, ..) arrays are NumPy's."""
+    most: np.ndarray = rules.max_lengths.cpu().numpy()
+    found = [[] if each else [Hypothesis([], 0.0, False)] for each in most.tolist()]
+    live: np.ndarray = most.nonzero()[0]  # (B,) which sentences are still searched
     if not len(live):
         return found
-    rules = rules.keep(live)
-    state = model.start(source[live], mask[live])
+    device = source.device
+    here = torch.from_numpy(live).to(device)
+    most, rules = most[live], rules.keep(here)
+    state = model.start(source[here], mask[here])
     tokens = rules.start  # (B,) at the first step, where all beams are equal, then (N,)
-    written = tokens.new_empty(len(live) * width, 0)  # (N, length)
-    scores = torch.zeros(len(live), 1, device=live.device)
-    top = torch.full((len(live), width), -torch.inf, device=live.device)  # the best normalised scores so far
+    scores = torch.zeros(len(live), 1, device=device)
+    written: np.ndarray = np.empty((len(live), 1, 0), np.int64)  # (B, W, length)
+    top: np.ndarray = np.full((len(live), width), -np.inf, np.float32)  # the best normalised scores so far
     for length in count(1):
         logits, state = model.step(tokens, state)
         if length == 1:
             state = state.spread(width)
         steps = at_least_float32(logits).log_softmax(-1)
-        rules.apply(steps, written[: len(steps)])
+        past = torch.from_numpy(written.reshape(len(steps), length - 1)).to(device) if rules.looks_back else None
+        rules.apply(steps, length - 1, past)
         if renormalise:
             steps = steps.log_softmax(-1)
-        grown, rows, tokens = extend(scores, steps, width)  # (B, 2 W) each
-        impossible(grown.isnan() | (torch.maximum(grown, top[:, :1]) == -torch.inf).all(1, keepdim=True))
-        longer = torch.cat([written[rows], tokens[..., None]], 2)  # (B, 2 W, length)
-        ended = (tokens == rules.end) | (rules.max_lengths == length)[:, None]
-        asked = (~ended & grown.isfinite()).flatten()
-        ended = ended | rules.stops(longer.flatten(0, 1), asked).view_as(ended)
-        answers = ended & grown.isfinite()
+        grown, beams, chosen = extend(scores, steps, width)  # (B, 2 W) each
+        impossible(np.isnan(grown) | (np.maximum(grown, top[:, :1]) == -np.inf).all(1, keepdims=True))
+        longer = np.concatenate([rows_of(written, beams), chosen[..., None]], 2)  # (B, 2 W, length)
+        ended = (chosen == rules.end) | (most == length)[:, None]
+        if rules.stop is not None:
+            ended |= rules.stops(longer, ~ended & np.isfinite(grown))
+        answers = ended & np.isfinite(grown)
         answers[:, width:] = False
-        sentences = live[answers.nonzero()[:, 0]]
-        for sentence, answer in collect(sentences, longer[answers], grown[answers], rules.end):
+        for sentence, answer in collect(live[answers.nonzero()[0]], longer[answers], grown[answers], rules.end):
             found[sentence].append(answer)
         by = normaliser(length, alpha)
-        top = torch.cat([top, (grown / by).masked_fill(~answers, -torch.inf)], 1).topk(width).values
-        scores, places = grown.masked_fill(ended, -torch.inf).topk(width)
-        rows, tokens, written = (pick(x, places) for x in (rows, tokens, longer))
-        keep = (scores[:, 0] / by > top[:, -1]).nonzero().flatten()
-        if not len(keep):
+        top = np.sort(np.concatenate([top, np.where(answers, grown / by, -np.inf)], 1))[:, : -width - 1 : -1]
+        grown = np.where(ended, -np.inf, grown)
+        places = np.argsort(-grown, 1, kind="stable")[:, :width]  # (B, W)
+        grown, beams, chosen, written = (rows_of(x, places) for x in (grown, beams, chosen, longer))
+        keep = grown[:, 0] / by > top[:, -1]
+        if not keep.any():
             break
-        state = state.reorder(rows)
-        if len(keep) < len(live):
-            state, rules = state.drop(keep), rules.keep(keep)
-            tokens, written = (x.unflatten(0, (-1, width))[keep].flatten(0, 1) for x in (tokens, written))
-            live, scores, top = (x[keep] for x in (live, scores, top))
+        rows = beams + np.arange(len(live))[:, None] * width
+        order, tokens = torch.from_numpy(np.stack([rows.ravel(), chosen.ravel()])).to(device)
+        scores, state = torch.from_numpy(grown).to(device), state.reorder(order)
+        if not keep.all():
+            here = torch.from_numpy(keep.nonzero()[0]).to(device)
+            state, rules, scores = state.drop(here), rules.keep(here), scores[here]
+            tokens = tokens.unflatten(0, (-1, width))[here].flatten()
+            live, most, written, top = (x[keep] for x in (live, most, written, top))
     return found
 
 
-def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The 2 W best one-token continuations, W = `width`, of beams with these scores (B, W or 1), given the
-    log-probabilities `steps` (B * W or B, V): their scores, the rows they continue, their tokens (B, 2 W)."""
+    log-probabilities `steps` (B * W or B, V): their scores, the beams they continue, their tokens (B, 2 W)."""
     sentences, words = len(scores), steps.shape[-1]
     grown = (scores[..., None] + steps.view(sentences, -1, words)).flatten(1)
     if grown.shape[1] < 2 * width:  # one beam and a small vocabulary: the other beams are dead
         grown = F.pad(grown, (0, 2 * width - grown.shape[1]), value=-torch.inf)
     # One topk over all beams is faster than one per beam and another over their results.
-    scores, chosen = grown.topk(2 * width)
-    first = torch.arange(sentences, device=scores.device)[:, None] * width  # each sentence's first row
-    return scores, first + (chosen // words).clamp_max(width - 1), chosen % words
+    found, chosen = (each.cpu().numpy() for each in grown.topk(2 * width))
+    return found, np.minimum(chosen // words, scores.shape[1] - 1), chosen % words
 
 
-def pick(some: Tensor, places: Tensor) -> Tensor:
-    """Select the (B, W) places of (B, 2 W, ..), as N rows."""
-    return some[torch.arange(len(some), device=some.device)[:, None], places].flatten(0, 1)
+def rows_of(some: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Select the places (B, P) of (B, W, ..)."""
+    return some[np.arange(len(some))[:, None], places]

@@ -100,14 +100,16 @@ def follow(
         logits, state = model.step(tokens, state)
         logits = at_least_float32(logits)
         scores = logits.clone()
-        rules.apply(scores, written)
+        rules.apply(scores, length - 1, written)
         everything = logits.logsumexp(-1)
         impossible(~(scores.amax(-1) - everything).isfinite())
         tokens = choose(scores)
         totals = totals + (logits.gather(1, tokens[:, None]).flatten() - everything)
         written = torch.cat([written, tokens[:, None]], 1)
         ended = tokens == rules.end
-        done = ended | (rules.max_lengths == length) | rules.stops(written, ~ended)
+        done = ended | (rules.max_lengths == length)
+        if rules.stop is not None:
+            done |= torch.from_numpy(rules.stops(written.cpu().numpy(), ~ended.cpu().numpy())).to(done.device)
         yield Step(live, tokens, ended)
         if not done.any():
             continue

@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
+
+Rows = Tensor | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ def normaliser(length: int, alpha: float) -> float:
     return min(max(length**alpha, 1e-30), 1e30)
 
 
-def collect(sentences: Tensor, written: Tensor, scores: Tensor, end: int) -> Iterator[tuple[int, Hypothesis]]:
+def collect(sentences: Rows, written: Rows, scores: Rows, end: int) -> Iterator[tuple[int, Hypothesis]]:
     """Turn finished rows into (sentence, hypothesis); written (N, length) is `finished` if it ends with `end`."""
     for sentence, tokens, score in zip(sentences.tolist(), written.tolist(), scores.tolist(), strict=True):
         finished = tokens[-1] == end

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +24,8 @@ class Rules:
     start: Tensor  # (B,) the first input token
     before: Tensor  # (B, P) the prompt and the start token; -1 is padding
     end: int
-    never: tuple[int, ...]
+    never: Tensor  # (tokens,)
+    longest_minimum: int  # of all sentences
     penalty: float
     no_repeat_ngram: int
     stop: Stop | None
@@ -35,37 +37,43 @@ class Rules:
         )
         return replace(self, max_lengths=max_lengths, min_lengths=min_lengths, start=start, before=before)
 
-    def apply(self, scores: Tensor, written: Tensor) -> None:
-        """Apply the rules in place to the scores (N, V) of the next tokens, given what is written (N, length)."""
-        if not written.shape[1]:
+    @property
+    def looks_back(self) -> bool:
+        """Does a rule depend on what is written?"""
+        return self.penalty != 1 or self.no_repeat_ngram > 0
+
+    def apply(self, scores: Tensor, length: int, written: Tensor | None) -> None:
+        """Apply the rules in place to the scores (N, V) of the next tokens, after so many have been written:
+        `written` (N, length), which may be None where no rule `looks_back`."""
+        if not length:
             self.check_tokens(scores.shape[1])
         ends = scores[:, self.end].clone() if self.no_repeat_ngram else None
-        if self.penalty != 1 or self.no_repeat_ngram:
+        if self.looks_back:
+            assert written is not None
             history = torch.cat([self.before.repeat_interleave(len(scores) // len(self.before), 0), written], 1)
             if self.penalty != 1:
                 penalise(scores, history, self.penalty)
             if self.no_repeat_ngram:
                 forbid_repeats(scores, history, self.no_repeat_ngram)
-        for token in self.never:
-            scores[:, token] = -torch.inf
-        early = self.min_lengths > written.shape[1]
-        scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
+        if len(self.never):
+            scores.index_fill_(1, self.never, -torch.inf)
+        if length < self.longest_minimum:
+            early = self.min_lengths > length
+            scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
         if ends is not None:  # a row that has used up the vocabulary ends
             used_up = scores.amax(-1) == -torch.inf
             scores[:, self.end] = torch.where(used_up, ends, scores[:, self.end])
 
     def check_tokens(self, words: int) -> None:
-        for name, token in (("end", self.end), *(("never", token) for token in self.never)):
+        for name, token in (("end", self.end), *(("never", token) for token in self.never.tolist())):
             if not 0 <= token < words:
                 raise ValueError(f"{name} has token {token}, but the model's tokens are 0 to {words - 1}")
 
-    def stops(self, written: Tensor, asked: Tensor) -> Tensor:
-        """Which of the rows in `asked` (N,) end because `stop` says so of what they have written (N, length)."""
-        stopped = torch.zeros_like(asked)
+    def stops(self, written: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        """Which of those `asked` (..) end because `stop` says so of what they have written (.., length)."""
+        stopped = np.zeros_like(asked)
         if self.stop is not None:
-            rows = asked.nonzero().flatten()
-            closed = [self.stop(tokens) for tokens in written[rows].tolist()]
-            stopped[rows] = torch.tensor(closed, dtype=torch.bool, device=asked.device)
+            stopped[asked] = [self.stop(tokens) for tokens in written[asked].tolist()]
         return stopped
 
 
@@ -106,7 +114,8 @@ def read_rules(
         start=first,
         before=torch.cat([read_prompt(prompt, prompt_mask, source), first[:, None]], 1),
         end=end,
-        never=tuple(never),
+        never=torch.tensor(never, dtype=torch.long, device=source.device),
+        longest_minimum=int(torch.as_tensor(min_length).max()) if len(source) else 0,
         penalty=repetition_penalty,
         no_repeat_ngram=no_repeat_ngram,
         stop=stop,
@@ -145,7 +154,7 @@ def read_prompt(prompt: Tensor | None, prompt_mask: Tensor | None, source: Tenso
     return prompt.masked_fill(~prompt_mask, -1)
 
 
-def impossible(rows: Tensor) -> None:
+def impossible(rows: Tensor | np.ndarray) -> None:
     """Raise if any row has no possible next token."""
     if rows.any():
         raise ValueError(

@@ -7,6 +7,8 @@ users hold."""
 from regard.show.bars import bars
 from regard.show.curves import Curves, length_curves, loss_curve
 from regard.show.document.picture import Document
+from regard.show.examples.data import Example
+from regard.show.examples.picture import Examples
 from regard.show.gates.picture import Gates
 from regard.show.heads.picture import Heads
 from regard.show.looks.data import Line
@@ -18,6 +20,7 @@ from regard.show.rollout import patch_map, rollout
 from regard.show.shaded.picture import ShadedText
 from regard.show.sheet.data import Entry
 from regard.show.sheet.picture import Sheet
+from regard.show.tape.picture import Tape
 from regard.show.words import Words
 
 __all__ = [
@@ -25,6 +28,8 @@ __all__ = [
     "Curves",
     "Document",
     "Entry",
+    "Example",
+    "Examples",
     "Gates",
     "Heads",
     "Line",
@@ -33,6 +38,7 @@ __all__ = [
     "Overlay",
     "ShadedText",
     "Sheet",
+    "Tape",
     "Words",
     "barcode",
     "bars",

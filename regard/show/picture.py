@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from importlib import import_module
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from regard.show.saving import suffix_of, write_whole
 from regard.show.scales import Scale
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def counted(count: int, noun: str) -> str:
@@ -63,3 +67,35 @@ class Picture(ABC):
 
     def _repr_html_(self) -> str:
         return f'<div style="overflow-x:auto">{self.svg()}</div>'
+
+
+class Drawn(Picture):
+    """A picture that the modules of its package draw: `draw_svg` in svg.py, `draw_html` in html.py, `draw_terminal`
+    in terminal.py, and in png.py, which imports matplotlib, `draw_figure` and `write_png`."""
+
+    package: ClassVar[str | None]
+
+    def _by(self, module: str) -> Any:
+        return import_module(f"{self.package}.{module}")
+
+    def plot(self) -> Figure:
+        """Draw into a new matplotlib figure."""
+        from matplotlib import pyplot
+
+        figure: Figure = self._by("png").draw_figure(self, pyplot.figure())
+        return figure
+
+    def svg(self) -> str:
+        """The picture as SVG: text as text, images inside the file."""
+        return str(self._by("svg").draw_svg(self))
+
+    def html(self) -> str:
+        """The picture as one HTML file that needs nothing else and answers when it is pointed at."""
+        return str(self._by("html").draw_html(self))
+
+    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
+        """The picture as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
+        return str(self._by("terminal").draw_terminal(self, colour=colour, width=width))
+
+    def _write_png(self, path: Path) -> None:
+        self._by("png").write_png(self, path)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from regard.show.looks.data import LooksData
-from regard.show.looks.html import draw_html
-from regard.show.looks.svg import draw_svg
-from regard.show.looks.terminal import draw_terminal
-from regard.show.picture import Picture, counted, titled
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from regard.show.picture import Drawn, counted, titled
 
 
-class Looks(LooksData, Picture):
+class Looks(LooksData, Drawn):
     __doc__ = LooksData.__doc__
+    package = __package__
 
     def __repr__(self) -> str:
         height, width, _ = self.image.shape
@@ -46,29 +39,3 @@ class Looks(LooksData, Picture):
         if all(one.pieces is one for one in pictures.values()):
             return made
         return made.over(cls.together({name: one.pieces for name, one in pictures.items()}))
-
-    def plot(self) -> Figure:
-        """Draw into a new matplotlib figure."""
-        from matplotlib import pyplot
-
-        from regard.show.looks.png import draw_figure
-
-        return draw_figure(self, pyplot.figure())
-
-    def svg(self) -> str:
-        """The panels as SVG: text as text, the image and the layers of colour as images inside the file."""
-        return draw_svg(self)
-
-    def html(self) -> str:
-        """The panels as one HTML file that needs nothing else: pointing at a word shows its panel large."""
-        return draw_html(self)
-
-    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
-        """The panels as text, `width` cells wide (default: the terminal's width); without colour the weights alone,
-        as ░▒▓█."""
-        return draw_terminal(self, colour=colour, width=width)
-
-    def _write_png(self, path: Path) -> None:
-        from regard.show.looks.png import write_png
-
-        write_png(self, path)

@@ -1,0 +1,1 @@
+"""An image beside labelled examples, and how much it looked at each."""

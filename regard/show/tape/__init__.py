@@ -1,0 +1,1 @@
+"""What a machine with a memory does, step by step."""
