@@ -23,11 +23,12 @@ install: $(INSTALLED)
 demo: $(INSTALLED)
 	$(RUN) -m regard demo
 
+# Tests are compiled by pytest, and the package by each process that they start: once, if that may be kept.
 test: $(INSTALLED)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4
 
 bench: $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[bench]'

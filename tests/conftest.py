@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from regard.tasks.translate.run import Translator
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test asks the network
+gc.disable()  # until every test is collected: imports make millions of objects and no garbage
 SAVE = Curves.save
 RECIPE = """
 [data]
@@ -81,6 +83,12 @@ steps = 150
 learning_rate = 0.01
 eval_every = 50
 """
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays to the end, so that no collection of garbage goes through it again."""
+    gc.freeze()
+    gc.enable()
 
 
 @dataclass(frozen=True)

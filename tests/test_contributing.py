@@ -1,4 +1,4 @@
-"""The worked examples of the docs, a new paper and a new task, on a copy of the package with nothing patched."""
+"""The worked examples of the docs, a new paper and a new task, on a copy of the package."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import ROOT, blocks, read_page
@@ -49,10 +50,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+# `regard compare` trains in the same process; tests/app/test_compare.py has one test with processes of their own.
 DRIVER = """
 import contextlib, io, json, sys
-from regard.app.cli.main import main
+from regard.app.cli.main import app, main
+from typer.main import get_command
 
+assert "rate" in get_command(app).commands
+assert "torch" not in sys.modules, "the record imports torch"
+
+import regard
+from regard.tasks import compare
+
+def run_all(calls, jobs, tell):
+    for number, call in enumerate(calls):
+        tell(number, compare._run(*call))
+
+compare._run_all = run_all
 answers = []
 for words in json.load(sys.stdin):
     out, err = io.StringIO(), io.StringIO()
@@ -64,16 +78,19 @@ for words in json.load(sys.stdin):
         except SystemExit as stop:
             code = stop.code
     answers.append((code, out.getvalue(), err.getvalue()))
-print(json.dumps(answers))
+run = regard.load("run")
+python = run.rate("good good").number, run.evaluate("rated.tsv").metrics, type(run).__name__
+print(json.dumps([answers, python]))
 """
 
 
-def run(copy: Path, folder: Path, *commands: list[str], codes: tuple[int, ...] = ()) -> list[str]:
-    """What commands print, one after the other in one process that has the copy's `regard`; all must succeed."""
-    answers = json.loads(python(copy, folder, "-c", DRIVER, stdin=json.dumps(commands)))
-    for words, (code, out, err), wanted in zip(commands, answers, codes or [0] * len(commands), strict=True):
+def run(copy: Path, folder: Path, commands: dict[tuple[str, ...], int]) -> tuple[list[str], list[Any]]:
+    """What commands print, one after the other in one process that has the copy's `regard`, each with the exit code
+    that it should have; then what the run answers from Python."""
+    answers, asked = json.loads(python(copy, folder, "-c", DRIVER, stdin=json.dumps(list(commands))))
+    for words, (code, out, err), wanted in zip(commands, answers, commands.values(), strict=True):
         assert code == wanted, f"regard {' '.join(words)}\n{out}\n{err}"
-    return [out for _, out, _ in answers]
+    return [out for _, out, _ in answers], asked
 
 
 def python(copy: Path, folder: Path, *words: str, stdin: str = "") -> str:
@@ -90,20 +107,24 @@ def python(copy: Path, folder: Path, *words: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def test_a_new_task_is_trained_asked_evaluated_and_compared(copy: Path, folder: Path) -> None:
+def test_a_new_task_and_a_new_paper_are_trained_asked_evaluated_and_compared(copy: Path, folder: Path) -> None:
+    """All in one process, since each waits for torch."""
     (folder / "texts.txt").write_text("good good\nbad\n")
-    _, judged, told, rated, asked, _, table = run(
-        copy,
-        folder,
-        ["train", "rater-texts", "--set", "train.steps=120", "--set", "train.eval_every=40", "--out", "run"],
-        ["evaluate", "run", "--json"],
-        ["evaluate", "run"],
-        ["rate", "run", "--input", "texts.txt", "--digits", "1"],
-        ["rate", "run", "good good", "--json", "--show", "look.svg"],
-        ["translate", "run", "good"],
-        ["compare", "rater-texts", "--set", "train.steps=2", "--seeds", "1", "--out", "compared"],
-        codes=(0, 0, 0, 0, 0, 2, 0),
-    )
+    few = ("data.train_count=200", "data.valid_count=20", "train.steps=2", "train.eval_every=1")
+    changes = [word for one in few for word in ("--set", one)]
+    commands = {
+        ("train", "rater-texts", "--set", "train.steps=120", "--set", "train.eval_every=40", "--out", "run"): 0,
+        ("evaluate", "run", "--json"): 0,
+        ("evaluate", "run"): 0,
+        ("rate", "run", "--input", "texts.txt", "--digits", "1"): 0,
+        ("rate", "run", "good good", "--json", "--show", "look.svg"): 0,
+        ("translate", "run", "good"): 2,
+        ("compare", "rater-texts", "--set", "train.steps=2", "--seeds", "1", "--out", "compared"): 0,
+        ("train", "key-value-dates", *changes, "--out", "kv"): 0,
+        ("translate", "kv", "3 May 1979", "--beam", "3", "--show", "kv.svg"): 0,
+        ("models",): 0,
+    }
+    (_, judged, told, rated, asked, _, table, *_, models), (number, metrics, kind) = run(copy, folder, commands)
     log = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
     errors = [row["error"] for row in log if "error" in row]
     assert len(set(errors)) == 3
@@ -117,40 +138,9 @@ def test_a_new_task_is_trained_asked_evaluated_and_compared(copy: Path, folder: 
     assert "Use it: `regard rate DIR" in (folder / "run" / "README.md").read_text()
     assert "error on the validation data" in table
     assert "lower is better" in table
-
-
-def test_a_new_task_is_there_from_python(copy: Path, folder: Path) -> None:
-    script = """
-import json, sys
-from typer.main import get_command
-from regard.app.cli.main import app
-assert "rate" in get_command(app).commands
-assert "torch" not in sys.modules, "the record imports torch"
-from pathlib import Path
-import regard
-from regard.tasks.recipe import read
-from regard.tasks.training import train
-job, text = read("rater-texts", ["train.steps=2"])
-train(job, Path("python"), recipe=text, command="")
-run = regard.load("python")
-print(json.dumps([run.rate("good").number, run.evaluate("rated.tsv").metrics, type(run).__name__]))
-"""
-    number, metrics, name = json.loads(python(copy, folder, "-c", script))
-    assert isinstance(number, float)
-    assert set(metrics) == {"error"}
-    assert name == "TextRater"
-
-
-def test_a_new_paper_is_trained_and_asked(copy: Path, folder: Path) -> None:
-    few = ("data.train_count=200", "data.valid_count=20", "train.steps=2", "train.eval_every=1")
-    changes = [word for one in few for word in ("--set", one)]
-    *_, models = run(
-        copy,
-        folder,
-        ["train", "key-value-dates", *changes, "--out", "kv"],
-        ["translate", "kv", "3 May 1979", "--beam", "3", "--show", "kv.svg"],
-        ["models"],
-    )
+    assert json.loads(asked)["number"] == pytest.approx(number)
+    assert metrics == {"error": pytest.approx(found["error"])}
+    assert kind == "TextRater"
     assert "<svg" in (folder / "kv.svg").read_text()
     assert "Daniluk" in models
 

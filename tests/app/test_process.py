@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from regard.tasks import compare
 
 # Signals are heard also where these tests were started with them ignored, as in the background of a script.
 REGARD = """
@@ -65,24 +65,22 @@ def test_answers_reach_a_pipe_though_progress_is_on_a_terminal(run: str) -> None
     assert b"texts" in seen, "the bar is on the terminal"
 
 
-@pytest.mark.parametrize("lines", [1, 400])  # less than a buffer: found when it ends; more: while it writes
-def test_a_reader_who_leaves_is_no_error(run: str, lines: int) -> None:
+def test_a_reader_who_leaves_is_no_error(run: str) -> None:
+    """While answers are written; test_surroundings.py has one who has left before the end."""
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with started("translate", run, env=buffered, stdin=PIPE, stdout=PIPE, stderr=PIPE) as child:
         assert child.stdout is not None
         child.stdout.close()
         assert child.stdin is not None
-        child.stdin.write(b"a b c d e f g h\n" * lines)
+        child.stdin.write(b"a b c d e f g h\n" * 400)
         child.stdin.close()
         assert child.stderr is not None
         assert child.stderr.read() == b""
     assert child.returncode == 1
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_the_training_and_says_how_to_go_on(
-    call: Any, recipe: str, tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_ctrl_c_saves_the_training_and_says_how_to_go_on(call: Any, recipe: str, tmp_path: Path) -> None:
+    """The comparison below is ended by SIGTERM."""
     words = ["train", recipe, "--set", "train.steps=100000", "--out", tmp_path / "run"]
     with started(*words, stdout=PIPE, stderr=PIPE, text=True) as child:
         assert child.stderr is not None
@@ -91,11 +89,11 @@ def test_a_signal_saves_the_training_and_says_how_to_go_on(
         beside = call(*words, "--resume")
         assert (beside.code, beside.out) == (2, "")
         assert beside.err.startswith(f"error: {tmp_path / 'run'} is being trained by process {child.pid} on ")
-        child.send_signal(number)
+        child.send_signal(signal.SIGINT)
         after = child.stderr.read()
         assert child.stdout is not None
         assert child.stdout.read() == ""
-    assert child.returncode == code
+    assert child.returncode == 130
     assert "Traceback" not in before + after
     told = re.search(r"Stopped after step (\d+) of 100000, saved in \S+\. Go on with --resume", after)
     assert told, after
@@ -106,7 +104,8 @@ def test_a_signal_saves_the_training_and_says_how_to_go_on(
 
 
 def test_a_comparison_ends_when_it_is_told_to_also_with_a_training_done(recipe: str, tmp_path: Path) -> None:
-    """The process whose training is done waits for another, and is told to end as well."""
+    """One training was done before, and its process only says so; the other saves what it has."""
+    compare._run(recipe, ["train.seed=0", "train.steps=1"], tmp_path / "all" / "1-0", 1)
     varied = ["--vary", "train.steps=1,100000", "--seeds", "1", "--jobs", "2", "--out", tmp_path / "all"]
     with started("compare", recipe, *varied, stdout=PIPE, stderr=PIPE, text=True) as child:
         assert child.stderr is not None

@@ -109,7 +109,7 @@ CHUNKS = st.lists(st.text(st.sampled_from(CUTTABLE)) | st.text(st.characters(cod
 
 
 @pytest.mark.parametrize(("kind", "form"), STREAMED)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(chunks=CHUNKS, part=st.integers(1, 12))
 @example(chunks=list(CUTTABLE), part=1)  # cut wherever it may be
 @example(chunks=[CUTTABLE[:20], "", CUTTABLE[20:]], part=1)

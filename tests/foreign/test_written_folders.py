@@ -247,9 +247,9 @@ dropout = 0.0
 activation = "{activation}"
 
 [train]
-steps = 150
-learning_rate = 0.003
-eval_every = 150
+steps = 90
+learning_rate = 0.006
+eval_every = 90
 """
 
 

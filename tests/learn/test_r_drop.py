@@ -180,9 +180,9 @@ class Run:
     def __init__(self, folder: Path, model: nn.Module, **changes: Any) -> None:
         self.folder, self.model = folder, model
         settings: dict[str, Any] = {
-            "steps": 30,
-            "eval_every": 15,
-            "learning_rate": 0.02,
+            "steps": 20,
+            "eval_every": 10,
+            "learning_rate": 0.03,
             "r_drop": 1.0,
             "seed": 5,
             "device": "cpu",
@@ -213,10 +213,10 @@ def same_weights(one: Run, other: Run) -> bool:
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_thirty_steps_lower_the_loss(tmp_path: Path, name: str) -> None:
+def test_twenty_steps_lower_the_loss(tmp_path: Path, name: str) -> None:
     run = Run(tmp_path, build(name, dropout=0.1), accumulate_steps=2, label_smoothing=0.1).fit()
     losses, valid = run.rows("loss"), run.rows("valid_loss")
-    assert len(losses) == 30
+    assert len(losses) == 20
     assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
     assert valid[-1] < valid[0]
 
@@ -232,7 +232,7 @@ def test_without_dropout_accumulated_steps_are_those_without_r_drop(tmp_path: Pa
 
 def test_the_weights_follow_from_the_seed(tmp_path: Path) -> None:
     runs = [
-        Run(tmp_path / name, build("transformer", dropout=0.2), steps=8, **changes)
+        Run(tmp_path / name, build("transformer", dropout=0.2), steps=4, **changes)
         for name, changes in (("a", {}), ("b", {}), ("c", {"seed": 6}), ("d", {"r_drop": 2.0}))
     ]
     for run in runs:
@@ -248,11 +248,11 @@ def test_the_weights_follow_from_the_seed(tmp_path: Path) -> None:
     ("name", "changes"), [("transformer", {}), ("bahdanau", {"weigh": "hard"})], ids=["transformer", "hard"]
 )
 def test_resumed_it_takes_the_steps_it_would_have(tmp_path: Path, name: str, changes: dict[str, Any]) -> None:
-    straight = Run(tmp_path / "straight", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=10).fit()
-    Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=5).fit()
-    halved = Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=10).fit(
+    straight = Run(tmp_path / "straight", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=6).fit()
+    Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=3).fit()
+    halved = Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=6).fit(
         resume=True
     )
     assert same_weights(straight, halved)
     assert straight.rows("loss") == halved.rows("loss")
-    assert len(halved.rows("loss")) == 10
+    assert len(halved.rows("loss")) == 6

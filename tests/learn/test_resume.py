@@ -24,7 +24,7 @@ from regard.learn.loop import fit
 from regard.learn.optimise import build_optimiser
 from regard.learn.settings import Training
 
-STEPS, KILLS = 120, 20
+STEPS, KILLS = 60, 20
 
 
 @dataclass
@@ -112,7 +112,7 @@ def killing(folder, seconds):
     A run that nobody kills takes `seconds`."""
     choose = random.Random()
     for turn in range(KILLS):
-        at_sync = choose.randint(1, 60) if turn % 2 else 0
+        at_sync = choose.randint(1, 30) if turn % 2 else 0
         child = in_child(lambda number=at_sync: (die_at_sync(number), train(folder, resume=True)))
         if not at_sync:
             time.sleep(choose.uniform(0, seconds / 4))
