@@ -1,0 +1,195 @@
+"""A training step of SNAIL's few-shot classifier (the recipe omniglot-snail), beside the same in plain PyTorch.
+
+    python benchmarks/snail.py      # prints a Markdown table; with names such as 5x1, only these ways x shots
+
+plain    as one would write it down: nn.Conv1d with padding on the left, one for the content and one for the gate
+         of each dense block; query, key and value by a linear layer each; scores of all pairs, a mask and a
+         softmax; the logits of all places, of which the last is used. torch.optim.Adam.
+regard   `models.snail`: both convolutions in one product, query, key and value in one, fused attention; in the last
+         block the query's row alone, over keys and values that are projected once; images in channels_last.
+         `regard, captured` (GPU only): the whole step in one CUDA graph.
+
+The logits, and gradients of the first and the last weights, are compared first. A batch has 32 episodes of 28 x 28
+images. Each measurement runs in its own process, in turns; the fastest of two counts. CPU: one thread, its own time
+in the fastest of several steps. GPU: median wall-clock time; float32 as the recipe has it. `times` is the time of
+`plain` divided by that of the line. On a shared machine only the ratio is meaningful."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from recurrent import machine, take_turns, timed_passes
+from torch import Tensor, nn
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+EPISODES = 32
+EPISODE_KINDS = ((5, 1), (5, 5), (20, 1), (20, 5))
+WAYS = ("plain", "regard", *(("regard, captured",) if GPU else ()))
+LONG = 5.0  # seconds of a measurement
+
+
+class PlainDense(nn.Module):
+    def __init__(self, inputs: int, filters: int, dilation: int):
+        super().__init__()
+        self.dilation = dilation
+        self.content = nn.Conv1d(inputs, filters, 2, dilation=dilation)
+        self.gate = nn.Conv1d(inputs, filters, 2, dilation=dilation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, T) -> (N, C + filters, T)"""
+        before = F.pad(x, (self.dilation, 0))
+        return torch.cat([x, torch.tanh(self.content(before)) * torch.sigmoid(self.gate(before))], 1)
+
+    def take(self, block: Any) -> None:
+        """The weights of regard's block."""
+        weight = torch.stack(block.conv.weight.detach().chunk(2, 1), -1)
+        for own, part, bias in zip(
+            (self.content, self.gate), weight.chunk(2), block.conv.bias.detach().chunk(2), strict=True
+        ):
+            own.load_state_dict({"weight": part, "bias": bias})
+
+
+class PlainLook(nn.Module):
+    def __init__(self, inputs: int, keys: int, values: int):
+        super().__init__()
+        self.query, self.key = nn.Linear(inputs, keys), nn.Linear(inputs, keys)
+        self.value = nn.Linear(inputs, values)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, T) -> (N, C + values, T)"""
+        x = x.transpose(1, 2)
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        scores = torch.bmm(query, key.transpose(1, 2)) / math.sqrt(key.shape[-1])
+        future = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device), 1)
+        read = torch.bmm(scores.masked_fill(future, -math.inf).softmax(-1), value)
+        return torch.cat([x, read], -1).transpose(1, 2)
+
+    def take(self, block: Any) -> None:
+        sizes = (block.keys, block.keys, block.values)
+        parts = zip(
+            block.project.weight.detach().split(sizes), block.project.bias.detach().split(sizes), strict=True
+        )
+        for own, (weight, bias) in zip((self.query, self.key, self.value), parts, strict=True):
+            own.load_state_dict({"weight": weight, "bias": bias})
+
+
+class Plain(nn.Module):
+    """The network as one would write it down, with the weights of regard's."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        layers: list[nn.Module] = []
+        for layer in model.embed.layers:
+            conv = layer.filter
+            layers += [nn.Conv2d(conv.in_channels, conv.out_channels, 3, padding=1, bias=False)]
+            layers += [nn.BatchNorm2d(conv.out_channels), nn.ReLU(), nn.MaxPool2d(2)]
+            layers[-4].load_state_dict(conv.state_dict())
+        self.embed = nn.Sequential(
+            *layers, nn.Flatten(), nn.Linear(model.embed.out.in_features, model.config.embed)
+        )
+        self.embed[-1].load_state_dict(model.embed.out.state_dict())
+        blocks: list[nn.Module] = []
+        for block in model.blocks:
+            if hasattr(block, "attend"):
+                blocks.append(PlainLook(block.project.in_features, block.keys, block.values))
+                blocks[-1].take(block)  # type: ignore[operator]
+                continue
+            for dense in block.layers:
+                conv = dense.conv
+                blocks.append(PlainDense(conv.in_features // 2, conv.out_features // 2, conv.dilation))
+                blocks[-1].take(dense)  # type: ignore[operator]
+        self.blocks, self.ways = nn.Sequential(*blocks), model.config.ways
+        self.classify = nn.Conv1d(model.classify.in_features, self.ways, 1)
+        self.classify.load_state_dict({"weight": model.classify.weight[..., None], "bias": model.classify.bias})
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        """(E, T, C, H, W) and (E, T) -> (E, ways)"""
+        states = self.embed(images.flatten(0, 1)).view(*images.shape[:2], -1)
+        known = F.one_hot(labels, self.ways).to(states.dtype)
+        known[:, -1] = 0
+        return self.classify(self.blocks(torch.cat([states, known], -1).transpose(1, 2)))[..., -1]
+
+
+def build(ways: int, shots: int) -> tuple[Any, Any]:
+    """The recipe's model, and a batch."""
+    from regard.data.episodes import EpisodeBatch
+    from regard.models.snail import SNAIL, SNAILConfig
+    from regard.tasks.recipe import read
+
+    torch.manual_seed(0)
+    job, _ = read("omniglot-snail", [f"model.ways={ways}", f"model.shots={shots}"])
+    model = SNAIL(SNAILConfig(**job.config)).to(DEVICE).train()
+    support = torch.rand(EPISODES, ways * shots).argsort(1) % ways
+    labels = torch.cat([support, torch.randint(ways, (EPISODES, 1))], 1)
+    batch = EpisodeBatch(torch.rand(EPISODES, ways * shots + 1, 1, 28, 28), labels)
+    return model, batch.to(DEVICE)
+
+
+def compare() -> None:
+    """The same logits, and the same gradients of the first convolution and the last bias."""
+    model, batch = build(5, 1)
+    plain = Plain(model).to(DEVICE)
+    logits = model.class_logits(batch)
+    theirs = plain(batch.images, batch.labels)
+    torch.testing.assert_close(logits, theirs, rtol=1e-3, atol=1e-4)
+    grads = []
+    for found, network in ((logits, model), (theirs, plain)):
+        first, *_, last = network.parameters()
+        grads.append(torch.autograd.grad(found.square().sum(), [first, last]))
+    for one, two in zip(*grads, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3 * float(two.abs().max()))
+
+
+def child(kind: str, way: str) -> dict[str, float]:
+    from regard.learn.loop import Stepper
+    from regard.learn.settings import Training
+
+    torch.set_num_threads(1)
+    ways, shots = map(int, kind.split("x"))
+    model, batch = build(ways, shots)
+    if way == "plain":
+        plain = Plain(model).to(DEVICE)
+        optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3)
+
+        def step() -> Tensor:
+            loss = F.cross_entropy(plain(batch.images, batch.labels), batch.labels[:, -1])
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+            optimiser.step()
+            return loss
+    else:
+        stepper = Stepper(model, Training(steps=1, device=DEVICE, capture=way.endswith("captured")))
+
+        def step() -> Tensor:
+            return stepper.step(1, [batch], 1e-3)["loss"]
+
+    for _ in range(5 if GPU else 1):  # captured after three steps
+        step()
+    return timed_passes(step, 1, LONG) | {"peak": torch.cuda.max_memory_allocated() / 2**20 if GPU else 0.0}
+
+
+def main(kinds: list[str]) -> None:
+    compare()
+    where = f"{torch.cuda.get_device_name()}, " if GPU else ""
+    print(f"{where}{machine()}, {EPISODES} episodes a step, `python benchmarks/snail.py`\n")
+    print("| ways x shots | way | ms per step | episodes/s | times |\n|---|---|---|---|---|")
+    for kind in kinds or [f"{ways}x{shots}" for ways, shots in EPISODE_KINDS]:
+        turns = take_turns(__file__, WAYS, kind)
+        best = {way: min(one["seconds"] for one in found) for way, found in turns.items()}
+        for way, spent in best.items():
+            speed, times = EPISODES / spent, best["plain"] / spent
+            print(f"| {kind} | {way} | {1000 * spent:,.2f} | {speed:,.0f} | {times:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[2] in WAYS:
+        print(json.dumps(child(*sys.argv[1:])))
+    else:
+        main(sys.argv[1:])

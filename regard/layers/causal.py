@@ -1,0 +1,196 @@
+"""The blocks of SNAIL (Mishra et al. 2018, section 3): causal over steps, each concatenated to its input.
+
+    CausalConv      y_t = W_0 x_{t-r} + W_1 x_t + b                        r: the dilation; x is 0 before the start
+    DenseBlock      y = [x; tanh(conv_f(x)) * sigmoid(conv_g(x))]
+    TCBlock         dense blocks with r = 1, 2, 4 .. until they cover T steps: ceil(log2 T) of them
+    AttentionBlock  y_t = [x_t; sum_{i <= t} softmax_i(q_t . k_i / sqrt(K)) v_i],  q, k, v = W x + b
+
+Order comes from the convolutions: what one look reads does not depend on it. (Looks stacked on one another know a
+little of it, as each step sees only those before it.) The paper's dilations begin with 2; here with 1, as in
+WaveNet, so that T steps are covered without gaps.
+
+A block has three forms with the same results: `forward` for all steps at once, `last` for the last step of them,
+and `step` for one step after another, with a state that goes in and comes out (`begin` makes the first). The state
+of a TCBlock is the outputs of the last steps: they contain the inputs of all its convolutions.
+
+Letters: N rows, T steps, C channels, K keys, V values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Attend, GrowingMemory, Memory, Question, ScaledDot
+
+Past = tuple[Tensor, ...]  # the outputs of the last steps, each (N, C'), the newest at the end
+
+
+class Block(Protocol):
+    """What a stack is made of. `width`: the channels of its output."""
+
+    width: int
+
+    def begin(self) -> Any: ...
+
+    def last(self, x: Tensor) -> Tensor: ...  # (N, T, C) -> (N, C')
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]: ...  # (N, C) -> (N, C')
+
+    def __call__(self, x: Tensor) -> Tensor: ...  # (N, T, C) -> (N, T, C')
+
+
+class CausalConv(nn.Linear):
+    """A convolution over steps with a kernel of two, `dilation` steps apart."""
+
+    def __init__(self, inputs: int, filters: int, dilation: int):
+        super().__init__(2 * inputs, filters)  # [W_0, W_1]: drawn as those of nn.Conv1d
+        self.dilation = dilation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, C) -> (N, T, filters)"""
+        before, now = self.weight.chunk(2, 1)
+        y = F.linear(x, now, self.bias)
+        if x.shape[1] <= self.dilation:
+            return y
+        return y + F.pad(F.linear(x[:, : -self.dilation], before), (0, 0, self.dilation, 0))
+
+    def step(self, x: Tensor, earlier: Tensor | None) -> Tensor:
+        """x and the input `dilation` steps earlier (N, C); None: there was none."""
+        before, now = self.weight.chunk(2, 1)
+        y = F.linear(x, now, self.bias)
+        return y if earlier is None else y + F.linear(earlier, before)
+
+
+class DenseBlock(nn.Module):
+    """[x; tanh(conv_f(x)) * sigmoid(conv_g(x))]; both convolutions are one with twice the filters."""
+
+    def __init__(self, inputs: int, filters: int, dilation: int):
+        super().__init__()
+        self.conv = CausalConv(inputs, 2 * filters, dilation)
+        self.width = inputs + filters
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, C) -> (N, T, C + filters)"""
+        return self._joined(x, self.conv(x))
+
+    def step(self, x: Tensor, earlier: Tensor | None) -> Tensor:
+        """As that of `CausalConv`."""
+        return self._joined(x, self.conv.step(x, earlier))
+
+    def _joined(self, x: Tensor, found: Tensor) -> Tensor:
+        content, gate = found.chunk(2, -1)
+        return torch.cat([x, content.tanh() * gate.sigmoid()], -1)
+
+
+class TCBlock(nn.Module):
+    """Dense blocks that together see `length` steps."""
+
+    def __init__(self, inputs: int, length: int, filters: int):
+        super().__init__()
+        count = math.ceil(math.log2(length))
+        self.inputs, self.width = inputs, inputs + count * filters
+        self.layers = nn.Sequential(
+            *(DenseBlock(inputs + i * filters, filters, dilation=2**i) for i in range(count))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, C) -> (N, T, C + filters * ceil(log2 length))"""
+        out: Tensor = self.layers(x)
+        return out
+
+    def last(self, x: Tensor) -> Tensor:
+        """The output of the last step (N, C')."""
+        return self(x)[:, -1]
+
+    def begin(self) -> Past:
+        """Before the first step."""
+        return ()
+
+    def step(self, x: Tensor, past: Past) -> tuple[Tensor, Past]:
+        """x (N, C) -> (N, C')"""
+        for layer in self.layers:
+            assert isinstance(layer, DenseBlock)
+            dilation = layer.conv.dilation
+            earlier = past[-dilation][:, : x.shape[1]] if dilation <= len(past) else None
+            x = layer.step(x, earlier)
+        kept = 2 ** max(len(self.layers) - 1, 0)
+        return x, (*past, x)[-kept:]
+
+
+class AttentionBlock(nn.Module):
+    """[x; read]: one causal look of each step at itself and the steps before it. Where it looked is recorded at
+    `attend`."""
+
+    def __init__(self, inputs: int, keys: int, values: int):
+        super().__init__()
+        self.keys, self.values, self.width = keys, values, inputs + values
+        self.attend = Attend(ScaledDot(keys, keys), causal=True)
+        self.project = nn.Linear(inputs, 2 * keys + values)  # query, key and value in one product
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, C) -> (N, T, C + values)"""
+        query, keys, values = self.project(x).split((self.keys, self.keys, self.values), -1)
+        return torch.cat([x, self.attend(query, self.attend.remember(keys, values))], -1)
+
+    def last(self, x: Tensor) -> Tensor:
+        """The output of the last step (N, C'): every step is a key, and one is a query."""
+        query, memory = self.last_look(x)
+        return torch.cat([x[:, -1], self.attend(query, memory)[:, 0]], -1)
+
+    def last_look(self, x: Tensor) -> tuple[Question, Memory]:
+        """The question of the last step and the memory of all steps."""
+        asked, held = self.project.weight.split((self.keys, self.keys + self.values))
+        asked_bias, held_bias = self.project.bias.split((self.keys, self.keys + self.values))
+        keys, values = F.linear(x, held, held_bias).split((self.keys, self.values), -1)
+        query = F.linear(x[:, -1:], asked, asked_bias)
+        return Question(query, newest=True), self.attend.remember(keys, values)
+
+    def begin(self) -> GrowingMemory:
+        """Before the first step."""
+        return GrowingMemory()
+
+    def step(self, x: Tensor, state: GrowingMemory) -> tuple[Tensor, GrowingMemory]:
+        """x (N, C) -> (N, C'). Without gradients the state is written in place: fork it before stepping twice."""
+        query, keys, values = self.project(x)[:, None].split((self.keys, self.keys, self.values), -1)
+        state = state.append(self.attend.remember(keys, values))
+        read = self.attend(Question(query, newest=True), state.memory)
+        return torch.cat([x, read[:, 0]], -1), state
+
+
+class CausalStack(nn.ModuleList):
+    """Blocks one after another."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        super().__init__(blocks)  # type: ignore[arg-type]
+        self.width = blocks[-1].width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, T, C) -> (N, T, C')"""
+        for block in self:
+            x = block(x)
+        return x
+
+    def last(self, x: Tensor) -> Tensor:
+        """The output of the last step (N, C'); of the last block it computes no other."""
+        *others, final = self
+        for block in others:
+            x = block(x)
+        out: Tensor = final.last(x)  # type: ignore[operator]
+        return out
+
+    def begin(self) -> tuple[Any, ...]:
+        """The states before the first step."""
+        return tuple(block.begin() for block in self)  # type: ignore[operator]
+
+    def step(self, x: Tensor, states: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
+        """x (N, C) -> (N, C')"""
+        new = []
+        for block, state in zip(self, states, strict=True):
+            x, state = block.step(x, state)  # type: ignore[operator]
+            new.append(state)
+        return x, tuple(new)

@@ -1,0 +1,168 @@
+"""SNAIL as an agent (Mishra, Rohaninejad, Chen & Abbeel 2018, section 5.2): it learns to learn bandits and MDPs.
+
+    x_t = [last action; last reward; state and whether an episode has ended, of an MDP]
+    e = W x + b -> TC -> TC -> look (32, 32) -> linear -> logits of the actions, and a value
+
+A trial is one sequence of T steps in an environment that the agent has never met: N pulls of a bandit, or N
+episodes of one MDP. What it learns there is in its activations; the weights stay as they are. The blocks are those
+of `layers.causal`: they run over a whole trial at once, or one step after another while it is played.
+
+`loss` plays one trial in each environment of the batch without gradients, then passes over all trials at once. The
+paper uses TRPO. Here it is one step of the advantage actor-critic (A2C, Mnih et al. 2016) with generalised
+advantage estimation: environments are cheap, so every step has new ones, and a trust region, which helps to use the
+same trials several times, is not needed. The discount of 0.99 and lambda of 0.3 of earlier work with TRPO (Duan et
+al. 2016) learned far more slowly than 1 and 0.95. Advantages are normalised over the batch. The policy's part of
+the loss is REINFORCE with these as rewards (`learn.reinforce`), with train.entropy_weight; `total` is the error of
+the values alone. Values are in units of `config.scale`, about their largest size.
+
+Policy and value share all but their last layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.data.environments import CHOICES, Bandits, Environments, MDPs, Seeds, Trajectory, uniform
+from regard.data.fields import check, setting
+from regard.layers.causal import AttentionBlock, Block, CausalStack, TCBlock
+from regard.layers.loss import Loss, Sampled
+from regard.layers.policy_gradient import advantages, normalised
+
+# A hostile configuration must not fill the memory: of each; the steps of a trial; the transitions of an MDP.
+MOST, MOST_STEPS, MOST_TRANSITIONS = 1000, 10_000, 1_000_000
+
+
+@dataclass(frozen=True)
+class SNAILAgentConfig:
+    """The environments, the network, and how actions are judged in training."""
+
+    environment: str = setting("bandits", choices=("bandits", "mdps"))
+    actions: int = setting(5, at_least=2, at_most=MOST)  # arms of a bandit
+    pulls: int = setting(10, at_least=1, at_most=MOST)  # of a bandit
+    states: int = setting(10, at_least=1, at_most=MOST)  # of an MDP
+    horizon: int = setting(10, at_least=1, at_most=MOST)  # steps of an episode in an MDP
+    episodes: int = setting(10, at_least=1, at_most=MOST)  # in the same MDP
+    dim: int = setting(32, at_least=1)  # of the first layer
+    tc_filters: int = setting(32, at_least=1)  # of each convolution
+    tc_layers: int = setting(2, at_least=1, layers=True)  # TC blocks
+    keys: int = setting(32, at_least=1)
+    values: int = setting(32, at_least=1)
+    temporal: bool = True  # false: no TC blocks
+    discount: float = setting(1.0, above=0, at_most=1)
+    gae_lambda: float = setting(0.95, at_least=0, at_most=1)  # see `layers.policy_gradient.advantages`
+    value_weight: float = setting(0.5, at_least=0)  # of the values' squared error in the loss
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.environment != "mdps":
+            return
+        if self.horizon * self.episodes > MOST_STEPS:
+            raise ValueError(
+                f"horizon x episodes must be at most {MOST_STEPS:,} steps, got {self.horizon} x {self.episodes}"
+            )
+        if self.states**2 * self.actions > MOST_TRANSITIONS:
+            raise ValueError(
+                f"states x actions x states must be at most {MOST_TRANSITIONS:,}, got {self.states} states and "
+                f"{self.actions} actions"
+            )
+
+    @property
+    def environments(self) -> Environments:
+        if self.environment == "bandits":
+            return Bandits(self.actions, self.pulls)
+        return MDPs(self.actions, self.states, self.horizon, self.episodes)
+
+    @property
+    def scale(self) -> float:
+        """The value of a reward of 1 at each step, about."""
+        steps = self.environments.steps
+        return steps if self.discount == 1 else min(steps, 1 / (1 - self.discount))
+
+
+class SNAILAgent(nn.Module):
+    """Acts in environments of one kind, and improves while it acts."""
+
+    paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
+    Config = SNAILAgentConfig
+    task = "play"
+    layout = ""
+
+    def __init__(self, config: SNAILAgentConfig):
+        super().__init__()
+        self.config, kind = config, config.environments
+        self.embed = nn.Linear(kind.inputs, config.dim)
+        width, blocks = config.dim, list[Block]()
+        for _ in range(config.tc_layers if config.temporal else 0):
+            blocks.append(TCBlock(width, kind.steps, config.tc_filters))
+            width = blocks[-1].width
+        blocks.append(AttentionBlock(width, config.keys, config.values))
+        self.blocks = CausalStack(blocks)
+        self.policy = nn.Linear(self.blocks.width, kind.actions)
+        self.value = nn.Linear(self.blocks.width, 1)
+        with torch.no_grad():  # all actions are about equally likely at first
+            self.policy.weight.mul_(0.01)
+            self.policy.bias.zero_()
+
+    @property
+    def alignment(self) -> str:
+        """The attention that is shown: where each step looked among those before it."""
+        return f"blocks.{len(self.blocks) - 1}.attend"
+
+    @property
+    def environments(self) -> Environments:
+        """What it was made to act in."""
+        return self.config.environments
+
+    def states(self, inputs: Tensor) -> Tensor:
+        """What was seen before each step (B, T, I) -> (B, T, D)"""
+        return self.blocks(self.embed(inputs))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """What was seen before each step (B, T, I) -> logits of the actions (B, T, A)"""
+        return self.policy(self.states(inputs))
+
+    def step(self, seen: Tensor, before: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
+        """The same for one step after another: (B, I) -> logits (B, A), and the state for the next step"""
+        x, after = self.blocks.step(self.embed(seen), before)
+        return self.policy(x), after
+
+    @torch.no_grad()
+    def play(self, seeds: Tensor, *, greedy: bool = False) -> Trajectory:
+        """One trial in each of the environments with these seeds (B,). The actions are drawn from the policy, by
+        random numbers that follow from the seeds too; greedy: the likeliest ones."""
+        kind = self.environments
+        world, chances = kind.draw(seeds), uniform(seeds, CHOICES, kind.steps)
+        state, action, reward = world.first, None, None
+        memory, taken = self.blocks.begin(), []
+        for now in range(kind.steps):
+            seen = kind.see(now, state, action, reward)
+            logits, memory = self.step(seen, memory)
+            action = logits.argmax(-1) if greedy else choose(logits, chances[:, now])
+            reward, after = kind.step(world, now, state, action)
+            taken.append((seen, state, action, reward))
+            state = after
+        return Trajectory(*(torch.stack(one, 1) for one in zip(*taken, strict=True)))
+
+    def loss(self, batch: Seeds) -> Loss:
+        """Of one trial in each environment; `likelihood` holds their total rewards."""
+        config, played = self.config, self.play(batch.seeds)
+        states = self.states(played.inputs)
+        known = self.policy(states).float().log_softmax(-1)  # (B, T, A)
+        values = self.value(states).float()[..., 0]  # in units of config.scale
+        rewards = played.rewards / config.scale
+        gains = advantages(rewards, values.detach(), config.discount, config.gae_lambda)
+        error = config.value_weight * F.mse_loss(values, values.detach() + gains, reduction="sum")
+        chosen = known.gather(-1, played.actions[..., None])[..., 0]
+        mask = torch.ones_like(chosen, dtype=torch.bool)
+        sampled = Sampled(normalised(gains), chosen, -(known.exp() * known).sum(-1), mask)
+        return Loss(error, played.rewards.sum(1), mask.sum(), sampled)
+
+
+def choose(logits: Tensor, chance: Tensor) -> Tensor:
+    """Draw from softmax(logits) (B, A) by uniform numbers (B,), without a GPU sync."""
+    below = logits.float().softmax(-1).cumsum(-1) < chance[:, None]
+    return below.sum(-1).clamp_max(logits.shape[-1] - 1)

@@ -1,0 +1,1 @@
+"""Tell the class of images from a few examples of each class."""

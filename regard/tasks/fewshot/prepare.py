@@ -1,0 +1,89 @@
+"""From classes of images to episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from regard.data.artifacts import Artifacts
+from regard.data.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
+from regard.errors import DataError
+from regard.learn.device import choose_device
+from regard.models import MODELS
+from regard.models.protocols import Model
+from regard.tasks.fewshot.run import FewShot
+from regard.tasks.fewshot.settings import EpisodeSettings, find_list
+from regard.tasks.image_settings import choose_pixels
+from regard.tasks.settings import Job
+from regard.tasks.task import Prepared
+
+
+def survey(job: Job[EpisodeSettings], start: Artifacts | None) -> Artifacts:
+    """How images become numbers; classes are learned in each episode anew."""
+    return Artifacts(pixels=choose_pixels(job.data, MODELS[job.model].Config(**job.config), start))
+
+
+def prepare(
+    job: Job[EpisodeSettings], model: Model, artifacts: Artifacts, out: Path
+) -> Prepared[FewShot, EpisodeData]:
+    assert artifacts.pixels is not None
+    run, settings = FewShot(model, artifacts.pixels), job.data
+    device = choose_device(job.train.device)
+    data = drawn(settings, "train", run, seed=job.train.seed, device=device)
+    held = drawn(settings, "valid", run, count=settings.valid_episodes, device=device)
+    return Prepared(data, run, held, f"{len(data.counts):,} classes, {data.ways}-way {data.shots}-shot episodes")
+
+
+def test_data(settings: EpisodeSettings, run: FewShot) -> EpisodeData:
+    """Episodes drawn from the test classes, or those that a file gives."""
+    runs = open_runs(find_list(settings.test)) if settings.test else None
+    if runs is None:
+        return drawn(settings, "test", run, count=settings.test_episodes, device=run.device)
+    config = run.model.config
+    if runs.support.shape[1] > config.ways:
+        raise DataError(
+            f"{settings.test} asks for one of {runs.support.shape[1]} classes, and this model tells {config.ways} "
+            "apart; train one with a larger model.ways"
+        )
+    return fixed_episodes(
+        runs, size=config.size, pixels=run.pixels, batch_size=settings.batch_size, device=run.device
+    )
+
+
+def drawn(
+    settings: EpisodeSettings,
+    split: str,
+    run: FewShot,
+    *,
+    seed: int = 0,
+    count: int | None = None,
+    device: torch.device | str,
+) -> DrawnEpisodes:
+    """Episodes of the model's ways and shots. `count`: how many; None: new ones in every epoch."""
+    config, (images, chosen) = run.model.config, settings.classes(split)
+    if len(chosen) < config.ways:
+        remedy = "give more, or set model.ways"
+        if settings.holds_out:
+            remedy += f"; data.valid_fraction is the share held out of {len(images.classes)} for validation"
+        raise DataError(
+            f"{settings.name}: episodes of {config.ways} classes cannot be drawn from {len(chosen)} {split} "
+            f"classes; {remedy}"
+        )
+    pool = build_pool(images, chosen, config.size, run.pixels)
+    if pool.counts.min() <= config.shots:
+        least = int(pool.counts.argmin())
+        raise DataError(
+            f"{settings.name}: class {images.classes[chosen[least].label]!r:.80} has {pool.counts[least]} images; "
+            f"an episode takes {config.shots} as examples and one as the query: add some, or set model.shots"
+        )
+    return DrawnEpisodes(
+        pool,
+        ways=config.ways,
+        shots=config.shots,
+        pixels=run.pixels,
+        batch_size=settings.batch_size,
+        seed=seed,
+        count=count,
+        device=device,
+    )

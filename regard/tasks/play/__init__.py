@@ -1,0 +1,1 @@
+"""Acting in environments that are new to the agent."""

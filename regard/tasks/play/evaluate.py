@@ -1,0 +1,95 @@
+"""How much an agent earns, beside players that were not trained."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.data.environments import Bandits, Environments, MDPs, World
+from regard.metrics import bandits, mdps
+from regard.metrics.bandits import mean_interval
+from regard.metrics.bootstrap import Comparison, bootstrap_means
+from regard.tasks.measuring import aligned, device_of
+from regard.tasks.play.run import Agent
+from regard.tasks.results import Evaluation
+from regard.tasks.task import Tick, no_tick
+
+
+@dataclass(frozen=True)
+class Earned:
+    """The total rewards of an agent in environments that all runs of the same kind are tested in."""
+
+    kind: Environments
+    rewards: np.ndarray  # (E,)
+
+
+def evaluate(run: Agent, numbers: range, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:
+    kind, seeds = run.player.environments, torch.tensor(list(numbers), device=device_of(run.model))
+    totals, bests, worlds = [], [], []
+    for part in seeds.split(run.at_once):
+        world = kind.draw(part)
+        totals.append(run.trajectory(part).rewards.sum(1).cpu())
+        bests.append(kind.best(world).cpu())
+        if not only:
+            worlds.append(World(*(x.cpu() for x in world)))
+        for _ in part:
+            tick()
+    rewards, best = (torch.cat(x).double().numpy() for x in (totals, bests))
+    found = measures(rewards, best)
+    if only:
+        return Evaluation({name: found[name] for name in only})
+    world = World(*(torch.cat(x) for x in zip(*worlds, strict=True)))
+    others = {name: {**measures(one, best), **interval(one)} for name, one in other_players(kind, world).items()}
+    return Evaluation(
+        found,
+        {"environments": len(rewards), "actions": kind.actions, "steps": kind.steps},
+        {**interval(rewards), "players": others},
+        interval(rewards),
+        (table(others),),
+        Earned(kind, rewards),
+    )
+
+
+def measures(rewards: np.ndarray, best: np.ndarray) -> dict[str, float]:
+    """Their mean, and how much less that is than `best`, what one who knows each environment can expect."""
+    reward, most = float(rewards.mean()), float(best.mean())
+    return {"reward": reward, "regret": most - reward, "share": reward / most}
+
+
+def interval(rewards: np.ndarray) -> dict[str, float]:
+    low, high = mean_interval(rewards)
+    return {"reward_low": low, "reward_high": high}
+
+
+def other_players(kind: Environments, world: World) -> dict[str, np.ndarray]:
+    """The total rewards (E,) of each, in the same environments and with the same luck."""
+    means, moves, luck, turns = (x.numpy() for x in world[1:])
+    if isinstance(kind, Bandits):
+        return {name: bandits.play(means[:, 0], luck, index) for name, index in bandits.players(kind.steps).items()}
+    assert isinstance(kind, MDPs)
+    return {name: mdps.play(means, moves, luck, turns, kind.horizon, plan) for name, plan in mdps.PLANNERS.items()}
+
+
+def table(players: dict[str, dict[str, float]]) -> str:
+    rows = [
+        [
+            name,
+            *(f"{one[key]:.2f}" for key in ("reward", "reward_low", "reward_high", "regret")),
+            f"{one['share']:.3f}",
+        ]
+        for name, one in players.items()
+    ]
+    return aligned([["others", "reward", "low", "high", "regret", "share"], *rows])
+
+
+def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
+    """Of two runs that were tested in the same environments."""
+    one, other = first.compared, second.compared
+    assert isinstance(one, Earned)
+    assert isinstance(other, Earned)
+    if one.kind != other.kind:
+        return []
+    return [bootstrap_means(one.rewards.tolist(), other.rewards.tolist(), metric="reward")]

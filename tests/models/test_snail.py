@@ -1,0 +1,110 @@
+"""SNAIL: the paper's sizes, what the query sees, and learning to learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from regard.attention import trace
+from regard.data.artifacts import Pixels
+from regard.data.episodes import DrawnEpisodes, EpisodeBatch, Pool
+from regard.models.snail import SNAIL, SNAILConfig
+
+VARIANTS = {
+    "without order": {"temporal": False},
+    "in colour": {"channels": 3, "image_width": 20},
+    "five shots": {"shots": 2},
+}
+SMALL = {"conv_filters": 8, "embed": 16, "keys": (16, 16), "values": (16, 16), "tc_filters": 8}
+
+
+def test_the_paper_s_sizes():
+    """A 5-way 1-shot network: T = 6, so three dense blocks in each TC block."""
+    model = SNAIL(SNAILConfig())
+    assert [block.width for block in model.blocks] == [101, 485, 613, 997, 1253]
+    assert model.classify.in_features == 1253
+    assert model.embed.out.in_features == 64  # 28 pixels, halved four times
+    assert SNAILConfig(ways=20, shots=5).length == 101
+
+
+def test_the_query_s_label_is_not_seen_and_those_of_the_support_are():
+    torch.manual_seed(0)
+    model = SNAIL(SNAILConfig(**SMALL)).eval()
+    images, labels = torch.randn(2, 6, 1, 28, 28), torch.tensor([[0, 1, 2, 3, 4, 0]] * 2)
+    other = labels.clone()
+    other[:, -1] = 3
+    wanted = model.class_logits(EpisodeBatch(images, labels))
+    torch.testing.assert_close(model.class_logits(EpisodeBatch(images, other)), wanted)
+    swapped = torch.tensor([[1, 0, 2, 3, 4, 0]] * 2)
+    assert not torch.allclose(model.class_logits(EpisodeBatch(images, swapped)), wanted, atol=1e-4)
+
+
+def test_every_look_of_the_query_covers_the_episode():
+    torch.manual_seed(0)
+    model = SNAIL(SNAILConfig(**SMALL)).eval()
+    with trace(model) as seen:
+        model(torch.randn(2, 6, 1, 28, 28), torch.zeros(2, 5, dtype=torch.long))
+    assert seen.sites == ["blocks.0.attend", "blocks.2.attend"]
+    assert seen["blocks.0.attend"].shape == (2, 6, 6)
+    assert seen["blocks.2.attend"].shape == (2, 1, 6)  # the last block is asked by the query alone
+    torch.testing.assert_close(seen["blocks.2.attend"].sum(-1), torch.ones(2, 1))
+
+
+def patterns(seed: int) -> Pool:
+    """40 classes of black and white squares, each with four images that differ by noise."""
+    generator = np.random.default_rng(seed)
+    classes = generator.integers(2, size=(40, 1, 4, 4, 1)).repeat(2, 2).repeat(2, 3) * 160
+    images = classes + generator.integers(96, size=(40, 4, 8, 8, 1))
+    return Pool(images.astype(np.uint8).reshape(-1, 8, 8, 1), np.full(40, 4))
+
+
+def test_it_learns_to_tell_classes_it_has_never_seen():
+    torch.manual_seed(0)
+    model = SNAIL(SNAILConfig(ways=2, image_size=8, conv_layers=2, **SMALL))
+    options = {"ways": 2, "shots": 1, "pixels": Pixels((0.5,), (0.5,)), "batch_size": 32, "seed": 0}
+    train, test = (DrawnEpisodes(patterns(seed), count=320, **options) for seed in (0, 1))
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for item in (item for epoch in range(15) for item in train.order(epoch)):
+        loss = model.loss(train.batch(item))
+        optimiser.zero_grad()
+        (loss.total / loss.tokens).backward()
+        optimiser.step()
+    model.eval()
+    with torch.inference_mode():
+        batches = [test.batch(item) for item in test.order(0)]
+        right = [model.class_logits(one).argmax(-1) == one.labels[:, -1] for one in batches]
+    assert torch.cat(right).float().mean() > 0.75  # 0.5 by chance
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keys": (8,)}, "keys and values must have a size for each look"),
+        ({"image_size": 15}, "image_size must be at least 16 for 4 conv_layers"),
+        ({"ways": 1}, "ways must be at least 2"),
+    ],
+)
+def test_settings_that_cannot_be(changes, message):
+    with pytest.raises(ValueError, match=message):
+        SNAILConfig(**changes)
+
+
+def test_a_training_step_can_be_captured(monkeypatch: pytest.MonkeyPatch):
+    """Tensors without values refuse whatever a GPU would have to wait for: shapes that depend on values, `item`."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)  # which does not know the device "meta"
+    with torch.device("meta"):
+        model = SNAIL(SNAILConfig(**SMALL)).train()
+        given = EpisodeBatch(torch.empty(4, 6, 1, 28, 28), torch.empty(4, 6, dtype=torch.long))
+        model.loss(given, label_smoothing=0.1).total.backward()
+    assert model.classify.weight.grad.shape == model.classify.weight.shape
+
+
+def test_it_learns_in_bfloat16():
+    torch.manual_seed(0)
+    model = SNAIL(SNAILConfig(**SMALL))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model.loss(EpisodeBatch(torch.randn(4, 6, 1, 28, 28), torch.arange(6).expand(4, 6) % 5))
+    assert loss.total.dtype == torch.float32
+    loss.total.backward()
+    assert all(bool(one.grad.isfinite().all()) for one in model.parameters())

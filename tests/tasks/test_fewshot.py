@@ -1,0 +1,150 @@
+"""Few-shot classification from Python: what it is shown, asked and evaluated on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.artifacts import Artifacts, Pixels
+from regard.data.glyphs import glyphs
+from regard.errors import BadInput, DataError
+from regard.models.snail import SNAIL, SNAILConfig
+from regard.runs.folder import begin, save_weights
+from regard.tasks.fewshot.prepare import drawn, test_data
+from regard.tasks.fewshot.run import FewShot
+from regard.tasks.fewshot.settings import EpisodeSettings
+from regard.tasks.table import TASKS, load
+
+test_data.__test__ = False  # type: ignore[attr-defined]
+GREY = Pixels((0.0,), (1.0,))
+SMALL = {"ways": 3, "conv_filters": 4, "embed": 8, "keys": (8, 8), "values": (8, 8), "tc_filters": 4}
+IMAGES = glyphs("test", 4, examples=4).pixels
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a random model, with images: support/{a,b,c}/0.png .. 1.png, query/{a,b,c}.png"""
+    torch.manual_seed(0)
+    here = tmp_path_factory.mktemp("fewshot")
+    model = SNAIL(SNAILConfig(**SMALL)).eval()
+    begin(
+        here / "run", model, Artifacts(pixels=GREY), '[data]\nmade = "glyphs"\ntest_count = 5\ntest_episodes = 30\n'
+    )
+    save_weights(here / "run", model)
+    for number, label in enumerate("abc"):
+        for example in range(3):
+            path = here / ("query" if example == 2 else f"support/{label}") / f"{label}{example}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(IMAGES[4 * number + example, ..., 0]).save(path)
+    return here
+
+
+def test_the_support_may_be_a_folder_images_by_class_or_named_files(folder: Path):
+    run: Any = load(folder / "run")
+    wanted = run.fewshot(folder / "query/a2.png", folder / "support", 3)
+    assert wanted.label in "abc"
+    assert sum(wanted.probabilities.values()) == pytest.approx(1)
+    by_class = {label: [IMAGES[4 * at], IMAGES[4 * at + 1]] for at, label in enumerate("abc")}
+    named = [f"{label}={folder}/support/{label}/{label}{at}.png" for label in "abc" for at in range(2)]
+    for support in (by_class, named, run.learn(folder / "support")):
+        again = run.fewshot(IMAGES[2], support)
+        assert again.probabilities == pytest.approx(wanted.probabilities, abs=1e-6)
+    several = run.fewshot([IMAGES[2], IMAGES[6]], by_class, top=1)
+    assert several[0].label == wanted.label
+    assert len(several[1].probabilities) == 1
+
+
+def test_fewer_classes_and_other_numbers_of_examples_can_be_asked(folder: Path):
+    run: Any = load(folder / "run")
+    answer = run.fewshot(IMAGES[2], {"a": [IMAGES[0], IMAGES[1], IMAGES[3]], "b": IMAGES[4]})
+    assert set(answer.probabilities) == {"a", "b"}
+    assert sum(answer.probabilities.values()) == pytest.approx(1)
+    for weights in answer.looks("*").values():
+        assert weights.shape == (5,)
+        assert weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("support", "message"),
+    [
+        ({"a": IMAGES[0]}, r"tells 2 to 3 classes apart, and the support has 1 \(a\); give a folder for each"),
+        ({str(n): IMAGES[4 * n] for n in range(4)}, r"the support has 4 \(0, 1, 2, 3\); leave some out"),
+        (["a=x.png", "y.png"], "the support is one folder .* or CLASS=FILE for each image; got 'y.png'"),
+        (["a=nothing.png", "b=nothing.png"], "nothing.png"),
+        ("nowhere", "there is no file nowhere"),
+        (["nowhere"], "there is no file nowhere"),
+        (None, "the support must be a folder, .*; got None"),
+        (["a=x.png", 5], "the support must be a folder"),
+    ],
+)
+def test_a_support_that_cannot_be_learned_from_is_refused(support: Any, message: str, folder: Path):
+    run: Any = load(folder / "run")
+    with pytest.raises(BadInput, match=message):
+        run.fewshot(IMAGES[0], support)
+
+
+def test_evaluation_counts_episodes_and_gives_an_interval(folder: Path):
+    found = load(folder / "run").evaluate()
+    assert found.counts == {"episodes": 30, "ways": 3, "shots": 1}
+    assert found.details["accuracy_low"] <= found.metrics["accuracy"] <= found.details["accuracy_high"]
+
+
+def test_evaluation_is_what_the_model_says_of_each_batch(folder: Path):
+    run: Any = load(folder / "run")
+    data = drawn(EpisodeSettings(made="glyphs", test_count=5), "test", run, count=40, device="cpu")
+    with torch.inference_mode():
+        batches = [data.batch(item) for item in data.order(0)]
+        right = torch.cat([run.model.class_logits(one).argmax(-1) == one.labels[:, -1] for one in batches])
+    found = TASKS["fewshot"].evaluate(run, data)
+    assert found.metrics["accuracy"] == pytest.approx(100 * float(right.float().mean()))
+
+
+def test_given_runs_are_evaluated_if_the_model_has_enough_ways(folder: Path, tmp_path: Path):
+    run: Any = load(folder / "run")
+    arrays = {"label": np.array([[0, 1]]), "test": IMAGES[[2, 6], ..., 0][None]}
+    np.savez(tmp_path / "runs.npz", support=IMAGES[[0, 4], ..., 0][None], **arrays)
+    assert run.evaluate(tmp_path / "runs.npz").counts == {"episodes": 2, "ways": 2, "shots": 1}
+    np.savez(tmp_path / "wide.npz", support=IMAGES[[0, 4, 8, 12], ..., 0][None], **arrays)
+    with pytest.raises(DataError, match="asks for one of 4 classes, and this model tells 3 apart"):
+        run.evaluate(tmp_path / "wide.npz")
+
+
+def settings_of(tmp_path: Path, **changes: Any) -> EpisodeSettings:
+    x = np.random.default_rng(0).integers(256, size=(10, 3, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", x=x, names=np.array([f"set/c{n}" for n in range(10)]))
+    (tmp_path / "few.txt").write_text("c1/rot000\nc1/rot090\nc2\n")
+    return EpisodeSettings(**{"train": str(tmp_path / "x.npz"), **changes})
+
+
+def test_classes_are_held_out_or_listed(tmp_path: Path):
+    plain = settings_of(tmp_path, valid_fraction=0.3)
+    train, valid, test = ({one.label for one in plain.classes(split)[1]} for split in ("train", "valid", "test"))
+    assert (len(train), len(valid), train & valid, test) == (7, 3, set(), valid)
+    turned = settings_of(tmp_path, rotations=True)
+    assert len(turned.classes("train")[1]) == 36
+    listed = settings_of(tmp_path, test_classes=str(tmp_path / "few.txt"))
+    assert [tuple(one) for one in listed.classes("test")[1]] == [(1, 0), (1, 1), (2, 0)]
+    assert {one.label for split in ("train", "valid") for one in listed.classes(split)[1]} == {*range(10)} - {1, 2}
+    assert TASKS["fewshot"].has_own_test(listed)
+    assert not TASKS["fewshot"].has_own_test(plain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "model", "message"),
+    [
+        ({}, {"ways": 12}, "of 12 classes cannot be drawn from 9 train classes; .* share held out of 10"),
+        ({}, {"shots": 3}, "class 'set/c.' has 3 images; an episode takes 3 as examples and one as the query"),
+        ({"train_classes": "none.txt"}, {}, "there is no file none.txt"),
+    ],
+)
+def test_data_that_gives_no_episodes_is_refused(
+    changes: dict[str, str], model: dict[str, int], message: str, tmp_path: Path
+):
+    run = FewShot(SNAIL(SNAILConfig(**SMALL | model)), GREY)
+    with pytest.raises(DataError, match=message):
+        drawn(settings_of(tmp_path, **changes), "train", run, device="cpu")
