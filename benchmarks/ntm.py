@@ -1,0 +1,194 @@
+"""A training step of a Neural Turing machine (the recipe copy-ntm), beside the same in plain PyTorch.
+
+    python benchmarks/ntm.py      # prints a Markdown table; with names such as 1x20, only these heads x lengths
+
+plain    as one would write it down: nn.LSTMCell; at each step every head by itself, with a linear layer for each of
+         its numbers, F.cosine_similarity, a shift by torch.roll, w^gamma / sum; one write head after another; the
+         logits of each step. torch.optim.Adam.
+regard   `models.ntm`: all heads addressed together, one product for their numbers, the inputs and the logits of all
+         steps at once. `regard, captured` (GPU only): the whole step in one CUDA graph.
+
+The logits, and gradients of the first weights, are compared first. A batch has 64 sequences of vectors of 8 bits to
+copy. Each measurement runs in its own process, in turns; the fastest of two counts. CPU: one thread, its own time
+in the fastest of several steps. GPU: median wall-clock time. `times` is the time of `plain` divided by that of the
+line. On a shared machine only the ratio is meaningful."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from recurrent import machine, take_turns, timed_passes
+from torch import Tensor, nn
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+ROWS, BITS = 64, 8
+KINDS = ((1, 10), (1, 20), (4, 10))  # heads of each kind, vectors of a sequence
+WAYS = ("plain", "regard", *(("regard, captured",) if GPU else ()))
+LONG = 3.0  # seconds of a measurement
+
+
+class PlainHead(nn.Module):
+    def __init__(self, dim: int, width: int, shift: int, writes: bool):
+        super().__init__()
+        self.key, self.beta, self.gate = nn.Linear(dim, width), nn.Linear(dim, 1), nn.Linear(dim, 1)
+        self.shift, self.gamma = nn.Linear(dim, 2 * shift + 1), nn.Linear(dim, 1)
+        if writes:
+            self.erase, self.add = nn.Linear(dim, width), nn.Linear(dim, width)
+
+    def address(self, hidden: Tensor, matrix: Tensor, before: Tensor) -> Tensor:
+        """(B, D), (B, K, W), (B, K) -> (B, K)"""
+        key, beta = torch.tanh(self.key(hidden)), F.softplus(self.beta(hidden))
+        content = torch.softmax(beta * F.cosine_similarity(matrix, key[:, None], dim=-1), -1)
+        gate = torch.sigmoid(self.gate(hidden))
+        gated = gate * content + (1 - gate) * before
+        shift = torch.softmax(self.shift(hidden), -1)
+        reach = shift.shape[-1] // 2
+        moved = torch.zeros_like(gated)
+        for move in range(-reach, reach + 1):
+            moved = moved + torch.roll(gated, move, -1) * shift[:, move + reach, None]
+        sharp = moved ** (1 + F.softplus(self.gamma(hidden)))
+        return sharp / (sharp.sum(-1, keepdim=True) + 1e-16)
+
+
+class Plain(nn.Module):
+    """The machine as one would write it down, with the weights of regard's."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.config = config = model.config
+        reads = config.heads * config.width
+        self.cell = nn.LSTMCell(config.inputs + reads, config.dim)
+        self.cell.load_state_dict(
+            {
+                "weight_ih": model.cell.input.weight,
+                "bias_ih": model.cell.input.bias,
+                "weight_hh": model.cell.hidden.weight,
+                "bias_hh": model.cell.hidden.bias,
+            }
+        )
+        self.heads = nn.ModuleList(
+            PlainHead(config.dim, config.width, config.shift, kind >= config.heads)
+            for kind in range(2 * config.heads)
+        )
+        self.start = nn.Parameter(model.memory.start.detach().clone())
+        self.out = nn.Linear(config.dim + reads, config.outputs)
+        self.out.load_state_dict(model.out.state_dict())
+        self.take(model.memory)
+
+    @torch.no_grad()
+    def take(self, memory: Any) -> None:
+        """The numbers of each head from regard's one product."""
+        heads, width = memory.heads, memory.width
+        for side in ("weight", "bias"):
+            bent, opened, positive, moves = getattr(memory.numbers, side).split(memory.sizes)
+            keys, add = bent.unflatten(0, (-1, width)).split((2 * heads, heads))
+            erase, gates = opened.split((heads * width, 2 * heads))
+            beta, gamma = positive.chunk(2)
+            shifts = moves.unflatten(0, (2 * heads, -1))
+            for number, head in enumerate(self.heads):
+                parts = {"key": keys[number], "shift": shifts[number]}
+                parts |= {"beta": beta[number, None], "gate": gates[number, None], "gamma": gamma[number, None]}
+                if number >= heads:
+                    parts["erase"] = erase.unflatten(0, (heads, -1))[number - heads]
+                    parts["add"] = add[number - heads]
+                for name, part in parts.items():
+                    getattr(getattr(head, name), side).copy_(part)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, T, I) -> logits (B, T, O)"""
+        config, rows = self.config, len(inputs)
+        matrix = inputs.new_full((rows, config.places, config.width), 1e-6)
+        weights = [torch.softmax(one, -1).expand(rows, -1) for one in self.start]
+        state = (inputs.new_zeros(rows, config.dim), inputs.new_zeros(rows, config.dim))
+        reads, found = [inputs.new_zeros(rows, config.width)] * config.heads, []
+        for now in range(inputs.shape[1]):
+            state = self.cell(torch.cat([inputs[:, now], *reads], -1), state)
+            hidden = state[0]
+            weights = [head.address(hidden, matrix, w) for head, w in zip(self.heads, weights, strict=True)]
+            writers = list(zip(self.heads, weights, strict=True))[config.heads :]
+            for head, w in writers:
+                matrix = matrix * (1 - w[..., None] * torch.sigmoid(head.erase(hidden))[:, None])
+            for head, w in writers:
+                matrix = matrix + w[..., None] * torch.tanh(head.add(hidden))[:, None]
+            reads = [torch.bmm(w[:, None], matrix)[:, 0] for w in weights[: config.heads]]
+            found.append(self.out(torch.cat([hidden, *reads], -1)))
+        return torch.stack(found, 1)
+
+
+def build(heads: int, length: int) -> tuple[Any, Any]:
+    """The paper's machine for copying, and a batch."""
+    import numpy as np
+
+    from regard.data.sequences import Copy, Size
+    from regard.models.ntm import NTM, NTMConfig
+
+    torch.manual_seed(0)
+    kind = Copy(BITS)
+    model = NTM(NTMConfig(inputs=kind.inputs, outputs=kind.outputs, heads=heads)).to(DEVICE).train()
+    return model, kind.draw(np.random.default_rng(0), ROWS, Size(length)).to(DEVICE)
+
+
+def compare() -> None:
+    """The same logits, and the same gradients of the input weights of the LSTM."""
+    model, batch = build(2, 5)
+    plain = Plain(model).to(DEVICE)
+    ours, theirs = model(batch.inputs), plain(batch.inputs)
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    one, *_ = torch.autograd.grad(ours.square().sum(), [model.cell.input.weight])
+    two, *_ = torch.autograd.grad(theirs.square().sum(), [plain.cell.weight_ih])
+    torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3 * float(two.abs().max()))
+
+
+def child(kind: str, way: str) -> dict[str, float]:
+    from regard.learn.loop import Stepper
+    from regard.learn.settings import Training
+
+    torch.set_num_threads(1)
+    heads, length = map(int, kind.split("x"))
+    model, batch = build(heads, length)
+    if way == "plain":
+        plain = Plain(model).to(DEVICE)
+        optimiser = torch.optim.Adam(plain.parameters(), lr=1e-4)
+
+        def step() -> Tensor:
+            logits = plain(batch.inputs)
+            loss = F.binary_cross_entropy_with_logits(logits[batch.mask], batch.targets[batch.mask])
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+            optimiser.step()
+            return loss
+    else:
+        stepper = Stepper(model, Training(steps=1, device=DEVICE, capture=way.endswith("captured")))
+
+        def step() -> Tensor:
+            return stepper.step(1, [batch], 1e-4)["loss"]
+
+    for _ in range(5 if GPU else 1):  # captured after three steps
+        step()
+    return timed_passes(step, 1, LONG)
+
+
+def main(kinds: list[str]) -> None:
+    compare()
+    where = f"{torch.cuda.get_device_name()}, " if GPU else ""
+    print(f"{where}{machine()}, {ROWS} sequences a step, `python benchmarks/ntm.py`\n")
+    print("| heads x vectors | way | ms per step | sequences/s | times |\n|---|---|---|---|---|")
+    for kind in kinds or [f"{heads}x{length}" for heads, length in KINDS]:
+        turns = take_turns(__file__, WAYS, kind)
+        best = {way: min(one["seconds"] for one in found) for way, found in turns.items()}
+        for way, spent in best.items():
+            speed, times = ROWS / spent, best["plain"] / spent
+            print(f"| {kind} | {way} | {1000 * spent:,.1f} | {speed:,.0f} | {times:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[2] in WAYS:
+        print(json.dumps(child(*sys.argv[1:])))
+    else:
+        main(sys.argv[1:])

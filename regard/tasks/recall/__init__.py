@@ -1,0 +1,1 @@
+"""Remembering sequences of bits."""

@@ -1,0 +1,192 @@
+"""A machine that remembers sequences of bits, and what it gave back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import torch
+
+from regard.attention import trace
+from regard.data.sequences import BitBatch, NGrams, Sequences, Size
+from regard.data.short_repr import short_repr
+from regard.errors import BadInput, RunError
+from regard.layers.onednn import without_onednn
+from regard.metrics.bit_errors import bit_errors
+from regard.models.protocols import Model, SequenceMachine
+from regard.show import Tape
+from regard.tasks.inputs import check_text, read_all
+from regard.tasks.measuring import device_of
+from regard.tasks.options import checks_keywords, is_number
+from regard.tasks.results import Evaluation, Shown
+from regard.tasks.search import need
+from regard.tasks.task import Run
+
+DRAWN = "drawn"  # stands for a sequence that is drawn at random
+
+
+@dataclass(frozen=True)
+class Recalled(Shown):
+    """What a machine made of one sequence, and where its heads were meanwhile."""
+
+    sequence: str  # as it is written: "01010101 11001100"
+    output: str  # the bits that it gave where some were wanted
+    target: str  # those that were wanted
+    wrong: int  # bits that differ
+    probabilities: np.ndarray = field(repr=False, compare=False)  # (T, O), of a 1
+    batch: BitBatch = field(repr=False, compare=False)  # the sequence alone
+    _run: Recaller = field(repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    @property
+    def bits(self) -> int:
+        """That were wanted."""
+        return self.target.count("0") + self.target.count("1")
+
+    def looks(self) -> dict[str, np.ndarray]:
+        """The weights of every head over the places of the memory, at each step: {"read 0": (T, places)}; none of a
+        machine without a memory."""
+        return self._run.looks(self.batch)[0]
+
+    def memory(self) -> np.ndarray | None:
+        """(T, places, width): the memory after each step."""
+        return self._run.looks(self.batch)[1]
+
+    def picture(self, sites: Sequence[str] = ()) -> Tape:
+        """Input, output, target, the weights of all heads and the memory, over the steps."""
+        weights, memory = self._run.looks(self.batch)
+        wanted = self.batch.mask[0].numpy()
+        bits = {
+            "input": self.batch.inputs[0].numpy(),
+            "output": self.probabilities,
+            "target": self.batch.targets[0],
+        }
+        panels = {name: np.asarray(rows).T for name, rows in (bits | weights).items()}
+        shown = {"output": wanted, "target": wanted}
+        title = f"{self.wrong} of {self.bits} bits wrong"
+        return Tape(panels, shown=shown, memory=memory, title=title)
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data. `heads`: for each head and step, the place of the memory that it was at most, and the
+        weight of that place."""
+        heads = {
+            name: [
+                {"place": place, "weight": weight}
+                for place, weight in zip(weights.argmax(1).tolist(), weights.max(1).tolist(), strict=True)
+            ]
+            for name, weights in self.looks().items()
+        }
+        found = {"input": self.sequence, "output": self.output, "target": self.target, "wrong": self.wrong}
+        return {**found, "bits": self.bits, "heads": heads}
+
+    def line(self) -> str:
+        """The sequence, what it gave, what was wanted, and how many bits are wrong."""
+        return f"{self.sequence}\t{self.output}\t{self.target}\t{self.wrong}"
+
+
+class Recaller(Run):
+    """A run that remembers sequences of bits, as `regard.load` gives it."""
+
+    def __init__(self, model: Model, kind: Sequences | None) -> None:
+        self.model, self._kind = model, kind
+        self.machine = need(model, SequenceMachine)
+        read = (model.config.inputs, model.config.outputs)
+        if kind is not None and read != (kind.inputs, kind.outputs):
+            raise RunError(
+                f"sequences of the recipe have {kind.inputs} inputs and {kind.outputs} outputs at each step, the "
+                f"model has {read[0]} and {read[1]}; the recipe.toml in its folder is not its own"
+            )
+
+    @property
+    def kind(self) -> Sequences:
+        """The sequences that it was trained with."""
+        if self._kind is None:
+            raise RunError("this run has no recipe that says which sequences it was trained with")
+        return self._kind
+
+    @overload
+    def recall(
+        self, sequence: str = DRAWN, *, length: int | None = None, repeats: int | None = None, seed: int = 0
+    ) -> Recalled: ...
+    @overload
+    def recall(
+        self, sequence: list[str], *, length: int | None = None, repeats: int | None = None, seed: int = 0
+    ) -> list[Recalled]: ...
+    @checks_keywords
+    def recall(
+        self,
+        sequence: str | list[str] = DRAWN,
+        *,
+        length: int | None = None,
+        repeats: int | None = None,
+        seed: int = 0,
+    ) -> Recalled | list[Recalled]:
+        """Read a sequence, as in "01010101 11001100", or each of a list. Without one, it is drawn at this length,
+        the longest of the paper's unless told; `repeats`: the copies that repeat-copy asks for."""
+        if isinstance(sequence, list):
+            return list(self.answers(read_all(sequence, self.read, "sequences")))
+        one = self.drawn(length, repeats, seed) if sequence == DRAWN else self.read(sequence)
+        return next(self.answers([one]))
+
+    @checks_keywords
+    def evaluate(
+        self,
+        data: str | Path | None = None,
+        *,
+        columns: str = "",
+        test_count: int | None = None,
+        test_lengths: Sequence[int] | str | None = None,
+        test_repeats: int | None = None,
+    ) -> Evaluation:
+        """Wrong bits in `test_count` sequences of each length. They are generated, so no data can be named."""
+        given = {"test_count": test_count, "test_lengths": test_lengths, "test_repeats": test_repeats}
+        return self._evaluate(data, columns, **given)
+
+    def read(self, sequence: str) -> BitBatch:
+        """BadInput unless it is a sequence of the run's kind."""
+        return self.kind.read(check_text(sequence, "a sequence"))
+
+    def drawn(self, length: int | None = None, repeats: int | None = None, seed: int = 0) -> BitBatch:
+        """A sequence that follows from the seed."""
+        kind = self.kind
+        size = Size(kind.lengths[1] if length is None else length, kind.repeats[1] if repeats is None else repeats)
+        for name, value in {**size._asdict(), "seed": seed}.items():
+            if not is_number(value, int) or value < 0:
+                raise BadInput(f"{name} must be a whole number of at least 0, got {value!r:.40}")
+        kind.check(*size)
+        return kind.draw(np.random.default_rng(seed), 1, size)
+
+    def answers(self, sequences: Iterable[BitBatch]) -> Iterator[Recalled]:
+        """One after another: a sequence may have any length."""
+        kind = self.kind
+        for one in sequences:
+            logits = self.logits(one)
+            wrong = int(bit_errors(logits, one.targets.numpy(), one.mask.numpy()).wrong[0])
+            wanted, targets = one.mask[0].numpy(), one.targets[0].numpy()
+            between = "" if isinstance(kind, NGrams) else " "
+            output, target = (
+                between.join("".join("01"[int(bit)] for bit in row) for row in rows[wanted])
+                for rows in (logits[0] > 0, targets > 0.5)
+            )
+            probabilities = 1 / (1 + np.exp(-logits[0].astype(np.float64)))
+            yield Recalled(kind.write(one), output, target, wrong, probabilities, one, self)
+
+    def logits(self, batch: BitBatch) -> np.ndarray:
+        """(B, T, O)"""
+        with torch.inference_mode(), without_onednn(self.model):
+            return self.machine(batch.inputs.to(device_of(self.model))).float().cpu().numpy()
+
+    def looks(self, batch: BitBatch) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+        """Of one sequence: the weights of every head (T, places) by its name, and the memory (T, places, width)."""
+        if not (site := self.model.alignment):
+            return {}, None
+        with torch.inference_mode(), without_onednn(self.model), trace(self.model, site) as seen:
+            self.machine(batch.inputs.to(device_of(self.model)))
+        weights, memory = (seen[site, kind][0].float().cpu().numpy() for kind in ("weights", "memory"))
+        heads = len(weights) // 2  # read heads first
+        order = [*range(heads, 2 * heads), *range(heads)]
+        return {f"{'read' if at < heads else 'write'} {at % heads}": weights[at] for at in order}, memory

@@ -1,0 +1,93 @@
+"""How long the sequences are that a machine is trained and tested with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard.data.fields import check, setting
+from regard.errors import BadInput
+
+if TYPE_CHECKING:
+    from regard.data.sequences import Sequences, Size
+
+KINDS = ("copy-bits", "repeat-copy", "associative-recall", "n-gram", "priority-sort")  # SEQUENCES, without torch
+MOST = 1000  # of a length, and of copies
+VALIDATED = 5  # sizes of the validation sequences, from the shortest to the longest
+
+
+@dataclass(frozen=True)
+class RecallSettings:
+    """A recipe's [data]. All sequences are generated, and every training step has new ones. A length counts
+    vectors, items or bits, see `data.sequences`; 0: as in the paper."""
+
+    made: str = setting("copy-bits", choices=KINDS)
+    bits: int = setting(0, at_least=0, at_most=MOST)  # of a vector; 0: as in the paper
+    batch_size: int = setting(64, at_least=1)  # sequences of a training step
+    min_length: int = setting(0, at_least=0, at_most=MOST)
+    max_length: int = setting(0, at_least=0, at_most=MOST)
+    min_repeats: int = setting(0, at_least=0, at_most=MOST)  # copies that repeat-copy asks for
+    max_repeats: int = setting(0, at_least=0, at_most=MOST)
+    curriculum_steps: int = setting(0, at_least=0)  # in which the longest length rises from min to max; 0: at once
+    valid_count: int = setting(250, at_least=VALIDATED)
+    test_count: int = setting(200, at_least=2)  # sequences of each length
+    test_lengths: tuple[int, ...] | str = setting((), words="whole numbers, as in 20,40")  # none: max_length
+    test_repeats: int = setting(0, at_least=0, at_most=MOST)  # 0: max_repeats
+
+    def __post_init__(self) -> None:
+        if self.made == "n-gram" and self.bits > 1:
+            raise BadInput(f"n-gram predicts one bit at a time: bits must be 1, got {self.bits}")
+        if isinstance(self.test_lengths, str):  # as the command line gives them
+            object.__setattr__(self, "test_lengths", read_lengths(self.test_lengths))
+        check(self)
+        if wrong := [length for length in self.test_lengths if not 1 <= int(length) <= MOST]:
+            raise BadInput(f"test_lengths must lie in [1, {MOST:,}], got {wrong[0]}")
+
+    @property
+    def name(self) -> str:
+        return self.made
+
+    @property
+    def kind(self) -> Sequences:
+        from regard.data.sequences import sequences_of
+
+        return sequences_of(self.made, self.bits)
+
+    def ranges(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Lengths and numbers of copies in training."""
+        given = ((self.min_length, self.max_length), (self.min_repeats, self.max_repeats))
+        lengths, repeats = (
+            (low or usual[0], high or max(low, usual[1]))
+            for (low, high), usual in zip(given, (self.kind.lengths, self.kind.repeats), strict=True)
+        )
+        for name, (low, high) in (("length", lengths), ("repeats", repeats)):
+            if low > high:
+                raise BadInput(f"max_{name} must be at least min_{name}, got {high} and {low}")
+        self.kind.check(lengths[0], repeats[1])
+        return lengths, repeats
+
+    def test_sizes(self) -> list[Size]:
+        from regard.data.sequences import Size
+
+        lengths, repeats = self.ranges()
+        sizes = [Size(int(length), self.test_repeats or repeats[1]) for length in self.test_lengths or lengths[1:]]
+        for size in sizes:
+            self.kind.check(*size)
+        return list(dict.fromkeys(sizes))
+
+    def valid_sizes(self) -> list[Size]:
+        """Evenly spaced over the training ranges."""
+        from regard.data.sequences import Size
+
+        lengths, repeats = self.ranges()
+        shares = [at / (VALIDATED - 1) for at in range(VALIDATED)]
+        sizes = (Size(*(round(low + share * (high - low)) for low, high in (lengths, repeats))) for share in shares)
+        return list(dict.fromkeys(sizes))
+
+
+def read_lengths(text: str) -> tuple[int, ...]:
+    """ "20,40" -> (20, 40)"""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise BadInput(f"lengths must be whole numbers with commas between them, as in 20,40,80; got {text!r:.40}")
+    return tuple(map(int, parts))
