@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from regard import attention, data, decode, layers, learn, metrics, models, show
     from regard.tasks.caption.run import Captioner
     from regard.tasks.embed.run import Embedder
+    from regard.tasks.fewshot.run import FewShot
     from regard.tasks.generate.run import LanguageModel
+    from regard.tasks.play.run import Agent
     from regard.tasks.reader import Reader
+    from regard.tasks.recall.run import Recaller
     from regard.tasks.recognise.run import Recogniser
     from regard.tasks.task import Run
     from regard.tasks.text_reader import TextReader
@@ -46,27 +49,33 @@ __version__ = "0.1.0"
 # Loaded when they are first asked for.
 PACKAGES = ("attention", "data", "decode", "layers", "learn", "metrics", "models", "show")
 CLASSES = {
+    "Agent": "regard.tasks.play.run",
     "Captioner": "regard.tasks.caption.run",
     "Embedder": "regard.tasks.embed.run",
+    "FewShot": "regard.tasks.fewshot.run",
     "LanguageModel": "regard.tasks.generate.run",
     "Reader": "regard.tasks.reader",
+    "Recaller": "regard.tasks.recall.run",
     "Recogniser": "regard.tasks.recognise.run",
     "Run": "regard.tasks.task",
     "TextReader": "regard.tasks.text_reader",
     "Translator": "regard.tasks.translate.run",
 }
 __all__ = [
+    "Agent",
     "BadInput",
     "Captioner",
     "DataError",
     "Diverged",
     "DownloadError",
     "Embedder",
+    "FewShot",
     "Interrupted",
     "LanguageModel",
     "NoAttention",
     "NoTokenizer",
     "Reader",
+    "Recaller",
     "RecipeError",
     "Recogniser",
     "Run",
@@ -97,6 +106,8 @@ def load(run: Literal["shakespeare"], *, device: str = ..., task: None = ...) ->
 @overload
 def load(run: Literal["reviews"], *, device: str = ..., task: None = ...) -> TextReader: ...
 @overload
+def load(run: Literal["scenes"], *, device: str = ..., task: None = ...) -> Captioner: ...
+@overload
 def load(run: Literal["shapes", "shapes-senet"], *, device: str = ..., task: None = ...) -> Recogniser: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: Literal["translate"]) -> Translator: ...
@@ -111,6 +122,12 @@ def load(run: str | Path, *, device: str = ..., task: Literal["recognise"]) -> R
 @overload
 def load(run: str | Path, *, device: str = ..., task: Literal["caption"]) -> Captioner: ...
 @overload
+def load(run: str | Path, *, device: str = ..., task: Literal["fewshot"]) -> FewShot: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["play"]) -> Agent: ...
+@overload
+def load(run: str | Path, *, device: str = ..., task: Literal["recall"]) -> Recaller: ...
+@overload
 def load(run: str | Path, *, device: str = ..., task: None = ...) -> Run: ...
 def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> Run:
     """Open a run, to ask it: `regard.load("dates").translate("3 May 1979")`.
@@ -118,8 +135,8 @@ def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> R
     run: the folder of a run or of a `transformers` model, the name of a shipped run, or org/name on the Hugging
         Face Hub, which is looked for in its cache and else downloaded.
     device: torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
-    task: translate, generate, fill, embed, classify, recognise or caption. RunError if the run cannot be asked to
-        do this; editors and type checkers then know what `load` returns."""
+    task: translate, generate, fill, embed, classify, recognise, caption, fewshot, play or recall. RunError if the
+        run cannot be asked to do this; editors and type checkers then know what `load` returns."""
     from regard.tasks.table import load, load_for, task_named
 
     return load(run, device) if task is None else load_for(run, task_named(task), device)

@@ -22,6 +22,7 @@ import pytest
 from PIL import Image
 
 from regard.app.cli import main as cli
+from regard.data.glyphs import glyphs
 from regard.data.made import MADE
 from regard.data.shapes import shapes
 from regard.tasks import compare
@@ -31,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))}
 SHORT = ("train.steps=2", "train.eval_every=2")
-FEW = ("data.train_count=200", "data.valid_count=20", "data.test_count=20")
+FEW = ("data.train_count=100", "data.valid_count=10", "data.test_count=10")
 RECURRENT = ("model.embed=16", "model.encoder=16", "model.decoder=32", "model.readout=16", "data.batch_tokens=512")
 EYE = (
     "model.depths=[1,1]",
@@ -43,6 +44,7 @@ EYE = (
     "data.batch_size=8",
 )
 WORDS = ("model.widths=[1,2]", "model.filters=[4,4]", "model.dim=8", "model.cell=16")
+EPISODES = ("data.valid_episodes=4", "data.test_episodes=8", "data.batch_size=2", "model.conv_filters=4")
 SMALL = {  # the recipes that pages train by, with less to do
     "bahdanau-dates": FEW,
     "bahdanau-pairs": ("data.train=pairs.tsv", *RECURRENT),
@@ -62,6 +64,10 @@ SMALL = {  # the recipes that pages train by, with less to do
     "scenes-show-attend-tell": (*FEW, *EYE),
     "show-attend-tell-captions": ("data.train=captions.tsv", *EYE),
     "show-and-tell-captions": ("data.train=captions.tsv", *EYE),
+    "glyphs-snail": ("data.train_count=8", "data.valid_count=6", "data.test_count=6", *EPISODES),
+    "snail-images": ("data.train=images", "data.valid_fraction=0.5", "model.ways=3", *EPISODES),
+    "bandit-snail": ("data.batch_size=8", "data.valid_count=8", "data.test_count=8", "model.dim=8"),
+    "copy-ntm": ("data.batch_size=2", "data.valid_count=5", "data.test_count=2", "model.dim=8"),
     "mine.toml": RECURRENT,
 }
 WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write
@@ -126,6 +132,14 @@ def write_files(here: Path) -> None:
     ]
     write_lines(here / "captions.tsv", captions)
     write_lines(here / "list.txt", ["image.png", "images"])
+    characters = glyphs("test", 3, examples=2).pixels
+    for number, label in enumerate("abc"):
+        for folder, image in (
+            (f"examples/{label}", characters[2 * number]),
+            ("queries", characters[2 * number + 1]),
+        ):
+            (here / folder).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image[..., 0]).save(here / folder / f"{label}.png")
     for name, changes in SMALL.items():
         if not name.endswith(".toml"):  # those come from the pages
             (here / name).write_text(read(name, [*SHORT, *changes])[1])

@@ -24,15 +24,27 @@ from regard.data.artifacts import Artifacts, Pixels
 from regard.data.batch import PairBatch, pad
 from regard.data.caption_batches import CaptionBatch
 from regard.data.characters import CharacterBatch, spell
+from regard.data.environments import Seeds
+from regard.data.episodes import EpisodeBatch
 from regard.data.field_types import types_of
 from regard.data.image_batches import ImageBatch
 from regard.data.masking import MaskedBatch
+from regard.data.sequences import BitBatch
 from regard.data.special_tokens import Special
 from regard.data.text_encoding import LabelledBatch, PlainEncoding
 from regard.data.tokenizer import Tokenizer
 from regard.data.windows import TextBatch
 from regard.models import MODELS, name_of, task_of
-from regard.models.protocols import Captioner, DocumentClassifier, Encoder, LanguageModel, Translator
+from regard.models.protocols import (
+    Captioner,
+    DocumentClassifier,
+    Encoder,
+    FewShotClassifier,
+    LanguageModel,
+    Player,
+    SequenceMachine,
+    Translator,
+)
 
 WORDS, LABELS = 11, ("bad", "fair", "good")
 SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
@@ -279,6 +291,13 @@ def rows(model: Any) -> Rows:
         target = words(TARGETS, seed=2)
         target[:, 0] = special(model).start
         return Rows({"images": images(model), "target": target}, {"target": TARGETS}, "target")
+    if isinstance(model, FewShotClassifier):
+        given = episodes(model)
+        return Rows({"images": given.images, "labels": given.labels[:, :-1]})
+    if isinstance(model, Player):
+        return Rows({"inputs": model.play(torch.arange(4, device=next(model.parameters()).device)).inputs})
+    if isinstance(model, SequenceMachine):
+        return Rows({"inputs": bits(model).inputs}, {"inputs": LENGTHS}, "inputs")
     given = {"tokens": words(LENGTHS), "mask": real(LENGTHS)}
     if isinstance(model, Encoder):
         given["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
@@ -360,6 +379,28 @@ def pictured(model: Any) -> ImageBatch:
     return ImageBatch(images(model), torch.eye(len(LABELS))[[2, 0, 1, 2]])
 
 
+def episodes(model: Any) -> EpisodeBatch:
+    """Four episodes of one image of each class and a query, which is noise: what it is can only be learned."""
+    config, generator = model.config, torch.Generator().manual_seed(1)
+    labels = torch.stack([torch.randperm(config.ways, generator=generator) for _ in range(4)])
+    images = 0.3 * torch.randn(4, config.ways + 1, config.channels, *config.size, generator=generator)
+    return EpisodeBatch(images, torch.cat([labels, torch.tensor([[2], [0], [1], [2]])], 1))
+
+
+def environments(model: Any) -> Seeds:
+    return Seeds(torch.arange(4))
+
+
+def bits(model: Any) -> BitBatch:
+    """Random bits, of which those behind the first third are wanted."""
+    shape, random = (len(LENGTHS), max(LENGTHS)), torch.Generator().manual_seed(5)
+    inputs, targets = (
+        torch.randint(2, (*shape, width), generator=random).float()
+        for width in (model.config.inputs, model.config.outputs)
+    )
+    return BitBatch(inputs * real(LENGTHS)[..., None], targets, real(LENGTHS))
+
+
 BATCHES: dict[str, Callable[[Any], Any]] = {
     "translate": pairs,
     "generate": windows,
@@ -368,6 +409,9 @@ BATCHES: dict[str, Callable[[Any], Any]] = {
     "classify": labelled,
     "recognise": pictured,
     "caption": captioned,
+    "fewshot": episodes,
+    "play": environments,
+    "recall": bits,
 }
 
 
@@ -398,4 +442,5 @@ def artifacts(model: Any) -> Artifacts:
 
 
 def near(ours: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-5)
+    """To 1e-5 of the largest number."""
+    torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-5 * max(1.0, float(wanted.detach().abs().max())))

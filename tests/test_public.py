@@ -55,6 +55,9 @@ OTHERS = {
     "tasks.reader_answers": ["Filled", "Classified"],
     "tasks.recognise.run": ["Recogniser", "Recognised"],
     "tasks.caption.run": ["Captioner", "Caption"],
+    "tasks.fewshot.run": ["FewShot", "Support", "Told"],
+    "tasks.play.run": ["Agent", "Trial"],
+    "tasks.recall.run": ["Recaller", "Recalled"],
 }
 
 

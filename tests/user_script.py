@@ -12,12 +12,14 @@ import regard
 from regard.attention import Additive, Attend, Look, Memory, trace
 from regard.decode.settings import Decoding
 from regard.metrics.alignment import Links
-from regard.show import Heads, Looks, Map, Overlay, ShadedText
+from regard.show import Examples, Heads, Looks, Map, Overlay, ShadedText, Tape
 from regard.tasks.caption.run import Caption
+from regard.tasks.fewshot.run import Told
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.reader import Reader
 from regard.tasks.reader_answers import Classified, Filled
+from regard.tasks.recall.run import Recalled
 from regard.tasks.recognise.run import Recognised, Recogniser
 from regard.tasks.results import Evaluation
 from regard.tasks.translate.run import Translator
@@ -89,6 +91,24 @@ def recognising(files: list[Path], pixels: np.ndarray) -> None:
     assert_type(run.recognise("a.png").label, str)
     assert_type(run.recognise("a.png").overlay("blocks.*"), Overlay)
     assert_type(run.evaluate(), Evaluation)
+
+
+def showing(files: list[Path], pixels: np.ndarray) -> None:
+    run = regard.load("runs/mine", task="fewshot")
+    assert_type(run, regard.FewShot)
+    assert_type(run.fewshot(pixels, "examples", top=3), Told)
+    assert_type(run.fewshot(files, {"cat": files, "dog": pixels}), list[Told])
+    assert_type(run.fewshot("a.png", run.learn("examples")).examples("*"), Examples)
+    assert_type(run.evaluate(test_episodes=100), Evaluation)
+
+
+def remembering() -> None:
+    run = regard.load("runs/mine", task="recall")
+    assert_type(run, regard.Recaller)
+    assert_type(run.recall("01010101 11001100"), Recalled)
+    assert_type(run.recall(length=20, seed=3).picture(), Tape)
+    assert_type(run.recall(["01010101", "11001100"]), list[Recalled])
+    assert_type(run.evaluate(test_lengths=[20, 40]), Evaluation)
 
 
 def captioning(files: list[Path], pixels: np.ndarray) -> None:

@@ -26,12 +26,13 @@ from regard.attention.score import (
     build_score,
 )
 from regard.attention.trace import trace
-from regard.attention.weigh import WAYS, Hard, LocalMonotonic, LocalPredictive, Weigh, build_weigh
+from regard.attention.weigh import WAYS, Address, Hard, LocalMonotonic, LocalPredictive, Weigh, build_weigh
 
 __all__ = [
     "SCORES",
     "WAYS",
     "Additive",
+    "Address",
     "Attend",
     "Cosine",
     "Dot",

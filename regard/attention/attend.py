@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 
 import torch
@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from regard.attention import memory as memories
 from regard.attention.kernels.dropout import drop
 from regard.attention.kernels.fused import fused_attention, has_packed_kernel, packed_attention
+from regard.attention.kernels.products import weighted_sums
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing
 from regard.attention.record import Trace, record, watching
 from regard.attention.score import Question, Score, gather
 from regard.attention.shapes import check_batch, check_extras, check_memory, check_width
-from regard.attention.weigh import Hard, Places, Weigh
+from regard.attention.weigh import Hard, Places, Weigh, Weighed
 from regard.data.short_repr import short_repr
 
 
@@ -86,7 +87,9 @@ class Attend(nn.Module):
         check_memory(keys, values, mask)
         if mask is not None:
             hidden = ~mask.view(len(mask), *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
-            keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
+            same = values is keys
+            keys = keys.masked_fill(hidden, 0)
+            values = keys if same else values.masked_fill(hidden, 0)
         return Memory(self.score.keys(keys), values, mask)
 
     def rewrite(self, memory: Memory, weights: Tensor, erase: Tensor, add: Tensor) -> Memory:
@@ -146,10 +149,11 @@ class Attend(nn.Module):
             check_batch(question.query, memory.keys)
         check_memory(memory.keys, memory.values, memory.mask)  # it may have been made by hand
         position, beta, since = question.position, question.beta, question.since
-        mask, bias = question.mask, question.bias
-        if position is beta is since is mask is bias is None:
+        mask, bias, previous = question.mask, question.bias, question.previous
+        gate, shift, gamma = question.gate, question.shift, question.gamma
+        if position is beta is since is mask is bias is previous is gate is shift is gamma is None:
             return  # the usual case; a decoder's steps are short, so it should cost nothing
-        check_extras(question.query, memory.size, position=position, beta=beta, since=since, mask=mask, bias=bias)
+        check_extras(question, memory.size)
 
     def _may_fuse(self, query: Tensor) -> bool:
         dropping = self.training and self.dropout > 0 and not query.is_cuda  # no fused kernel on the CPU has it
@@ -180,15 +184,15 @@ class Attend(nn.Module):
         reads = []
         sides = (packing.split(x) for x in (question.query, memory.keys, memory.values))
         for group, query, keys, values in zip(packing.groups, *sides, strict=True):
-            part, own = Question(query), Memory(keys, values, group.mask)
+            part, own = replace(question, query=query, packing=None), Memory(keys, values, group.mask)
             reads.append(self._fused(part, own) if self._may_fuse(query) else self._exact(part, own).read)
         return packing.join(reads)
 
     def _check_packed(self, question: Question, packing: Packing, memory: Memory) -> None:
         if not self.weigh.fused:
             raise ValueError(f"packed rows need soft attention, not {type(self.weigh).__name__}; unpack them first")
-        for name in ("position", "beta", "since", "mask", "bias", "newest", "soft"):
-            if getattr(question, name) is not getattr(Question, name):
+        for name in (field.name for field in fields(Question)):
+            if name not in ("query", "packing") and getattr(question, name) is not getattr(Question, name):
                 raise ValueError(f"a packed question takes no {name}: each row counts from 0; unpack it first")
         if memory.mask is not None:
             raise ValueError("a packed memory takes no mask: packing has already removed the padding")
@@ -219,6 +223,20 @@ class Attend(nn.Module):
                 log_probability=certain,
                 entropy=certain,
             )
+        scores, weighed, places = self._weighed(question, memory)
+        weights = drop(weighed.weights, self.dropout, self.training)
+        if weighed.chosen is not None and not weights.requires_grad:  # only the chosen value is read
+            found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
+            read = weights.gather(-1, weighed.chosen[..., None]).to(found.dtype) * found.squeeze(-2)
+        elif places is None or places.index.shape[-1] >= memory.size:
+            read = weighted_sums(weights.to(memory.values.dtype), memory.values)
+        else:
+            found = gather(memory.values, places.index)  # (B, .., Q, S, V)
+            read = (weights.to(found.dtype).unsqueeze(-2) @ found).squeeze(-2)
+        return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
+
+    def _weighed(self, question: Question, memory: Memory) -> tuple[Tensor, Weighed, Places | None]:
+        """Scores and weights of the places that each query looks at."""
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
         wide = places is not None and places.index.shape[-1] >= memory.size
@@ -234,18 +252,7 @@ class Attend(nn.Module):
             scores = self.score.compare_at(query, memory.keys, places.index)
             scores = self._biased(scores, question, memory, places.index)
             mask = self.allowed(question, memory, places.index)
-        weighed = self.weigh(scores, mask, places, question)
-        weights = drop(weighed.weights, self.dropout, self.training)
-        if weighed.chosen is not None and not weights.requires_grad:  # only the chosen value is read
-            found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
-            read = weights.gather(-1, weighed.chosen[..., None]).to(found.dtype) * found.squeeze(-2)
-        elif places is None or wide:
-            # Not @: with few queries its backward pass is several times slower on the CPU.
-            read = torch.einsum("...qk,...kv->...qv", weights.to(memory.values.dtype), memory.values)
-        else:
-            found = gather(memory.values, places.index)  # (B, .., Q, S, V)
-            read = (weights.to(found.dtype).unsqueeze(-2) @ found).squeeze(-2)
-        return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
+        return scores, self.weigh(scores, mask, places, question), places
 
     def _biased(self, scores: Tensor, question: Question, memory: Memory, places: Tensor | None = None) -> Tensor:
         if question.bias is None:
@@ -309,24 +316,15 @@ class Attend(nn.Module):
             return
         if packing is not None:
             padded, keys = (packing.unpack(x.movedim(-2, 1)).movedim(1, -2) for x in (question.query, memory.keys))
-            question, memory = Question(padded), Memory(keys, keys, packing.mask)
+            question, memory = replace(question, query=padded, packing=None), Memory(keys, keys, packing.mask)
         rows = torch.tensor(kept, device=question.query.device)
-        query = question.query.index_select(-2, rows)
-        position = self._positions(question, memory).index_select(-1, rows)
-        beta, since = (None if x is None else x.index_select(-1, rows) for x in (question.beta, question.since))
-        mask, bias = (
-            x if x is None or x.shape[-2] == 1 else x.index_select(-2, rows) for x in (question.mask, question.bias)
-        )
-        if seen.heads is not None and query.dim() == 4:
-            mask, bias = (
-                x if x is None or x.dim() < 4 or x.shape[1] == 1 else x[:, seen.heads] for x in (mask, bias)
-            )
-            query, beta = query[:, seen.heads], None if beta is None else beta[:, seen.heads]
+        placed = replace(question, position=self._positions(question, memory), newest=False)
+        part = placed.select(rows, seen.heads)
+        if seen.heads is not None and memory.keys.dim() == 4 and memory.keys.shape[1] > 1:
             memory = replace(memory, keys=memory.keys[:, seen.heads], values=memory.values[:, seen.heads])
-        part = Question(query, position, beta, since, mask, bias)
         scores = self._biased(self.score.compare(self.score.query(part), memory.keys), part, memory)
         mask = self.allowed(part, memory)
-        weights = self.weigh(scores, mask, None).weights
+        weights = self.weigh(scores, mask, None, part).weights
         if packing is not None:
             real = packing.mask.index_select(-1, rows)
             weights = weights.masked_fill(~real.view(len(real), *[1] * (weights.dim() - 3), -1, 1), 0)

@@ -130,5 +130,7 @@ def rewrite(matrix: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tens
             f"to rewrite a memory of {tuple(matrix.shape)}, weights, erase and add have the shapes {wanted}; "
             f"got {[tuple(x.shape) for x in (weights, erase, add)]}"
         )
-    kept = (1 - weights.mT[..., None] * erase[:, None]).prod(-2)  # (B, K, Q, D) -> (B, K, D)
-    return matrix * kept + weights.mT @ add
+    # Head by head: the gradient of `prod` needs a GPU sync.
+    for share, erased in zip(weights.mT.split(1, -1), erase.split(1, -2), strict=True):
+        matrix = torch.addcmul(matrix, matrix, share * erased, value=-1)
+    return torch.baddbmm(matrix, weights.mT, add)

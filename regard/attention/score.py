@@ -6,7 +6,8 @@ A score has three parts, so that the part that depends only on the keys is compu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
+from regard.attention.kernels.products import inner_products
 from regard.attention.packing import Packing
 from regard.data.short_repr import short_repr
 
@@ -31,6 +33,10 @@ class Question:
     newest: bool = False  # the queries are the last places of the memory, as in decoding
     packing: Packing | None = None  # query and memory are packed rows; each looks only at itself
     soft: Tensor | None = None  # (B,): rows whose hard looks are soft in training; None: drawn for each look
+    previous: Tensor | None = None  # (B, .., Q, K): each query's weights of the step before, for `Address`
+    gate: Tensor | None = None  # (B, .., Q): how much the content counts against them, in [0, 1]
+    shift: Tensor | None = None  # (B, .., Q, S): chances to move by -(S // 2) .. S // 2 places, S odd
+    gamma: Tensor | None = None  # (B, .., Q): the exponent that sharpens, at least 1
 
     __repr__ = short_repr
 
@@ -40,6 +46,18 @@ class Question:
             return self.position
         return torch.arange(self.query.shape[-2], device=self.query.device)
 
+    def select(self, rows: Tensor, heads: Sequence[int] | None = None) -> Question:
+        """The same of some queries and, where they are split into heads (B, H, Q, D), of some heads."""
+        split, chosen = heads is not None and self.query.dim() == 4, {}
+        for name, axis in QUERY_AXIS.items():
+            x = getattr(self, name)
+            if x is None:
+                continue
+            x = x.index_select(axis, rows) if x.shape[axis] > 1 else x
+            has_heads = split and x.dim() == 2 - axis and x.shape[1] > 1
+            chosen[name] = x[:, heads] if has_heads else x
+        return replace(self, **chosen)
+
     def spread(self, x: Tensor, size: int, places: Tensor | None) -> Tensor:
         """A mask or bias, broadcastable to (B, .., Q, K); or, where places (B, .., Q, S) of a memory of `size` are
         given, its entries there."""
@@ -47,6 +65,12 @@ class Question:
         if places is None:
             return x
         return x.expand(*places.shape[:-1], size).gather(-1, places.clamp(0, size - 1))
+
+
+QUERY_AXIS = {
+    **dict.fromkeys(("position", "since", "beta", "gate", "gamma"), -1),
+    **dict.fromkeys(("query", "mask", "bias", "previous", "shift"), -2),
+}
 
 
 def gather(items: Tensor, places: Tensor) -> Tensor:
@@ -91,7 +115,8 @@ class Score(nn.Module):
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         """(B, .., Q, D) against (B, .., K, D) -> (B, .., Q, K)"""
-        return query @ keys.mT * self.scale(query.shape[-1])
+        scores, scale = inner_products(query, keys), self.scale(query.shape[-1])
+        return scores if scale == 1 else scores * scale
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
         """The same for S places (B, .., Q, S) of each query; the other keys are not read."""
@@ -146,10 +171,11 @@ class Cosine(Dot):
         return self.keys(question.query) * beta
 
     def keys(self, keys: Tensor) -> Tensor:
-        # In float32: in float16 the sum of squares overflows at norm 256. At norm 0 the gradient is 1 / eps, which
-        # must not overflow either.
+        # In float32 or more: in float16 the sum of squares overflows at norm 256. At norm 0 the gradient is 1 / eps
+        # and must not overflow either.
         eps = 1e-4 if keys.dtype == torch.float16 else 1e-6
-        return F.normalize(keys.float(), dim=-1, eps=eps).to(keys.dtype)
+        wide = keys.to(torch.promote_types(keys.dtype, torch.float32))
+        return F.normalize(wide, dim=-1, eps=eps).to(keys.dtype)
 
 
 class Additive(Score):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.attention.score import Question
+
 
 def check_width(what: str, x: Tensor, width: int | None) -> None:
     """x is (batch, .., places, width); None: any width."""
@@ -51,27 +53,26 @@ def check_batch(query: Tensor, keys: Tensor) -> None:
     )
 
 
-def check_extras(
-    query: Tensor,
-    size: int,
-    *,
-    position: Tensor | None,
-    beta: Tensor | None,
-    since: Tensor | None,
-    mask: Tensor | None,
-    bias: Tensor | None,
-) -> None:
+def check_extras(question: Question, size: int) -> None:
     """Whether what comes with a query fits it and a memory of this size."""
+    query = question.query
     batch, rows = len(query), query.shape[-2]
     for name, x, shapes in (
-        ("position", position, ((rows,), (batch, rows), (1, rows))),
-        ("since", since, ((batch, rows), (1, rows))),
+        ("position", question.position, ((rows,), (batch, rows), (1, rows))),
+        ("since", question.since, ((batch, rows), (1, rows))),
     ):
         if x is not None and x.shape not in shapes:
             raise ValueError(f"{name} must have the shape {_either(shapes)}, got {tuple(x.shape)}")
-    if beta is not None:
-        _check_broadcast("beta", beta, tuple(query.shape[:-1]))
-    for name, x in (("mask", mask), ("bias", bias)):
+    for name, x in (("beta", question.beta), ("gate", question.gate), ("gamma", question.gamma)):
+        if x is not None:
+            _check_broadcast(name, x, tuple(query.shape[:-1]))
+    if question.previous is not None:
+        _check_broadcast("previous", question.previous, (*query.shape[:-1], size))
+    if question.shift is not None:
+        _check_broadcast("shift", question.shift, (*query.shape[:-1], question.shift.shape[-1]))
+        if question.shift.shape[-1] % 2 == 0:
+            raise ValueError(f"shift has an odd number of moves, -s .. s, got {question.shift.shape[-1]}")
+    for name, x in (("mask", question.mask), ("bias", question.bias)):
         if x is None:
             continue
         if (x.dtype == torch.bool) != (name == "mask"):

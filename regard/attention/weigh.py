@@ -1,4 +1,4 @@
-"""From scores to weights: soft, hard, local-m and local-p.
+"""From scores to weights: soft, hard, local-m, local-p and the addressing of a Neural Turing Machine.
 
 A weighing may choose places before scoring (`places`), so that only those are scored and read.
 Masked places get weight exactly 0; a query without any allowed place gets weight 0 everywhere."""
@@ -20,8 +20,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the allowed keys of each query; 0 where none is allowed, and so is the gradient."""
     if mask is None:
         return scores.softmax(-1)
-    low = torch.finfo(scores.dtype).min  # not -inf: a row of -inf would give NaN
-    return scores.masked_fill(~mask, low).softmax(-1).masked_fill(~mask, 0)
+    hidden, low = ~mask, torch.finfo(scores.dtype).min  # not -inf: a row of -inf would give NaN
+    return scores.masked_fill(hidden, low).softmax(-1).masked_fill(hidden, 0)
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ class Weigh(nn.Module):
         """Which places to score; None: all."""
         return None
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question | None = None
-    ) -> Weighed:
+    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
         return Weighed(masked_softmax(scores, mask))
 
 
@@ -79,9 +77,7 @@ class Hard(Weigh):
             raise ValueError(f"soft_share must lie in [0, 1), got {soft_share}")
         self.soft_share, self.straight_through = soft_share, straight_through
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question | None = None
-    ) -> Weighed:
+    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
         soft = masked_softmax(scores.float(), mask)
         chosen = self.choose(soft)
         probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
@@ -94,7 +90,7 @@ class Hard(Weigh):
         log = soft.clamp_min(torch.finfo(soft.dtype).tiny).log()
         picked = log.gather(-1, chosen[..., None]).squeeze(-1) * some
         if self.soft_share:
-            if question is None or question.soft is None:
+            if question.soft is None:
                 expected = torch.rand_like(picked) < self.soft_share
             else:
                 expected = question.soft.view(-1, *[1] * (picked.dim() - 1)).expand_as(picked)
@@ -158,13 +154,49 @@ class LocalPredictive(LocalMonotonic):
         share = (self.scale * self.out(hidden)).squeeze(-1).float().sigmoid()  # (B, .., Q)
         return memory.lengths().view(-1, *[1] * (share.dim() - 1)) * share
 
-    def forward(
-        self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question | None = None
-    ) -> Weighed:
+    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
         assert places is not None
         distance = places.index - places.centre[..., None]
         near = torch.exp(-2 * (distance / self.window) ** 2)  # 1 / (2 sigma^2) = 2 / w^2
         return Weighed(masked_softmax(scores, mask) * near.to(scores.dtype))
+
+
+class Address(Weigh):
+    """The addressing of a Neural Turing Machine (Graves 2014, eq. 5-9), of what the question brings:
+
+    w^c = softmax(scores)                    the scores are beta cos(k, M_i)
+    w^g = g w^c + (1 - g) w_{t-1}            without `gate` or `previous`: w^c
+    w~_i = sum_j w^g_j s(i - j)              round the memory; without `shift`: w^g
+    w_i = w~_i^gamma / sum_j w~_j^gamma      without `gamma`: w~
+
+    The last is softmax(gamma log w~), since powers of small numbers underflow."""
+
+    fused = False
+
+    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
+        weights = masked_softmax(scores, mask)
+        if question.previous is not None and question.gate is not None:
+            weights = torch.lerp(question.previous, weights, question.gate[..., None])
+        if question.shift is not None:
+            weights = rotate(weights, question.shift)
+        if question.gamma is not None or mask is not None:  # a move, or the step before, may lead to masked places
+            logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+            weights = masked_softmax(logs if question.gamma is None else logs * question.gamma[..., None], mask)
+        return Weighed(weights)
+
+
+def rotate(weights: Tensor, shift: Tensor) -> Tensor:
+    """w~_i = sum_j w_j s(i - j), round the memory: (.., K) and (.., S), moves by -(S // 2) .. S // 2 -> (.., K)"""
+    size, reach = weights.shape[-1], shift.shape[-1] // 2
+    if reach >= size:
+        raise ValueError(f"a memory of {size} places allows moves by at most {size - 1} places, got {reach}")
+    around = torch.cat([weights[..., size - reach :], weights, weights[..., :reach]], -1)
+    parts = [around[..., start : start + size] for start in range(2 * reach, -1, -1)]  # moved by -reach .. reach
+    chances = shift.split(1, -1)
+    moved = parts[0] * chances[0]
+    for part, chance in zip(parts[1:], chances[1:], strict=True):
+        moved = torch.addcmul(moved, part, chance)
+    return moved
 
 
 WAYS = ("soft", "hard", "local-m", "local-p")

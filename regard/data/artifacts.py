@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from regard.data.special_tokens import Special
 from regard.data.tokenizer import Tokenizer
 from regard.errors import NoTokenizer, RunError
+
+if TYPE_CHECKING:
+    from regard.data.sequences import Sequences
 
 MOST_EDGE = 1 << 16  # pixels
 
@@ -94,6 +97,7 @@ class Artifacts:
     pixels: Pixels | None = None
     image_size: tuple[int, int] | None = None  # height and width of the images that `pixels` was for
     max_length: int = 0  # tokens of a text that were read in training; 0: as many as the model has positions
+    sequences: Sequences | None = None  # of bits: their kind
 
     @property
     def text(self) -> AnyTokenizer:
@@ -119,4 +123,6 @@ class Artifacts:
             found["source_vocabulary"] = len(self.source_tokenizer)
         if self.labels:
             found["labels"] = self.labels
+        if self.sequences is not None:
+            found |= {"inputs": self.sequences.inputs, "outputs": self.sequences.outputs}
         return found

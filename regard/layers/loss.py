@@ -22,18 +22,29 @@ class Loss:
     total: Tensor  # scalar: (smoothed) negative log-likelihood of all target tokens, plus the R-Drop term
     likelihood: Tensor  # (B,) log p(target | source) of each row, unsmoothed, without gradient
     tokens: Tensor  # scalar: number of target tokens that total sums over
-    sampled: Sampled | None = None  # hard attention only
+    sampled: Sampled | None = None  # hard attention's places, or an agent's actions
     penalty: Tensor | None = None  # scalar: differentiated beside total, but not logged
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """The places that hard attention sampled, one for each target token (B, T), and what each of them earned."""
+    """The places that hard attention sampled, one for each target token (B, T), and what each of them earned; or
+    the actions of an agent, one for each step, and their advantages."""
 
-    reward: Tensor  # log p(y_t) of the token that followed the look, without gradient
-    log_probability: Tensor  # of the sampled place, with gradient
+    reward: Tensor  # log p(y_t) of the token that followed the look, or the advantage, without gradient
+    log_probability: Tensor  # of the sampled place or action, with gradient
     entropy: Tensor  # of the distribution it was sampled from, with gradient
     mask: Tensor  # True = a target token
+
+
+def label_loss(logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0) -> Loss:
+    """Cross-entropy of logits (B, classes) with one class each (B,), smoothed as in `class_loss`."""
+    known = logits.float().log_softmax(-1)
+    right = known.gather(1, labels[:, None]).squeeze(1)
+    total = -(1 - label_smoothing) * right.sum()
+    if label_smoothing:
+        total = total - label_smoothing * known.mean(1).sum()
+    return Loss(total, right.detach(), torch.full((), len(known), device=known.device))
 
 
 def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0) -> Loss:
@@ -45,10 +56,24 @@ def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0)
     return Loss(-(wanted * known).sum(), known.detach().gather(1, right).squeeze(1), rows)
 
 
+def bit_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Loss:
+    """Binary cross-entropy of logits with bits (B, T, O), at the steps where the mask (B, T) is True. A token
+    is one bit."""
+    known = -F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="none")
+    rows = (known * mask[..., None]).sum((1, 2))
+    return Loss(-rows.sum(), rows.detach(), mask.sum() * logits.shape[-1])
+
+
 def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
     """Of the token after each one; states (B, T - 1, D)"""
     total, known = token_loss(
-        states, out.weight, out.bias, batch.tokens[:, 1:], batch.counted, label_smoothing=label_smoothing
+        states,
+        out.weight,
+        out.bias,
+        batch.tokens[:, 1:],
+        batch.counted,
+        label_smoothing=label_smoothing,
+        fixed_shapes=states.is_cuda and torch.is_grad_enabled(),  # so that a training step can be captured
     )
     return Loss(total, known.sum(1), batch.counted.sum())
 
@@ -124,25 +149,20 @@ class _TokenLoss(torch.autograd.Function):
             for_bias = None if bias is None else torch.zeros(bias.shape, device=bias.device)
         for begin in range(0, len(states), ROWS):
             part = slice(begin, begin + ROWS)
-            logits = F.linear(
-                states[part], weight, None if bias is None else bias.to(states.dtype)
-            ).float()  # (n, V)
+            logits = F.linear(states[part], weight, None if bias is None else bias.to(states.dtype))  # (n, V)
+            logs = F.log_softmax(logits, -1, dtype=torch.float32)
+            del logits
             right, real = target[part, None], None if counted is None else counted[part]
-            top = logits.amax(-1, keepdim=True)
-            known[part] = (logits.gather(1, right) - top).squeeze(1)
+            found = logs.gather(1, right).squeeze(1)
+            known[part] = found if real is None else found * real
+            total -= (1 - label_smoothing) * known[part].sum()
             if label_smoothing:
-                total -= label_smoothing * _sum((logits.mean(-1, keepdim=True) - top).squeeze(1), real)
-            logits.sub_(top)
-            slope = logits.exp() if r_drop else logits.exp_()
-            level = slope.sum(-1)
-            known[part] -= level.log()
-            if real is not None:
-                known[part] *= real
-            total += label_smoothing * _sum(level.log(), real) - (1 - label_smoothing) * known[part].sum()
-            if r_drop or learning:
-                slope.div_(level[:, None])
+                total -= label_smoothing * _sum(logs.mean(-1), real)
+            if not (r_drop or learning):
+                continue
+            slope = logs.exp() if r_drop else logs.exp_()
             if r_drop:
-                apart, pull = _disagreement(slope, logits.sub_(level.log()[:, None]))
+                apart, pull = _disagreement(slope, logs)
                 total += r_drop / 2 * _sum(apart, real)
                 slope.add_(pull, alpha=r_drop / 2)
             if not learning:
@@ -150,11 +170,11 @@ class _TokenLoss(torch.autograd.Function):
             if label_smoothing:
                 slope.sub_(label_smoothing / size)
             slope.scatter_add_(1, right, torch.full_like(right, label_smoothing - 1, dtype=slope.dtype))
+            slope = slope.to(states.dtype)
             if real is not None:
                 slope.mul_(real[:, None])
             if for_bias is not None:
-                for_bias += slope.sum(0)
-            slope = slope.to(states.dtype)
+                for_bias += slope.sum(0, dtype=torch.float32)
             for_states[part] = slope @ weight
             _add_product(for_weight, slope.T, states[part])
         if learning:

@@ -110,24 +110,20 @@ class PooledEncoder(nn.Module):
         """What is pooled (B, T, dim)."""
         if self.encoder is None:
             return x if embed is None else embed(x)
-        first = torch.arange(mask.shape[1], device=mask.device) == 0
-        known = mask | first  # an empty row is read as one token; no pooling looks at it
-        states = self.encoder.states(x, known) if embed is None else self.encoder.read(x, known, embed)
+        states = self.encoder.states(x, mask) if embed is None else self.encoder.read(x, mask, embed)
         return self.dropout(states)
 
 
 class WordEmbedding(nn.Module):
-    """E[token], with dropout of single features and of whole words."""
+    """E[token], with dropout of single features (`locked`: of the same ones in all words) and of whole words."""
 
-    def __init__(self, vocabulary: int, dim: int, *, dropout: float, word_dropout: float):
+    def __init__(self, vocabulary: int, dim: int, *, dropout: float, word_dropout: float, locked: bool = False):
         super().__init__()
         self.table = nn.Embedding(vocabulary, dim)
-        self.dropout, self.word_dropout = Dropout(dropout), Dropout(word_dropout)
+        self.dropout = Dropout(dropout, shared=-2 if locked else None)
+        self.word_dropout = Dropout(word_dropout, shared=-1)
         nn.init.uniform_(self.table.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(.., T) -> (.., T, dim)"""
-        x = self.dropout(self.table(tokens))
-        if self.training and self.word_dropout.rate:
-            x = x * self.word_dropout(torch.ones_like(x[..., :1]))
-        return x
+        return self.word_dropout(self.dropout(self.table(tokens)))

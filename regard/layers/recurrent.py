@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from regard.attention.kernels.dropout import Dropout, drop
 from regard.attention.record import record, tracing, watching
 
 # The layer and the parts of its weights in torch's order: gates, and the new content.
@@ -195,18 +196,20 @@ class Encoder(Layers):
         )
 
     def read(self, tokens: Tensor, mask: Tensor, embed: Callable[[Tensor], Tensor]) -> Tensor:
-        """The states (B, S, D) over embed(tokens (B, S)). On a CPU without gradients only real tokens are looked
-        up."""
+        """The states (B, S, D) over embed(tokens (B, S)), of rows that may be empty. On a CPU without gradients
+        only real tokens are looked up."""
         if tokens.is_cuda or torch.is_grad_enabled() or tracing():
             return self.states(embed(tokens), mask)
-        packed = pack_padded_sequence(tokens, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        lengths = never_empty(mask).sum(1).cpu()
+        packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
         out, _ = self.rnn(PackedSequence(embed(packed.data), *packed[1:]))
         return pad_packed_sequence(out, batch_first=True, total_length=tokens.shape[1])[0]
 
     def states(self, x: Tensor, mask: Tensor) -> Tensor:
-        """As `forward`, without the final states, and without packing where that would cost more than padding."""
+        """As `forward`, without the final states, and without packing where that would cost more than padding. Rows
+        may be empty."""
         if not self._held(x, mask):
-            return self(x, mask)[0]
+            return self(x, never_empty(mask))[0]
         states = self._run_held(x, mask)
         self.record_gates(x, states, None, mask)
         return states
@@ -223,22 +226,37 @@ class Encoder(Layers):
         """(N, T, E) -> (N, T, D) over whole rows. An additional input, 1 at padding, holds the gates so that the
         state stays as it is: the backward direction still has its first state when it comes to the last token."""
         rnn, parts = self.rnn, KINDS[self.kind][1]
-        hold = x.new_zeros(len(parts), rnn.hidden_size, FLAGS)
+        hold = x.new_zeros(len(parts) * rnn.hidden_size, FLAGS)
         for part, value in HELD[self.kind].items():
-            hold[parts.index(part)] = value / FLAGS
-        padding = (~mask)[..., None].to(x.dtype).expand(-1, -1, FLAGS)
-        run: Any = {"gru": torch.gru, "lstm": torch.lstm}[self.kind]
+            hold.chunk(len(parts))[parts.index(part)].fill_(value / FLAGS)
+        hidden = ~mask[..., None]
+        padding = hidden.to(x.dtype).expand(-1, -1, FLAGS)
         for layer in range(rnn.num_layers):
             if layer:
                 x = F.dropout(x, rnn.dropout, self.training)
             names = [f"{part}_l{layer}{end}" for end in self.ends for part in WEIGHTS]
             weights = [getattr(rnn, name) for name in names]
-            weights[::4] = [torch.cat([weight, hold.flatten(0, 1)], 1) for weight in weights[::4]]
+            weights[::4] = [torch.cat([weight, hold], 1) for weight in weights[::4]]
             zeros = x.new_zeros(len(self.ends), len(x), rnn.hidden_size)
-            begin = [zeros, zeros] if self.kind == "lstm" else zeros
-            inputs = torch.cat([x, padding], -1)
-            x = run(inputs, begin, _in_one_piece(weights), True, 1, 0.0, self.training, rnn.bidirectional, True)[0]
-        return x.masked_fill(~mask[..., None], 0)
+            x, _ = run_layer(self.kind, torch.cat([x, padding], -1), (zeros, zeros), weights, self.training)
+        return x.masked_fill(hidden, 0)
+
+
+def never_empty(mask: Tensor) -> Tensor:
+    """Packing takes no empty rows: they are read as one token, at which nobody looks."""
+    return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
+
+
+def run_layer(
+    kind: str, x: Tensor, begin: CellState, weights: list[Tensor], training: bool
+) -> tuple[Tensor, CellState]:
+    """One layer of torch's over x (N, T, E) with the given weights, those of WEIGHTS for each direction; `begin`
+    has h and c (directions, N, dim), of which only an LSTM reads c."""
+    run: Any = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}[kind]
+    both = len(weights) > len(WEIGHTS)
+    inside = list(begin) if kind == "lstm" else begin[0]
+    out, *last = run(x, inside, _in_one_piece(weights), True, 1, 0.0, training, both, True)
+    return out, tuple(last)
 
 
 def _in_one_piece(weights: list[Tensor]) -> list[Tensor]:
@@ -297,7 +315,26 @@ class Cell(nn.Module):
 
 
 class Stack(Layers):
-    """Stacked recurrent layers over a whole sequence, or over one step of it."""
+    """Stacked recurrent layers over a whole sequence, or over one step of it.
+
+    In training `weight_dropout` drops recurrent weights, the same ones at all steps (Merity 2018); `locked`:
+    dropout between layers has one mask for all steps."""
+
+    def __init__(
+        self,
+        kind: str,
+        inputs: int,
+        dim: int,
+        *,
+        layers: int,
+        dropout: float = 0.0,
+        chrono_steps: int = 0,
+        locked: bool = False,
+        weight_dropout: float = 0.0,
+    ):
+        super().__init__(kind, inputs, dim, layers=layers, dropout=dropout, chrono_steps=chrono_steps)
+        self.between, self.weight_dropout = Dropout(dropout, shared=1 if locked else None), weight_dropout
+        self.by_layer = locked or weight_dropout > 0  # in training
 
     def begin(self, x: Tensor) -> CellState:
         """Zero states (N, layers, dim); rows come first, since decoding reorders them."""
@@ -306,7 +343,35 @@ class Stack(Layers):
 
     def forward(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """x (N, T, inputs) -> (N, T, dim), and the state after the last step"""
+        if x.shape[1] == 1 and not (self.training or torch.is_grad_enabled() or tracing()):
+            return self._step(x[:, 0], state)
         inside = tuple(part.transpose(0, 1).contiguous() for part in state)
-        out, after = self.run(self.rnn, x, inside, None)
+        if self.training and self.by_layer:
+            out, after = self._run_by_layer(x, inside)
+        else:
+            out, after = self.run(self.rnn, x, inside, None)
         self.record_gates(x, out, inside, None)
         return out, tuple(part.transpose(0, 1) for part in after)
+
+    def _step(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+        """One step of x (N, inputs) in eval mode by torch's cells, which take less time to call than its layers."""
+        run: Any = {"rnn": torch.rnn_tanh_cell, "gru": torch.gru_cell, "lstm": torch.lstm_cell}[self.kind]
+        found = []
+        for layer in range(self.rnn.num_layers):
+            weights = [getattr(self.rnn, f"{part}_l{layer}") for part in WEIGHTS]
+            before = [part[:, layer] for part in state]
+            after = run(x, before, *weights) if self.kind == "lstm" else (run(x, before[0], *weights),)
+            x = after[0]
+            found.append(after)
+        return x[:, None], tuple(torch.stack(parts, 1) for parts in zip(*found, strict=True))
+
+    def _run_by_layer(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+        """As `run`, with dropout that torch's layers do not have."""
+        found = []
+        for layer in range(self.rnn.num_layers):
+            weights = [getattr(self.rnn, f"{part}_l{layer}") for part in WEIGHTS]
+            weights[1] = drop(weights[1], self.weight_dropout, True)
+            begin = tuple(part[layer : layer + 1] for part in state)
+            x, after = run_layer(self.kind, self.between(x) if layer else x, begin, weights, True)
+            found.append(after)
+        return x, tuple(torch.cat(parts) for parts in zip(*found, strict=True))

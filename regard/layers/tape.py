@@ -25,6 +25,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.attention import Additive, Attend, GrowingMemory
 from regard.attention.kernels.additive import LIMIT
+from regard.attention.kernels.dropout import drop
 from regard.attention.record import watching
 from regard.layers.recurrent import Cell
 
@@ -37,11 +38,12 @@ class LookBack(Attend):
 
 
 class TapeLSTM(nn.Module):
-    """One layer."""
+    """One layer. `weight_dropout`: of the weights of h~ in the gates, the same ones at all steps of a training pass
+    (Merity 2018)."""
 
-    def __init__(self, inputs: int, dim: int, attention: int):
+    def __init__(self, inputs: int, dim: int, attention: int, *, weight_dropout: float = 0.0):
         super().__init__()
-        self.dim = dim
+        self.dim, self.weight_dropout = dim, weight_dropout
         self.attend = LookBack(Additive(inputs + dim, dim, dim=attention))
         self.cell = Cell("lstm", inputs, dim)
 
@@ -96,7 +98,7 @@ class TapeLSTM(nn.Module):
         of_x, of_read = score.query_weight.weight.split((width, self.dim), 1)
         gates = self.cell.input(x) + self.cell.hidden.bias
         asked = nn.functional.linear(x, of_x)
-        both = torch.cat([self.cell.hidden.weight, of_read])
+        both = torch.cat([drop(self.cell.hidden.weight, self.weight_dropout, self.training), of_read])
         sides = (gates.transpose(0, 1), asked.transpose(0, 1), both, score.key_weight.weight, score.v)
         dtype = torch.promote_types(x.dtype, torch.float32)
         return *(one.to(dtype) for one in sides), None if mask is None else mask.T

@@ -163,7 +163,7 @@ class Stepper:
 
     def _seeded(self, step: int, batches: Iterable[Batch]) -> Iterator[Batch]:
         for micro, batch in enumerate(batches):
-            torch.manual_seed(noise(self.settings.seed, step, micro))
+            seed_draws(noise(self.settings.seed, step, micro), self.device)
             yield batch.to(self.device)
 
     def _change(self, batches: Iterable[Batch]) -> Numbers:
@@ -208,6 +208,15 @@ class Stepper:
         if standing:
             self.baseline.fill_(standing.baseline)
         return standing
+
+
+def seed_draws(seed: int, device: torch.device) -> None:
+    """As torch.manual_seed, for the CPU and devices of this kind alone: seeding those that are not there takes
+    longer than a small step. torch.cuda.manual_seed would seed the current GPU, which may be another."""
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        module = torch.get_device_module(device)
+        getattr(module, "manual_seed_all", module.manual_seed)(seed)  # mps has one device
 
 
 def _walk(data: Data[Item], epoch: int, index: int) -> Iterator[tuple[int, int, Item]]:

@@ -1,4 +1,4 @@
-"""REINFORCE: training hard attention, which samples where to look (Xu 2015, sec. 4.1)."""
+"""REINFORCE: training what samples: hard attention, where to look (Xu 2015, sec. 4.1), and agents, what to do."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def objective(loss: Loss, settings: Training, average: Tensor | None = None) -> 
     reinforce_baseline = "moving", as in the paper: b = 0.9 b + 0.1 r, where r is the mean of a batch. "rows", the
     default: the mean reward of the other rows at the same step.
     The defaults have less variance (measured in results/dates.md).
+
+    For an agent, s_t is the action of step t and r_t its advantage; only the defaults make sense there.
 
     `average`, a scalar, holds the moving baseline. It starts at 0, as in the authors' code. A batch is measured by
     the baseline of the batches before it, which leaves the gradient unbiased, and is then added to it."""

@@ -40,7 +40,7 @@ class Training:
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
     seed: int = setting(0, at_least=0)
     device: str = "auto"  # torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one
-    # Of hard attention only, see reinforce.py.
+    # Of hard attention and of agents, see reinforce.py.
     reinforce_weight: float = setting(1.0, at_least=0)
     reinforce_reward: str = setting("token", choices=("token", "row"))  # whose log-likelihood rewards a look
     reinforce_baseline: str = setting("rows", choices=("rows", "moving"))  # the other rows, or a moving average

@@ -4,11 +4,13 @@ import dataclasses
 
 from regard.models.bahdanau import Bahdanau
 from regard.models.bert import Bert
+from regard.models.bit_lstm import BitLSTM
 from regard.models.elmo import ELMo
 from regard.models.gpt2 import GPT2
 from regard.models.han import HAN
 from regard.models.lstmn import LSTMN
 from regard.models.luong import Luong
+from regard.models.ntm import NTM
 from regard.models.pooling import Pooling
 from regard.models.protocols import Model, ModelConfig
 from regard.models.rnnlm import RNNLM
@@ -16,6 +18,8 @@ from regard.models.senet import SENet
 from regard.models.seq2seq import Seq2seq
 from regard.models.show_and_tell import ShowAndTell
 from regard.models.show_attend_tell import ShowAttendTell
+from regard.models.snail import SNAIL
+from regard.models.snail_agent import SNAILAgent
 from regard.models.transformer import Transformer
 from regard.models.vit import ViT
 
@@ -35,6 +39,10 @@ MODELS: dict[str, type[Model]] = {
     "senet": SENet,
     "show_and_tell": ShowAndTell,
     "show_attend_tell": ShowAttendTell,
+    "snail": SNAIL,
+    "snail_agent": SNAILAgent,
+    "ntm": NTM,
+    "bit_lstm": BitLSTM,
 }
 
 
@@ -43,15 +51,19 @@ __all__ = [
     "HAN",
     "LSTMN",
     "MODELS",
+    "NTM",
     "RNNLM",
+    "SNAIL",
     "Bahdanau",
     "Bert",
+    "BitLSTM",
     "ELMo",
     "Luong",
     "Model",
     "ModelConfig",
     "Pooling",
     "SENet",
+    "SNAILAgent",
     "Seq2seq",
     "ShowAndTell",
     "ShowAttendTell",

@@ -25,7 +25,7 @@ from regard.data.masking import MaskedBatch
 from regard.data.text_encoding import LabelledBatch, PairEncoding
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import truncated_normal_
-from regard.layers.loss import Loss, token_loss
+from regard.layers.loss import Loss, label_loss, token_loss
 from regard.layers.positions import Learned
 from regard.models.labels import adopt_weights, check_labels
 
@@ -232,7 +232,8 @@ class Bert(nn.Module):
     def loss(self, batch: MaskedBatch | LabelledBatch, *, label_smoothing: float = 0.0) -> Loss:
         """Of masked tokens and next sentences, or of classes."""
         if isinstance(batch, LabelledBatch):
-            return self._class_loss(batch, label_smoothing)
+            assert batch.labels is not None
+            return label_loss(self.class_logits(batch), batch.labels, label_smoothing=label_smoothing)
         states = self.states(batch.tokens, batch.segments, batch.mask)
         predicted = batch.predicted
         found = self._predicted_states(states[predicted])[:, None]  # (n, 1, dim), predicted tokens only
@@ -253,13 +254,6 @@ class Bert(nn.Module):
         return Loss(
             total, likelihood, predicted.sum().clamp(min=1)
         )  # nothing is predicted where every token is unknown
-
-    def _class_loss(self, batch: LabelledBatch, label_smoothing: float) -> Loss:
-        labels, logits = batch.labels, self.class_logits(batch).float()
-        assert labels is not None
-        total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=label_smoothing)
-        likelihood = -F.cross_entropy(logits.detach(), labels, reduction="none")
-        return Loss(total, likelihood, labels.new_full((), len(labels)))
 
     def adopt(self, other: Bert) -> list[str]:
         """Copy the weights of another BERT; returns the names of those that stay new. A head for other classes is

@@ -13,8 +13,9 @@ The published networks carry the LSTMs' states over from batch to batch, row by 
 state, everything else begins each sentence with zeros. Differences: they were trained with a sampled softmax, here
 it is a full or an adaptive one (Grave et al. 2017), and on a stream of text cut into pieces of 20 words.
 
-A classifier (`head = "classify"`) reads a mix of the layers with an LSTM in both directions and a pooling, over a
-language model that stays as it is (`frozen`) or learns too."""
+A classifier (`head = "classify"`) reads a mix of the layers, beside its own vectors of words ([x_k; ELMo_k], sec.
+3.3; `word_dim`), with an LSTM in both directions and a pooling, over a language model that stays as it is
+(`frozen`) or learns too."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ from regard.attention.kernels.dropout import Dropout
 from regard.data.characters import CHARACTERS, CharacterBatch, CharacterEncoding
 from regard.data.fields import check, setting
 from regard.layers.characters import ACTIVATIONS, CharacterCNN
-from regard.layers.loss import Loss, class_loss, token_loss
-from regard.layers.pooling import POOLS, PooledEncoder
+from regard.layers.loss import Loss, label_loss, token_loss
+from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
 from regard.layers.projected_lstm import BiState, ProjectedStack
 from regard.layers.scalar_mix import ScalarMix
 from regard.models.labels import adopt_weights, check_classes
@@ -61,6 +62,7 @@ class ELMoConfig:
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
     mix: tuple[int, ...] = setting((), at_least=0)  # the layers that a classifier reads, 0: the words; (): all
     frozen: bool = True  # under a classifier
+    word_dim: int = setting(0, at_least=1, or_zero="none", later=True)  # a classifier's own vectors of words
     reader: int = setting(128, at_least=1)  # of a classifier's LSTM, in each direction
     reader_layers: int = setting(1, at_least=1, or_zero="the mix is pooled", layers=True)
     pool: str = setting("max", choices=POOLS)
@@ -115,7 +117,15 @@ class ELMo(nn.Module):
     }
     task = "embed"  # by default; config.task depends on the head
     layout = "regard"
-    OF_RECIPE = ("head", "mix", "frozen", "reader", "reader_layers", "pool")  # set by the recipe, even with --from
+    OF_RECIPE = (  # set by the recipe, even with --from
+        "head",
+        "mix",
+        "frozen",
+        "word_dim",
+        "reader",
+        "reader_layers",
+        "pool",
+    )
 
     def __init__(self, config: ELMoConfig):
         super().__init__()
@@ -160,9 +170,11 @@ class ELMo(nn.Module):
             for part in (self.words, self.lstm):
                 part.requires_grad_(False)
         self.mix = ScalarMix(len(config.mixed_layers))
+        if config.word_dim:
+            self.own_words = WordEmbedding(config.vocabulary, config.word_dim, dropout=0.0, word_dropout=0.0)
         self.text = PooledEncoder(
             "lstm",
-            2 * config.dim,
+            2 * config.dim + config.word_dim,
             config.reader,
             layers=config.reader_layers,
             pool=config.pool,
@@ -244,7 +256,7 @@ class ELMo(nn.Module):
         if self.config.head == "classify":
             logits = self.class_logits(batch)
             assert batch.labels is not None
-            return class_loss(logits, F.one_hot(batch.labels, logits.shape[1]), label_smoothing=label_smoothing)
+            return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
         total, known, mask = self._predict(batch, label_smoothing)
         return Loss(total, known.sum(-1).view(2, -1).sum(0), mask.sum())
 
@@ -290,8 +302,11 @@ class ELMo(nn.Module):
 
     def class_logits(self, batch: CharacterBatch) -> Tensor:
         """(B, classes)"""
-        mixed = self.mixed(batch)  # says so where this is no classifier
-        read = self.text(self.dropout(mixed), word_mask(batch))
+        known = self.mixed(batch)  # says so where this is no classifier
+        if self.config.word_dim:
+            assert batch.words is not None
+            known = torch.cat([known, self.own_words(batch.words[:, 1:-1])], -1)
+        read = self.text(self.dropout(known), word_mask(batch))
         return self.classify(self.dropout(read))
 
     def adopt(self, other: ELMo) -> list[str]:

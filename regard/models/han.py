@@ -26,7 +26,7 @@ from regard.attention.kernels.dropout import Dropout
 from regard.data.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
 from regard.data.fields import check, setting
 from regard.data.sentences import WAYS
-from regard.layers.loss import Loss, class_loss
+from regard.layers.loss import Loss, label_loss
 from regard.layers.pooling import PooledEncoder, WordEmbedding
 from regard.layers.recurrent import KINDS
 from regard.models.labels import adopt_weights, check_classes
@@ -133,7 +133,7 @@ class HAN(nn.Module):
         """Cross-entropy of the classes."""
         logits = self.class_logits(batch)
         assert batch.labels is not None
-        return class_loss(logits, F.one_hot(batch.labels, logits.shape[1]), label_smoothing=label_smoothing)
+        return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
 
     def adopt(self, other: HAN) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not

@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.dropout import Dropout, drop
 from regard.data.fields import check, setting
 from regard.data.text_encoding import PlainEncoding, TokenBatch
 from regard.data.windows import TextBatch
 from regard.layers.encoder_decoder import check_tied
-from regard.layers.loss import Loss, check_one_document, class_loss, next_token_loss
+from regard.layers.loss import Loss, check_one_document, label_loss, next_token_loss
 from regard.layers.pooling import WordEmbedding, build_pool
 from regard.layers.state import State
 from regard.layers.tape import TapeLSTM
@@ -52,7 +51,9 @@ class LSTMNConfig:
     pool: str = setting("mean", choices=POOLS)  # of the states, for a classifier
     tied: bool = False  # one table for input and output
     dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings and states
+    locked: bool = setting(False, later=True)  # dropout has one mask for all words of a row (Gal & Ghahramani 2016)
     word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
+    weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)  # of recurrent weights (Merity 2018)
 
     def __post_init__(self) -> None:
         check(self)
@@ -80,13 +81,18 @@ class LSTMN(nn.Module):
         super().__init__()
         self.config = config
         self.embed = WordEmbedding(
-            config.vocabulary, config.embed, dropout=config.dropout, word_dropout=config.word_dropout
+            config.vocabulary,
+            config.embed,
+            dropout=config.dropout,
+            word_dropout=config.word_dropout,
+            locked=config.locked,
         )
         widths = [config.embed, *[config.dim] * (config.layers - 1)]
         self.layers: Any = nn.ModuleList(
-            TapeLSTM(width, config.dim, config.attention or config.dim) for width in widths
+            TapeLSTM(width, config.dim, config.attention or config.dim, weight_dropout=config.weight_dropout)
+            for width in widths
         )
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout, shared=1 if config.locked else None)
         if config.head == "classify":
             self.pool = build_pool(config.pool, config.dim, hidden=config.dim, bidirectional=False)
             self.classify = nn.Linear(config.dim, max(len(config.labels), 1))
@@ -121,7 +127,8 @@ class LSTMN(nn.Module):
         """Logits: (B, T, V) of the token after each one, or (B, classes) of texts padded on the right"""
         if self.config.head == "classify":
             mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-            return self.classify(self.dropout(self.pool(self.states(tokens), mask)))
+            pooled = self.pool(self.states(tokens), mask)  # (B, dim): no words that could share a mask
+            return self.classify(drop(pooled, self.config.dropout, self.training))
         return self.out(self.states(tokens, mask))
 
     def class_logits(self, batch: TokenBatch) -> Tensor:
@@ -135,7 +142,7 @@ class LSTMN(nn.Module):
             return self._token_loss(batch, label_smoothing)
         logits = self.class_logits(batch)
         assert batch.labels is not None
-        return class_loss(logits, F.one_hot(batch.labels, logits.shape[1]), label_smoothing=label_smoothing)
+        return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
 
     def _token_loss(self, batch: TextBatch, label_smoothing: float) -> Loss:
         self._must("generate")

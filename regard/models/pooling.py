@@ -15,13 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.kernels.dropout import Dropout
 from regard.data.fields import check, setting
 from regard.data.text_encoding import PlainEncoding, TokenBatch
-from regard.layers.loss import Loss, class_loss
+from regard.layers.loss import Loss, label_loss
 from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
 from regard.layers.recurrent import KINDS
 from regard.models.labels import adopt_weights, check_classes
@@ -108,7 +107,7 @@ class Pooling(nn.Module):
         """Cross-entropy of the classes."""
         logits = self.class_logits(batch)
         assert batch.labels is not None
-        return class_loss(logits, F.one_hot(batch.labels, logits.shape[1]), label_smoothing=label_smoothing)
+        return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
 
     def adopt(self, other: Pooling) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.characters import CharacterEncoding
+from regard.data.environments import Environments, Trajectory
 from regard.data.text_encoding import TextEncoding
 from regard.layers.loss import Loss
 from regard.layers.state import State
@@ -56,6 +57,19 @@ class Images(Protocol):
 
     @property
     def images(self) -> Tensor: ...  # (B, C, H, W), normalised
+
+
+class BitSequences(Protocol):
+    """A batch of sequences of bits, to be turned into others."""
+
+    @property
+    def inputs(self) -> Tensor: ...  # (B, T, I): bits, and flags such as a delimiter
+
+    @property
+    def targets(self) -> Tensor: ...  # (B, T, O): bits
+
+    @property
+    def mask(self) -> Tensor: ...  # (B, T), True = a step whose bits are predicted
 
 
 @runtime_checkable
@@ -148,6 +162,16 @@ class Classifier(Model, Protocol):
 
 
 @runtime_checkable
+class FewShotClassifier(Classifier, Protocol):
+    """Tells apart classes of which it is shown examples: its batch holds episodes, sequences of labelled images
+    with the one to classify at the end. A class is a number from 0 to `config.ways` - 1."""
+
+    def embed(self, images: Tensor) -> Tensor: ...  # (N, C, H, W) -> (N, D)
+
+    def answer(self, states: Tensor, labels: Tensor) -> Tensor: ...  # (E, T, D), (E, T - 1) -> (E, ways)
+
+
+@runtime_checkable
 class TextClassifier(Classifier, Protocol):
     """Tells classes of texts apart."""
 
@@ -217,6 +241,29 @@ class PatchEncoder(Model, Protocol):
     def grid(self, images: Tensor) -> tuple[int, int]: ...  # rows and columns of patches
 
     def tokens(self, images: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class Player(Model, Protocol):
+    """Acts in environments, many at once."""
+
+    @property
+    def environments(self) -> Environments: ...  # the kind that it was made to act in
+
+    def play(self, seeds: Tensor, *, greedy: bool = False) -> Trajectory: ...  # seeds (B,)
+
+    def __call__(self, inputs: Tensor) -> Tensor: ...  # a whole trajectory's (B, T, I) -> logits (B, T, A)
+
+
+@runtime_checkable
+class SequenceMachine(Model, Protocol):
+    """Turns sequences of bits into others, step by step: the answer to a step may use the steps up to it."""
+
+    def begin(self, rows: int) -> Any: ...  # the state before the first step
+
+    def step(self, x: Tensor, before: Any) -> tuple[Tensor, Any]: ...  # (B, I) -> logits (B, O), and the state
+
+    def __call__(self, inputs: Tensor) -> Tensor: ...  # (B, T, I) -> logits (B, T, O)
 
 
 @runtime_checkable

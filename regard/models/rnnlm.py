@@ -37,6 +37,9 @@ class RNNLMConfig:
     max_positions: int = setting(1 << 20, at_least=1)  # a recurrent model has no limit of its own
     tied: bool = False  # one table for input and output
     dropout: float = setting(0.5, at_least=0, below=1)
+    locked: bool = setting(False, later=True)  # dropout has one mask for all words of a row (Gal & Ghahramani 2016)
+    word_dropout: float = setting(0.0, at_least=0, below=1, later=True)  # of whole words
+    weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)  # of recurrent weights (Merity 2018)
 
     def __post_init__(self) -> None:
         check(self)
@@ -63,16 +66,23 @@ class RNNLM(nn.Module):
             layers=config.layers,
             dropout=config.dropout,
             chrono_steps=config.chrono_steps,
+            locked=config.locked,
+            weight_dropout=config.weight_dropout,
         )
         self.out = nn.Linear(config.dim, config.vocabulary)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout, shared=1 if config.locked else None)
+        self.word_dropout = Dropout(config.word_dropout, shared=-1)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
         if config.tied:
             self.out.weight = self.embed.weight
 
+    def inputs(self, tokens: Tensor) -> Tensor:
+        """Embeddings (B, T) -> (B, T, embed), with dropout."""
+        return self.word_dropout(self.dropout(self.embed(tokens)))
+
     def states(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, dim), from a zero state on."""
-        x = self.dropout(self.embed(tokens))
+        x = self.inputs(tokens)
         return self.dropout(self.stack(x, self.stack.begin(x))[0])
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -84,8 +94,8 @@ class RNNLM(nn.Module):
         """Step by step, skipping padding on either side: states (B, T, dim) and the final state."""
         state = self.stack.begin(self.embed.weight.new_zeros(len(tokens), 1))
         found = [self.embed.weight.new_zeros(len(tokens), 0, self.config.dim)]
-        for now, real in zip(tokens.unbind(1), mask.unbind(1), strict=True):
-            out, after = self.stack(self.dropout(self.embed(now))[:, None], state)
+        for now, real in zip(self.inputs(tokens).unbind(1), mask.unbind(1), strict=True):
+            out, after = self.stack(now[:, None], state)
             state = tuple(torch.where(real[:, None, None], *both) for both in zip(after, state, strict=True))
             found.append(out)
         return torch.cat(found, 1), state

@@ -15,11 +15,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Varied:
+class Normalised:
     """The part of a recipe's [data] that is about images of any kind."""
 
     mean: tuple[float, ...] = ()  # of each channel (red, green and blue, or grey), and the standard deviations;
     std: tuple[float, ...] = ()  # without them those of the run that training begins with, else 0.5
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, numbers(name, getattr(self, name), (0, 1, 3)))
+        if not all(one > 0 for one in self.std):
+            raise ValueError(f"std must be above 0, got {self.std!r}")
+
+
+@dataclass(frozen=True)
+class Varied(Normalised):
+    """The same, and how images are varied in training."""
+
     crop: int = 4  # pixels of padding from which an image of the right size is cropped
     scale: float = 0.0  # above 0: crop a part of at least this share of the area, and resize it
     flip: bool = True  # left and right, one time in two
@@ -28,11 +41,7 @@ class Varied:
     erase_probability: float = 0.0  # erase a rectangle of an image
 
     def __post_init__(self) -> None:
-        check(self)
-        for name in ("mean", "std"):
-            object.__setattr__(self, name, numbers(name, getattr(self, name), (0, 1, 3)))
-        if not all(one > 0 for one in self.std):
-            raise ValueError(f"std must be above 0, got {self.std!r}")
+        super().__post_init__()
         self.augment  # noqa: B018 - checked now
 
     @property
@@ -41,7 +50,7 @@ class Varied:
         return Augment(**{name: getattr(self, name) for name in names})
 
 
-def choose_pixels(settings: Varied, config: ImageConfig, start: Artifacts | None) -> Pixels:
+def choose_pixels(settings: Normalised, config: ImageConfig, start: Artifacts | None) -> Pixels:
     """Those of the run that training begins with, but for what the settings say. If image_size is another than
     there, the centre crop keeps its share of an image."""
     from regard.data.artifacts import Pixels

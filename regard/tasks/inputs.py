@@ -55,6 +55,8 @@ class Inputs(ABC):
     metavar: ClassVar[str]
     help: ClassVar[str]
     from_file: ClassVar[str] = ""  # help of --input; "": there is no such option
+    flag: ClassVar[str] = "--input"  # another name of that option
+    joins: ClassVar[bool] = False  # that option is no list but an input, like the arguments; it may be repeated
     example: ClassVar[str]  # what stands for it in the README of a run
 
     def check(self, given: Sequence[str], source: Path | None) -> None:
@@ -113,20 +115,35 @@ class Images(Inputs):
             raise BadInput("give image files, folders of them, or a list of their names with --input")
 
     def find(self, given: Sequence[str], source: Path | None) -> Asked:
-        named = [("", name) for name in given] if source is None else list(listed_names(source))
+        named = [("", name) for name in given] if source is None else list(listed(source, "name of one image"))
         items = [item for place, name in named for item in image_items(place, name)]
         files = [item for _, item in items if isinstance(item, Path)]
         return Asked(lambda: items, len(items), files=files)
 
 
-def listed_names(source: Path) -> Iterator[tuple[str, str | BadInput]]:
-    """The lines of a list of images that are not blank, each with its place."""
+class Queries(Images):
+    """Images to which a command's other options give the meaning."""
+
+    from_file = (
+        "The images to classify: a file, or a folder whose images are all taken; repeatable. Also as arguments."
+    )
+    flag = "--query"
+    joins = True
+    example = "--support EXAMPLES --query FILE"
+
+    def check(self, given: Sequence[str], source: Path | None) -> None:
+        if not given:
+            raise BadInput("give images to classify with --query: a file, or a folder of them")
+
+
+def listed(source: Path, what: str) -> Iterator[tuple[str, str | BadInput]]:
+    """The lines of a file that are not blank, each with its place. `what`: that stands in a line."""
     from regard.data.lines import open_tried_lines
 
     found = [(f"{source}, line {number}", line) for number, line in open_tried_lines(source)]
     found = [(place, line) for place, line in found if isinstance(line, BadInput) or line.strip()]
     if not found:
-        raise DataError(f"{source} is empty; it needs the name of one image a line")
+        raise DataError(f"{source} is empty; it needs the {what} a line")
     yield from found
 
 

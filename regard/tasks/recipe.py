@@ -152,7 +152,7 @@ def take_model(table: Recipe, start: Path, changes: list[Change]) -> None:
                 f"and of the model only {may} may change"
             )
     table.pop("tokens", None)
-    known = ("vocabulary", "source_vocabulary", "labels")
+    known = ("vocabulary", "source_vocabulary", "labels", "inputs", "outputs")
     own = {key: value for key, value in dataclasses.asdict(config).items() if key not in known}
     changed = {key: value for key, value in asked.items() if key in told}
     table["model"] = {**own, **changed, "name": kind}
@@ -215,6 +215,9 @@ def _task(model: str, config: dict[str, Any]) -> tuple[AnyTask, ModelConfig]:
             raise RecipeError(f"model.{key} follows from the tokenizer; set tokens.size and tokens.joint instead")
     if "labels" in config:
         raise RecipeError("model.labels follow from the data, whose classes they name")
+    for key in ("inputs", "outputs"):
+        if key in config:
+            raise RecipeError(f"model.{key} follow from the data; set data.made and data.bits instead")
     try:
         example = build(MODELS[model].Config, {**blank(model), **config}, "model")
         shapes(model, example)

@@ -9,8 +9,11 @@ from regard.errors import BadInput, RunError
 from regard.tasks.caption.record import CaptionTask
 from regard.tasks.classify.record import Classify
 from regard.tasks.embed.record import Embed
+from regard.tasks.fewshot.record import FewShotTask
 from regard.tasks.fill.record import Fill
 from regard.tasks.generate.record import Generate
+from regard.tasks.play.record import Play
+from regard.tasks.recall.record import Recall
 from regard.tasks.recognise.record import Recognise
 from regard.tasks.task import Run, Task
 from regard.tasks.translate.record import Translate
@@ -29,6 +32,9 @@ TASKS: dict[str, AnyTask] = {  # by their verbs
     "classify": Classify(),
     "recognise": Recognise(),
     "caption": CaptionTask(),
+    "fewshot": FewShotTask(),
+    "play": Play(),
+    "recall": Recall(),
 }
 Kind = TypeVar("Kind", bound=Run)
 

@@ -258,6 +258,10 @@ class Task(ABC, Generic[S, R, D]):
         """BadInput where options contradict each other or cannot be served, before anything is loaded. `given`:
         the inputs among the arguments."""
 
+    def files(self, options: Options) -> Sequence[Path]:
+        """Files beside the inputs that are read, so that no answer or picture may overwrite them."""
+        return ()
+
     def reader(self, run: R, options: Options) -> Callable[[Any], Any]:
         """Reads one input as `ask` takes it, so that it is read only once. BadInput where it cannot be answered."""
         return lambda one: one

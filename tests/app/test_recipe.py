@@ -96,7 +96,7 @@ def test_settings_that_count_layers_say_so(name: str) -> None:
     assert counts == {
         one for one in MODELS[name].Config.__dataclass_fields__ if one.endswith(("layers", "depths", "highways"))
     }
-    assert counts
+    assert counts or name == "ntm", "a controller has one layer"
 
 
 @pytest.mark.parametrize("name", recipes())
@@ -314,13 +314,12 @@ def test_r_drop_is_for_translators(name: str, model: str) -> None:
     assert read(name, ["train.r_drop=0"])[0].train.r_drop == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "model"), [("transformer-dates", "transformer"), ("shakespeare-gpt2", "gpt2"), ("sst2-bert", "bert")]
-)
-def test_only_steps_on_images_are_captured(name: str, model: str) -> None:
+@pytest.mark.parametrize(("name", "model"), [("transformer-dates", "transformer"), ("sst2-bert", "bert")])
+def test_only_steps_on_batches_of_few_shapes_are_captured(name: str, model: str) -> None:
     said = f"[train]: capture is not for a {model} that is made to {read(name)[0].task}; leave it out"
     assert refused(name, "train.capture=true") == said
-    assert read("shapes-vit", ["train.capture=true"])[0].train.capture
+    for other in ("shapes-vit", "shakespeare-gpt2"):
+        assert read(other, ["train.capture=true"])[0].train.capture
 
 
 @pytest.mark.parametrize("name", ["transformer", "luong", "bahdanau", "seq2seq"])

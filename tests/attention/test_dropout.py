@@ -97,3 +97,14 @@ def test_what_stands_in_the_padding_stays_there(causal):
     for pure, spoilt in zip(*reads, strict=True):
         assert pure.isfinite().all()
         assert torch.equal(pure, spoilt)
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_along_a_shared_axis_all_are_dropped_or_none(axis):
+    torch.manual_seed(0)
+    part, x = Dropout(0.5, shared=axis), torch.ones(40, 5, 30)
+    kept = part(x)
+    assert torch.equal(kept, kept.narrow(axis, 0, 1).expand_as(kept))
+    assert set(kept.unique().tolist()) == {0.0, 2.0}
+    assert 0.8 < kept.mean() < 1.2
+    assert part.eval()(x) is x

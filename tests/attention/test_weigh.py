@@ -134,7 +134,7 @@ def test_masked_places_weigh_exactly_nothing_however_low_the_others():
         scores = torch.full((1, 1, 3), low, dtype=dtype)
         mask = torch.tensor([[[True, False, True]]])
         for way in ("soft", "hard"):
-            weights = build_weigh(way, D, window=1)(scores, mask, None).weights
+            weights = build_weigh(way, D, window=1)(scores, mask, None, Question(scores)).weights
             assert weights[0, 0, 1] == 0
             assert weights.sum() == 1
 
@@ -269,14 +269,14 @@ def test_hard_draws_by_probability_and_runs_by_the_most_likely():
     p = torch.where(mask, scores.exp(), 0.0)
     p = p / p.sum()
     draws = 20_000
-    weighed = Hard(soft_share=0)(scores.expand(1, draws, 5), mask, None)
+    weighed = Hard(soft_share=0)(scores.expand(1, draws, 5), mask, None, Question(scores))
     counts = weighed.chosen.flatten().bincount(minlength=5)
     assert counts[3] == 0
     spread = (draws * p * (1 - p)).sqrt()
     assert ((counts - draws * p).abs() <= 4 * spread).all()
     assert torch.equal(weighed.weights.argmax(-1), weighed.chosen)
     assert torch.equal(weighed.weights.sum(-1), torch.ones(1, draws))
-    assert Hard().eval()(scores.expand(1, 3, 5), mask, None).chosen.tolist() == [[2, 2, 2]]
+    assert Hard().eval()(scores.expand(1, 3, 5), mask, None, Question(scores)).chosen.tolist() == [[2, 2, 2]]
 
 
 def test_hard_tells_log_probability_and_entropy():
@@ -284,7 +284,7 @@ def test_hard_tells_log_probability_and_entropy():
     scores = torch.randn(3, 4, 5, requires_grad=True)
     mask = torch.ones(3, 1, 5, dtype=torch.bool)
     mask[1, :, 2:], mask[2] = False, False
-    weighed = Hard(soft_share=0)(scores, mask, None)
+    weighed = Hard(soft_share=0)(scores, mask, None, Question(scores))
     exact = scores.detach().double().requires_grad_()
     log = exact.masked_fill(~mask, -1e9).log_softmax(-1)
     picked = log.gather(-1, weighed.chosen[..., None]).squeeze(-1)[:2]
@@ -300,7 +300,7 @@ def test_hard_tells_log_probability_and_entropy():
 def test_half_of_the_looks_in_training_read_the_expectation():
     torch.manual_seed(0)
     scores = torch.tensor([0.3, -1.0, 1.2]).expand(1, 10_000, 3).clone().requires_grad_()
-    weighed = Hard()(scores, None, None)
+    weighed = Hard()(scores, None, None, Question(scores))
     expected = weighed.weights.amax(-1) < 1
     assert abs(expected.float().mean() - 0.5) < 0.02
     assert torch.equal(weighed.weights[expected], scores.softmax(-1)[expected])

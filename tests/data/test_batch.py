@@ -13,8 +13,11 @@ from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, sen
 from regard.data.caption_batches import CaptionBatch
 from regard.data.characters import CharacterBatch
 from regard.data.document_encoding import DocumentBatch
+from regard.data.environments import Seeds
+from regard.data.episodes import EpisodeBatch
 from regard.data.image_batches import ImageBatch
 from regard.data.masking import MaskedBatch
+from regard.data.sequences import BitBatch
 from regard.data.special_tokens import Special
 from regard.data.text_encoding import LabelledBatch, TokenBatch
 from regard.data.windows import TextBatch
@@ -220,6 +223,9 @@ BATCHES = {
     "labelled characters": CharacterBatch(IDS, IDS % 2, MASK, labels=torch.tensor([1, 0])),
     "captions": CaptionBatch(torch.rand(2, 3, 4, 4), IDS, MASK),
     "images": ImageBatch(torch.rand(2, 3, 4, 4), torch.eye(2)),
+    "episodes": EpisodeBatch(torch.rand(2, 3, 1, 4, 4), IDS % 2),
+    "environments": Seeds(torch.tensor([3, 1])),
+    "sequences": BitBatch(torch.rand(2, 3, 4), torch.rand(2, 3, 2), MASK),
     "images in half": ImageBatch(torch.rand(2, 3, 4, 4).bfloat16(), torch.eye(2)),
 }
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.layers import loss
-from regard.layers.loss import token_loss
+from regard.layers.loss import class_loss, label_loss, token_loss
 
 ROWS, LENGTH, DIM, WORDS = 4, 9, 6, 23
 
@@ -345,3 +345,16 @@ def test_fixed_shapes_give_the_same(
         found.append([total, known, *gradients(total, states, weight, bias)])
     for ours, wanted in zip(*reversed(found), strict=True):
         torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_of_labels_is_torchs_and_that_of_certain_targets(smoothing: float) -> None:
+    torch.manual_seed(0)
+    logits, labels = torch.randn(6, 4), torch.tensor([0, 3, 1, 1, 2, 0])
+    found = label_loss(logits, labels, label_smoothing=smoothing)
+    torch.testing.assert_close(
+        found.total, functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    )
+    other = class_loss(logits, functional.one_hot(labels, 4), label_smoothing=smoothing)
+    for name in ("total", "likelihood", "tokens"):
+        torch.testing.assert_close(getattr(found, name), getattr(other, name))

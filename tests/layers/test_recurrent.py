@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import trace
+from regard.attention.kernels.dropout import drop
 from regard.attention.trace import sites_of
 from regard.errors import NoAttention
 from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of
@@ -94,7 +95,7 @@ def test_states_alone_are_those_of_packed_rows_in_value_and_gradient(
         states = work()
         (states * weights).sum().backward()
         found.append([states.detach(), *(parameter.grad for parameter in encoder.parameters())])
-    rtol, atol = (1e-4, 1e-5) if device == "cuda" else (1e-5, 1e-6)  # cuDNN sums in another order
+    rtol, atol = (1e-3, 5e-5) if device == "cuda" else (1e-5, 1e-6)  # cuDNN sums in another order
     torch.testing.assert_close(found[1], found[0], rtol=rtol, atol=atol)
 
 
@@ -138,6 +139,44 @@ def test_a_stack_steps_as_it_runs_all_at_once(kind: str, layers: int) -> None:
     for ours, wanted in zip(state, last, strict=True):
         assert ours.shape == (3, layers, DIM), "rows first, so that decoding may reorder them"
         torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropped_weights_are_the_same_at_all_steps(kind: str) -> None:
+    """A training pass is a plain pass with other weights U; those of the layer learn through it."""
+    torch.manual_seed(4)
+    stack, plain = Stack(kind, INPUTS, DIM, layers=2, weight_dropout=0.5), Stack(kind, INPUTS, DIM, layers=2)
+    x = torch.randn(3, 4, INPUTS)
+    plain.load_state_dict(stack.state_dict())
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for layer in range(2):
+            weight = getattr(plain.rnn, f"weight_hh_l{layer}")
+            weight.copy_(drop(weight, 0.5, True))
+            assert 0.2 < (weight == 0).float().mean() < 0.8
+    torch.manual_seed(5)
+    (found, state), (wanted, last) = (one(x, one.begin(x)) for one in (stack, plain))
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(state, last)
+    found.sum().backward()
+    for layer in range(2):
+        zeros = getattr(plain.rnn, f"weight_hh_l{layer}") == 0
+        gradient = getattr(stack.rnn, f"weight_hh_l{layer}").grad
+        assert (gradient[zeros] == 0).all()
+        assert gradient[~zeros].any()
+    again = stack.eval()(x, stack.begin(x))[0]
+    assert torch.equal(again, stack.run(stack.rnn, x, None, None)[0])
+
+
+def test_locked_dropout_between_layers_has_one_mask_for_all_steps() -> None:
+    torch.manual_seed(6)
+    stack = Stack("gru", INPUTS, DIM, layers=2, dropout=0.5, locked=True)
+    seen: list[Tensor] = []
+    stack.between.register_forward_hook(lambda _, inputs, out: seen.append(out / inputs[0]))
+    x = torch.randn(3, 4, INPUTS)
+    stack(x, stack.begin(x))
+    assert set(seen[0].detach().round(decimals=4).unique().tolist()) == {0.0, 2.0}
+    torch.testing.assert_close(seen[0], seen[0][:, :1].expand_as(seen[0]))
 
 
 def test_an_unknown_kind_is_named_with_those_there_are() -> None:

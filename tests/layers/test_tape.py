@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
+from regard.attention.kernels.dropout import drop
 from regard.layers.tape import TapeLSTM
 
 N, T, E, D, A = 3, 7, 4, 5, 6
@@ -139,3 +140,16 @@ def test_what_is_kept_grows_with_length_but_for_the_weights() -> None:
     linear = [kept(steps) - N * steps**2 for steps in (50, 100, 200)]
     assert linear[2] - linear[1] <= 2 * (linear[1] - linear[0]) + 100
     assert linear[2] < 200 * N * 25 * D
+
+
+def test_dropped_weights_are_those_of_the_gates_at_all_steps() -> None:
+    torch.manual_seed(0)
+    layer, plain = (TapeLSTM(3, 4, 5, weight_dropout=rate).double() for rate in (0.5, 0.0))
+    plain.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 6, 3, dtype=torch.float64)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        plain.cell.hidden.weight.copy_(drop(plain.cell.hidden.weight, 0.5, True))
+    torch.manual_seed(1)
+    torch.testing.assert_close(layer(x), plain(x), rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(layer.eval()(x), plain(x))

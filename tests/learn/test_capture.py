@@ -12,11 +12,13 @@ from regard.data.artifacts import Pixels
 from regard.data.augment import Augment
 from regard.data.image_batches import ImageData
 from regard.data.labelled_images import ImageSet
+from regard.data.windows import TextData
 from regard.learn.capture import WARM
 from regard.learn.checkpoint import Standing
 from regard.learn.loop import Stepper, fit
 from regard.learn.optimise import rate_at
 from regard.learn.settings import Training
+from regard.models import MODELS
 from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig
 
@@ -101,6 +103,28 @@ def test_captured_statistics_move_as_in_plain_steps():
     for here, there in zip(plain.model.buffers(), captured.model.buffers(), strict=True):
         torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-5)
     assert captured.model.stem[0].norm.num_batches_tracked == 24
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["gpt2", "rnnlm", "lstmn"])
+def test_language_models_are_captured(name):
+    """With all their kinds of dropout, and a last batch of fewer windows."""
+    ids = np.random.default_rng(0).integers(3, 30, 400).astype(np.int32)
+    data = TextData(ids, length=12, batch_tokens=96, seed=1, end=2)
+    shape = {"embed": 16, "dim": 16, "locked": True, "word_dropout": 0.1, "weight_dropout": 0.3}
+    if name == "gpt2":
+        shape = {"dim": 16, "heads": 2, "max_positions": 16}
+
+    def build():
+        torch.manual_seed(0)
+        config = MODELS[name].Config(vocabulary=30, layers=2, **shape)
+        return MODELS[name](config)
+
+    plain, captured = (Stepper(build(), replace(SETTINGS, capture=on)) for on in (False, True))
+    wanted, found = (steps(stepper, data, 24) for stepper in (plain, captured))
+    assert captured.captured.recordings
+    assert found == [pytest.approx(row, rel=1e-3) for row in wanted]
+    alike(plain.model, captured.model)
 
 
 @needs_gpu

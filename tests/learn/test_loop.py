@@ -9,6 +9,7 @@ from small_training import Letters, Run, Text
 from regard.errors import Diverged, Interrupted
 from regard.layers.loss import Loss
 from regard.learn import checkpoint
+from regard.learn.loop import seed_draws
 
 
 def test_it_learns_logs_and_reports(tmp_path):
@@ -268,3 +269,12 @@ def test_wrong_use_is_explained(tmp_path):
     empty.data.order = lambda epoch: []
     with pytest.raises(ValueError, match="no batch in epoch 0"):
         empty.fit()
+
+
+def test_the_device_of_training_is_seeded_even_if_it_is_not_the_current_one(monkeypatch):
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: None)  # the current one
+    seed_draws(5, torch.device("cuda:1"))
+    assert seeded == [5]
+    assert torch.initial_seed() == 5

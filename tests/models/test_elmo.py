@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -91,12 +92,18 @@ def test_an_encoding_keeps_case_and_unknown_words_and_no_white_space() -> None:
     tokenizer = Tokenizer.train(["the cat sat."], kind="word", lowercase=True)
     (row, cut), (_, longer) = encoding.rows([("The  Dog\n\n sat.", ""), ("a b c d e", "")], tokenizer, 4)
     assert (cut, longer) == (False, True)
-    wanted = [spell(word) for word in ("The", "Dog", "sat", ".")]
-    assert row == (list(chain(*wanted)), [place for place, word in enumerate(wanted) for _ in word])
+    wanted, ids = [spell(word) for word in ("The", "Dog", "sat", ".")], tokenizer.encode("the dog sat.")
+    numbers = [[CHARACTERS + one, *word] for one, word in zip(ids, wanted, strict=True)]
+    assert row == (list(chain(*numbers)), [place for place, word in enumerate(numbers) for _ in word])
     assert list(encoding.pieces("The  Dog\n\n sat.", tokenizer)) == ["The", "Dog", "sat", "."]
-    assert torch.equal(
-        encoding.batch([row], tokenizer.special).characters, character_batch([wanted], widest=2).characters
-    )
+    batch, special = encoding.batch([row], tokenizer.special), tokenizer.special
+    assert torch.equal(batch.characters, character_batch([wanted], widest=2).characters)
+    assert batch.words is not None
+    assert batch.words.tolist() == [[special.start, *ids, special.end]]
+    (empty, _), *_ = encoding.rows([("", "")], tokenizer, 4)
+    nothing = encoding.batch([empty], special)
+    assert nothing.words is not None
+    assert nothing.words.shape == nothing.mask.shape == (1, 3)
     assert encoding.positions([[3, 4], [5]]) == 4
     assert encoding.real([[3, 4], [5]]) == 3
 
@@ -372,6 +379,22 @@ def test_a_classifier_begins_with_a_language_model() -> None:
     assert {name.split(".")[0] for name in new} == {"mix", "text", "classify"}
     batch = batch_of(SENTENCES)
     assert torch.equal(model.states_of_layers(batch), other.states_of_layers(batch))
+
+
+def test_a_classifier_has_words_of_its_own_beside_the_mix() -> None:
+    model, tokenizer = build(**CLASSES, word_dim=3), Tokenizer.train(["the cat sat on it"], kind="word")
+    encoding = model.encoding
+    rows = [row for row, _ in encoding.rows([("the cat sat", ""), ("it", "")], tokenizer, 9)]
+    batch = encoding.batch(rows, tokenizer.special)
+    before = model.class_logits(batch)
+    assert batch.words is not None
+    others = batch.words.clone()
+    others[1, 2:] += 1  # behind the only word of the second sentence
+    assert torch.equal(model.class_logits(replace(batch, words=others)), before)
+    others[1, 1] += 1  # another word that is spelled like it
+    after = model.class_logits(replace(batch, words=others))
+    assert torch.equal(after[0], before[0])
+    assert not torch.equal(after[1], before[1])
 
 
 def test_a_classifier_shows_the_words_as_they_are_written() -> None:

@@ -135,3 +135,14 @@ def test_tied_embeddings_are_one_table() -> None:
     assert model.out.weight is model.embed.table.weight
     with pytest.raises(ValueError, match="tied embeddings need dim = embed, got 6 and 5"):
         build(tied=True)
+
+
+def test_locked_dropout_of_a_classifier_drops_single_features() -> None:
+    """What is pooled has no words: a mask for all of them would drop whole texts."""
+    model = build(head="classify", labels=("a", "b"), dropout=0.5, locked=True, dim=32).train()
+    torch.manual_seed(0)
+    seen: list[Tensor] = []
+    model.classify.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model(torch.randint(3, 5, (16, 4)))
+    share = (seen[0] != 0).float().mean(1)
+    assert 0 < share.min() <= share.max() < 1

@@ -67,3 +67,16 @@ def test_tied_embeddings_are_one_table() -> None:
     assert model.out.weight is model.embed.weight
     with pytest.raises(ValueError, match="tied embeddings need dim = embed, got 6 and 5"):
         build(tied=True)
+
+
+def test_with_locked_dropout_padding_may_be_skipped() -> None:
+    """Step by step it drops what it drops over whole rows."""
+    model, tokens = (
+        build(dropout=0.5, locked=True, word_dropout=0.2, layers=1).train(),
+        torch.tensor([[3, 4, 5], [5, 4, 3]]),
+    )
+    found = []
+    for mask in (None, torch.ones_like(tokens, dtype=torch.bool)):
+        torch.manual_seed(0)
+        found.append(model(tokens, mask))
+    torch.testing.assert_close(*found)

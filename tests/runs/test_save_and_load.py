@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from regard.data.glyphs import glyphs
 from regard.data.scenes import scenes
 from regard.data.shapes import shapes
 from regard.decode.settings import Decoding
@@ -33,15 +34,21 @@ SMALL = {
     "elmo": ["model.widths=[1,2]", "model.filters=[4,4]", "model.dim=4", "model.reader=4"],
     "show_and_tell": ["model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"],
     "show_attend_tell": ["model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"],
+    "snail": ["model.conv_filters=4", "model.embed=8", "model.keys=[8,8]", "model.values=[8,8]", "model.ways=3"],
+    "snail_agent": ["model.dim=4", "model.tc_filters=4", "model.keys=4", "model.values=4", "model.actions=3"],
+    "ntm": ["model.dim=8", "model.places=6", "model.width=4"],
+    "bit_lstm": ["model.dim=8", "model.layers=2"],
 }
+APART = "tokens.joint=false"  # each model once with a vocabulary of both sides and once with one for each
 VARIANTS = {
-    "seq2seq": ["seq2seq", "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2"],
+    "seq2seq": ["seq2seq", APART, "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2"],
     "seq2seq of the mean": ["seq2seq", "model.summary=mean", "model.cell=rnn", "model.chrono_steps=9"],
     "bahdanau": ["bahdanau", "model.score=general", "model.weigh=hard", "model.dropout=0.3"],
+    "bahdanau, local": ["bahdanau", APART, "model.weigh=local-m"],
     "luong": ["luong", "model.weigh=local-p", "model.window=2", "model.layers=2", "model.bidirectional=true"],
-    "luong without feeding": ["luong", "model.feeding=false", "model.score=additive", "model.weigh=local-m"],
+    "luong without feeding": ["luong", APART, "model.feeding=false", "model.score=additive", "model.weigh=local-m"],
     "transformer": ["transformer", "model.dropout=0.3", "model.attention_dropout=0.1"],
-    "transformer pre-norm": ["transformer", "model.norm=pre", "model.positions=learned"],
+    "transformer pre-norm": ["transformer", APART, "model.norm=pre", "model.positions=learned"],
 }
 WRITERS = {
     "rnnlm": ["rnnlm", "model.cell=gru", "model.layers=1"],
@@ -81,6 +88,24 @@ TELLERS = {
     "show_and_tell": ["show_and_tell", "model.dropout=0.3", "train.label_smoothing=0.1", "data.num_ops=1"],
     "show_attend_tell": ["show_attend_tell", "model.stage=0", "train.r_drop=1.0", "data.scale=0.5"],
     "show_attend_tell, hard": ["show_attend_tell", "model.weigh=hard", "model.frozen=true"],
+}
+LEARNERS = {
+    "snail": ["snail", "data.rotations=true", "train.label_smoothing=0.1"],
+    "snail without order": ["snail", "model.temporal=false", "model.shots=2"],
+}
+PLAYERS = {
+    "snail_agent": ["snail_agent", "model.pulls=5"],
+    "snail_agent, mdps": ["snail_agent", "model.environment=mdps", "model.states=3", "model.horizon=2"],
+}
+MACHINES = {
+    "ntm": ["ntm", "model.heads=2"],
+    "ntm, feedforward": [
+        "ntm",
+        "model.controller=feedforward",
+        "data.made=associative-recall",
+        "data.max_length=3",
+    ],
+    "bit_lstm": ["bit_lstm", "data.curriculum_steps=3"],
 }
 REST = '[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n[train]\nsteps = 4\neval_every = 2\n'
 
@@ -160,6 +185,28 @@ def seeing(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.fixture
+def acting(tmp_path: Path) -> str:
+    """Those that act in environments."""
+    path = tmp_path / "acting.toml"
+    path.write_text(
+        "[data]\nbatch_size = 4\nvalid_count = 4\ntest_count = 4\n[model]\n"
+        '[train]\nsteps = 4\neval_every = 2\nbest_by = "reward"\n'
+    )
+    return str(path)
+
+
+@pytest.fixture
+def recalling(tmp_path: Path) -> str:
+    """Those that remember sequences of bits."""
+    path = tmp_path / "recalling.toml"
+    path.write_text(
+        "[data]\nbits = 2\nmax_length = 3\nbatch_size = 4\nvalid_count = 5\ntest_count = 4\n[model]\n"
+        '[train]\nsteps = 4\neval_every = 2\nbest_by = "bit_errors"\n'
+    )
+    return str(path)
+
+
 def losses(folder: Path) -> list[float]:
     rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     return [row["loss"] for row in rows if "loss" in row]
@@ -178,20 +225,19 @@ def check_goes_on(train: Any, interrupt: Any, recipe: str, folder: Path, changes
 
 
 def test_every_model_is_tested() -> None:
-    kinds = (VARIANTS, WRITERS, SEERS, WEIGHERS, TELLERS)
+    kinds = (VARIANTS, WRITERS, SEERS, WEIGHERS, TELLERS, LEARNERS, PLAYERS, MACHINES)
     tried = {variant[0] for kind in kinds for variant in kind.values()}
     assert SMALL.keys() == MODELS.keys() == tried | {"bert"}
 
 
-@pytest.mark.parametrize("joint", ["true", "false"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_trains_stops_goes_on_and_answers(
-    variant: str, joint: str, recipe: str, tmp_path: Path, train: Any, interrupt: Any
+    variant: str, recipe: str, tmp_path: Path, train: Any, interrupt: Any
 ) -> None:
     name, *options = VARIANTS[variant]
-    changes = [f"model.name={name}", f"tokens.joint={joint}", *SMALL[name], *options]
+    changes = [f"model.name={name}", "tokens.joint=true", *SMALL[name], *options]
     check_goes_on(train, interrupt, recipe, tmp_path, changes)
-    kind = "marian" if variant == "transformer" and joint == "true" else f"regard-{name}"
+    kind = "marian" if variant == "transformer" else f"regard-{name}"
     assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == kind
     assert f"# {name} on reverse" in (tmp_path / "run/README.md").read_text()
     texts, decode = ["a b c", "z", "", "q w e r t y"], Decoding(beam=3, n_best=2, min_length=1)
@@ -314,10 +360,61 @@ def test_it_trains_stops_goes_on_and_tells(
         assert first[0].attention.lines[0].weights.shape[1:] == (rows, rows)
 
 
+@pytest.fixture
+def showing(tmp_path: Path) -> str:
+    """For few-shot classifiers."""
+    path = tmp_path / "showing.toml"
+    path.write_text(
+        '[data]\nmade = "glyphs"\ntrain_count = 6\nvalid_count = 4\nbatch_size = 4\nvalid_episodes = 6\n'
+        "[model]\n[train]\nsteps = 4\neval_every = 2\n"
+    )
+    return str(path)
+
+
+@pytest.mark.parametrize("variant", LEARNERS)
+def test_it_trains_stops_goes_on_and_is_shown(
+    variant: str, showing: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    name, *options = LEARNERS[variant]
+    check_goes_on(train, interrupt, showing, tmp_path, [f"model.name={name}", *SMALL[name], *options])
+    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
+    images = glyphs("test", 2, examples=2).pixels
+    support = {"a": images[0], "b": images[2]}
+    first, second = (load(tmp_path / run).fewshot([images[1], images[3]], support) for run in ("run", "whole"))
+    assert first == second
+    assert all(set(one.probabilities) == {"a", "b"} for one in first)
+    assert len(first[0].examples().examples) == 2
+
+
+@pytest.mark.parametrize("variant", PLAYERS)
+def test_it_trains_stops_goes_on_and_plays(
+    variant: str, acting: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    name, *options = PLAYERS[variant]
+    check_goes_on(train, interrupt, acting, tmp_path, [f"model.name={name}", *SMALL[name], *options])
+    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
+    first, second = (load(tmp_path / run).play([0, 5]) for run in ("run", "whole"))
+    assert first == second
+    assert first[0].attention().weights.shape == (len(first[0].actions), len(first[0].actions))
+
+
+@pytest.mark.parametrize("variant", MACHINES)
+def test_it_trains_stops_goes_on_and_recalls(
+    variant: str, recalling: str, tmp_path: Path, train: Any, interrupt: Any
+) -> None:
+    name, *options = MACHINES[variant]
+    check_goes_on(train, interrupt, recalling, tmp_path, [f"model.name={name}", *SMALL[name], *options])
+    first, second = (load(tmp_path / run).recall(length=4, seed=3) for run in ("run", "whole"))
+    assert first == second
+    heads = first.looks()
+    assert len(heads) == {"ntm": 4, "ntm, feedforward": 2, "bit_lstm": 0}[variant]
+    assert all(one.shape == (len(first.batch.mask[0]), 6) for one in heads.values())
+
+
 @pytest.mark.parametrize(
     ("name", "plain"),
     [
-        *((name, False) for name in MODELS if MODELS[name].task not in ("recognise", "caption")),
+        *((name, False) for name in MODELS if MODELS[name].task not in ("recognise", "caption", "fewshot")),
         ("seq2seq", True),  # plain RNNs
         ("rnnlm", True),
     ],
@@ -327,7 +424,9 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
 ) -> None:
     task = MODELS[name].task
     files = {"translate": recipe, "generate": writing, "fill": reading, "classify": weighing}
-    file = files.get(task) or request.getfixturevalue("predicting")
+    file = files.get(task) or request.getfixturevalue(
+        {"embed": "predicting", "play": "acting", "recall": "recalling"}[task]
+    )
     job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
     model = training.build_model(job, TASKS[task].survey(job, None))
     card = training.card(
@@ -343,6 +442,8 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
         "generate": ('"..."', "looks.png"),
         "classify": ('"..."', "looks.png"),
         "embed": ('"..."', ""),
+        "play": ("0", "looks.png"),
+        "recall": ("--length 10", "tape.png"),
         "fill": ('"... [MASK] ..."', "looks.png"),  # without a blank there is nothing to fill
     }[task]
     assert f"regard {task} DIR {asked}" in card

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+import regard
 from regard.data.artifacts import Pixels
 from regard.data.caption_batches import CaptionData
 from regard.data.captions import CaptionSet, Named
@@ -275,6 +276,17 @@ def test_scenes_are_pointed_at_and_compared(run: Captioner, plain: Captioner) ->
     assert sheet.entries[0].caption.startswith("soft: ")
     assert "\nnone: " in sheet.entries[0].caption
     assert plot({"soft": one}).entries[0].image.shape == (32, 32, 3)
+
+
+def test_the_shipped_captioner_says_what_is_where_and_looks_there() -> None:
+    """Weights of half precision, of images that it was not trained on."""
+    run, asked = regard.load("scenes", device="cpu"), scenes("test", 60)
+    answers = run.caption([asked.images.read(row) for row in range(len(asked))])
+    assert [answer.text for answer in answers] == [some[0] for some in asked.captions]
+    found, by_chance = pointing(run, asked)
+    assert found["pointing"] >= 95
+    assert found["pointing_near"] == 100
+    assert by_chance["pointing_near_by_chance"] < 40
 
 
 def test_of_one_reference_only_that_is_right() -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import regard
+from regard.data.scenes import scenes
 from regard.learn.loop import Report
 from regard.runs.shipped import shipped
 from regard.tasks.table import TASKS, load
@@ -156,6 +157,7 @@ ASKED = {
     "dates": lambda run: run.translate("3 May 1979").line(),
     "de-en": lambda run: run.translate("Guten Tag.").line(),
     "reviews": lambda run: run.classify("My aunt found it dull. I thought it was superb.").line(),
+    "scenes": lambda run: run.caption(scenes("test", 1).images.read(0)).line(),
     "shakespeare": lambda run: run.generate("ROMEO:", replace(run.decode, max_length=8)).line(),
     "shapes": lambda run: run.recognise(torch.zeros(48, 48, 3, dtype=torch.uint8).numpy()).line(),
     "shapes-senet": lambda run: run.recognise(torch.zeros(48, 48, 3, dtype=torch.uint8).numpy()).line(),

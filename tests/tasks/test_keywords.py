@@ -13,10 +13,13 @@ import regard
 from regard.errors import BadInput
 from regard.tasks.caption.run import Captioner
 from regard.tasks.embed.run import Embedder
+from regard.tasks.fewshot.run import FewShot
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.options import check_options
+from regard.tasks.play.run import Agent
 from regard.tasks.reader import Reader
+from regard.tasks.recall.run import Recaller
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.table import TASKS, load_as
 from regard.tasks.task import Run
@@ -30,6 +33,9 @@ KINDS: dict[str, type[Run]] = {
     "classify": Reader,
     "recognise": Recogniser,
     "caption": Captioner,
+    "fewshot": FewShot,
+    "play": Agent,
+    "recall": Recaller,
 }
 # A file of answers' .alignment; the other half of a pair, a tuple; a method of its own, embed_tokens.
 WRITTEN_BY_COMMANDS = {"alignments", "second", "tokens"}

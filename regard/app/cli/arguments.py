@@ -50,8 +50,8 @@ DataSet = Annotated[
         "--data",
         metavar="FILE",
         help="Data of the kind the run was trained on: pairs (TSV, CSV, JSONL, or two files as in "
-        "'test.{en,de}'), text, labelled texts, images, captions of images. Without it, the test data of the "
-        "run's recipe.",
+        "'test.{en,de}'), text, labelled texts, images, captions of images, episodes. Without it, the test data "
+        "of the run's recipe.",
     ),
 ]
 ColumnNames = Annotated[

@@ -34,15 +34,18 @@ def command_for(task: AnyTask) -> Callable[..., None]:
 
     def command(**given: Any) -> None:
         options = {option.name: given.pop(option.name) for option in task.options}
+        if words.joins:
+            given["given"] = [*(given["given"] or []), *(given.pop("source") or [])]
         ask(task, options=options, **given)
 
     words = task.inputs
     parameters: list[tuple[str, Any, Any]] = [("run", Run, REQUIRED)]
     inputs = typer.Argument(metavar=words.metavar, help=words.help)
     if words.from_file:
-        source = typer.Option("--input", help=words.from_file)
+        source = typer.Option(words.flag, help=words.from_file, metavar=words.metavar if words.joins else None)
         parameters += [("given", Annotated[list[str] | None, inputs], None)]
-        parameters += [("source", Annotated[Path | None, source], None)]
+        kind: Any = list[str] if words.joins else Path
+        parameters += [("source", Annotated[kind | None, source], None)]
     else:
         parameters += [("given", Annotated[list[str], inputs], REQUIRED)]
     output = Annotated[Path | None, typer.Option(help=task.output)]
@@ -62,7 +65,7 @@ def command_for(task: AnyTask) -> Callable[..., None]:
 def ask(
     task: AnyTask,
     run: str,
-    given: list[str] | None,
+    given: Sequence[str] | None,
     *,
     output: Path | None,
     show: str | None,
@@ -88,7 +91,7 @@ def ask(
         check_sites(opened, sites)
     asked, read = task.inputs.find(given, source), task.reader(opened, options)
     several = asked.count != 1
-    keep_inputs(asked.files, output, show, asked.count)
+    keep_inputs([*asked.files, *task.files(options)], output, show, asked.count)
     if strict and asked.again:  # the bad one is named at once, and not after hours of work
         for _ in Reading(asked.items(), read, strict=True).good():
             pass

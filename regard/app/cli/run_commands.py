@@ -96,6 +96,8 @@ def evaluate_command() -> Callable[..., None]:
 
         regard evaluate runs/reviews --data test.tsv --columns text,label
 
+        regard evaluate runs/copy-ntm --lengths 20,40,80,120
+
     What a run is asked to do decides which metrics there are:
 
 {metrics}
@@ -122,9 +124,10 @@ def evaluate_all(
         check_picture(str(show), task.plot_suffixes)
     check_options(task.evaluate_options, options, flags=True)
     known = {option.name for option in task.evaluate_options}
+    flags = {option.name: option.flag for one in TASKS.values() for option in one.evaluate_options}
     for name, value in options.items():
         if value is not None and name not in known:
-            raise BadInput(f"--{name.replace('_', '-')} is not for runs that {task.verb}")
+            raise BadInput(f"{flags[name]} is not for runs that {task.verb}")
     found = evaluate_runs(
         runs,
         data,

@@ -22,12 +22,17 @@ def drop(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 class Dropout(nn.Module):
-    def __init__(self, rate: float):
+    """`shared`: an axis along which all elements are dropped or kept together; of (B, T, D), 1 is locked dropout,
+    with one mask for all steps (Gal & Ghahramani 2016), -1 drops whole words."""
+
+    def __init__(self, rate: float, *, shared: int | None = None):
         super().__init__()
-        self.rate = rate
+        self.rate, self.shared = rate, shared
 
     def forward(self, x: Tensor) -> Tensor:
-        return drop(x, self.rate, self.training)
+        if self.shared is None or not self.training or self.rate == 0:
+            return drop(x, self.rate, self.training)
+        return x * drop(torch.ones_like(x.narrow(self.shared, 0, 1)), self.rate, True)
 
 
 class _Drop(torch.autograd.Function):

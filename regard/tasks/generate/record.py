@@ -63,7 +63,7 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
     )
     columns = (("column",),)
     sections = ("tokens", "decode")
-    trains_with = frozenset({"label_smoothing"})
+    trains_with = frozenset({"label_smoothing", "capture"})
 
     @property
     def Settings(self) -> type[TextSettings]:
