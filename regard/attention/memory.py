@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.shapes import check_growth
 from regard.data.short_repr import short_repr
@@ -43,6 +43,13 @@ class Memory:
             return inside
         flat = places.clamp(0, self.size - 1).flatten(1)  # (B, everything else)
         return inside & self.mask.gather(1, flat).view_as(places)
+
+    def join(self, other: Memory) -> Memory:
+        """The rows of both; the memory with fewer places is padded on the right."""
+        size = max(self.size, other.size)
+        keys, values, masks = zip(*(_padded(one, 0, size - one.size) for one in (self, other)), strict=True)
+        full = all(one.mask is None and one.size == size for one in (self, other))
+        return Memory(torch.cat(keys), torch.cat(values), None if full else torch.cat(masks))
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,44 @@ class GrowingMemory:
         held = self.memory
         mask = None if held.mask is None else change(held.mask)
         return GrowingMemory(change(held.keys), change(held.values), mask, self.size)
+
+    def join(self, other: GrowingMemory, rows: tuple[int, int]) -> GrowingMemory:
+        """The rows of both, so many of each; the shorter past is padded on the left, as both end now."""
+        kept = [one.memory for one in (self, other) if one.keys is not None]
+        if not kept:
+            return self
+        size, parts = max(self.size, other.size), []
+        for one, count in zip((self, other), rows, strict=True):
+            held = _empty(kept[0], count) if one.keys is None else one.memory
+            parts.append(_padded(held, size - one.size, 0))
+        keys, values, masks = (torch.cat(some) for some in zip(*parts, strict=True))
+        return GrowingMemory(keys, values, None if bool(masks.all()) else masks, size)
+
+    def trim(self) -> GrowingMemory:
+        """Without the leading places that no row has; they are left where a longer row was dropped."""
+        if self.keys is None or self.mask is None:
+            return self
+        held = self.memory
+        assert held.mask is not None
+        first = int(held.mask.any(0).int().argmax())
+        mask = held.mask[:, first:]
+        keys, values = held.keys[..., first:, :], held.values[..., first:, :]
+        return GrowingMemory(keys, values, None if bool(mask.all()) else mask, self.size - first)
+
+
+def _padded(one: Memory, left: int, right: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys, values and mask with so many more places, which nobody may look at."""
+    mask = one.mask
+    if mask is None:
+        mask = torch.ones(len(one.keys), one.size, dtype=torch.bool, device=one.keys.device)
+    keys, values = (nn.functional.pad(x, (0, 0, left, right)) for x in (one.keys, one.values))
+    return keys, values, nn.functional.pad(mask, (left, right), value=False)
+
+
+def _empty(like: Memory, rows: int) -> Memory:
+    """A memory of so many rows without places."""
+    keys, values = (x.new_empty(rows, *x.shape[1:-2], 0, x.shape[-1]) for x in (like.keys, like.values))
+    return Memory(keys, values)
 
 
 def _joined(first: Memory, second: Memory) -> tuple[Tensor, Tensor, Tensor | None]:

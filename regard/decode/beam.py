@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.decode.generator import at_least_float32, eval_mode, finish
+from regard.decode.generator import at_least_float32, check_wanted, eval_mode, finish
 from regard.decode.greedy import follow, likeliest
-from regard.decode.hypothesis import Hypothesis, collect, normaliser
+from regard.decode.hypothesis import Answers, Hypothesis, normaliser
 from regard.decode.rules import Rules, Stop, impossible, read_rules
 from regard.decode.settings import MOST_PENALTY
+from regard.decode.steps import Steps
 from regard.models.protocols import Generator
 
 
@@ -74,66 +75,78 @@ def beam(
         return [[one] for one in finish(model, follow(model, source, mask, rules, choose=likeliest))]
     alpha = float(length_penalty)
     with eval_mode(model):
-        found = _search(model, source, mask, rules, width=width, alpha=alpha, renormalise=renormalise)
-    return [sorted(some, key=lambda one: one.normalised(alpha), reverse=True)[:n_best] for some in found]
+        answers = _search(model, source, mask, rules, width=width, alpha=alpha, renormalise=renormalise)
+    found = answers.best(n_best)
+    return [found.get(sentence, [Hypothesis([], 0.0, False)]) for sentence in range(len(source))]
 
 
 def _search(
     model: Generator, source: Tensor, mask: Tensor, rules: Rules, *, width: int, alpha: float, renormalise: bool
-) -> list[list[Hypothesis]]:
-    """All finished hypotheses of each sentence. A score of -inf marks a dead beam: its row is still computed,
-    but never chosen.
+) -> Answers:
+    """All answers to each sentence, none where its limit is 0. A score of -inf marks a dead beam: its row is still
+    computed, but never chosen.
 
     The model and the choice of continuations run on its device; the few numbers of each step are then compared on
     the host, where an operation costs less than launching it on a GPU. (B, ..) arrays are NumPy's."""
     most: np.ndarray = rules.max_lengths.cpu().numpy()
-    found = [[] if each else [Hypothesis([], 0.0, False)] for each in most.tolist()]
+    found = Answers(alpha, rules.end)
     live: np.ndarray = most.nonzero()[0]  # (B,) which sentences are still searched
     if not len(live):
         return found
     device = source.device
     here = torch.from_numpy(live).to(device)
     most, rules = most[live], rules.keep(here)
-    state = model.start(source[here], mask[here])
-    tokens = rules.start  # (B,) at the first step, where all beams are equal, then (N,)
+    steps = Steps(model, model.start(source[here], mask[here]))
     scores = torch.zeros(len(live), 1, device=device)
+    done: np.ndarray = np.zeros(len(live), bool)  # (B,) finished sentences that are still in the batch
     written: np.ndarray = np.empty((len(live), 1, 0), np.int64)  # (B, W, length)
     top: np.ndarray = np.full((len(live), width), -np.inf, np.float32)  # the best normalised scores so far
+    following: np.ndarray = np.empty((2, 0), np.int64)  # (2, N) which rows go on, and their last tokens
     for length in count(1):
-        logits, state = model.step(tokens, state)
-        if length == 1:
-            state = state.spread(width)
-        steps = at_least_float32(logits).log_softmax(-1)
-        past = torch.from_numpy(written.reshape(len(steps), length - 1)).to(device) if rules.looks_back else None
-        rules.apply(steps, length - 1, past)
+        check_wanted()
+        logits = steps(following) if length > 1 else steps.first(rules.start, width)  # at first all beams are equal
+        known = at_least_float32(logits).log_softmax(-1)
+        past = torch.from_numpy(written.reshape(len(known), length - 1)).to(device) if rules.looks_back else None
+        rules.apply(known, length - 1, past)
         if renormalise:
-            steps = steps.log_softmax(-1)
-        grown, beams, chosen = extend(scores, steps, width)  # (B, 2 W) each
-        impossible(np.isnan(grown) | (np.maximum(grown, top[:, :1]) == -np.inf).all(1, keepdims=True))
-        longer = np.concatenate([rows_of(written, beams), chosen[..., None]], 2)  # (B, 2 W, length)
+            known = known.log_softmax(-1)
+        grown, beams, chosen = extend(scores, known, width)  # (B, 2 W) each
+        nowhere = (np.maximum(grown, top[:, :1]) == -np.inf).all(1, keepdims=True)
+        impossible((np.isnan(grown) | nowhere) & ~done[:, None])
+        by = normaliser(length, alpha)
         ended = (chosen == rules.end) | (most == length)[:, None]
         if rules.stop is not None:
-            ended |= rules.stops(longer, ~ended & np.isfinite(grown))
-        answers = ended & np.isfinite(grown)
-        answers[:, width:] = False
-        for sentence, answer in collect(live[answers.nonzero()[0]], longer[answers], grown[answers], rules.end):
-            found[sentence].append(answer)
-        by = normaliser(length, alpha)
-        top = np.sort(np.concatenate([top, np.where(answers, grown / by, -np.inf)], 1))[:, : -width - 1 : -1]
-        grown = np.where(ended, -np.inf, grown)
-        places = np.argsort(-grown, 1, kind="stable")[:, :width]  # (B, W)
-        grown, beams, chosen, written = (rows_of(x, places) for x in (grown, beams, chosen, longer))
-        keep = grown[:, 0] / by > top[:, -1]
-        if not keep.any():
+            longer = np.concatenate([rows_of(written, beams), chosen[..., None]], 2)  # (B, 2 W, length)
+            ended |= rules.stops(longer, ~ended & np.isfinite(grown) & ~done[:, None])
+        if ended.any():
+            answers = ended & np.isfinite(grown) & ~done[:, None]
+            answers[:, width:] = False
+            of, place = answers.nonzero()
+            tokens = np.concatenate([written[of, beams[of, place]], chosen[of, place, None]], 1)
+            found.add(live[of], tokens, grown[of, place])
+            top = np.sort(np.concatenate([top, np.where(answers, grown / by, -np.inf)], 1))[:, : -width - 1 : -1]
+            grown = np.where(ended, -np.inf, grown)
+            places = np.argsort(-grown, 1, kind="stable")[:, :width]  # (B, W)
+            grown, beams, chosen = (rows_of(x, places) for x in (grown, beams, chosen))
+        else:
+            grown, beams, chosen = (x[:, :width] for x in (grown, beams, chosen))
+        written = np.concatenate([rows_of(written, beams), chosen[..., None]], 2)  # (B, W, length)
+        done = done | ~(grown[:, 0] / by > top[:, -1])
+        if done.all():
             break
+        left = int(most[~done].max()) - length
+        if length == 1:
+            steps.record(left)
+        stay = steps.going_on(done)
+        if len(stay) < len(done):
+            here = torch.from_numpy(stay).to(device)
+            steps.keep(here, left)
+            rules = rules.keep(here)
+            live, most, done, written, top = (x[stay] for x in (live, most, done, written, top))
+            grown, beams, chosen = (x[stay] for x in (grown, beams, chosen))
         rows = beams + np.arange(len(live))[:, None] * width
-        order, tokens = torch.from_numpy(np.stack([rows.ravel(), chosen.ravel()])).to(device)
-        scores, state = torch.from_numpy(grown).to(device), state.reorder(order)
-        if not keep.all():
-            here = torch.from_numpy(keep.nonzero()[0]).to(device)
-            state, rules, scores = state.drop(here), rules.keep(here), scores[here]
-            tokens = tokens.unflatten(0, (-1, width))[here].flatten()
-            live, most, written, top = (x[keep] for x in (live, most, written, top))
+        following = np.stack([rows.ravel(), chosen.ravel()])
+        scores = torch.from_numpy(grown).to(device)
     return found
 
 

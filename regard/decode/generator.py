@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import torch
@@ -14,6 +15,20 @@ from regard.models import protocols
 
 Step = TypeVar("Step")
 Found = TypeVar("Found")
+
+
+class Stopped(Exception):
+    """A search was told to stop: nobody waits for its answer."""
+
+
+unwanted: ContextVar[Callable[[], bool]] = ContextVar("unwanted")  # of this thread: is nobody waiting any more?
+
+
+def check_wanted() -> None:
+    """Called at each step of a search; raises Stopped if nobody waits for its answer."""
+    asked = unwanted.get(None)
+    if asked is not None and asked():
+        raise Stopped
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
@@ -39,6 +54,7 @@ def finish(model: protocols.Generator, steps: Generator[Step, None, Found]) -> F
     """Run a search to its end."""
     with eval_mode(model):
         while True:
+            check_wanted()
             try:
                 next(steps)
             except StopIteration as end:

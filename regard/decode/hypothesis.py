@@ -43,3 +43,39 @@ def collect(sentences: Rows, written: Rows, scores: Rows, end: int) -> Iterator[
     for sentence, tokens, score in zip(sentences.tolist(), written.tolist(), scores.tolist(), strict=True):
         finished = tokens[-1] == end
         yield sentence, Hypothesis(tokens[:-1] if finished else tokens, score, finished)
+
+
+class Answers:
+    """Rows that ended, of all sentences and lengths, as arrays; only the best become hypotheses."""
+
+    def __init__(self, alpha: float, end: int):
+        self.alpha, self.end = alpha, end
+        self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, sentences: np.ndarray, written: np.ndarray, scores: np.ndarray) -> None:
+        """sentences (N,), written (N, length), scores (N,)"""
+        if len(sentences):
+            self.parts.append((sentences, written, scores))
+
+    def best(self, n_best: int) -> dict[int, list[Hypothesis]]:
+        """Of each sentence with an answer, the best by score / length^alpha; of equals, those added first."""
+        found: dict[int, list[Hypothesis]] = {}
+        if not self.parts:
+            return found
+        sentences = np.concatenate([part[0] for part in self.parts])
+        ranks = np.concatenate([x.astype(float) / normaliser(w.shape[1], self.alpha) for _, w, x in self.parts])
+        order = np.lexsort((-ranks, sentences))  # by sentence, then by rank
+        sentences = sentences[order]
+        place = np.arange(len(order)) - np.searchsorted(sentences, sentences)  # among its sentence's answers
+        chosen = order[place < n_best]
+        hypotheses, start = dict[int, tuple[int, Hypothesis]](), 0
+        for part in self.parts:
+            rows = chosen[(chosen >= start) & (chosen < start + len(part[0]))]
+            own = rows - start
+            answers = collect(part[0][own], part[1][own], part[2][own], self.end)
+            hypotheses.update(zip(rows.tolist(), answers, strict=True))
+            start += len(part[0])
+        for answer in chosen.tolist():
+            sentence, one = hypotheses[answer]
+            found.setdefault(sentence, []).append(one)
+        return found

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import GrowingMemory
+from regard.attention import GrowingMemory, Memory
 from regard.data.short_repr import short_repr
 
 
@@ -26,6 +26,31 @@ def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
         parts = {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
         return dataclasses.replace(tree, **{name: each_tensor(change, part) for name, part in parts.items()})
     return tree
+
+
+def join_trees(first: Any, second: Any, rows: tuple[int, int]) -> Any:
+    """The rows of two trees of the same kind, the second behind the first. Pasts of different lengths are padded on
+    the left, fixed memories on the right."""
+    if isinstance(first, Tensor):
+        return torch.cat([first, second]) if first.dim() else first
+    if isinstance(first, GrowingMemory):
+        return first.join(second, rows)
+    if isinstance(first, Memory):
+        return first.join(second)
+    if isinstance(first, tuple):
+        return tuple(join_trees(one, other, rows) for one, other in zip(first, second, strict=True))
+    if dataclasses.is_dataclass(first) and not isinstance(first, type):
+        names = [field.name for field in dataclasses.fields(first)]
+        parts = {name: join_trees(getattr(first, name), getattr(second, name), rows) for name in names}
+        return dataclasses.replace(first, **parts)
+    return first
+
+
+def trim_tree(tree: Any) -> Any:
+    """Every growing memory without the leading places that no row has."""
+    if isinstance(tree, GrowingMemory):
+        return tree.trim()
+    return tuple(map(trim_tree, tree)) if isinstance(tree, tuple) else tree
 
 
 @dataclass(frozen=True)
@@ -56,6 +81,26 @@ class State:
             each_tensor(lambda x: x.index_select(0, beams), self.rows),
             self.width,
         )
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors with rows, of the memory and then of the rows."""
+        found: list[Tensor] = []
+
+        def keep(tensor: Tensor) -> Tensor:
+            found.append(tensor)
+            return tensor
+
+        each_tensor(keep, (self.memory, self.rows))
+        return found
+
+    def join(self, other: State, rows: tuple[int, int]) -> State:
+        """The sentences of both states, so many of each, those of the other behind. For states of width 1."""
+        assert self.width == other.width == 1
+        return State(join_trees(self.memory, other.memory, rows), join_trees(self.rows, other.rows, rows))
+
+    def trim(self) -> State:
+        """Without the places at the start of every past that no row has, after longer rows were dropped."""
+        return State(self.memory, trim_tree(self.rows), self.width)
 
     def fork(self) -> State:
         """A copy to continue separately: it shares no buffer of `rows`. The memory is read-only and shared."""
