@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attend, Question, Score
+from regard.attention import Attend, Memory, Question, Score
 from regard.attention.kernels.dropout import Dropout
+from regard.attention.kernels.products import weighted_sums
 from regard.layers.recurrent import Encoder
 
 POOLS = ("attention", "mean", "max", "last")
@@ -43,7 +44,7 @@ class AttentionPool(nn.Module):
         self.attend = PoolingAttend(Context(hidden, dim))
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        memory = self.attend.remember(states, mask=mask)
+        memory = Memory(self.attend.score.keys(states), states, mask)  # states at padding are finite
         query = self.context.to(memory.keys.dtype).expand(len(states), 1, -1)
         return self.attend(query, memory)[:, 0]
 
@@ -52,8 +53,8 @@ class MeanPool(nn.Module):
     """The mean of the real states: attention with equal weights."""
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        total = states.masked_fill(~mask[..., None], 0).sum(1)
-        return total / mask.sum(1).clamp(min=1)[:, None].to(total.dtype)
+        weights = mask.to(states.dtype) / mask.sum(1, keepdim=True).clamp_(min=1)
+        return weighted_sums(weights[:, None], states)[:, 0]
 
 
 class MaxPool(nn.Module):
@@ -82,7 +83,7 @@ class LastPool(nn.Module):
 
 
 def build_pool(name: str, dim: int, *, hidden: int, bidirectional: bool) -> nn.Module:
-    """The pooling of that name, (B, T, dim) and mask (B, T) -> (B, dim). An empty row gives 0."""
+    """The pooling of that name, finite states (B, T, dim) and mask (B, T) -> (B, dim). An empty row gives 0."""
     if name == "attention":
         return AttentionPool(dim, hidden)
     if name == "last":

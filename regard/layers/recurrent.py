@@ -185,6 +185,7 @@ class Encoder(Layers):
             bidirectional=bidirectional,
             chrono_steps=chrono_steps,
         )
+        self._kept: dict[int, Any] = {}  # by layer; see `_holding`
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
         """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, D), 0 at padding, and the final
@@ -207,7 +208,7 @@ class Encoder(Layers):
 
     def states(self, x: Tensor, mask: Tensor) -> Tensor:
         """As `forward`, without the final states, and without packing where that would cost more than padding. Rows
-        may be empty."""
+        may be empty. What stands at padding is finite and has no meaning."""
         if not self._held(x, mask):
             return self(x, never_empty(mask))[0]
         states = self._run_held(x, mask)
@@ -225,21 +226,36 @@ class Encoder(Layers):
     def _run_held(self, x: Tensor, mask: Tensor) -> Tensor:
         """(N, T, E) -> (N, T, D) over whole rows. An additional input, 1 at padding, holds the gates so that the
         state stays as it is: the backward direction still has its first state when it comes to the last token."""
-        rnn, parts = self.rnn, KINDS[self.kind][1]
-        hold = x.new_zeros(len(parts) * rnn.hidden_size, FLAGS)
-        for part, value in HELD[self.kind].items():
-            hold.chunk(len(parts))[parts.index(part)].fill_(value / FLAGS)
-        hidden = ~mask[..., None]
-        padding = hidden.to(x.dtype).expand(-1, -1, FLAGS)
-        for layer in range(rnn.num_layers):
+        padding = (~mask[..., None]).to(x.dtype).expand(-1, -1, FLAGS)
+        zeros = x.new_zeros(len(self.ends), len(x), self.rnn.hidden_size)
+        for layer in range(self.rnn.num_layers):
             if layer:
-                x = F.dropout(x, rnn.dropout, self.training)
-            names = [f"{part}_l{layer}{end}" for end in self.ends for part in WEIGHTS]
-            weights = [getattr(rnn, name) for name in names]
-            weights[::4] = [torch.cat([weight, hold], 1) for weight in weights[::4]]
-            zeros = x.new_zeros(len(self.ends), len(x), rnn.hidden_size)
+                x = F.dropout(x, self.rnn.dropout, self.training)
+            weights = self._holding(layer)
             x, _ = run_layer(self.kind, torch.cat([x, padding], -1), (zeros, zeros), weights, self.training)
-        return x.masked_fill(hidden, 0)
+        return x
+
+    def _holding(self, layer: int) -> list[Tensor]:
+        """The weights of a layer with those of the additional input; kept while no gradient is wanted."""
+        weights = [getattr(self.rnn, f"{part}_l{layer}{end}") for end in self.ends for part in WEIGHTS]
+        kept = not (torch.is_grad_enabled() or weights[0].is_inference())
+        now = [(weight.data_ptr(), weight._version) for weight in weights] if kept else []
+        if kept and self._kept.get(layer, ((), ()))[0] == now:
+            return self._kept[layer][1]
+        parts = KINDS[self.kind][1]
+        hold = weights[0].new_zeros(len(parts), self.rnn.hidden_size, FLAGS)
+        for part, value in HELD[self.kind].items():
+            hold[parts.index(part)] = value / FLAGS
+        weights[::4] = [torch.cat([weight, hold.flatten(0, 1)], 1) for weight in weights[::4]]
+        weights = in_one_piece(weights)
+        if kept:
+            self._kept[layer] = now, weights
+        return weights
+
+    def train(self, mode: bool = True) -> Encoder:
+        """A captured training step changes weights without their versions: what was kept is forgotten."""
+        self._kept.clear()
+        return super().train(mode)
 
 
 def never_empty(mask: Tensor) -> Tensor:
@@ -255,14 +271,15 @@ def run_layer(
     run: Any = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}[kind]
     both = len(weights) > len(WEIGHTS)
     inside = list(begin) if kind == "lstm" else begin[0]
-    out, *last = run(x, inside, _in_one_piece(weights), True, 1, 0.0, training, both, True)
+    out, *last = run(x, inside, in_one_piece(weights), True, 1, 0.0, training, both, True)
     return out, tuple(last)
 
 
-def _in_one_piece(weights: list[Tensor]) -> list[Tensor]:
+def in_one_piece(weights: list[Tensor]) -> list[Tensor]:
     """The same weights as parts of one tensor, matrices before biases, as cuDNN reads them; else it would copy them
     at every call, and warn."""
-    if not weights[0].is_cuda:
+    first = weights[0].untyped_storage().data_ptr()
+    if not weights[0].is_cuda or all(weight.untyped_storage().data_ptr() == first for weight in weights):
         return weights
     order = sorted(range(len(weights)), key=lambda place: -weights[place].dim())
     sizes = [weights[place].numel() for place in order]

@@ -92,11 +92,35 @@ def test_states_alone_are_those_of_packed_rows_in_value_and_gradient(
     found = []
     for work in (lambda: encoder(x, mask)[0], lambda: encoder.states(x, mask)):
         encoder.zero_grad()
-        states = work()
+        states = work().masked_fill(~mask[..., None], 0)
         (states * weights).sum().backward()
         found.append([states.detach(), *(parameter.grad for parameter in encoder.parameters())])
     rtol, atol = (1e-3, 5e-5) if device == "cuda" else (1e-5, 1e-6)  # cuDNN sums in another order
     torch.testing.assert_close(found[1], found[0], rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_kept_without_gradients_follow_their_changes(device: str) -> None:
+    torch.manual_seed(3)
+    encoder = Encoder("gru", INPUTS, DIM, layers=2).to(device).eval()
+    x, mask = (each.to(device) for each in padded([7, 5, 9], 9))
+
+    def off() -> float:
+        with torch.no_grad():
+            return float(
+                (encoder._run_held(x, mask) - encoder(x, mask)[0]).masked_fill(~mask[..., None], 0).abs().max()
+            )
+
+    assert off() < 1e-3
+    first = encoder._kept[0][1]
+    assert off() < 1e-3
+    assert encoder._kept[0][1] is first
+    with torch.no_grad():
+        encoder.rnn.weight_hh_l0.add_(1.0)
+    assert off() < 1e-3
+    encoder.rnn.weight_ih_l1.data.add_(1.0)  # as a captured step: the version stays the same
+    encoder.eval()
+    assert off() < 1e-3
 
 
 def test_only_real_tokens_are_looked_up_where_there_is_no_gradient() -> None:
