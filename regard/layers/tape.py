@@ -11,7 +11,7 @@ A step appends to a `GrowingMemory`. A whole sequence is computed by one autogra
 autograd would keep the past of every step: T^2 D numbers. It writes into buffers for all T steps and keeps the
 weights (T^2 numbers) and a few tensors of T x D; the tanh of each pair is computed again in the backward pass. The
 gradients of the weight matrices are one product over all steps. Buffers have time first, so that the past is one
-contiguous slice.
+contiguous slice. On CUDA in float32 the steps are those of `tape_cuda`, which needs fewer launches.
 
 Letters: N rows, T steps, D states, A attention (of v), E inputs."""
 
@@ -28,6 +28,11 @@ from regard.attention.kernels.additive import LIMIT
 from regard.attention.kernels.dropout import drop
 from regard.attention.record import watching
 from regard.layers.recurrent import Cell
+
+try:
+    from regard.layers import tape_cuda
+except ImportError:  # no Triton: the code below runs on any device
+    tape_cuda = None  # type: ignore[assignment]
 
 Step = tuple[GrowingMemory, Tensor]  # the tape and h~ of the last step (N, D)
 
@@ -125,11 +130,30 @@ def walk(
     """ahead (T, N, 4 D) = W x + b and asked (T, N, A) = W_x x of all steps; both (4 D + A, D): the weights of the
     gates and of the query that h~ is multiplied with; key_weight (A, D); v (A,); mask (T, N). keep: for the
     backward pass."""
-    (steps, rows, _), (attention, dim) = asked.shape, key_weight.shape
-    values, reads = ahead.new_empty(steps, rows, 2 * dim), ahead.new_zeros(steps, rows, 2 * dim)
-    keys, queries = ahead.new_empty(steps, rows, attention), ahead.new_empty(steps, rows, attention)
-    gates = ahead.new_empty(steps if keep else 0, rows, 4 * dim)
-    weights = ahead.new_empty(steps if keep else 0, steps, rows)
+    (steps, rows, attention), dim = asked.shape, key_weight.shape[1]
+    found = Walked(
+        values=ahead.new_empty(steps, rows, 2 * dim),
+        keys=ahead.new_empty(steps, rows, attention),
+        reads=ahead.new_zeros(steps, rows, 2 * dim),
+        queries=ahead.new_empty(steps, rows, attention),
+        gates=ahead.new_empty(steps if keep else 0, rows, 4 * dim),
+        weights=ahead.new_empty(steps if keep else 0, steps, rows),
+    )
+    fill = tape_cuda.walk if _fused(ahead) else _walk
+    fill(ahead, asked, both, key_weight, v, mask, *found)
+    return found
+
+
+def _fused(x: Tensor) -> bool:
+    return tape_cuda is not None and x.is_cuda and x.dtype == torch.float32
+
+
+def _walk(
+    ahead: Tensor, asked: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None, *found: Tensor
+) -> None:
+    """Fills the tensors of a `Walked`, from the first step to the last."""
+    values, keys, reads, queries, gates, weights = found
+    (steps, rows, attention), dim, keep = asked.shape, key_weight.shape[1], len(gates) > 0
     known, of_keys, minus = ahead.new_zeros(rows, 4 * dim + attention), key_weight.t(), -2 * v
     for now in range(steps):
         queries[now] = _exponentials(asked[now] + known[:, 4 * dim :])
@@ -150,7 +174,6 @@ def walk(
         keys[now] = _exponentials(hidden @ of_keys)
         if keep:
             gates[now] = opened
-    return Walked(values, keys, reads, queries, gates, weights)
 
 
 def _exponentials(x: Tensor) -> Tensor:
@@ -188,7 +211,23 @@ class _Sequence(torch.autograd.Function):
 
 
 def _slopes(grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, kept: Walked) -> tuple[Tensor, ...]:
-    """The gradients of ahead, asked, both, key_weight and v, from the last step to the first."""
+    """The gradients of ahead, asked, both, key_weight and v."""
+    dim, attention = grad.shape[-1], len(v)
+    back = tape_cuda.slopes if _fused(grad) else _steps_back
+    slopes, for_keys, for_v = back(grad, both, key_weight, v, *kept)
+    for_both = slopes.flatten(0, 1).t() @ kept.reads[..., :dim].flatten(0, 1)
+    for_key_weight = for_keys.flatten(0, 1).t() @ kept.hidden.flatten(0, 1)
+    for_ahead, later = slopes.split((4 * dim, attention), -1)
+    for_asked = torch.cat([torch.zeros_like(later[:1]), later[:-1]])  # the first query looks at nothing
+    return for_ahead, for_asked, for_both, for_key_weight, for_v
+
+
+def _steps_back(
+    grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, *tensors: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the last step to the first, with the tensors of a `Walked`: the gradients of [the gates; the next query]
+    (T, N, 4 D + A), of W_h h (T, N, A) and of v."""
+    kept = Walked(*tensors)
     (steps, rows, _), (attention, dim) = grad.shape, key_weight.shape
     slopes = grad.new_zeros(steps, rows, 4 * dim + attention)  # of both h~: of the gates, and of the next query
     for_reads = grad.new_empty(steps, rows, 2 * dim)
@@ -212,11 +251,7 @@ def _slopes(grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, kept: Wal
             pairs.addcmul_(pairs, pairs, value=-1).mul_(slope[..., None])
             for_keys[:now] += pairs
             torch.mul(pairs.sum(0), scale, out=slopes[now - 1, :, 4 * dim :])
-    for_both = slopes.flatten(0, 1).t() @ kept.reads[..., :dim].flatten(0, 1)
-    for_key_weight = for_keys.flatten(0, 1).t() @ kept.hidden.flatten(0, 1)
-    for_ahead, later = slopes.split((4 * dim, attention), -1)
-    for_asked = torch.cat([torch.zeros_like(later[:1]), later[:-1]])  # the first query looks at nothing
-    return for_ahead, for_asked, for_both, for_key_weight, for_v
+    return slopes, for_keys, for_v
 
 
 def _cell_slopes(for_hidden: Tensor, for_cells: Tensor, kept: Walked, now: int, slopes: Tensor) -> Tensor:
