@@ -85,15 +85,13 @@ class Plain(nn.Module):
     def __init__(self, model: Any):
         super().__init__()
         layers: list[nn.Module] = []
-        for layer in model.embed.layers:
+        for layer in model.eye.layers:
             conv = layer.filter
             layers += [nn.Conv2d(conv.in_channels, conv.out_channels, 3, padding=1, bias=False)]
             layers += [nn.BatchNorm2d(conv.out_channels), nn.ReLU(), nn.MaxPool2d(2)]
             layers[-4].load_state_dict(conv.state_dict())
-        self.embed = nn.Sequential(
-            *layers, nn.Flatten(), nn.Linear(model.embed.out.in_features, model.config.embed)
-        )
-        self.embed[-1].load_state_dict(model.embed.out.state_dict())
+        self.embed = nn.Sequential(*layers, nn.Flatten(), nn.Linear(model.eye.out.in_features, model.config.embed))
+        self.embed[-1].load_state_dict(model.eye.out.state_dict())
         blocks: list[nn.Module] = []
         for block in model.blocks:
             if hasattr(block, "attend"):
@@ -133,6 +131,7 @@ def build(ways: int, shots: int) -> tuple[Any, Any]:
 
 def compare() -> None:
     """The same logits, and the same gradients of the first convolution and the last bias."""
+    torch.backends.cudnn.allow_tf32 = False  # what is timed runs in other processes
     model, batch = build(5, 1)
     plain = Plain(model).to(DEVICE)
     logits = model.class_logits(batch)

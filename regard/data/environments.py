@@ -92,6 +92,10 @@ class Environments(Protocol):
         """What the agent sees (B, inputs) before step `now`; None: nothing was done yet."""
         ...
 
+    def saw(self, states: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
+        """What an agent saw before each step of whole trials: (B, T) each -> (B, T, inputs)."""
+        ...
+
     def best(self, world: World) -> Tensor:
         """(B,) the expected total reward of one who knows the environment."""
         ...
@@ -123,6 +127,9 @@ class Bandits:
 
     def see(self, now: int, state: Tensor, action: Tensor | None, reward: Tensor | None) -> Tensor:
         return _last(state, self.actions, action, reward)
+
+    def saw(self, states: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
+        return _before(actions, rewards, self.actions)
 
     def best(self, world: World) -> Tensor:
         return self.pulls * world.rewards.amax((1, 2))
@@ -169,6 +176,12 @@ class MDPs:
         last = _last(state, self.actions, action, reward)
         return torch.cat([last, known, torch.full_like(known[:, :1], ended)], 1)
 
+    def saw(self, states: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
+        place = torch.arange(self.steps, device=states.device)
+        ended = ((place > 0) & (place % self.horizon == 0)).float().expand_as(rewards)
+        known = _one_hot(states, self.states)
+        return torch.cat([_before(actions, rewards, self.actions), known, ended[..., None]], -1)
+
     def best(self, world: World) -> Tensor:
         """By value iteration from the last step of an episode to the first."""
         moves = world.moves.diff(dim=-1, prepend=torch.zeros_like(world.moves[..., :1]))
@@ -183,6 +196,17 @@ def _last(state: Tensor, actions: int, action: Tensor | None, reward: Tensor | N
     if action is None or reward is None:
         return torch.zeros(len(state), actions + 1, device=state.device)
     return torch.cat([F.one_hot(action, actions).float(), reward[:, None]], 1)
+
+
+def _before(actions: Tensor, rewards: Tensor, count: int) -> Tensor:
+    """(B, T, A + 1): the action and the reward before each step."""
+    done = torch.cat([_one_hot(actions, count), rewards[..., None]], -1)
+    return F.pad(done[:, :-1], (0, 0, 1, 0))
+
+
+def _one_hot(x: Tensor, count: int) -> Tensor:
+    """As F.one_hot, which needs a GPU sync."""
+    return (x[..., None] == torch.arange(count, device=x.device)).float()
 
 
 # ---- batches

@@ -11,7 +11,8 @@ WaveNet, so that T steps are covered without gaps.
 
 A block has three forms with the same results: `forward` for all steps at once, `last` for the last step of them,
 and `step` for one step after another, with a state that goes in and comes out (`begin` makes the first). The state
-of a TCBlock is the outputs of the last steps: they contain the inputs of all its convolutions.
+of a TCBlock is the outputs of the last steps: they contain the inputs of all its convolutions. With gradients,
+`forward` of a TCBlock computes its dense blocks in one buffer (`dense_blocks.py`).
 
 Letters: N rows, T steps, C channels, K keys, V values."""
 
@@ -26,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Attend, GrowingMemory, Memory, Question, ScaledDot
+from regard.layers.dense_blocks import dense_blocks
 
 Past = tuple[Tensor, ...]  # the outputs of the last steps, each (N, C'), the newest at the end
 
@@ -100,6 +102,9 @@ class TCBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, T, C) -> (N, T, C + filters * ceil(log2 length))"""
+        convs = [layer.conv for layer in self.layers if isinstance(layer, DenseBlock)]
+        if convs and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            return dense_blocks(x, [y.weight for y in convs], [y.bias for y in convs], [y.dilation for y in convs])
         out: Tensor = self.layers(x)
         return out
 

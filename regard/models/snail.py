@@ -114,7 +114,7 @@ class SNAIL(nn.Module):
     def __init__(self, config: SNAILConfig):
         super().__init__()
         self.config = config
-        self.embed = ImageEmbedding(config)
+        self.eye = ImageEmbedding(config)
         width, blocks = config.embed + config.ways, list[Block]()
         for number, (keys, values) in enumerate(zip(config.keys, config.values, strict=True)):
             if number and config.temporal:
@@ -134,6 +134,10 @@ class SNAIL(nn.Module):
         """Images (E, T, C, H, W), the query last, and the labels of the others (E, T - 1) -> logits (E, ways)"""
         states = self.embed(images.flatten(0, 1)).unflatten(0, images.shape[:2])
         return self.answer(states, labels)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """(N, C, H, W) -> (N, embed)"""
+        return self.eye(images)
 
     def answer(self, states: Tensor, labels: Tensor) -> Tensor:
         """The same from the embeddings of the images (E, T, embed)."""

@@ -26,11 +26,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.environments import CHOICES, Bandits, Environments, MDPs, Seeds, Trajectory, uniform
+from regard.data.environments import CHOICES, Bandits, Environments, MDPs, Seeds, Trajectory, World, uniform
 from regard.data.fields import check, setting
 from regard.layers.causal import AttentionBlock, Block, CausalStack, TCBlock
 from regard.layers.loss import Loss, Sampled
 from regard.layers.policy_gradient import advantages, normalised
+
+try:
+    from regard.models import snail_agent_cuda
+except ImportError:  # no Triton: a trial is played step by step
+    snail_agent_cuda = None  # type: ignore[assignment]
 
 # A hostile configuration must not fill the memory: of each; the steps of a trial; the transitions of an MDP.
 MOST, MOST_STEPS, MOST_TRANSITIONS = 1000, 10_000, 1_000_000
@@ -136,16 +141,9 @@ class SNAILAgent(nn.Module):
         random numbers that follow from the seeds too; greedy: the likeliest ones."""
         kind = self.environments
         world, chances = kind.draw(seeds), uniform(seeds, CHOICES, kind.steps)
-        state, action, reward = world.first, None, None
-        memory, taken = self.blocks.begin(), []
-        for now in range(kind.steps):
-            seen = kind.see(now, state, action, reward)
-            logits, memory = self.step(seen, memory)
-            action = logits.argmax(-1) if greedy else choose(logits, chances[:, now])
-            reward, after = kind.step(world, now, state, action)
-            taken.append((seen, state, action, reward))
-            state = after
-        return Trajectory(*(torch.stack(one, 1) for one in zip(*taken, strict=True)))
+        fused = snail_agent_cuda is not None and snail_agent_cuda.fits(self)
+        done = (snail_agent_cuda.play if fused else play_by_steps)(self, world, chances, greedy=greedy)
+        return Trajectory(kind.saw(*done), *done)
 
     def loss(self, batch: Seeds) -> Loss:
         """Of one trial in each environment; `likelihood` holds their total rewards."""
@@ -160,6 +158,22 @@ class SNAILAgent(nn.Module):
         mask = torch.ones_like(chosen, dtype=torch.bool)
         sampled = Sampled(normalised(gains), chosen, -(known.exp() * known).sum(-1), mask)
         return Loss(error, played.rewards.sum(1), mask.sum(), sampled)
+
+
+def play_by_steps(
+    model: SNAILAgent, world: World, chances: Tensor, *, greedy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One trial in each environment, with uniform numbers (B, T): states, actions and rewards (B, T)."""
+    kind, memory, taken = model.environments, model.blocks.begin(), []
+    state, action, reward = world.first, None, None
+    for now in range(kind.steps):
+        logits, memory = model.step(kind.see(now, state, action, reward), memory)
+        action = logits.argmax(-1) if greedy else choose(logits, chances[:, now])
+        reward, after = kind.step(world, now, state, action)
+        taken.append((state, action, reward))
+        state = after
+    states, actions, rewards = (torch.stack(one, 1) for one in zip(*taken, strict=True))
+    return states, actions, rewards
 
 
 def choose(logits: Tensor, chance: Tensor) -> Tensor:

@@ -62,6 +62,20 @@ def test_the_agent_sees_its_last_action_and_reward(kind: Any) -> None:
     assert torch.equal(seen[:, 3], reward)
 
 
+@each_kind
+def test_what_was_seen_follows_from_a_whole_trial(kind: Any) -> None:
+    world, done, seen = kind.draw(torch.arange(4)), [], []
+    state, action, reward = world.first, None, None
+    for now in range(kind.steps):
+        seen.append(kind.see(now, state, action, reward))
+        action = (torch.arange(4) + now) % 3
+        reward, after = kind.step(world, now, state, action)
+        done.append((state, action, reward))
+        state = after
+    states, actions, rewards = (torch.stack(one, 1) for one in zip(*done, strict=True))
+    assert torch.equal(kind.saw(states, actions, rewards), torch.stack(seen, 1))
+
+
 def test_an_arm_pays_by_its_probability() -> None:
     kind = Bandits(2, 400)
     world = kind.draw(torch.arange(100))

@@ -49,6 +49,30 @@ def test_a_tc_block_covers_its_length_and_no_dilation_is_wasted(length):
         assert all(bool(p.grad.any()) for p in block.parameters())
 
 
+@pytest.mark.parametrize("length", [2, 5, 9])
+def test_a_tc_block_learns_as_its_dense_blocks_one_after_another(length):
+    block = TCBlock(4, 9, 3)
+    x = torch.randn(2, length, 4, requires_grad=True)
+    found = []
+    for out in (block(x), block.layers(x)):
+        wanted = torch.linspace(-1, 1, out.numel()).view_as(out)
+        grads = torch.autograd.grad((out * wanted).sum() + out.square().sum(), [x, *block.parameters()])
+        found.append([out, *grads])
+    torch.testing.assert_close(*found)
+    with torch.no_grad():
+        torch.testing.assert_close(block(x), found[0][0])
+
+
+def test_a_tc_block_under_autocast_gives_what_its_dense_blocks_give():
+    block, x = TCBlock(4, 9, 3), torch.randn(2, 9, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, wanted = block(x), block.layers(x)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), wanted.float(), atol=0.03, rtol=0.03)
+    found.float().square().sum().backward()
+    assert all(bool(p.grad.any()) and p.grad.dtype == torch.float32 for p in block.parameters())
+
+
 def test_the_future_changes_nothing():
     model, x = stack(), torch.randn(2, 9, 5)
     changed = x.clone()

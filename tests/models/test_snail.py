@@ -24,7 +24,7 @@ def test_the_paper_s_sizes():
     model = SNAIL(SNAILConfig())
     assert [block.width for block in model.blocks] == [101, 485, 613, 997, 1253]
     assert model.classify.in_features == 1253
-    assert model.embed.out.in_features == 64  # 28 pixels, halved four times
+    assert model.eye.out.in_features == 64  # 28 pixels, halved four times
     assert SNAILConfig(ways=20, shots=5).length == 101
 
 
