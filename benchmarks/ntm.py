@@ -1,22 +1,27 @@
 """A training step of a Neural Turing machine (the recipe copy-ntm), beside the same in plain PyTorch.
 
-    python benchmarks/ntm.py      # prints a Markdown table; with names such as 1x20, only these heads x lengths
+    python benchmarks/ntm.py [SECONDS] [1x20 ...]      # prints a Markdown table; of these heads x lengths
 
 plain    as one would write it down: nn.LSTMCell; at each step every head by itself, with a linear layer for each of
          its numbers, F.cosine_similarity, a shift by torch.roll, w^gamma / sum; one write head after another; the
          logits of each step. torch.optim.Adam.
 regard   `models.ntm`: all heads addressed together, one product for their numbers, the inputs and the logits of all
-         steps at once. `regard, captured` (GPU only): the whole step in one CUDA graph.
+         steps at once; on a GPU all that the heads do in a step of time is one kernel. `regard, captured` (GPU
+         only): the whole step in one CUDA graph.
 
 The logits, and gradients of the first weights, are compared first. A batch has 64 sequences of vectors of 8 bits to
-copy. Each measurement runs in its own process, in turns; the fastest of two counts. CPU: one thread, its own time
-in the fastest of several steps. GPU: median wall-clock time. `times` is the time of `plain` divided by that of the
-line. On a shared machine only the ratio is meaningful."""
+copy. Each measurement runs in its own process, in turns; the fastest of two counts. With SECONDS, for a first look,
+all run once in this process, and none begins after so many. CPU: one thread, its own time in the fastest of several
+steps. GPU: median wall-clock time. `times` is the time of `plain` divided by that of the line. On a shared machine
+only the ratio is meaningful."""
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -28,8 +33,8 @@ GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 ROWS, BITS = 64, 8
 KINDS = ((1, 10), (1, 20), (4, 10))  # heads of each kind, vectors of a sequence
-WAYS = ("plain", "regard", *(("regard, captured",) if GPU else ()))
-LONG = 3.0  # seconds of a measurement
+WAYS = ("plain", *(("regard, captured",) if GPU else ()), "regard")
+LONG, SHORT = 3.0, 1.0  # seconds of a measurement; with SECONDS
 
 
 class PlainHead(nn.Module):
@@ -144,7 +149,7 @@ def compare() -> None:
     torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3 * float(two.abs().max()))
 
 
-def child(kind: str, way: str) -> dict[str, float]:
+def measure(kind: str, way: str, long: float = LONG) -> dict[str, float]:
     from regard.learn.loop import Stepper
     from regard.learn.settings import Training
 
@@ -171,24 +176,39 @@ def child(kind: str, way: str) -> dict[str, float]:
 
     for _ in range(5 if GPU else 1):  # captured after three steps
         step()
-    return timed_passes(step, 1, LONG)
+    return timed_passes(step, 1, long)
 
 
-def main(kinds: list[str]) -> None:
+def measured(kind: str, end: float | None) -> Iterator[tuple[str, float]]:
+    """(way, seconds of a step), `plain` first."""
+    if end is None:
+        for way, found in take_turns(__file__, WAYS, kind).items():
+            yield way, min(one["seconds"] for one in found)
+        return
+    for way in WAYS:
+        if time.time() < end:
+            yield way, measure(kind, way, SHORT)["seconds"]
+            gc.collect()
+
+
+def main(kinds: list[str], seconds: float) -> None:
+    end = time.time() + seconds if seconds else None
     compare()
     where = f"{torch.cuda.get_device_name()}, " if GPU else ""
-    print(f"{where}{machine()}, {ROWS} sequences a step, `python benchmarks/ntm.py`\n")
-    print("| heads x vectors | way | ms per step | sequences/s | times |\n|---|---|---|---|---|")
+    command = " ".join(["python benchmarks/ntm.py", *sys.argv[1:]])
+    print(f"{where}{machine()}, {ROWS} sequences a step, `{command}`\n")
+    print("| heads x vectors | way | ms per step | sequences/s | times |\n|---|---|---|---|---|", flush=True)
     for kind in kinds or [f"{heads}x{length}" for heads, length in KINDS]:
-        turns = take_turns(__file__, WAYS, kind)
-        best = {way: min(one["seconds"] for one in found) for way, found in turns.items()}
-        for way, spent in best.items():
-            speed, times = ROWS / spent, best["plain"] / spent
-            print(f"| {kind} | {way} | {1000 * spent:,.1f} | {speed:,.0f} | {times:.2f} |", flush=True)
+        base = 0.0
+        for way, spent in measured(kind, end):
+            base = base or spent
+            speed = ROWS / spent
+            print(f"| {kind} | {way} | {1000 * spent:,.1f} | {speed:,.0f} | {base / spent:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[2] in WAYS:
-        print(json.dumps(child(*sys.argv[1:])))
+        print(json.dumps(measure(*sys.argv[1:])))
     else:
-        main(sys.argv[1:])
+        kinds = [word for word in sys.argv[1:] if "x" in word]
+        main(kinds, sum(float(word) for word in sys.argv[1:] if "x" not in word))

@@ -23,6 +23,7 @@ def main(folder: Path) -> None:
     told = regard.load("scenes").caption(scenes("test", 11).images.read(10))
     told.attention.save(folder / "caption.svg")
     looks().save(folder / "looks.svg")
+    regard.load("copy").recall(length=20).picture().save(folder / "tape.svg")
     regard.load("shapes-senet").class_gates().save(folder / "gates.svg")
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 
 WARM = 3  # eager steps per shape before capture: libraries pick kernels, the optimiser allocates its state
-MOST = 16  # shapes that are captured; each graph holds the memory of its step
+MOST = 32  # shapes that are captured; each graph holds the memory of its step
 
 Numbers = dict[str, Tensor]
 Change = Callable[[Iterable[Batch]], Numbers]

@@ -19,7 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.record import watching
 from regard.data.fields import check, setting
+from regard.layers import turing_sequence
 from regard.layers.loss import Loss, bit_loss
 from regard.layers.recurrent import Cell, CellState
 from regard.layers.turing import Held, TuringMemory
@@ -103,13 +105,33 @@ class NTM(nn.Module):
         with torch.autocast(inputs.device.type, enabled=False):
             first = self.cell.input if self.config.controller == "lstm" else self.layer
             of_x, of_read = first.weight.split((self.config.inputs, state.read.shape[1]), 1)
-            ahead, of_read = F.linear(inputs.to(of_x.dtype), of_x, first.bias), of_read.t()
-            found = []
-            for now in ahead.unbind(1):
-                now = torch.addmm(now, state.read, of_read)
-                cell = self.cell(now, state.cell) if state.cell else ()
-                hidden = cell[0] if cell else now.tanh()
-                read, held = self.memory(hidden, state.held)
-                found.append(torch.cat([hidden, read], -1))
-                state = NTMState(cell, read, held)
-            return self.out(torch.stack(found, 1)), state
+            ahead = F.linear(inputs.to(of_x.dtype), of_x, first.bias)
+            watched = watching(self.memory.attend) or (state.cell and watching(self.cell))
+            walk = self._walk_fused if not watched and turing_sequence.fits(ahead, self.memory) else self._walk
+            found, state = walk(ahead, of_read, state)
+            return self.out(found), state
+
+    def _walk(self, ahead: Tensor, of_read: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
+        """(B, T, gates) -> [h; r] of each step (B, T, D + H W), and the state after the last"""
+        of_read, found = of_read.t(), []
+        for now in ahead.unbind(1):
+            now = torch.addmm(now, state.read, of_read)
+            cell = self.cell(now, state.cell) if state.cell else ()
+            hidden = cell[0] if cell else now.tanh()
+            read, held = self.memory(hidden, state.held)
+            found.append(torch.cat([hidden, read], -1))
+            state = NTMState(cell, read, held)
+        return torch.stack(found, 1), state
+
+    def _walk_fused(self, ahead: Tensor, of_read: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
+        """The same on CUDA, by few kernels."""
+        numbers, fed = self.memory.numbers, of_read
+        hidden, cells = state.cell or (state.read.new_zeros(len(state.read), self.config.dim), None)
+        if state.cell:
+            ahead, fed = ahead + self.cell.hidden.bias, torch.cat([self.cell.hidden.weight, of_read], 1)
+        begin = torch.cat([hidden, state.read], 1)
+        sides = (ahead.transpose(0, 1), fed, numbers.weight, numbers.bias, begin, cells)
+        found = turing_sequence.run(turing_sequence.Inputs(*sides, *state.held))
+        hidden, read = found.states[-1].tensor_split([self.config.dim], 1)
+        cell = (hidden, found.cells) if state.cell else ()
+        return found.states.transpose(0, 1), NTMState(cell, read, Held(found.matrix, found.weights))

@@ -206,4 +206,4 @@ def test_lengths_are_the_papers_unless_told() -> None:
 def test_sizes_that_follow_from_the_data_are_not_set() -> None:
     with pytest.raises(BadInput, match=r"model\.inputs follow from the data; set data\.made and data\.bits"):
         read("copy-ntm", ["model.inputs=3"])
-    assert read("copy-ntm", ["model.name=bit_lstm", "model.layers=1", "model.dim=124"])[0].model == "bit_lstm"
+    assert read("copy-lstm", ["data.made=priority-sort", "data.test_lengths=[20]"])[0].model == "bit_lstm"
