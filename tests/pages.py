@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -68,8 +70,10 @@ SMALL = {  # the recipes that pages train by, with less to do
     "snail-images": ("data.train=images", "data.valid_fraction=0.5", "model.ways=3", *EPISODES),
     "bandit-snail": ("data.batch_size=8", "data.valid_count=8", "data.test_count=8", "model.dim=8"),
     "copy-ntm": ("data.batch_size=2", "data.valid_count=5", "data.test_count=2", "model.dim=8"),
+    "copy-lstm": ("data.batch_size=2", "data.valid_count=5", "data.test_count=2", "model.dim=8"),
     "mine.toml": RECURRENT,
 }
+USUAL_PORT = ":8000"  # of `regard serve`
 WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write
 
 
@@ -224,18 +228,41 @@ def run_command(line: str, monkeypatch, capsys) -> str:
     return capsys.readouterr().out
 
 
+@contextmanager
+def serving(line: str):
+    """A server runs until the end of its page, at a port that is free."""
+    if not all(map(find_spec, ("starlette", "uvicorn", "multipart"))):
+        pytest.skip("the extra `serve` is not installed")
+    from served_models import Process
+
+    process = Process(*shlex.split(line, comments=True)[2:])
+    try:
+        yield process
+    finally:
+        process.end()
+
+
 def carry_out(text: str, monkeypatch, capsys) -> None:
     """Do what a page says, in the current folder, and compare what comes with what it shows."""
     monkeypatch.setattr(compare, "_run_all", run_all)
     names: dict[str, object] = {}
+    with ExitStack() as running:
+        carry_out_blocks(text, names, running, monkeypatch, capsys)
+
+
+def carry_out_blocks(text: str, names: dict[str, object], running: ExitStack, monkeypatch, capsys) -> None:
+    port = USUAL_PORT
     for block in blocks(text):
         if block.title:
             Path(block.title).write_text(block.text)
             if block.title in SMALL:
                 Path(block.title).write_text(read(block.title, [*SHORT, *SMALL[block.title]])[1])
         elif block.language == "python":
-            for line, value, shown in results(block.text, names):
+            for line, value, shown in results(block.text.replace(USUAL_PORT, port), names):
                 assert agrees(value, shown), f"{line} is {value!r:.200}, and the page shows {shown}"
         for line, answer in commands(block):
+            if line.startswith("regard serve"):
+                port = f":{running.enter_context(serving(line)).port}"
+                continue
             printed = run_command(line, monkeypatch, capsys)
             assert is_shown(answer, printed), f"{line} should print\n{answer}but printed\n{printed}"

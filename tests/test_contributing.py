@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,23 @@ print(json.dumps([answers, python]))
 """
 
 
+SERVED = """
+import json
+from starlette.testclient import TestClient
+from regard.app.serve.application import build
+from regard.app.serve.counters import Counters
+from regard.app.serve.limits import Limits
+from regard.app.serve.shelf import Shelf
+
+app = build(Shelf(["run"], limits=Limits(), counters=Counters(), device="cpu"))
+with TestClient(app, base_url="http://localhost") as client:
+    [task] = client.get("/api/models/run").json()["tasks"]
+    [answer] = client.post("/api/models/run/rate", json={"inputs": ["good good"]}).json()["answers"]
+    look = client.get(f"/api/models/run/answers/{answer['id']}/attention").json()
+print(json.dumps({"number": answer["number"], "kind": look["kind"], "option": task["options"][0]["name"]}))
+"""
+
+
 def run(copy: Path, folder: Path, commands: dict[tuple[str, ...], int]) -> tuple[list[str], list[Any]]:
     """What commands print, one after the other in one process that has the copy's `regard`, each with the exit code
     that it should have; then what the run answers from Python."""
@@ -143,6 +161,9 @@ def test_a_new_task_and_a_new_paper_are_trained_asked_evaluated_and_compared(cop
     assert kind == "TextRater"
     assert "<svg" in (folder / "kv.svg").read_text()
     assert "Daniluk" in models
+    if all(map(find_spec, ("starlette", "httpx2"))):  # the extra `serve`
+        served = json.loads(python(copy, folder, "-c", SERVED))
+        assert served == {"number": pytest.approx(number), "kind": "map", "option": "digits"}
 
 
 def test_the_grid_of_models_takes_in_a_new_paper(copy: Path, folder: Path) -> None:

@@ -13,6 +13,10 @@ from regard.decode.repetition import forbid_repeats, penalise
 from regard.decode.settings import MOST_REPETITION
 
 Stop = Callable[[list[int]], bool]
+NO_TOKEN = (
+    "there is no possible next token: the logits hold NaN or infinity (did training diverge?), or every token left "
+    "is listed in never, or the end token before min_length"
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,4 @@ def read_prompt(prompt: Tensor | None, prompt_mask: Tensor | None, source: Tenso
 def impossible(rows: Tensor | np.ndarray) -> None:
     """Raise if any row has no possible next token."""
     if rows.any():
-        raise ValueError(
-            "there is no possible next token: the logits hold NaN or infinity (did training diverge?), or every "
-            "token left is listed in never, or the end token before min_length"
-        )
+        raise ValueError(NO_TOKEN)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from regard.decode.greedy import follow
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Stop, read_rules
 from regard.models.protocols import Generator
+
+Dice = torch.Generator | None  # None: torch's global one
 
 
 def sample(
@@ -72,23 +75,32 @@ def draw(
     dice = None if seed is None else torch.Generator(device).manual_seed(seed)
 
     def choose(scores: Tensor) -> Tensor:
-        scores = sharpen(scores, temperature)
-        if top_k is not None:
-            scores = keep_top_k(scores, top_k)
-        if top_p is not None:
-            scores = keep_top_p(scores, top_p)
+        scores = narrow(scores, temperature=temperature, top_k=top_k, top_p=top_p)
         return pick_one(scores.softmax(-1), dice)
 
     return choose
 
 
-def pick_one(probabilities: Tensor, dice: torch.Generator | None) -> Tensor:
+def narrow(scores: Tensor, *, temperature: float, top_k: int | None, top_p: float | None) -> Tensor:
+    """The scores (N, V) that are drawn from: -inf for tokens that the filters leave out."""
+    scores = sharpen(scores, temperature)
+    if top_k is not None:
+        scores = keep_top_k(scores, top_k)
+    return scores if top_p is None else keep_top_p(scores, top_p)
+
+
+def pick_one(probabilities: Tensor, dice: Dice | Sequence[Dice]) -> Tensor:
     """Sample a token (N,) for each row: the first whose cumulative probability exceeds a uniform draw in [0, 1).
+    The rows draw from one random generator, or each from its own.
 
     torch.multinomial draws one number per vocabulary token, which is ten times slower on the CPU."""
     sums = wide(probabilities).cumsum(-1)  # float32 would lose rare tokens among 50,000
     last = sums[:, -1:]
-    drawn = torch.rand(last.shape, generator=dice, dtype=last.dtype, device=last.device) * last
+    draws: dict[str, Any] = {"dtype": last.dtype, "device": last.device}
+    if isinstance(dice, Sequence):
+        drawn = torch.cat([torch.rand(1, 1, generator=one, **draws) for one in dice]) * last
+    else:
+        drawn = torch.rand(last.shape, generator=dice, **draws) * last
     # Rounding must not select a token after the last possible one.
     drawn = torch.minimum(drawn, last.nextafter(torch.zeros_like(last)))
     return torch.searchsorted(sums, drawn, right=True).flatten()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import TextIO, TypeVar
 
 from rich.console import Console
@@ -14,12 +15,14 @@ from rich.progress import Progress as Bar
 Item = TypeVar("Item")
 FEW = 10_000  # fewer items are read too quickly to show a count
 QUIET = 25.0  # seconds without a line in a log file, after which one comes: at least every half minute
+silent = ContextVar("silent", default=False)  # of this thread: a server's log holds no text of its users
 Clock = Callable[[], float]
 
 
 def say(text: str) -> None:
     """A message for people: on stderr, as stdout is for answers."""
-    print(text, file=sys.stderr)
+    if not silent.get():
+        print(text, file=sys.stderr)
 
 
 def counted(items: Iterable[Item], what: str, clock: Clock = time.monotonic) -> Iterator[Item]:

@@ -157,17 +157,18 @@ class Transformer(EncoderDecoder):
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""
-        return State(*self.encode(source, mask), tuple(GrowingMemory() for _ in self.decoder))
+        place = torch.zeros(len(source), dtype=torch.long, device=source.device)
+        return State(*self.encode(source, mask), (tuple(GrowingMemory() for _ in self.decoder), place))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
-        done = state.rows[0].size
-        x = self.embed(self.target_embed, tokens[:, None], done, done)
+        before, place = state.rows
+        x = self.embed(self.target_embed, tokens[:, None], place, before[0].size)
         pasts = []
-        for block, memory, past in zip(self.decoder, state.memory, state.rows, strict=True):
+        for block, memory, past in zip(self.decoder, state.memory, before, strict=True):
             x, grown = block.step(x, past, source=memory)
             pasts.append(grown)
-        return self.out(self.last(x)[:, 0]), State(state.memory, tuple(pasts), state.width)
+        return self.out(self.last(x)[:, 0]), State(state.memory, (tuple(pasts), place + 1), state.width)
 
 
 def _keep_last_row_0(weight: Tensor) -> None:

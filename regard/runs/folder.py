@@ -115,6 +115,10 @@ class Folder:
         """The model with its weights, in float32 (counters and masks as they are) and eval mode, on the CPU."""
         return read_model(self.path, self.settings)
 
+    def outline(self) -> Model:
+        """The model without weights, on the meta device. The headers of its weight files are read and checked."""
+        return outline(self.path, self.settings)
+
     def tokenizer(self) -> AnyTokenizer:
         """The tokenizer; of a translator with two vocabularies, the target's."""
         settings = self.settings
@@ -329,6 +333,18 @@ def _sizes(config: ModelConfig) -> dict[str, tuple[list[int], bool]]:
         sizes = [one for one in numbers if type(one) is int and one > 0]
         found[field.name] = sizes, bool(field.metadata.get("layers"))
     return found
+
+
+def outline(folder: Path, settings: ModelSettings) -> Model:
+    headers = read_headers(folder, settings.form)
+    try:
+        check_layers(settings.config, sum(map(len, headers.values())))
+        check_sizes(settings.config)
+        with torch.device("meta"), SkipInit():
+            model = MODELS[settings.name](settings.config)
+    except ValueError as error:
+        raise RunError(f"{folder}: {error}") from None
+    return model.eval()
 
 
 def read_model(folder: Path, settings: ModelSettings) -> Model:

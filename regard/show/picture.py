@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from regard.show.plain import plain_fields
 from regard.show.saving import suffix_of, write_whole
 from regard.show.scales import Scale
 
@@ -45,6 +46,14 @@ class Picture(ABC):
     def pieces(self) -> Self:
         """The picture over the model's own pieces of words, if this one was merged into words; else itself."""
         return self._pieces or self
+
+    def data(self) -> dict[str, Any]:
+        """The picture as plain data, for JSON: its kind, its words and its numbers."""
+        return {"kind": type(self).__name__.lower(), **plain_fields(self)}
+
+    def part(self, *, head: int | None = None, rows: range | None = None) -> Self:
+        """The same picture with this head and these rows alone, where it has heads and rows."""
+        return self
 
     def over(self, pieces: Self | None) -> Self:
         """This new picture, which remembers the one over pieces of words from which it was made."""

@@ -16,7 +16,8 @@ from regard.show.html_table import html_table
 from regard.tasks.measuring import aligned, number
 from regard.tasks.results import Evaluation
 from regard.tasks.table import AnyTask, load, task_for
-from regard.tasks.task import Options, Tick
+from regard.tasks.task import Options
+from regard.tasks.ticks import Tick
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from regard.errors import BadInput, DataError, NoTokenizer
+from regard.tasks.received import IMAGE, Received, received_image
 
 NAMED = 10  # inputs that could not be answered: so many are named, the others counted
 Given = TypeVar("Given")
@@ -58,10 +59,15 @@ class Inputs(ABC):
     flag: ClassVar[str] = "--input"  # another name of that option
     joins: ClassVar[bool] = False  # that option is no list but an input, like the arguments; it may be repeated
     example: ClassVar[str]  # what stands for it in the README of a run
+    received: ClassVar = Received({"type": "string"}, lambda sent, pixels: check_text(sent))  # how it is sent
 
     def check(self, given: Sequence[str], source: Path | None) -> None:
         """BadInput where the wrong things are given, before anything is loaded."""
         return None
+
+    def unasked(self) -> list[Any]:
+        """What a server is asked with where nothing is sent."""
+        raise BadInput(f"inputs must be a list of at least one of the {self.what} to answer")
 
     @abstractmethod
     def find(self, given: Sequence[str], source: Path | None) -> Asked:
@@ -107,6 +113,7 @@ class Images(Inputs):
     help = "Image files, or folders whose images are all taken."
     from_file = "A file with the name of one image file or folder a line."
     example = "FILE"
+    received = Received(IMAGE, received_image)
 
     def check(self, given: Sequence[str], source: Path | None) -> None:
         if given and source:

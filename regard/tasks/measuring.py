@@ -15,7 +15,7 @@ from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import accuracy, report
 from regard.models.protocols import Batch, Classifier, Learner, Module
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 SHOWN = 20  # classes up to which each has a row of its own in the printed report
 CONFUSED = 10  # pairs of classes: those most often confused

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from regard.data.field_types import is_finite
 from regard.data.fields import nearest
 from regard.decode.settings import TOO_MANY_TOKENS, Decoding
 from regard.errors import BadInput
+from regard.tasks.received import Received
 
 Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
@@ -31,11 +33,18 @@ class Option:
     many: bool = False  # it may be given several times
     choices: tuple[str, ...] = ()  # checked before anything is loaded
     flags: str = ""  # another spelling on the command line, as "--replace-unknown/--keep-unknown"
+    limit: Literal["", "beams", "tokens"] = ""  # the limit of a server that its value is held to
+    received: Received | None = None  # how it is sent to a server, where it names files on the command line
 
     @property
     def flag(self) -> str:
         """Its name on the command line."""
         return self.flags.partition("/")[0] or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def served(self) -> bool:
+        """Whether it can be sent to a server: it names no file there."""
+        return self.received is not None or self.kind is not Path
 
 
 BEAM = Option(
@@ -44,6 +53,7 @@ BEAM = Option(
     "How many hypotheses to keep; 1 is greedy. As the run's recipe says unless given.",
     min=1,
     metavar="N",
+    limit="beams",
 )
 SEARCH = (
     BEAM,
@@ -53,9 +63,10 @@ SEARCH = (
         "How many answers to give for each input; the beam is at least as wide.",
         min=1,
         metavar="N",
+        limit="beams",
     ),
     Option("length_penalty", float, "Beam: score by log p / length^X; 0 prefers short answers.", metavar="X"),
-    Option("min_length", int, "At least this many tokens.", min=0, metavar="N"),
+    Option("min_length", int, "At least this many tokens.", min=0, metavar="N", limit="tokens"),
     Option("repetition_penalty", float, "Above 1, tokens that occurred before are less likely.", metavar="X"),
     Option("no_repeat_ngram", int, "No n-gram of this length occurs twice; 0 allows them.", min=0, metavar="N"),
     Option("temperature", float, "Above 0, sample at this temperature; 0 takes the likeliest.", min=0, metavar="X"),
@@ -72,6 +83,7 @@ TRANSLATE = (
         "At most this many tokens, the end token included; 0: twice the source + 20.",
         min=0,
         metavar="N",
+        limit="tokens",
     ),
     Option(
         "replace_unknown",
@@ -88,10 +100,19 @@ CAPTION = (
         "At most this many tokens, the end token included; 0: 50.",
         min=0,
         metavar="N",
+        limit="tokens",
     ),
 )
 GENERATE = (
-    Option("max_tokens", int, "Write at most this many tokens.", min=1, max=TOO_MANY_TOKENS - 1, metavar="N"),
+    Option(
+        "max_tokens",
+        int,
+        "Write at most this many tokens.",
+        min=1,
+        max=TOO_MANY_TOKENS - 1,
+        metavar="N",
+        limit="tokens",
+    ),
     Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),
     *SEARCH,
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from regard.data.short_repr import short_repr
 from regard.errors import NoAttention
@@ -65,6 +66,12 @@ class BarsAndLooks:
 
     def scaled(self, scale: Scale) -> BarsAndLooks:
         return replace(self, looks=self.looks.scaled(scale))
+
+    def part(self, *, head: int | None = None, rows: range | None = None) -> BarsAndLooks:
+        return replace(self, looks=self.looks.part(head=head, rows=rows))
+
+    def data(self) -> dict[str, Any]:
+        return self.looks.data()
 
     def save(self, path: str | Path) -> None:
         self.looks.save(path)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from regard.errors import NoAttention
 
@@ -40,6 +40,10 @@ class Picture(Protocol):
         ...
 
     def scaled(self, scale: Scale) -> Picture: ...
+
+    def part(self, *, head: int | None = None, rows: range | None = None) -> Picture: ...
+
+    def data(self) -> dict[str, Any]: ...
 
     def save(self, path: str | Path) -> None: ...
 

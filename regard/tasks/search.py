@@ -56,7 +56,7 @@ def search(
         "end": special.end,
         "max_length": max_length,
         "min_length": decode.min_length,
-        "never": tuple({special.pad, special.start, *never} - {special.end}),
+        "never": never_written(special, never),
         "repetition_penalty": decode.repetition_penalty,
         "no_repeat_ngram": decode.no_repeat_ngram,
         "prompt": prompt,
@@ -73,6 +73,11 @@ def search(
         choose = draw(source.device, temperature=decode.temperature, **drawn)
     found = yield from follow(model, source, mask, read_rules(source, mask, **options), choose=choose)
     return [[one] for one in found]
+
+
+def never_written(special: Special, never: Collection[int] = ()) -> tuple[int, ...]:
+    """The tokens that no answer has: padding, the start token unless it also ends texts, and these."""
+    return tuple({special.pad, special.start, *never} - {special.end})
 
 
 def check_search(decode: Decoding, most: int, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,7 @@ from regard.tasks.translate.record import Translate
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.models.protocols import Model
     from regard.runs.folder import Folder
 
 AnyTask = Task[Any, Any, Any]
@@ -71,16 +73,30 @@ def load(run: str | Path, device: str = "auto") -> Run:
     from regard.runs.folder import Folder
 
     place = choose_device(device)
-    folder = Folder(run)
+    return _opened(Folder(run), lambda folder: folder.model().to(place))
+
+
+def outline(run: str | Path) -> Run:
+    """A run without its weights: what it is for, what it reads and its modules, on the meta device."""
+    from regard.runs.folder import Folder
+
+    return _opened(Folder(run), lambda folder: folder.outline())
+
+
+def _opened(folder: Folder, read: Callable[[Folder], Model]) -> Run:
     task = task_for(folder)
     artifacts = task.artifacts(folder)  # small files first: a fault there is found before the weights are read
     if "decode" in task.sections:
         folder.decoding()
-    model = folder.model()
-    model.to(place)
-    opened = task.open(folder, model, artifacts)
+    opened: Run = task.open(folder, read(folder), artifacts)
     opened.task, opened.folder = task, folder
     return opened
+
+
+def tasks_for(opened: Run) -> list[AnyTask]:
+    """The tasks that a run can be asked for, the one it was trained for first."""
+    own = [opened.task] if opened.task else []
+    return own + [task for task in TASKS.values() if task is not opened.task and _can(task, opened)]
 
 
 def load_as(run: str | Path, kind: type[Kind], verb: str) -> Kind:

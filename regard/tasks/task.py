@@ -21,6 +21,7 @@ from regard.tasks.inputs import Inputs
 from regard.tasks.options import Option, check_options, checks_keywords
 from regard.tasks.recipe_data import BY_NAME, files_of_recipe
 from regard.tasks.results import Answer, Evaluation, Metric
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -30,16 +31,12 @@ if TYPE_CHECKING:
     from regard.runs.folder import Folder
     from regard.show import Curves, Gates, Sheet
     from regard.tasks.settings import DataSettings, Job
+    from regard.tasks.stepping import Beginning
+    from regard.tasks.writing import Writing
 
 CLASSES = 10  # that a run's card names
 
 Options = Mapping[str, Any]  # values by the names of a record's options; their types stand there
-Tick = Callable[[], None]  # called once for each unit of work, to move a progress bar
-
-
-def no_tick() -> None:
-    pass
-
 
 S = TypeVar("S", bound="DataSettings")  # the settings
 R = TypeVar("R", bound="Run")  # what a user holds
@@ -149,6 +146,8 @@ class Task(ABC, Generic[S, R, D]):
     output: ClassVar[str] = "Write the answers to a file."  # help of --output
     in_words: ClassVar[bool] = True  # its pictures are drawn in words, with --pieces in the model's pieces of words
     picture: ClassVar[str] = "looks.png"  # the name of an example picture, for the README
+    writes: ClassVar[bool] = False  # its answers are written token by token: `writing`, `beginning`
+    openai: ClassVar[str] = ""  # what it is called in the API of OpenAI: completions, embeddings
 
     metrics: ClassVar[Mapping[str, Metric]] = {}  # the first one is what `regard compare` tabulates unless told
     validated: ClassVar[tuple[str, ...]] = ()  # the metrics of a validation; "loss" is logged as valid_loss
@@ -242,6 +241,14 @@ class Task(ABC, Generic[S, R, D]):
     ) -> Iterator[Answer]:
         """The answers in the order of the inputs, each of which may have been read by `reader` before. `stream`
         gets the text of a single answer as it is written."""
+
+    def writing(self, run: R, one: Any, options: Options) -> Writing | None:
+        """The answer to one input, to be written together with others; None: it is not written token by token."""
+        return None
+
+    def beginning(self, run: R, one: Any, prefix: list[int], options: Options) -> Beginning:
+        """The answer to one input that begins with these tokens, to be continued step by step."""
+        raise BadInput(f"`{self.verb}` writes no tokens, so there are no steps to go through")
 
     def streams(self, run: R, options: Options) -> bool:
         """Can the answer to a single input be shown piece by piece while it is written?"""

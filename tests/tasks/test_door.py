@@ -154,6 +154,7 @@ def test_what_load_is_said_to_return_is_what_it_returns() -> None:
 
 
 ASKED = {
+    "copy": lambda run: run.recall("01010101 11001100").line(),
     "dates": lambda run: run.translate("3 May 1979").line(),
     "de-en": lambda run: run.translate("Guten Tag.").line(),
     "reviews": lambda run: run.classify("My aunt found it dull. I thought it was superb.").line(),

@@ -18,7 +18,7 @@ from regard.tasks.measuring import total_loss
 from regard.tasks.recipe import read
 from regard.tasks.results import Evaluation, Metric
 from regard.tasks.table import TASKS, load
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 from regard.tasks.translate import evaluate, prepare
 from regard.tasks.translate.evaluate import Translated, compare
 from regard.tasks.translate.prepare import pair_data

@@ -23,7 +23,7 @@ from regard.tasks.generate.settings import TextSettings
 from regard.tasks.recipe import read
 from regard.tasks.results import Evaluation
 from regard.tasks.table import TASKS, load
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 LINES = [f"{number} bottles of beer on the wall" for number in range(120, 0, -1)]
 RECIPE = """

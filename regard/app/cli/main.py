@@ -15,6 +15,7 @@ from regard import __version__
 from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
 from regard.app.cli.run_commands import align, evaluate_command, export, models
+from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
 from regard.data.files import final_name
@@ -60,7 +61,7 @@ def options(
 
 COMMANDS: list[Callable[..., None]] = [demo, models, train, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
-COMMANDS += [align, export, compare]
+COMMANDS += [serve, align, export, compare]
 for command in COMMANDS:
     app.command()(command)
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from regard.errors import BadInput
 from regard.show.heads.data import HeadsData, heads_title, quoted
 from regard.show.heads.html import draw_html
 from regard.show.heads.svg import draw_svg
 from regard.show.heads.terminal import draw_terminal
 from regard.show.map.picture import LONG, Map
 from regard.show.picture import Picture, counted, titled
+from regard.show.plain import check_rows
 from regard.show.shaded import svg, terminal
 from regard.show.shaded.picture import ShadedText
 from regard.show.words import Words, merge_mask, merge_weights
@@ -30,6 +32,19 @@ class Heads(HeadsData, Picture):
         heads, many = counted(sum(map(len, self.panels.values())), "head"), counted(len(self.panels), "site")
         sites = ", ".join(list(self.panels)[:3]) + (", ..." if len(self.panels) > 3 else "")
         return f"<Heads: {heads} of {many} ({sites}){titled(self.title)}>"
+
+    def part(self, *, head: int | None = None, rows: range | None = None) -> Heads:
+        """The sheet with this head and these rows alone."""
+        panels, names, masks = {}, {}, {}
+        for site, weights in self.panels.items():
+            if head is not None and not 0 <= head < len(weights):
+                raise BadInput(f"{site} has heads 0 to {len(weights) - 1}, got {head}")
+            all_rows, _ = self.tokens(site)
+            at = slice(None) if rows is None else check_rows(rows, len(all_rows))
+            panels[site] = weights[slice(None) if head is None else slice(head, head + 1), at]
+            names[site], mask = all_rows[at], self.mask[site]
+            masks[site] = None if mask is None else mask[at]
+        return replace(self, panels=panels, rows=names, mask=masks)
 
     def in_words(self, rows: Mapping[str, Words], columns: Mapping[str, Words]) -> Heads:
         """The weights of a word's pieces added up in columns and averaged in rows; words by site."""

@@ -11,6 +11,7 @@ from regard.show.map.html import draw_html
 from regard.show.map.svg import draw_svg
 from regard.show.map.terminal import draw_terminal
 from regard.show.picture import Picture, counted, titled
+from regard.show.plain import check_rows
 from regard.show.shaded.picture import ShadedText
 from regard.show.words import Words, merge_mask, merge_weights
 
@@ -42,6 +43,15 @@ class Map(MapData, Picture):
             mask=merge_mask(self.mask, rows, columns),
         )
         return merged.over(self)
+
+    def part(self, *, head: int | None = None, rows: range | None = None) -> Map:
+        """The map with these rows alone."""
+        if rows is None:
+            return self
+        at = check_rows(rows, len(self.rows))
+        mask = None if self.mask is None else self.mask[at]
+        centres = None if self.centres is None else self.centres[at]
+        return replace(self, weights=self.weights[at], rows=self.rows[at], mask=mask, centres=centres)
 
     def shaded(self, row: int | None = None) -> ShadedText:
         """The columns as a text, shaded by where one row looks, or by the mean of all rows: for long texts."""

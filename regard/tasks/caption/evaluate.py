@@ -20,7 +20,7 @@ from regard.tasks.caption.prepare import TestCaptions
 from regard.tasks.caption.run import Captioner
 from regard.tasks.measuring import total_loss
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 BATCH = 64  # images
 EDGE = 200  # pixels of an image on a sheet

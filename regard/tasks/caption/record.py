@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
 from regard.tasks.inputs import Images
 from regard.tasks.options import BEAM, CAPTION, Option, change_decoding
 from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Task
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from regard.tasks.caption.settings import CaptionSettings
     from regard.tasks.image_run import OpenedImage
     from regard.tasks.settings import Job
+    from regard.tasks.stepping import Beginning
+    from regard.tasks.writing import Writing
 
 
 class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):
@@ -40,6 +43,7 @@ class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):
     For a file that cannot be read the caption is empty (see --strict). --show draws the image once for each word,
     with the attention over it and the word's gate. Without attention, or with --sites cell, it draws the gates of
     the LSTM; with --sites 'eye.*' how far each channel was opened in the network that reads the image."""
+    writes = True
     inputs = Images()
     options = CAPTION
     metrics: ClassVar = {
@@ -163,6 +167,12 @@ class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):
         count = run.decoding(options).n_best
         line = f"{asked or ''}\t"
         return line if count == 1 else "\n".join([f"{line}\t"] * count)
+
+    def writing(self, run: Captioner, one: Any, options: Options) -> Writing | None:
+        return run.writing(one, run.decoding(options))
+
+    def beginning(self, run: Captioner, one: Any, prefix: list[int], options: Options) -> Beginning:
+        return run.beginning(one, prefix, run.decoding(options))
 
     def ask(
         self,

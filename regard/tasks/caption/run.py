@@ -20,6 +20,7 @@ from regard.data.images import check_channels
 from regard.data.short_repr import short_repr
 from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.joining import Row
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.layers.onednn import without_onednn
@@ -33,8 +34,11 @@ from regard.tasks.inputs import check_many, in_parts, read_all
 from regard.tasks.options import CAPTION, change_decoding, check_options, checks_keywords
 from regard.tasks.results import Evaluation, Scored, Shown, scored_data, scored_lines
 from regard.tasks.search import check_search, need, search, sites_like
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.stepping import Beginning, check_tokens
+from regard.tasks.text_stream import Stream
+from regard.tasks.ticks import Tick, no_tick
 from regard.tasks.words import words_of
+from regard.tasks.writing import Writing, alone, is_beam, way_of
 
 LENGTH = 50  # tokens of a caption, at most, unless told
 BATCH = 64  # images
@@ -204,22 +208,55 @@ class Captioner(ImageRun):
         are answered. `tick` is called once for each image as it is answered."""
         check_many(images, "image")
         decode = decode or self.decode
-        if decode.coverage or decode.replace_unknown:
-            raise BadInput("coverage and replace_unknown are for translators; leave them out of [decode]")
-        check_search(decode, self.longest(decode), "a caption")
+        self._check(decode)
         for part in in_parts(read_all(images, self.open, "images"), BATCH):
             found = self.search(torch.cat([one.tensor for one in part]), decode)
             for one, hypotheses in zip(part, found, strict=True):
                 yield self._answer(one, hypotheses[: decode.n_best])
                 tick()
 
+    def _check(self, decode: Decoding) -> None:
+        if decode.coverage or decode.replace_unknown:
+            raise BadInput("coverage and replace_unknown are for translators; leave them out of [decode]")
+        check_search(decode, self.longest(decode), "a caption")
+
     def longest(self, decode: Decoding) -> int:
         """The most tokens of a caption, the end token included."""
         return min(self.model.max_target_positions, decode.max_length or max(LENGTH, decode.min_length + 1))
 
+    def collate(self, images: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Images (1, C, H, W) as a batch, and the mask that a search asks for."""
+        return torch.cat(list(images)), torch.ones(len(images), 1, dtype=torch.bool, device=self.device)
+
+    def _row(self, image: OpenedImage, decode: Decoding) -> Row:
+        special, limit = self.tokenizer.special, self.longest(decode)
+        way = way_of(decode, special, self._never)
+        return Row(image.tensor, special.start, way, limit, decode.min_length, seed=decode.seed)
+
+    @property
+    def _never(self) -> list[int]:
+        """No caption has an unknown word: there is no source text to copy one from."""
+        return [one for one in (self.tokenizer.special.unknown,) if one >= 0]
+
+    def writing(self, image: Image | OpenedImage, decode: Decoding | None = None) -> Writing | None:
+        """The caption of an image, to be written together with others; None: a beam, which is not."""
+        decode, opened = decode or self.decode, self.open(image)
+        self._check(decode)
+        if is_beam(decode):
+            return None
+        text = Stream(self.tokenizer.decode, ())
+        return Writing(alone(self._row(opened, decode)), text, lambda one: self._answer(opened, [one]))
+
+    def beginning(self, image: Image | OpenedImage, prefix: list[int], decode: Decoding | None = None) -> Beginning:
+        """A caption that begins with these tokens, to be continued step by step."""
+        opened = self.open(image)
+        check_tokens(prefix, self.model.config.vocabulary)
+        row, text = self._row(opened, decode or self.decode), self.tokenizer.decode(prefix)
+        grid = self.model.grid(opened.tensor) if self.model.alignment else None
+        return Beginning(row, prefix, text, self.tokenizer, lambda site: (), grid)
+
     def search(self, images: Tensor, decode: Decoding) -> list[list[Hypothesis]]:
-        """images (B, C, H, W) -> for each the captions that were found, best first. None has an unknown word: there
-        is no source text to copy one from."""
+        """images (B, C, H, W) -> for each the captions that were found, best first."""
         special = self.tokenizer.special
         steps = search(
             self.model,
@@ -229,7 +266,7 @@ class Captioner(ImageRun):
             special=special,
             start=special.start,
             max_length=self.longest(decode),
-            never={special.unknown} - {-1},
+            never=self._never,
         )
         return finish(self.model, steps)
 

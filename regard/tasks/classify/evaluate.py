@@ -13,8 +13,8 @@ from regard.show import bars
 from regard.tasks.measuring import class_logits, evaluate_classes
 from regard.tasks.results import Evaluation
 from regard.tasks.search import need
-from regard.tasks.task import Tick, no_tick
 from regard.tasks.text_reader import TextReader
+from regard.tasks.ticks import Tick, no_tick
 
 
 def evaluate(run: TextReader, data: LabelledData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

@@ -12,7 +12,8 @@ from regard.tasks.inputs import Texts
 from regard.tasks.options import Option
 from regard.tasks.reader_task import ReaderTask
 from regard.tasks.results import CLASS_METRICS, Evaluation
-from regard.tasks.task import Options, Prepared, Run, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Run
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts

@@ -12,7 +12,8 @@ from regard.tasks.inputs import Texts
 from regard.tasks.options import Option
 from regard.tasks.reader_task import ReaderTask
 from regard.tasks.results import Answer, Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Run, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Run
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -41,6 +42,7 @@ class Embed(ReaderTask["SentenceSettings", "Embedder", "SentenceData"]):
     .jsonl still a line for each text. Texts longer than the model takes are truncated,
     and a message says how many. A line that cannot be read gets a row of NaN, in JSON its error (see --strict).
     Each text is read by itself: no model carries its state over from one text to the next."""
+    openai = "embeddings"
     inputs = Texts()
     output = "Write the vectors to a file: .npy, .parquet or .jsonl. Without it, JSON lines go to stdout."
     options = (

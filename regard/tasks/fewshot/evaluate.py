@@ -14,7 +14,7 @@ from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import interval
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 IMAGES = 512  # that are embedded at once
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 from regard.errors import BadInput
 from regard.tasks.inputs import Queries
 from regard.tasks.options import TOP, Option
+from regard.tasks.received import SUPPORT as RECEIVED_SUPPORT
 from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Task
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -31,6 +33,7 @@ SUPPORT = Option(
     "for each image.",
     metavar="DIR",
     many=True,
+    received=RECEIVED_SUPPORT,
 )
 
 

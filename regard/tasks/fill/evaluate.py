@@ -14,7 +14,7 @@ from regard.tasks.measuring import device_of
 from regard.tasks.reader import Reader
 from regard.tasks.results import Evaluation
 from regard.tasks.search import need
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 
 @torch.no_grad()

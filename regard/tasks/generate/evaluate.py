@@ -9,7 +9,7 @@ from regard.tasks.generate.prepare import TestText
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.measuring import total_loss
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 
 def evaluate(run: LanguageModel, data: TestText, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

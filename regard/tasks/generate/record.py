@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.tasks.inputs import Texts
 from regard.tasks.options import GENERATE, Option
 from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Task
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from regard.tasks.generate.run import LanguageModel, Prompt
     from regard.tasks.generate.settings import TextSettings
     from regard.tasks.settings import Job
+    from regard.tasks.stepping import Beginning
+    from regard.tasks.writing import Writing
 
 
 class Prompts(Texts):
@@ -42,6 +45,8 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
 
     A prompt comes back with its continuation; in JSON they are apart. A GPT-2 folder of `transformers` is a run
     too. --temperature 0 takes the likeliest token each time."""
+    writes = True
+    openai = "completions"
     inputs = Prompts()
     options = GENERATE
     metrics: ClassVar = {
@@ -134,6 +139,12 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
     def decoding(self, run: LanguageModel, options: Options) -> Decoding:
         asked = {option.name: options.get(option.name) for option in GENERATE}
         return run.decoding({**asked, "stop": asked["stop"] or None})
+
+    def writing(self, run: LanguageModel, one: Any, options: Options) -> Writing | None:
+        return run.writing(one, self.decoding(run, options))
+
+    def beginning(self, run: LanguageModel, one: Any, prefix: list[int], options: Options) -> Beginning:
+        return run.beginning(one, prefix, self.decoding(run, options))
 
     def ask(
         self,

@@ -16,6 +16,7 @@ from regard.data.batch import pad
 from regard.data.tokenizer import Tokenizer
 from regard.decode.generator import finish, step_by_step
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.joining import Row, Way
 from regard.decode.rules import Stop
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
@@ -24,16 +25,17 @@ from regard.models.protocols import Model
 from regard.show import Heads
 from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.generate.continuation import Continuation
-from regard.tasks.generate.stream import Stream, cut
+from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import GENERATE, change_decoding, check_options, checks_keywords
 from regard.tasks.results import NOTHING_BEFORE, Evaluation
 from regard.tasks.search import Searching, looks_back, need, search, sites_like
+from regard.tasks.stepping import Beginning, check_tokens
 from regard.tasks.task import Run
+from regard.tasks.text_stream import Stream, cut
 from regard.tasks.words import heads_of
-
-LENGTH = 200  # tokens, where nobody says how many
+from regard.tasks.writing import Rows, Writing, is_beam, way_of
 
 Pieces = Generator[str, None, Continuation]  # of a text, as it is written
 
@@ -278,45 +280,84 @@ class LanguageModel(Run):
         found: dict[int, list[Hypothesis]] = {}
         for rows in groups.values():
             some = [prompts[row] for row in rows]
-            long = yield from self._write_long(some, decode, wanted, longest)
+            long = yield from self._write_long(some, decode, longest)
             found |= zip(rows, long, strict=True)
         return [found[row] for row in range(len(prompts))]
 
-    def _write_long(self, prompts: list[list[int]], decode: Decoding, wanted: int, longest: int) -> Searching:
-        """Prompts of one length: when the window is full, go on from its last half, again and again. A beam ends
-        there, as its scores would no longer be comparable."""
+    def _write_long(self, prompts: list[list[int]], decode: Decoding, longest: int) -> Searching:
+        """Prompts of one length, so that their windows end together. A beam ends with its first window, as its
+        scores would no longer be comparable."""
         if decode.beam > 1:
             room = longest - len(prompts[0]) + 1
             return (yield from self._search(prompts, prompts, decode, room, self._stop(decode)))
-        found = [Hypothesis([], 0.0, False) for _ in prompts]
-        live, done, turn, stop = list(range(len(prompts))), 0, 0, self._stop(decode)
-        while live:
-            texts = [[*prompts[row], *found[row].tokens] for row in live]
-            seen = [ids[-max(1, longest // 2) :] for ids in texts] if turn else texts
-            limit = min(wanted - done, longest - len(seen[0]) + 1)
-            least = min(max(0, decode.min_length - done), limit)
-            now = replace(decode, seed=(decode.seed + turn) % (1 << 63), min_length=least)
-            part = yield from self._search(seen, texts, now, limit, self._stop(decode, found[live[0]].tokens))
-            for row, (more,) in zip(live, part, strict=True):
-                tokens = found[row].tokens + more.tokens
-                found[row] = Hypothesis(tokens, found[row].score + more.score, more.finished)
-            done, turn = done + limit, turn + 1
-            live = [row for row in live if not found[row].finished and len(found[row].tokens) == done < wanted]
-            live = [row for row in live if stop is None or not stop(found[row].tokens)]
-        return [[one] for one in found]
+        writing = {row: self._windows(ids, decode) for row, ids in enumerate(prompts)}
+        seen = {row: next(windows) for row, windows in writing.items()}
+        found: dict[int, Hypothesis] = {}
+        while seen:
+            one = next(iter(seen.values()))
+            now = replace(decode, seed=one.seed, min_length=one.min_length)
+            parts = [window.seen for window in seen.values()], [window.text for window in seen.values()]
+            answers = yield from self._search(*parts, now, one.limit, one.stop)
+            for row, (more,) in zip(list(seen), answers, strict=True):
+                try:
+                    seen[row] = writing[row].send(more)
+                except StopIteration as end:
+                    found[row] = end.value
+                    del seen[row]
+        return [[found[row]] for row in range(len(prompts))]
+
+    def _windows(self, prompt: list[int], decode: Decoding) -> Windows:
+        return windows(prompt, decode, self.max_positions, lambda before: self._stop(decode, before))
+
+    def collate(self, sources: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+        """Prompts as a batch, padded on the left, and its mask."""
+        tokens, mask = pad([ids[::-1] for ids in sources], self.tokenizer.special.pad)
+        device = device_of(self.model)
+        return tokens.flip(1).to(device), mask.flip(1).to(device)
+
+    def writing(self, prompt: str | Prompt, decode: Decoding | None = None) -> Writing | None:
+        """The continuation of a prompt, to be written together with others; None: a beam, which is not."""
+        decode = decode or self.decode
+        self._check(decode)
+        begun = self.begin(prompt, decode)
+        if is_beam(decode):
+            return None
+        text = Stream(partial(self._text, begun), decode.stop)
+        return Writing(self._rows(begun, decode), text, lambda one: self._continuation(begun, [one], decode))
+
+    def beginning(self, prompt: str | Prompt, prefix: list[int], decode: Decoding | None = None) -> Beginning:
+        """A continuation that begins with these tokens, to be continued step by step. Of a long text, the model
+        sees the end."""
+        begun, decode = self.begin(prompt, decode), decode or self.decode
+        check_tokens(prefix, self.model.config.vocabulary)
+        seen = [*begun.ids, *prefix][-self.max_positions :]
+        row = Row(seen[:-1], seen[-1], self._way(decode), max_length=1)
+        names, text = self.tokenizer.tokens(seen), self._text(begun, prefix)
+        return Beginning(row, (), text, self.tokenizer, lambda site: names)
+
+    def _rows(self, prompt: Prompt, decode: Decoding) -> Rows:
+        way, windows = self._way(decode), self._windows(prompt.ids, decode)
+        window = next(windows)
+        while True:
+            *source, start = window.seen
+            least, seed = window.min_length, window.seed
+            row = Row(source, start, way, window.limit, least, window.text[:-1], seed, window.stop)
+            more = yield row
+            try:
+                window = windows.send(more)
+            except StopIteration as end:
+                return end.value
+
+    def _way(self, decode: Decoding) -> Way:
+        special = self.tokenizer.special
+        return way_of(decode, replace(special, start=special.end))  # what begins a text is not forbidden
 
     def _search(
         self, seen: list[list[int]], texts: list[list[int]], decode: Decoding, limit: int, stop: Stop | None
     ) -> Searching:
         """Continue what is seen of the texts; repetitions are looked for in the whole texts."""
-        device = device_of(self.model)
         special = self.tokenizer.special
-
-        def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
-            tokens, mask = pad([ids[::-1] for ids in rows], special.pad)
-            return tokens.flip(1).to(device), mask.flip(1).to(device)  # at the left
-
-        (source, mask), (before, real) = padded(seen), padded(texts)
+        (source, mask), (before, real) = self.collate(seen), self.collate(texts)
         return search(
             self.model,
             source[:, :-1],

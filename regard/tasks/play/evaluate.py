@@ -15,7 +15,7 @@ from regard.metrics.bootstrap import Comparison, bootstrap_means
 from regard.tasks.measuring import aligned, device_of
 from regard.tasks.play.run import Agent
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 
 @dataclass(frozen=True)

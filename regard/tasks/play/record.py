@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
 from regard.tasks.inputs import Asked, Inputs, listed
 from regard.tasks.options import Option
+from regard.tasks.received import Received
 from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Task
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -31,6 +33,11 @@ class EnvironmentNumbers(Inputs):
     help = "Numbers of environments, from 0 on; each is a function of its number. Without any, 0."
     from_file = "A file with one number a line."
     example = "0"
+
+    received = Received({"type": "integer", "minimum": 0}, lambda sent, pixels: sent)
+
+    def unasked(self) -> list[Any]:
+        return [0]
 
     def check(self, given: Sequence[str], source: Path | None) -> None:
         if given and source:

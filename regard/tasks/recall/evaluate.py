@@ -14,7 +14,7 @@ from regard.show import Curves
 from regard.tasks.measuring import aligned
 from regard.tasks.recall.run import Recaller
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 AT_ONCE = 250  # sequences
 VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; a training has smaller ones

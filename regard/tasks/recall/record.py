@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
 from regard.tasks.inputs import Asked, Texts
 from regard.tasks.options import Option
 from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Task
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -41,6 +42,11 @@ class BitTexts(Texts):
     from_file = "A file with one sequence a line; also .gz, .xz, .zst."
     example = "--length 10"
 
+    def unasked(self) -> list[Any]:
+        from regard.tasks.recall.run import DRAWN
+
+        return [DRAWN]
+
     def check(self, given: Sequence[str], source: Path | None) -> None:
         if given and source:
             raise BadInput("give sequences or --input, not both")
@@ -65,8 +71,15 @@ class Recall(Task["RecallSettings", "Recaller", "HeldSequences"]):
     weights of the read and write heads and the memory, over the steps."""
     inputs = BitTexts()
     options = (
-        Option("length", int, "Draw a sequence of this length.", min=1, metavar="N"),
-        Option("repeats", int, "Draw one that asks for so many copies (repeat-copy).", min=1, metavar="N"),
+        Option("length", int, "Draw a sequence of this length.", min=1, metavar="N", limit="tokens"),
+        Option(
+            "repeats",
+            int,
+            "Draw one that asks for so many copies (repeat-copy).",
+            min=1,
+            metavar="N",
+            limit="tokens",
+        ),
         Option("seed", int, "The same seed draws the same sequence; 0 unless given.", min=0, metavar="N"),
     )
     in_words = False

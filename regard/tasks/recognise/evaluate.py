@@ -15,7 +15,7 @@ from regard.tasks.measuring import class_logits, evaluate_classes
 from regard.tasks.recognise.gates import ClassGates, gates_of, side_by_side
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 
 
 def evaluate(run: Recogniser, data: ImageData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

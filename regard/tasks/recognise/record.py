@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 from regard.tasks.inputs import Images
 from regard.tasks.options import TOP
 from regard.tasks.results import CLASS_METRICS, Evaluation
-from regard.tasks.task import Options, Prepared, Task, Tick, no_tick
+from regard.tasks.task import Options, Prepared, Task
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts

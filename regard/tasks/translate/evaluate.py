@@ -14,7 +14,7 @@ from regard.metrics.exact_match import exact_match
 from regard.show import Curves, length_curves
 from regard.tasks.measuring import total_loss
 from regard.tasks.results import Evaluation
-from regard.tasks.task import Tick, no_tick
+from regard.tasks.ticks import Tick, no_tick
 from regard.tasks.translate.prepare import TestPairs
 from regard.tasks.translate.run import Translator
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.data.line_writer import line_writer
 from regard.errors import BadInput
 from regard.tasks.inputs import Texts
 from regard.tasks.options import BEAM, TRANSLATE, Option, change_decoding
 from regard.tasks.results import Answer, Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task, Tick, no_tick, write_answers
+from regard.tasks.task import Options, Prepared, Task, write_answers
+from regard.tasks.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from regard.runs.folder import Folder
     from regard.show import Curves
     from regard.tasks.settings import Job
+    from regard.tasks.stepping import Beginning
     from regard.tasks.translate.prepare import TestPairs
-    from regard.tasks.translate.run import Source, Translator
+    from regard.tasks.translate.run import Translator
     from regard.tasks.translate.settings import PairSettings
+    from regard.tasks.translate.source import Source
     from regard.tasks.translate.translation import Translation
+    from regard.tasks.writing import Writing
 
 
 class Translate(Task["PairSettings", "Translator", "TestPairs"]):
@@ -39,6 +43,7 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
     A file is read a little at a time and its answers keep its order; a line that is too long is answered by an
     empty one and named at the end (see --strict). With --n-best, answers come as
     lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty."""
+    writes = True
     inputs = Texts()
     options = (
         *TRANSLATE,
@@ -171,6 +176,12 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
                 align(pharaoh(getattr(answer, "alignment", frozenset())))
 
             yield both
+
+    def writing(self, run: Translator, one: Any, options: Options) -> Writing | None:
+        return run.writing(one, self.decoding(run, options))
+
+    def beginning(self, run: Translator, one: Any, prefix: list[int], options: Options) -> Beginning:
+        return run.beginning(one, prefix, self.decoding(run, options))
 
     def ask(
         self,

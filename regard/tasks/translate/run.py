@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from regard.data.batch import pad
 from regard.decode.coverage import rerank
 from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.joining import Row
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.metrics.alignment import Links, links_from
@@ -31,24 +32,16 @@ from regard.tasks.measuring import device_of
 from regard.tasks.options import TRANSLATE, change_decoding, check_options, checks_keywords
 from regard.tasks.results import Evaluation
 from regard.tasks.search import check_batch, check_search, head_weights, need, search, sites_like
-from regard.tasks.task import Run, Tick, no_tick
+from regard.tasks.stepping import Beginning, check_tokens
+from regard.tasks.task import Run
+from regard.tasks.text_stream import Stream
+from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.translate.source import Source, looks_across
 from regard.tasks.translate.translation import Translation
 from regard.tasks.words import Tokens, heads_of, words_of
+from regard.tasks.writing import Writing, alone, is_beam, way_of
 
 AHEAD = 8  # batches of texts read at once, so that texts of similar length are answered together
-
-
-@dataclass(frozen=True)
-class Source:
-    """A text as the model reads it."""
-
-    text: str
-    ids: list[int]  # closing with the end token
-    words: list[int]  # the word each is part of; -1: none
-
-    @property
-    def blank(self) -> bool:
-        return not self.text.strip()
 
 
 class Translator(Run):
@@ -196,12 +189,16 @@ class Translator(Run):
             raise BadInput(f"dictionary must be a dict of words, source to target; got {dictionary!r:.40}")
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
+        self._check(decode)
+        for waiting in in_parts(read_all(texts, self.read, "texts"), batch * AHEAD):
+            yield from self._in_order(waiting, decode, batch, dictionary or {}, tick)
+
+    def _check(self, decode: Decoding) -> None:
+        """BadInput where no answer can be searched for with these settings."""
         most = self.model.max_target_positions
         check_search(decode, most if decode.max_length else min(most, 2 * self.max_source + 20), "a translation")
         if decode.coverage or decode.replace_unknown:
             self.check_looks()
-        for waiting in in_parts(read_all(texts, self.read, "texts"), batch * AHEAD):
-            yield from self._in_order(waiting, decode, batch, dictionary or {}, tick)
 
     def check_looks(self) -> None:
         """NoAttention where the model has none."""
@@ -245,12 +242,47 @@ class Translator(Run):
             )
         return Source(text, [*ids, self.source_tokenizer.special.end], [*words, -1])
 
+    def collate(self, sources: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+        """Sources as a batch and its mask."""
+        tokens, mask = pad(sources, self.source_tokenizer.special.pad)
+        return tokens.to(device_of(self.model)), mask.to(device_of(self.model))
+
+    def _limit(self, source: list[int], decode: Decoding) -> int:
+        """The most tokens of an answer."""
+        wanted = decode.max_length or max(2 * len(source) + 20, decode.min_length + 1)
+        return min(wanted, self.model.max_target_positions)
+
+    def _row(self, source: Source, decode: Decoding) -> Row:
+        special, limit = self.tokenizer.special, self._limit(source.ids, decode)
+        way = way_of(decode, special)
+        return Row(source.ids, special.start, way, limit, decode.min_length, seed=decode.seed)
+
+    def writing(self, text: str | Source, decode: Decoding | None = None) -> Writing | None:
+        """The answer to a text, to be written together with others; None: a beam, or the answer to a blank text."""
+        decode, source = decode or self.decode, self.read(text)
+        self._check(decode)
+        if source.blank or is_beam(decode):
+            return None
+        text_so_far = Stream(self.tokenizer.decode, ())
+        row = self._row(source, decode)
+        return Writing(alone(row), text_so_far, lambda one: self._answer(source, [one], decode, {}))
+
+    def beginning(self, text: str | Source, prefix: list[int], decode: Decoding | None = None) -> Beginning:
+        """An answer that begins with these tokens, to be continued step by step."""
+        source, special = self.read(text), self.tokenizer.special
+        check_tokens(prefix, self.model.config.vocabulary)
+        read, fed = self.source_tokenizer.tokens(source.ids), self.tokenizer.tokens([special.start, *prefix])
+        row = self._row(source, decode or self.decode)
+
+        def columns(site: str) -> Sequence[str]:
+            return read if looks_across(site) else fed
+
+        return Beginning(row, prefix, self.tokenizer.decode(prefix), self.tokenizer, columns)
+
     def _search(self, sources: list[list[int]], decode: Decoding) -> list[list[Hypothesis]]:
-        device = device_of(self.model)
-        source, mask = (x.to(device) for x in pad(sources, self.source_tokenizer.special.pad))
+        source, mask = self.collate(sources)
         special = self.tokenizer.special
-        limit = decode.max_length or (2 * mask.sum(1) + 20).clamp_min(decode.min_length + 1)
-        limit = torch.as_tensor(limit, device=device).clamp_max(self.model.max_target_positions)
+        limit = torch.tensor([self._limit(ids, decode) for ids in sources], device=source.device)
         steps = search(self.model, source, mask, decode, special=special, start=special.start, max_length=limit)
         found = finish(self.model, steps)
         return self._rerank(sources, found, decode) if decode.coverage else found
@@ -378,8 +410,3 @@ class Translator(Run):
             weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
             for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
                 yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
-
-
-def looks_across(site: str) -> bool:
-    """From target to source, and not at the own side."""
-    return site.endswith("cross") or not site.startswith(("encoder", "decoder"))

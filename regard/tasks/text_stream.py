@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+CONTEXT, AGAIN = 8, 32  # tokens
+
 
 class Stream:
     """Turns tokens into text as soon as it is certain, and gives nothing of a stop string."""
@@ -11,16 +13,27 @@ class Stream:
     def __init__(self, speak: Callable[[list[int]], str], stops: tuple[str, ...]):
         self.speak, self.stops = speak, stops
         self.tokens: list[int] = []
+        self.settled, self.before, self.context = 0, "", ""  # tokens, their text, the text of the last few of them
         self.given = 0  # characters so far
         self.held = max((len(one) - 1 for one in stops), default=0)  # the last characters may begin a stop string
 
     def add(self, tokens: Sequence[int]) -> str:
         """The text that is certain with these tokens; "" while there is none."""
         self.tokens += tokens
-        text = self.speak(self.tokens)
+        text = self._text()
         before = cut(text, self.stops)
         whole = text[:-3] + text[-3:].rstrip("\ufffd")  # half a character is given once it is complete
         return self.rest(before if before != text else whole[: max(0, len(whole) - self.held)])
+
+    def _text(self) -> str:
+        """speak(tokens). Of a long text only the end is spoken anew, behind a few tokens that it may depend on."""
+        spoken = self.speak(self.tokens[max(0, self.settled - CONTEXT) :])
+        whole = spoken.startswith(self.context)
+        text = self.before + spoken[len(self.context) :] if whole else self.speak(self.tokens)
+        if len(self.tokens) - self.settled >= AGAIN and not text.endswith("\ufffd"):
+            self.settled, self.before = len(self.tokens), text
+            self.context = self.speak(self.tokens[-CONTEXT:])
+        return text
 
     def rest(self, text: str) -> str:
         """The new part of a text that is certain."""

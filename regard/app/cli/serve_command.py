@@ -1,0 +1,67 @@
+"""The command that serves: serve."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from regard.app.cli.completion import of, run_names
+
+
+def serve(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Runs' folders or names; the shipped ones unless given.",
+            autocompletion=run_names,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; another than this machine's own asks for a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="REGARD_TOKEN", help="What requests must bring; one is made and printed where it is needed."
+        ),
+    ] = "",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, mps; auto: a GPU if there is one.", autocompletion=of(("auto", "cpu")))
+    ] = "auto",
+    memory: Annotated[int, typer.Option(min=1, metavar="MIB", help="The most memory for weights.")] = 4096,
+    max_requests: Annotated[int, typer.Option(min=1, metavar="N", help="Requests answered at once.")] = 128,
+    max_body: Annotated[int, typer.Option(min=1, metavar="KIB", help="The largest request.")] = 8192,
+    max_tokens: Annotated[int, typer.Option(min=1, metavar="N", help="The most tokens to ask for.")] = 1024,
+    max_beams: Annotated[int, typer.Option(min=1, metavar="N", help="The widest beam to ask for.")] = 16,
+    max_pixels: Annotated[int, typer.Option(min=1, metavar="N", help="The largest image.")] = 25_000_000,
+    max_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs that a model computes at once.")] = 64,
+    log: Annotated[bool, typer.Option("--log", help="Write a line for each request to stderr.")] = False,
+) -> None:
+    """Serve runs over HTTP, for programs: a JSON API for every task, with attention and decoding step by step.
+
+    Examples:
+
+        regard serve
+
+        regard serve runs/mine dates --port 8080
+
+        regard serve --host 0.0.0.0 --token "$TOKEN"
+
+    Models are loaded when they are first asked. The API is described at /openapi.json; /v1/completions and
+    /v1/embeddings are understood by clients of OpenAI. SIGTERM and Ctrl-C finish what is being answered. This
+    needs the extra `serve`: pip install 'regard[serve]'."""
+    from regard.app.serve.limits import Limits
+    from regard.app.serve.start import start
+
+    limits = Limits(
+        requests=max_requests,
+        body=max_body << 10,
+        tokens=max_tokens,
+        beams=max_beams,
+        pixels=max_pixels,
+        rows=max_batch,
+    )
+    start(runs or [], host=host, port=port, token=token, device=device, memory=memory << 20, limits=limits, log=log)

@@ -1,0 +1,1 @@
+"""`regard serve`: runs behind one small API, for the page and for programs."""

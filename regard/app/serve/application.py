@@ -1,0 +1,155 @@
+"""The routes. Those of tasks are made from their records: a new task needs no line here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from regard.app.serve.answering import Events, Json, answers, error_answer, unless_gone
+from regard.app.serve.asking import read_body, read_job
+from regard.app.serve.counters import Counters
+from regard.app.serve.guard import LOCAL, Guard
+from regard.app.serve.limits import Limits, Refused
+from regard.app.serve.looks import read_look
+from regard.app.serve.openai import openai_routes
+from regard.app.serve.openapi import description
+from regard.app.serve.shelf import Served, Shelf
+from regard.app.serve.steps import read_step
+from regard.app.serve.worker import Job
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>regard</title></head>
+<body>
+<h1>regard</h1>
+<p>A query looks at a memory. This server answers programs:</p>
+<ul>
+<li><a href="/api/models">/api/models</a>: the models, what each is asked with, and where it looks</li>
+<li><a href="/openapi.json">/openapi.json</a>: every route</li>
+<li><a href="/health">/health</a>, <a href="/metrics">/metrics</a></li>
+</ul>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Api:
+    """The routes over a shelf of runs."""
+
+    shelf: Shelf
+    limits: Limits
+    counters: Counters
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(PAGE)
+
+    async def health(self, request: Request) -> Response:
+        return Json({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        self.shelf.count()
+        return PlainTextResponse(self.counters.text(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, request: Request) -> Response:
+        return Json(description(await self.shelf.known(), self.limits))
+
+    async def models(self, request: Request) -> Response:
+        known = await self.shelf.known()
+        return Json({"models": [one.to_dict(self.limits) for one in known.values()]})
+
+    async def model(self, request: Request) -> Response:
+        known = await self.shelf.known()
+        name = request.path_params["model"]
+        if name not in known:
+            raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(known)}")
+        return Json(known[name].to_dict(self.limits))
+
+    async def ask(self, request: Request) -> Response:
+        """Any task, by its record."""
+        body = await read_body(request, self.limits, ("inputs", "options", "stream"))
+        streamed = body.get("stream", False)
+        if not isinstance(streamed, bool):
+            raise Refused(422, "stream must be true or false")
+        one, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
+        job = await read_job(task, body, self.limits, streamed=streamed)
+        self.shelf.ask(one, job)
+        if streamed:
+            return Events(self.told(one, job))
+        return Json(await unless_gone(request, self.collected(one, job)))
+
+    async def collected(self, one: Served, job: Job) -> dict[str, Any]:
+        found: dict[int, Any] = {}
+        async with aclosing(job.events()) as events:
+            async for kind, number, what in events:
+                if kind == "answer":
+                    found[number] = what
+        return {"model": one.name, "answers": [found[number] for number in sorted(found)]}
+
+    async def told(self, one: Served, job: Job) -> AsyncIterator[tuple[str, Any]]:
+        async with aclosing(job.events()) as events:
+            async for kind, number, what in events:
+                yield kind, {"input": number, "text": what} if kind == "piece" else {"input": number, **what}
+        yield "end", {"model": one.name}
+
+    async def step(self, request: Request) -> Response:
+        """The next candidates after a beginning, and where this step looked."""
+        body = await read_body(request, self.limits, ("inputs", "options", "prefix", "top", "site"))
+        one, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
+        work = await read_step(one, task, body, self.limits)
+        return Json(await unless_gone(request, self.shelf.call(one, work)))
+
+    async def attention(self, request: Request) -> Response:
+        """Where a model looked for an answer: one site, and of it one head or some rows."""
+        one = await self.shelf.find(request.path_params["model"])
+        name = request.path_params["answer"]
+        answer = None if one.worker is None else one.worker.answers.get(name)
+        if answer is None:
+            raise Refused(404, "this answer is no longer kept; ask again for a new one")
+        work = read_look(one, answer, request.query_params, self.limits)
+        return Json(await unless_gone(request, self.shelf.call(one, work)))
+
+    def routes(self) -> list[Route]:
+        models, one = "/api/models", "/api/models/{model}"
+        return [
+            Route("/", answers(self.page), methods=["GET"]),
+            Route("/health", answers(self.health), methods=["GET"]),
+            Route("/metrics", answers(self.metrics), methods=["GET"]),
+            Route("/openapi.json", answers(self.openapi), methods=["GET"]),
+            Route(models, answers(self.models), methods=["GET"]),
+            Route(one, answers(self.model), methods=["GET"]),
+            Route(one + "/{task}", answers(self.ask), methods=["POST"]),
+            Route(one + "/{task}/step", answers(self.step), methods=["POST"]),
+            Route(one + "/answers/{answer}/attention", answers(self.attention), methods=["GET"]),
+            *openai_routes(self.shelf, self.limits),
+        ]
+
+
+def build(shelf: Shelf, *, token: str = "", hosts: tuple[str, ...] = LOCAL, on_start: Any = None) -> ASGIApp:
+    """The application over these runs. `hosts`: the names under which it may be asked; (): any."""
+    api = Api(shelf, shelf.limits, shelf.counters)
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        if on_start:
+            on_start()
+        yield
+        shelf.close()
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        words = {404: "there is nothing at this address; see /openapi.json", 405: "this address is asked otherwise"}
+        found = Refused(error.status_code, words.get(error.status_code, error.detail), **(error.headers or {}))
+        return error_answer(found)
+
+    inner = Starlette(routes=api.routes(), exception_handlers={HTTPException: http_error}, lifespan=life)
+    return Guard(inner, shelf.limits, shelf.counters, token=token, hosts=hosts)

@@ -1,0 +1,30 @@
+"""How much a request may ask for. Everything here is checked before any work is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Limits:
+    body: int = 8 << 20  # bytes of a request
+    inputs: int = 64  # of a request
+    characters: int = 20_000  # of a text
+    tokens: int = 1024  # that may be asked for: max_tokens, max_length, min_length
+    beams: int = 16  # beam, n_best
+    pixels: int = 25_000_000  # of an image
+    requests: int = 128  # at once; more are told to come back later
+    numbers: int = 1_000_000  # in one answer about attention
+    rows: int = 64  # texts that one model writes at once, and inputs of one batch
+    answers: int = 256  # of a model, whose attention can still be asked for
+    seconds: float = 30.0  # to send a request
+
+
+class Refused(BadInput):
+    """A request that is answered with this status."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers

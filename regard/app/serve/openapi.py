@@ -1,0 +1,205 @@
+"""The OpenAPI description, made from the records of the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from regard import __version__
+from regard.app.serve.limits import Limits
+from regard.app.serve.shelf import Served, option_schema
+from regard.tasks.table import AnyTask
+
+Table = dict[str, Any]
+ERROR: Table = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "code": {"type": "integer"},
+            },
+        }
+    },
+}
+REASONS = {
+    401: "The token is missing or wrong.",
+    403: "A page of another origin may not ask.",
+    404: "There is no such model, task or answer.",
+    405: "The address is asked otherwise.",
+    408: "The request was not sent in time.",
+    409: "The run is broken.",
+    413: "The request is over a limit, which the message names.",
+    415: "The request is neither JSON nor a form.",
+    421: "The server is asked under another name than its own.",
+    422: "The request cannot be answered; the message says why.",
+    429: "Too many requests at once; ask again later.",
+}
+
+
+def description(known: Mapping[str, Served], limits: Limits) -> Table:
+    paths: Table = {
+        "/health": {"get": operation("Whether the server answers.", {"type": "object"})},
+        "/metrics": {"get": operation("Counters in Prometheus' text form.", media="text/plain")},
+        "/api/models": {"get": operation("The models, and what each is asked with.", {"type": "object"})},
+        "/api/models/{model}": {
+            "get": operation("One model.", {"type": "object"}),
+            "parameters": [path("model", known)],
+        },
+        "/api/models/{model}/answers/{answer}/attention": attention_path(known),
+        "/v1/models": {"get": operation("The models of the routes below.", {"type": "object"})},
+    }
+    tasks = {task.verb: task for one in known.values() for task in one.tasks}
+    for verb, task in tasks.items():
+        names = [one.name for one in known.values() if task in one.tasks]
+        parameters = [path("model", names)]
+        paths[f"/api/models/{{model}}/{verb}"] = {"post": ask_operation(task, limits), "parameters": parameters}
+        if task.writes:
+            step = {"post": step_operation(task, limits), "parameters": parameters}
+            paths[f"/api/models/{{model}}/{verb}/step"] = step
+    for kind, schema in (("completions", COMPLETION), ("embeddings", EMBEDDING)):
+        names = [one.name for one in known.values() if any(task.openai == kind for task in one.tasks)]
+        if names:
+            paths[f"/v1/{kind}"] = {"post": openai_operation(kind, schema, names, limits)}
+    info = {
+        "title": "regard",
+        "version": __version__,
+        "description": "A query looks at a memory.",
+    }
+    return {"openapi": "3.1.0", "info": info, "paths": paths}
+
+
+def operation(summary: str, schema: Table | None = None, media: str = "application/json", **more: Any) -> Table:
+    content = {media: {"schema": schema or {"type": "string"}}}
+    found: Table = {"200": {"description": "The answer.", "content": content}}
+    for status, words in REASONS.items():
+        found[str(status)] = {"description": words, "content": {"application/json": {"schema": ERROR}}}
+    return {"summary": summary, "responses": found, **more}
+
+
+def path(name: str, values: Iterable[str] = ()) -> Table:
+    schema: Table = {"type": "string", "enum": list(values)} if values else {"type": "string", "minLength": 1}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def body(schema: Table, form: Table | None = None) -> Table:
+    content: Table = {"application/json": {"schema": schema}}
+    if form:
+        content["multipart/form-data"] = {"schema": form}
+    return {"required": True, "content": content}
+
+
+def asked(task: AnyTask, limits: Limits, **more: Any) -> Table:
+    """The request of a task."""
+    one = dict(task.inputs.received.schema)
+    if one.get("type") == "string" and "format" not in one:
+        one["maxLength"] = limits.characters
+    options = {
+        option.name: {**option_schema(option, limits), "description": option.help}
+        for option in task.options
+        if option.served
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "inputs": {"type": "array", "items": one, "minItems": 1, "maxItems": limits.inputs},
+            "options": {"type": "object", "properties": options, "additionalProperties": False},
+            **more,
+        },
+        "required": ["inputs"],
+        "additionalProperties": False,
+    }
+
+
+def ask_operation(task: AnyTask, limits: Limits) -> Table:
+    answer: Table = {
+        "type": "object",
+        "required": ["model", "answers"],
+        "properties": {
+            "model": {"type": "string"},
+            "answers": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["id"],
+                    "properties": {
+                        "id": {"type": "string", "description": "By which its attention can be asked for."}
+                    },
+                },
+            },
+        },
+    }
+    stream = {"type": "boolean", "description": "Server-sent events: piece, answer, end, error.", "default": False}
+    form = None
+    if task.inputs.received.schema.get("format") == "byte":
+        files = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
+        form = {"type": "object", "properties": {"inputs": files}, "required": ["inputs"]}
+    found = operation(task.summary, answer, requestBody=body(asked(task, limits, stream=stream), form))
+    found["responses"]["200"]["content"]["text/event-stream"] = {}
+    return found
+
+
+def step_operation(task: AnyTask, limits: Limits) -> Table:
+    schema = asked(
+        task,
+        limits,
+        prefix={"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": limits.tokens},
+        top={"type": "integer", "minimum": 1, "maximum": 100, "default": 10},
+        site={"type": "string"},
+    )
+    schema["properties"]["inputs"]["maxItems"] = 1
+    candidates = {"type": "array", "items": {"type": "object"}}
+    properties = {"text": {"type": "string"}, "candidates": candidates, "look": {"type": ["object", "null"]}}
+    answer = {"type": "object", "required": list(properties), "properties": properties}
+    words = f"The next candidates after a beginning, and where this step looked ({task.verb})."
+    return operation(words, answer, requestBody=body(schema))
+
+
+def attention_path(known: Mapping[str, Served]) -> Table:
+    query = [
+        {"name": "site", "in": "query", "schema": {"type": "string"}, "description": "The usual one unless given."},
+        {"name": "head", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": 99999999}},
+        {"name": "rows", "in": "query", "schema": {"type": "string", "pattern": "^[0-9]{1,8}-[0-9]{1,8}$"}},
+        {"name": "pieces", "in": "query", "schema": {"type": "boolean"}},
+    ]
+    words = "Where a model looked for an answer: one site, and of it one head or some rows."
+    return {
+        "get": operation(words, {"type": "object", "required": ["kind"]}, parameters=query),
+        "parameters": [path("model", known), path("answer")],
+    }
+
+
+TEXTS: Table = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+COMPLETION: Table = {
+    "prompt": TEXTS,
+    "max_tokens": {"type": "integer", "minimum": 1},
+    "temperature": {"type": "number", "minimum": 0},
+    "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    "n": {"type": "integer", "minimum": 1},
+    "stream": {"type": "boolean"},
+    "stop": TEXTS,
+    "seed": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    "user": {"type": "string"},
+}
+EMBEDDING: Table = {
+    "input": TEXTS,
+    "encoding_format": {"type": "string", "enum": ["float", "base64"]},
+    "user": {"type": "string"},
+}
+
+
+def openai_operation(kind: str, properties: Table, names: list[str], limits: Limits) -> Table:
+    first = next(iter(properties))
+    own = {"model": {"type": "string", "enum": names}, **properties}
+    if "max_tokens" in own:
+        own["max_tokens"] = {**own["max_tokens"], "maximum": limits.tokens}
+    schema = {"type": "object", "properties": own, "required": ["model", first], "additionalProperties": False}
+    found = operation(
+        f"{kind.capitalize()}, as OpenAI's API has them.", {"type": "object"}, requestBody=body(schema)
+    )
+    found["responses"]["200"]["content"]["text/event-stream"] = {}
+    return found

@@ -1,0 +1,258 @@
+"""The runs that are served: which there are, which are in memory, and which are broken."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from regard.app.serve.counters import Counters
+from regard.app.serve.limits import Limits, Refused
+from regard.app.serve.worker import Closed, Job, Worker, reason
+from regard.decode.settings import Decoding
+from regard.errors import BadInput
+from regard.runs.shipped import shipped
+from regard.tasks.table import AnyTask, load, outline, tasks_for
+from regard.tasks.task import Run
+
+MIB = 1 << 20
+FEW = 200  # tokens that a language model writes where neither recipe nor request says how many
+
+
+@dataclass
+class Served:
+    """One run that is served."""
+
+    name: str
+    run: str
+    broken: str = ""  # why it cannot be asked
+    tasks: list[AnyTask] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)
+    sites: list[dict[str, Any]] = field(default_factory=list)
+    alignment: str = ""  # the site that is shown unless another is asked for
+    worker: Worker | None = None
+
+    def describe(self) -> None:
+        """All that can be said without its weights."""
+        try:
+            opened = outline(self.run)
+            self.tasks = tasks_for(opened)
+            self.about, self.alignment = opened.about(), opened.model.alignment
+            self.about.pop("folder", None)  # a path of this machine
+            self.sites = sites(opened)
+        except Exception as error:
+            self.broken = f"the run {self.name} is broken: {reason(error)}"
+
+    def to_dict(self, limits: Limits) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": self.name, "status": self.status}
+        if self.broken:
+            return found | {"error": self.broken}
+        return found | {
+            "about": self.about,
+            "tasks": [task_data(task, limits) for task in self.tasks],
+            "sites": self.sites,
+            "alignment": self.alignment,
+        }
+
+    @property
+    def status(self) -> str:
+        if self.broken:
+            return "broken"
+        return "loaded" if self.worker is not None and self.worker.bytes else "ready"
+
+
+def task_data(task: AnyTask, limits: Limits) -> dict[str, Any]:
+    """What a task is asked with, and by which options."""
+    return {
+        "task": task.verb,
+        "summary": task.summary,
+        "inputs": {"what": task.inputs.what, "schema": dict(task.inputs.received.schema)},
+        "options": [
+            {"name": option.name, "help": option.help, "schema": option_schema(option, limits)}
+            for option in task.options
+            if option.served
+        ],
+        "streams": task.writes,
+        "steps": task.writes,
+    }
+
+
+def option_schema(option: Any, limits: Limits) -> dict[str, Any]:
+    """The JSON schema of an option, with the limits of this server."""
+    if option.received is not None:
+        return dict(option.received.schema)
+    kinds = {int: "integer", float: "number", str: "string", bool: "boolean"}
+    found: dict[str, Any] = {"type": kinds[option.kind]}
+    if option.choices:
+        found["enum"] = list(option.choices)
+    if option.min is not None:
+        found["minimum"] = option.min
+    most = [one for one in (option.max, getattr(limits, option.limit) if option.limit else None) if one is not None]
+    if most:
+        found["maximum"] = min(most)
+    if option.kind is str and not option.choices:
+        found["maxLength"] = limits.characters
+    found = {"type": "array", "items": found, "maxItems": limits.inputs} if option.many else found
+    return found | ({"default": option.default} if option.default is not None else {})
+
+
+def sites(opened: Run) -> list[dict[str, Any]]:
+    """Where the model looks and its gates, by name, with how many heads each has."""
+    from regard.attention.trace import sites_of
+
+    modules, looks = dict(opened.model.named_modules()), set(sites_of(opened.model, "weights"))
+    return [
+        {
+            "name": name,
+            "kind": "attention" if name in looks else "gates",
+            "heads": int(getattr(modules[name], "heads", 1)) if name in looks else 0,
+        }
+        for name in sites_of(opened.model)
+    ]
+
+
+class Shelf:
+    """All runs by name. A model is loaded when it is first asked, in its own thread; those that were asked longest
+    ago leave where the memory budget asks for it."""
+
+    def __init__(
+        self,
+        runs: Sequence[str],
+        *,
+        limits: Limits,
+        counters: Counters,
+        memory: int = 4096 * MIB,
+        device: str = "auto",
+    ) -> None:
+        self.limits, self.counters, self.memory, self.device = limits, counters, memory, device
+        self.served: dict[str, Served] = {}
+        for run in runs or shipped():
+            name = name_for(run, self.served)
+            self.served[name] = Served(name, run)
+        self.described = threading.Event()
+        self.lock = threading.Lock()
+
+    def describe(self) -> None:
+        """Look into every folder; a broken one does not stop the others."""
+        with self.lock:
+            if not self.described.is_set():
+                for one in self.served.values():
+                    one.describe()
+                self.described.set()
+
+    async def known(self) -> dict[str, Served]:
+        if not self.described.is_set():
+            await asyncio.to_thread(self.describe)
+        return self.served
+
+    async def find(self, name: str) -> Served:
+        """404 where there is none of this name, 409 where it is broken."""
+        known = await self.known()
+        if name not in known:
+            raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(known)}")
+        if known[name].broken:
+            raise Refused(409, known[name].broken)
+        return known[name]
+
+    async def task(self, name: str, verb: str) -> tuple[Served, AnyTask]:
+        """The model, and the task of this verb that it can be asked for."""
+        one = await self.find(name)
+        for task in one.tasks:
+            if task.verb == verb:
+                return one, task
+        verbs = ", ".join(task.verb for task in one.tasks)
+        raise Refused(404, f"{name} cannot be asked to {verb[:40]!r}; it can {verbs}")
+
+    def worker(self, one: Served) -> Worker:
+        """The thread of a model, started where there is none."""
+        if one.worker is not None and isinstance(one.worker.failed, Refused):
+            error, one.worker = one.worker.failed, None
+            one.broken = str(error)
+            raise error
+        if one.worker is None or one.worker.closed:
+            self.make_room(size_of(Path(str(one.run)) if Path(one.run).is_dir() else None))
+            one.worker = Worker(one.name, lambda: self.load(one), self.limits, self.counters)
+        return one.worker
+
+    def load(self, one: Served) -> Run:
+        """Called in the worker's thread."""
+        opened = load(one.run, self.device)
+        size = sum(each.numel() * each.element_size() for each in opened.model.parameters())
+        if size > self.memory:
+            raise BadInput(
+                f"{one.name} needs {size // MIB:,} MiB, and the memory budget of this server is "
+                f"{self.memory // MIB:,} MiB; start it with a larger --memory"
+            )
+        self.make_room(size, keep=one)
+        if isinstance(decode := getattr(opened, "decode", None), Decoding):
+            opened.decode = held(decode, self.limits)  # type: ignore[attr-defined] # it has one
+        return opened
+
+    def make_room(self, size: int, keep: Served | None = None) -> None:
+        """Let models leave that nobody is asking, those first that were asked longest ago, until this much fits."""
+        with self.lock:
+            there = [
+                one for one in self.served.values() if one.worker and not one.worker.closed and one is not keep
+            ]
+            there.sort(key=lambda one: one.worker.used if one.worker else 0.0)
+            total = sum(one.worker.bytes for one in there if one.worker)
+            for one in there:
+                assert one.worker is not None
+                if total + size <= self.memory:
+                    break
+                if one.worker.idle and one.worker.bytes:
+                    total -= one.worker.bytes
+                    one.worker.close()
+                    one.worker = None
+        self.count()
+
+    def count(self) -> None:
+        there = [one.worker.bytes for one in self.served.values() if one.worker and one.worker.bytes]
+        self.counters.set("regard_models_loaded", len(there))
+        self.counters.set("regard_models_bytes", sum(there))
+
+    def ask(self, one: Served, job: Job) -> Job:
+        try:
+            return self.worker(one).ask(job)
+        except Closed:
+            return self.worker(one).ask(job)
+
+    async def call(self, one: Served, work: Any) -> Any:
+        try:
+            return await self.worker(one).call(work)
+        except Closed:
+            return await self.worker(one).call(work)
+
+    def close(self) -> None:
+        """End every thread, once it has finished what it has."""
+        workers = [one.worker for one in self.served.values() if one.worker]
+        for worker in workers:
+            worker.close()
+        for worker in workers:
+            worker.thread.join(timeout=10)
+
+
+def held(decode: Decoding, limits: Limits) -> Decoding:
+    """A recipe's way to decode, within the limits: what is asked without options is held to them too."""
+    most = decode.max_length or limits.tokens * (limits.tokens < FEW)
+    most = min(most, limits.tokens)
+    beam, n_best = min(decode.beam, limits.beams), min(decode.n_best, limits.beams)
+    least = min(decode.min_length, max(0, most - 1)) if most else decode.min_length
+    return replace(decode, max_length=most, min_length=least, beam=beam, n_best=n_best)
+
+
+def name_for(run: str, taken: dict[str, Served]) -> str:
+    """The last part of a run's path or name; numbered where several have the same."""
+    name = base = Path(run).name or Path(run).resolve().name or "run"
+    number = 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name
+
+
+def size_of(folder: Path | None) -> int:
+    """About how many bytes the weights in a folder take; 0: not known before they are read."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0

@@ -1,0 +1,95 @@
+"""Starting the server: where it listens, who may ask, and what is printed."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+
+from regard.app.serve.limits import Limits
+from regard.errors import BadInput
+from regard.learn.progress import say
+
+GRACE = 60  # seconds for what is being answered when the server is told to end
+
+
+def start(
+    runs: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    token: str,
+    device: str,
+    memory: int,
+    limits: Limits,
+    log: bool,
+) -> None:
+    try:
+        import uvicorn
+        from starlette.applications import Starlette  # noqa: F401
+    except ImportError:
+        raise BadInput("to serve, starlette and uvicorn are needed: pip install 'regard[serve]'") from None
+    from regard.app.serve.application import build
+    from regard.app.serve.counters import Counters
+    from regard.app.serve.guard import LOCAL
+    from regard.app.serve.shelf import Shelf
+    from regard.learn.device import choose_device
+
+    choose_device(device)
+    local = host in LOCAL
+    made = not local and not token
+    token = token or (secrets.token_urlsafe(24) if made else "")
+    shelf = Shelf(runs, limits=limits, counters=Counters(), memory=memory, device=device)
+    listening = bind(host, port)
+    port = listening.getsockname()[1]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def greet() -> None:
+        print(f"{len(shelf.served)} models: {', '.join(shelf.served)}")
+        if made:
+            print(f"token: {token}")
+        print(f"Go to {address}/  (Ctrl-C ends)", flush=True)
+        threading.Thread(target=shelf.describe, daemon=True).start()
+
+    app = build(shelf, token=token, hosts=LOCAL if local else (), on_start=greet)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it would show parts of requests
+    if log:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logging.getLogger("regard.serve").addHandler(handler)
+        logging.getLogger("regard.serve").setLevel(logging.INFO)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=GRACE,
+        h11_max_incomplete_event_size=32 << 10,
+        lifespan="on",
+    )
+    server = uvicorn.Server(config)
+    try:
+        server.run(sockets=[listening])
+    finally:
+        listening.close()
+    if not server.started:
+        say("the server could not start")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at this address; BadInput says where it cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(1024)  # who connects before the server is ready waits
+    except OSError as error:
+        raise BadInput(f"cannot listen at {host}, port {port}: {error.strerror}; take another --port") from None
+    return found

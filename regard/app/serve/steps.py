@@ -1,0 +1,40 @@
+"""Stepping through decoding: what a request for one step asks of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from regard.app.serve.asking import Body, as_whole, read_job
+from regard.app.serve.limits import Limits, Refused
+from regard.app.serve.shelf import Served
+from regard.tasks.table import AnyTask
+from regard.tasks.task import Run
+
+TOP = 10  # candidates, unless told
+MOST = 100
+
+
+async def read_step(one: Served, task: AnyTask, body: Body, limits: Limits) -> Callable[[Run], dict[str, Any]]:
+    if not task.writes:
+        raise Refused(422, f"`{task.verb}` writes no tokens, so there are no steps to go through")
+    prefix, top, site = body.get("prefix", []), as_whole(body.get("top", TOP)), body.get("site", one.alignment)
+    prefix = list(map(as_whole, prefix)) if isinstance(prefix, list) else prefix
+    if not isinstance(prefix, list) or len(prefix) > limits.tokens or not all(type(x) is int for x in prefix):
+        raise Refused(422, f"prefix must be a list of at most {limits.tokens:,} tokens, by their numbers")
+    if type(top) is not int or not 1 <= top <= MOST:
+        raise Refused(422, f"top must be a whole number from 1 to {MOST}")
+    if not isinstance(site, str) or (site and site not in {each["name"] for each in one.sites}):
+        raise Refused(422, "site must be the name of one of the model's sites; /api/models lists them")
+    job = await read_job(task, body, limits)
+    if len(job.inputs) != 1:
+        raise Refused(422, f"a step is one of a single answer; send one of the {task.inputs.what}")
+
+    def work(run: Run) -> dict[str, Any]:
+        from regard.tasks.stepping import next_step
+
+        item = task.reader(run, job.options)(job.inputs[0])
+        begun = task.beginning(run, item, prefix, job.options)
+        return next_step(run, begun, top=top, site=site).to_dict()  # type: ignore[arg-type] # `writes` says so
+
+    return work

@@ -1,0 +1,343 @@
+"""One thread for each model in memory: it loads the model, and answers what comes in batches.
+
+Inputs with the same options that wait together are one batch. Texts that are written token by token join those that
+are being written already, and leave when they are done or nobody waits for them any more."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.app.serve.counters import Counters
+from regard.app.serve.limits import Limits, Refused
+from regard.decode.generator import Stopped, unwanted
+from regard.learn.progress import silent
+from regard.tasks.results import Answer
+from regard.tasks.table import AnyTask
+from regard.tasks.task import Run
+from regard.tasks.writing import Together, Writing, Written
+
+KEPT_BYTES = 64 << 20  # of images whose attention can still be asked for
+Event = tuple[str, int, Any]  # kind (piece, answer, end, error), which input, what
+
+
+@dataclass(eq=False)
+class Job:
+    """A request on its way through a worker. Its events arrive in the loop that it was made in."""
+
+    task: AnyTask
+    options: dict[str, Any]
+    key: str  # equal keys: equal options
+    inputs: Sequence[Any]
+    streamed: bool = False
+    cancelled: bool = False
+    left: int = 0  # inputs that are not answered yet
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    queue: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
+    outbox: list[tuple[Job, Event]] = field(default_factory=list)  # the worker's
+
+    def tell(self, kind: str, number: int = 0, what: Any = None) -> None:
+        """Called in the worker's thread; the event waits for the worker's next `post`."""
+        if not self.cancelled:
+            self.outbox.append((self, (kind, number, what)))
+
+    def answered(self, number: int, answer: dict[str, Any]) -> None:
+        self.left -= 1
+        self.tell("answer", number, answer)
+        if not self.left:
+            self.tell("end")
+
+    def fail(self, error: BaseException) -> None:
+        self.tell("error", 0, error)
+        self.cancelled = True
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Until the end; an error is raised. Leaving the loop early stops the work."""
+        try:
+            while True:
+                event = await self.queue.get()
+                if event[0] == "error":
+                    raise event[2]
+                if event[0] == "end":
+                    return
+                yield event
+        finally:
+            self.cancelled = True
+
+
+@dataclass(frozen=True)
+class Call:
+    """Something else to do with the run, in its thread."""
+
+    work: Callable[[Run], Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+@dataclass(frozen=True)
+class Part:
+    """One input of a job."""
+
+    job: Job
+    number: int
+    item: Any
+
+
+def post(outbox: list[tuple[Job, Event]]) -> None:
+    """Send what was told: one call to a loop for all of its events, as each call wakes it."""
+    events, outbox[:] = list(outbox), []
+    for loop in {job.loop for job, _ in events}:
+        own = [(job.queue, event) for job, event in events if job.loop is loop]
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(put_all, own)
+
+
+def put_all(events: list[tuple[asyncio.Queue[Event], Event]]) -> None:
+    for queue, event in events:
+        queue.put_nowait(event)
+
+
+class Worker:
+    """The thread of one model. `load` gives the run; its errors go to all that wait for it."""
+
+    def __init__(self, name: str, load: Callable[[], Run], limits: Limits, counters: Counters) -> None:
+        self.name, self.load, self.limits, self.counters = name, load, limits, counters
+        self.changed = threading.Condition()
+        self.new: deque[Job | Call] = deque()
+        self.closed = False
+        self.failed: BaseException | None = None
+        self.bytes = 0
+        self.used = time.monotonic()
+        self.answers: OrderedDict[str, Answer] = OrderedDict()
+        self._outbox: list[tuple[Job, Event]] = []
+        self._kept: dict[str, int] = {}  # bytes of the image of each answer
+        self._parts: dict[str, list[Part]] = {}  # waiting for a batch of their kind
+        self._waiting: deque[tuple[Part, Writing]] = deque()  # for a place among those that are written
+        self._written: dict[Writing, Part] = {}
+        self._together: Together | None = None
+        self.thread = threading.Thread(target=self._run, name=f"model {name}", daemon=True)
+        self.thread.start()
+
+    # -- from the loop
+
+    def ask(self, job: Job) -> Job:
+        self._put(job)
+        return job
+
+    async def call(self, work: Callable[[Run], Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._put(Call(work, future, loop))
+        return await future
+
+    def _put(self, one: Job | Call) -> None:
+        with self.changed:
+            if self.closed:
+                raise Closed
+            self.used = time.monotonic()
+            if isinstance(one, Job):
+                one.outbox = self._outbox
+            self.new.append(one)
+            self.changed.notify()
+
+    @property
+    def idle(self) -> bool:
+        return not (self.new or self._parts or self._waiting or self._written)
+
+    def close(self) -> None:
+        """Finish what is there, and end."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify()
+
+    # -- in the thread
+
+    def _run(self) -> None:
+        silent.set(True)
+        try:
+            run = self.load()
+            self.bytes = sum(one.numel() * one.element_size() for one in run.model.parameters())
+        except BaseException as error:
+            self._fail(Refused(409, f"the run {self.name} is broken: {reason(error)}"))
+            return
+        try:
+            while self._take(run):
+                post(self._outbox)  # errors of what was read
+                self._answer_parts(run)
+                self._write(run)
+                post(self._outbox)
+        except BaseException as error:  # a fault of ours: nobody must wait for ever
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End, and say so to all that wait."""
+        with self.changed:
+            self.failed, self.closed = error, True
+        parts = [*(part for some in self._parts.values() for part in some), *self._written.values()]
+        parts += [part for part, _ in self._waiting]
+        for one in [*self.new, *(part.job for part in parts)]:
+            refuse(one, error)
+        post(self._outbox)
+
+    def _take(self, run: Run) -> bool:
+        """Begin what is new; wait where there is nothing to do. False: the end."""
+        with self.changed:
+            while not self.new and self.idle and not self.closed:
+                self.changed.wait()
+            new = list(self.new)
+            self.new.clear()
+            if not new and self.idle:
+                return False
+        for one in new:
+            if isinstance(one, Call):
+                do(one, run)
+            elif not one.cancelled:
+                self._begin(run, one)
+        return True
+
+    def _begin(self, run: Run, job: Job) -> None:
+        try:
+            read = job.task.reader(run, job.options)
+            job.left = len(job.inputs)
+            for number, given in enumerate(job.inputs):
+                part = Part(job, number, read(given))
+                writing = job.task.writing(run, part.item, job.options)
+                if writing is None:
+                    self._parts.setdefault(job.key, []).append(part)
+                else:
+                    writing.streamed = job.streamed
+                    self._waiting.append((part, writing))
+        except Exception as error:
+            job.fail(error)
+
+    def _answer_parts(self, run: Run) -> None:
+        """One batch of inputs of one kind: those that have waited longest."""
+        if not self._parts:
+            return
+        key = next(iter(self._parts))
+        waiting = [part for part in self._parts.pop(key) if not part.job.cancelled]
+        parts, rest = waiting[: self.limits.rows], waiting[self.limits.rows :]
+        if rest:
+            self._parts[key] = rest
+        if parts:
+            self._answer(run, parts)
+
+    def _answer(self, run: Run, parts: list[Part]) -> None:
+        self.counters.observe("regard_batch_size", len(parts), model=self.name)
+        task, options = parts[0].job.task, parts[0].job.options
+        token = unwanted.set(lambda: all(part.job.cancelled for part in parts))
+        left = list(parts)
+        try:
+            for answer in task.ask(run, [part.item for part in parts], options):
+                part = left.pop(0)
+                self._deliver(part, answer)
+        except Stopped:
+            self.counters.add("regard_stopped_total", len({part.job for part in parts}))
+        except Exception as error:
+            if len({part.job for part in left}) == 1:
+                left[0].job.fail(error)
+            else:  # the error of one must not be that of the others
+                for job in dict.fromkeys(part.job for part in left):
+                    self._answer(run, [part for part in left if part.job is job])
+        finally:
+            unwanted.reset(token)
+
+    def _write(self, run: Run) -> None:
+        """The next token of every text that is being written."""
+        if not self._waiting and not self._written:
+            return
+        together = self._together = self._together or Together(run)  # type: ignore[arg-type] # its task says so
+        for writing, part in list(self._written.items()):
+            if part.job.cancelled:
+                together.leave(writing)
+                del self._written[writing]
+                self.counters.add("regard_stopped_total")
+        joining = []
+        while self._waiting and len(self._written) < self.limits.rows:
+            part, writing = self._waiting.popleft()
+            if not part.job.cancelled:
+                self._written[writing] = part
+                joining.append(writing)
+        try:
+            found = together.join(joining)
+            if self._written:
+                self.counters.observe("regard_batch_size", len(self._written), model=self.name)
+                found = found + together.step()
+        except Exception as error:  # none can go on: their states may be of different steps
+            for part in self._written.values():
+                part.job.fail(error)
+            self._written.clear()
+            self._together = None
+            return
+        self.counters.add("regard_tokens_total", sum(one.tokens for one in found), model=self.name)
+        for one in found:
+            self._tell(one)
+
+    def _tell(self, one: Written) -> None:
+        part = self._written[one.writing]
+        if one.failed:
+            part.job.fail(ValueError(one.failed))
+        elif one.piece and part.job.streamed:
+            part.job.tell("piece", part.number, one.piece)
+        if one.answer is not None:
+            self._deliver(part, one.answer)
+        if one.answer is not None or one.failed:
+            del self._written[one.writing]
+
+    def _deliver(self, part: Part, answer: Answer) -> None:
+        """An answer as plain data, with the name by which its attention can be asked for."""
+        try:
+            data = answer.to_dict()
+        except Exception as error:
+            part.job.fail(error)
+            return
+        name = secrets.token_urlsafe(9)
+        with self.changed:
+            self.answers[name] = answer
+            self._kept[name] = getattr(part.job.inputs[part.number], "nbytes", 0)
+            while len(self.answers) > self.limits.answers or sum(self._kept.values()) > KEPT_BYTES:
+                oldest, _ = self.answers.popitem(last=False)
+                del self._kept[oldest]
+        part.job.answered(part.number, {"id": name, **data})
+
+
+def reason(error: BaseException) -> str:
+    """Why a run is broken, for people; what is no message of ours is named by its kind."""
+    return str(error) if isinstance(error, ValueError | OSError) else type(error).__name__
+
+
+class Closed(Exception):
+    """The worker ends; another one can be started."""
+
+
+def do(call: Call, run: Run) -> None:
+    def settle(method: str, value: Any) -> None:
+        if not call.future.done():
+            getattr(call.future, method)(value)
+
+    if call.future.cancelled():
+        return
+    try:
+        found = call.work(run)
+    except Exception as error:
+        call.loop.call_soon_threadsafe(settle, "set_exception", error)
+    else:
+        call.loop.call_soon_threadsafe(settle, "set_result", found)
+
+
+def refuse(one: Job | Call, error: BaseException) -> None:
+    if isinstance(one, Job):
+        one.fail(error)
+        return
+
+    def fail(future: asyncio.Future[Any] = one.future) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    one.loop.call_soon_threadsafe(fail)

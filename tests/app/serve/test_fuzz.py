@@ -1,0 +1,81 @@
+"""Requests that are damaged or drawn from the description: refused, never a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from served_models import Process
+
+ROOT = Path(__file__).parents[3]
+FEW = settings(
+    max_examples=4,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+REFUSED = [400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429]
+# What may be asked is narrower than a schema can say: a beam and a temperature, an image that is one.
+CONFIG = {
+    "request-timeout": 60,
+    "checks": {
+        "positive_data_acceptance": {"enabled": False},
+        "negative_data_rejection": {"expected-statuses": REFUSED},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Process]:
+    found = Process("dates", "shakespeare", "reviews", "shapes", "--max-tokens", "20", "--max-beams", "3")
+    yield found
+    assert "Traceback" not in found.end()
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("server_benchmark", ROOT / "benchmarks" / "server.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_damaged_requests_are_refused(process: Process, benchmark: ModuleType) -> None:
+    statuses = asyncio.run(benchmark.fuzz(process.port, 300, seed=5))
+    assert sum(statuses.values()) == 300
+    assert statuses[200]
+    assert max(statuses) < 500, statuses
+
+
+def test_requests_drawn_from_the_description(process: Process) -> None:
+    schemathesis: Any = pytest.importorskip("schemathesis", reason="the package `schemathesis` is not installed")
+    config = schemathesis.Config.from_dict(CONFIG)
+    schema = schemathesis.openapi.from_url(f"{process.address}/openapi.json", config=config)
+    seen = []
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        modes = [schemathesis.GenerationMode.POSITIVE]
+        if operation.path_parameters or operation.body:
+            modes.append(schemathesis.GenerationMode.NEGATIVE)
+        for mode in modes:
+
+            @FEW
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def check(case: Any) -> None:
+                response = case.call(timeout=120)
+                seen.append(response.status_code)
+                case.validate_response(response)
+
+            check()
+    assert len(seen) > 50
+    assert set(seen) <= {200, *REFUSED}

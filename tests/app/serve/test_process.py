@@ -1,0 +1,154 @@
+"""`regard serve` as a program: how it starts and ends, and clients that go away."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import httpx2
+import pytest
+from served_models import Process
+
+from regard.runs.shipped import shipped
+
+LONG = {"inputs": ["ROMEO:"], "options": {"max_tokens": 1000, "min_length": 999}, "stream": True}
+
+
+def metric(address: str, name: str) -> float:
+    text = httpx2.get(f"{address}/metrics").text
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+def eventually(check: Any) -> None:
+    end = time.monotonic() + 20
+    while not check():
+        assert time.monotonic() < end, "it does not come to an end"
+        time.sleep(0.02)
+
+
+def begin_stream(port: int, body: dict[str, Any]) -> socket.socket:
+    """A request whose answer has begun."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    data = json.dumps(body).encode()
+    head = f"POST /api/models/shakespeare/generate HTTP/1.1\r\nHost: localhost:{port}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    connection.sendall(head.encode() + data)
+    seen = b""
+    while b"event: piece" not in seen:
+        part = connection.recv(4096)
+        assert part, seen
+        seen += part
+    return connection
+
+
+def test_it_says_where_to_go_and_answers() -> None:
+    """Without arguments: the shipped models. On an idle machine this takes about 3 seconds."""
+    began = time.monotonic()
+    process = Process()
+    try:
+        answer = httpx2.post(
+            f"{process.address}/api/models/dates/translate", json={"inputs": ["3 May 1979"]}, timeout=30
+        ).json()["answers"]
+        seconds = time.monotonic() - began
+    finally:
+        errors = process.end()
+    assert answer[0]["text"] == "1979-05-03"
+    assert f"{len(shipped())} models: {', '.join(shipped())}" in process.said[0]
+    assert f"Go to {process.address}/" in process.said[-1]
+    assert "Traceback" not in errors
+    assert seconds < 30
+
+
+def test_a_client_that_goes_away_stops_its_work(process: Process) -> None:
+    for _ in range(5):
+        begin_stream(process.port, LONG).close()
+    eventually(lambda: metric(process.address, "regard_stopped_total") == 5)
+    written = metric(process.address, "regard_tokens_total")
+    time.sleep(0.3)
+    assert metric(process.address, "regard_tokens_total") == written
+    assert metric(process.address, "regard_requests_running") == 1, "the one that asks for this"
+
+
+def test_a_client_that_does_not_stream_may_go_away_too(process: Process) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=20)
+    body = json.dumps({**LONG, "stream": False})
+    headers = {"content-type": "application/json", "host": f"localhost:{process.port}"}
+    connection.request("POST", "/api/models/shakespeare/generate", body, headers)
+    eventually(lambda: metric(process.address, "regard_tokens_total") > 0)
+    connection.close()
+    eventually(lambda: metric(process.address, "regard_stopped_total") == 1)
+
+
+@pytest.mark.parametrize("process", [("de-en",)], indirect=True)
+def test_a_beam_is_stopped_too(process: Process) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=20)
+    asked = {"inputs": ["Ich habe heute keine Zeit. " * 8] * 64, "options": {"beam": 16, "min_length": 120}}
+    headers = {"content-type": "application/json", "host": f"localhost:{process.port}"}
+    connection.request("POST", "/api/models/de-en/translate", json.dumps(asked), headers)
+    eventually(lambda: metric(process.address, "regard_batch_size_count") == 1)
+    connection.close()
+    eventually(lambda: metric(process.address, "regard_stopped_total") == 1)
+
+
+def test_sigterm_finishes_what_runs(process: Process) -> None:
+    short = {**LONG, "options": {"max_tokens": 200, "min_length": 199}}
+    connection = begin_stream(process.port, short)
+    process.process.send_signal(signal.SIGTERM)
+    seen = b""
+    while part := connection.recv(65536):
+        seen += part
+    connection.close()
+    assert b"event: end" in seen
+    assert process.process.wait(timeout=30) in (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", process.port), timeout=1)
+
+
+@pytest.mark.parametrize("process", [("dates", "--host", "0.0.0.0")], indirect=True)
+def test_beyond_this_machine_a_token_is_made_and_printed(process: Process) -> None:
+    [token] = [line.split()[1] for line in process.said if line.startswith("token: ")]
+    assert len(token) >= 32
+    assert httpx2.get(f"{process.address}/api/models").status_code == 401
+    headers = {"authorization": f"Bearer {token}"}
+    assert httpx2.get(f"{process.address}/api/models", headers=headers).status_code == 200
+
+
+def test_a_port_that_is_taken(process: Process) -> None:
+    words = [sys.executable, "-m", "regard", "serve", "dates", "--port", str(process.port)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "take another --port" in done.stderr
+
+
+def test_answers_do_not_depend_on_who_else_asks(process: Process) -> None:
+    """Texts join a batch that is running, and leave it; each is written as if it were alone."""
+    prompts = ["ROMEO:", "JULIET:\nO", "First Citizen:", "K", "What is", "\n", "To be, or not", "Enter"]
+    where = f"{process.address}/api/models/shakespeare/generate"
+
+    def ask(number: int) -> str:
+        options = {"max_tokens": 20 + 7 * number, "seed": number, "temperature": number % 2 * 0.8}
+        body = {"inputs": [prompts[number]], "options": options}
+        return httpx2.post(where, json=body, timeout=60).json()["answers"][0]["text"]
+
+    alone = [ask(number) for number in range(len(prompts))]
+    found: dict[int, str] = {}
+
+    def join(number: int) -> None:
+        time.sleep(number * 0.01)
+        found[number] = ask(number)
+
+    threads = [threading.Thread(target=join, args=(number,)) for number in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[number] for number in range(len(prompts))] == alone
+    sizes = httpx2.get(f"{process.address}/metrics").text
+    assert 'regard_batch_size_bucket{model="shakespeare",le="1"}' in sizes
