@@ -13,6 +13,8 @@ from torch.autograd.function import once_differentiable
 from regard.data.windows import TextBatch
 
 ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
+ALIGNED = 64  # in half precision GPUs multiply matrices of other numbers of words several times more slowly
+NEVER = -1e4  # the logit of a word that does not exist: its exp is 0
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,20 @@ class Sampled:
     mask: Tensor  # True = a target token
 
 
-def label_loss(logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0) -> Loss:
-    """Cross-entropy of logits (B, classes) with one class each (B,), smoothed as in `class_loss`."""
+def label_loss(
+    logits: Tensor, labels: Tensor, *, counted: Tensor | None = None, label_smoothing: float = 0.0
+) -> Loss:
+    """Cross-entropy of logits (B, classes) with one class each (B,), smoothed as in `class_loss`. Rows where
+    `counted` (B,) is False are left out; None: there are none."""
     known = logits.float().log_softmax(-1)
+    if counted is not None:
+        known = known * counted[:, None]
     right = known.gather(1, labels[:, None]).squeeze(1)
     total = -(1 - label_smoothing) * right.sum()
     if label_smoothing:
         total = total - label_smoothing * known.mean(1).sum()
-    return Loss(total, right.detach(), torch.full((), len(known), device=known.device))
+    rows = torch.full((), len(known), device=known.device) if counted is None else counted.sum()
+    return Loss(total, right.detach(), rows)
 
 
 def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0) -> Loss:
@@ -140,16 +148,19 @@ class _TokenLoss(torch.autograd.Function):
         r_drop: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        size = len(weight)
+        size, words = len(weight), None if bias is None else bias.to(states.dtype)
+        if more := words_missing(states, size):
+            words = F.pad(states.new_zeros(size) if words is None else words, (0, more), value=NEVER)
+            weight = F.pad(weight, (0, 0, 0, more))
         known = torch.empty(len(states), device=states.device)
         total = torch.zeros((), device=states.device)
         if learning:
             for_states = torch.empty_like(states)
             for_weight = torch.zeros(weight.shape, device=weight.device)
-            for_bias = None if bias is None else torch.zeros(bias.shape, device=bias.device)
+            for_bias = None if bias is None else torch.zeros(len(weight), device=bias.device)
         for begin in range(0, len(states), ROWS):
             part = slice(begin, begin + ROWS)
-            logits = F.linear(states[part], weight, None if bias is None else bias.to(states.dtype))  # (n, V)
+            logits = F.linear(states[part], weight, words)  # (n, V)
             logs = F.log_softmax(logits, -1, dtype=torch.float32)
             del logits
             right, real = target[part, None], None if counted is None else counted[part]
@@ -157,7 +168,7 @@ class _TokenLoss(torch.autograd.Function):
             known[part] = found if real is None else found * real
             total -= (1 - label_smoothing) * known[part].sum()
             if label_smoothing:
-                total -= label_smoothing * _sum(logs.mean(-1), real)
+                total -= label_smoothing * _sum(logs[:, :size].mean(-1), real)
             if not (r_drop or learning):
                 continue
             slope = logs.exp() if r_drop else logs.exp_()
@@ -168,17 +179,19 @@ class _TokenLoss(torch.autograd.Function):
             if not learning:
                 continue
             if label_smoothing:
-                slope.sub_(label_smoothing / size)
+                slope[:, :size].sub_(label_smoothing / size)
             slope.scatter_add_(1, right, torch.full_like(right, label_smoothing - 1, dtype=slope.dtype))
-            slope = slope.to(states.dtype)
-            if real is not None:
-                slope.mul_(real[:, None])
+            slope, rows = slope.to(states.dtype), states[part]
             if for_bias is not None:
-                for_bias += slope.sum(0, dtype=torch.float32)
+                for_bias += slope.sum(0, dtype=torch.float32) if real is None else real.to(slope.dtype) @ slope
             for_states[part] = slope @ weight
-            _add_product(for_weight, slope.T, states[part])
+            if real is not None:  # cheaper here than on the slope
+                for_states[part] *= real[:, None]
+                rows = rows * real[:, None]
+            _add_product(for_weight, slope.T, rows)
         if learning:
-            ctx.save_for_backward(for_states, for_weight.to(weight.dtype), for_bias)
+            for_bias = None if for_bias is None else for_bias[:size]
+            ctx.save_for_backward(for_states, for_weight[:size].to(weight.dtype), for_bias)
         ctx.mark_non_differentiable(known)
         return total, known
 
@@ -188,6 +201,11 @@ class _TokenLoss(torch.autograd.Function):
         for_states, for_weight, for_bias = ctx.saved_tensors
         by_bias = None if for_bias is None else grad * for_bias
         return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, *[None] * 5
+
+
+def words_missing(states: Tensor, size: int) -> int:
+    """How many words to add to a vocabulary for fast products with these states."""
+    return -size % ALIGNED if states.is_cuda and states.dtype != torch.float32 else 0
 
 
 def _sum(rows: Tensor, real: Tensor | None) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from regard.errors import BadInput
@@ -23,3 +26,18 @@ def choose_device(name: str = "auto", precision: str = "float32") -> torch.devic
     if precision == "float16" and device.type != "cuda":
         raise BadInput(f"precision float16 needs a CUDA GPU; on {device} use bfloat16 or float32")
     return device
+
+
+@contextmanager
+def with_tf32(device: torch.device) -> Iterator[None]:
+    """For trainings in half precision: products that stay float32, as those of an LSTM with a tape, use TF32 on a
+    GPU. It is more exact than bfloat16, and several times as fast as float32."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -55,6 +55,30 @@ def test_value_and_gradients_are_those_of_cross_entropy(
         torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("label_smoothing", "r_drop"), [(0.0, 0.0), (0.1, 0.0), (0.1, 0.5)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_words_added_for_fast_products_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, label_smoothing: float, r_drop: float, biased: bool
+) -> None:
+    states, weight, bias, target, mask = parts()
+    leaves = (states, weight, bias) if biased else (states, weight)
+    found = []
+    for more in (0, 9):
+        monkeypatch.setattr(loss, "words_missing", lambda states, size, more=more: more)
+        total, known = token_loss(
+            states,
+            weight,
+            bias if biased else None,
+            target[[0, 1, 0, 1]],
+            mask[[0, 1, 0, 1]],
+            label_smoothing=label_smoothing,
+            r_drop=r_drop,
+        )
+        found.append([total, known, *gradients(total, *leaves)])
+    for plain, padded in zip(*found, strict=True):
+        torch.testing.assert_close(padded, plain)
+
+
 def test_masked_positions_have_no_part_even_when_they_are_nan() -> None:
     states, weight, bias, target, mask = parts()
     spoiled = states.detach().masked_fill(~mask[..., None], torch.nan).requires_grad_()
@@ -358,3 +382,17 @@ def test_the_loss_of_labels_is_torchs_and_that_of_certain_targets(smoothing: flo
     other = class_loss(logits, functional.one_hot(labels, 4), label_smoothing=smoothing)
     for name in ("total", "likelihood", "tokens"):
         torch.testing.assert_close(getattr(found, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_rows_that_are_not_counted_weigh_nothing(smoothing: float) -> None:
+    torch.manual_seed(0)
+    logits, labels = torch.randn(6, 4, requires_grad=True), torch.tensor([0, 3, 1, 0, 0, 0])
+    part = label_loss(logits[:3], labels[:3], label_smoothing=smoothing)
+    found = label_loss(logits, labels, counted=torch.arange(6) < 3, label_smoothing=smoothing)
+    torch.testing.assert_close(found.total, part.total)
+    assert found.tokens == part.tokens == 3
+    assert torch.equal(found.likelihood, functional.pad(part.likelihood, (0, 3)))
+    (slope,) = torch.autograd.grad(found.total, logits)
+    torch.testing.assert_close(slope, torch.autograd.grad(part.total, logits)[0])
+    assert not slope[3:].any()

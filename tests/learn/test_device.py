@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from regard.errors import BadInput
-from regard.learn.device import choose_device
+from regard.learn.device import choose_device, with_tf32
 from regard.learn.settings import Training
 
 
@@ -39,3 +39,10 @@ def test_cpu_by_its_names_and_float16_needs_cuda() -> None:
     assert Training(steps=1, device="cuda:1").device == "cuda:1"
     with pytest.raises(BadInput, match="float16 needs a CUDA GPU; on cpu use bfloat16 or float32"):
         choose_device("cpu", "float16")
+
+
+@pytest.mark.parametrize(("device", "inside"), [("cpu", "highest"), ("cuda", "high")])
+def test_half_precision_on_a_gpu_may_use_tf32_while_it_trains(device: str, inside: str) -> None:
+    with with_tf32(torch.device(device)):
+        assert torch.get_float32_matmul_precision() == inside
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -127,7 +127,7 @@ def test_the_recipe_has_as_many_parameters_as_that_of_the_lstm() -> None:
         config = MODELS[name].Config(vocabulary=33278, **read(f"wikitext2-{name}")[0].config)
         with torch.device("meta"):
             counts.append(sum(weight.numel() for weight in MODELS[name](config).parameters()))
-    assert counts[0] == pytest.approx(counts[1], rel=1e-3)
+    assert counts[0] == pytest.approx(counts[1], rel=1e-2)
 
 
 def test_tied_embeddings_are_one_table() -> None:
