@@ -154,7 +154,10 @@ class EpisodeData(ABC):
 
 class DrawnEpisodes(EpisodeData):
     """Classes, their images, their numbers and the order of the support are drawn. `count`: how many episodes;
-    None: new ones in every epoch, for training."""
+    None: new ones in every epoch, for training.
+
+    In the first `curriculum_steps` batches the classes of an episode rise from 2 to `ways`, with numbers drawn from
+    all: among many classes at once a network may never find out that the query has a counterpart."""
 
     def __init__(
         self,
@@ -166,16 +169,24 @@ class DrawnEpisodes(EpisodeData):
         batch_size: int,
         seed: int,
         count: int | None = None,
+        curriculum_steps: int = 0,
         device: torch.device | str = "cpu",
     ):
         super().__init__(pool.images, pixels=pixels, batch_size=batch_size, device=device)
-        self.ways, self.shots, self.seed = ways, shots, seed
+        self.ways, self.shots, self.seed, self.curriculum_steps = ways, shots, seed, curriculum_steps
         self.count = EPOCH * batch_size if count is None else count
         self.counts, self.starts = pool.counts, np.cumsum(pool.counts) - pool.counts
 
+    def ways_of(self, item: Item) -> int:
+        """The classes of the episodes of a batch."""
+        step = item.epoch * EPOCH + item.number
+        if step >= self.curriculum_steps:
+            return self.ways
+        return min(2, self.ways) + (self.ways - 2) * step // self.curriculum_steps
+
     def episodes(self, item: Item) -> tuple[Tensor, Tensor]:
         generator = np.random.default_rng([self.seed, item.epoch, item.number])
-        total, ways, shots = len(self.counts), self.ways, self.shots
+        total, ways, shots = len(self.counts), self.ways_of(item), self.shots
         classes = different(generator, total, ways, item.size)  # (E, ways)
         counts = self.counts[classes]
         drawn = generator.random((item.size, ways, int(counts.max())))
@@ -187,6 +198,8 @@ class DrawnEpisodes(EpisodeData):
         asked = generator.integers(ways, size=(item.size, 1))
         query = np.take_along_axis(examples[..., shots], asked, 1)
         places, known = np.concatenate([support, query], 1), np.concatenate([labels[order], asked], 1)
+        if ways < self.ways:
+            known = np.take_along_axis(different(generator, self.ways, ways, item.size), known, 1)
         return torch.from_numpy(places), torch.from_numpy(known)
 
 

@@ -132,7 +132,7 @@ def _choice(logits, chance, A: tl.constexpr, TILE: tl.constexpr, GREEDY: tl.cons
     return tl.minimum(tl.sum(below.to(tl.int32), 1), A - 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["N"])  # else a single trial is a number of Python's
 def _play(
     embed, embed_bias, convs, conv_biases, project, project_bias, policy, policy_bias,
     means, moves, luck, turns, chances, history, cache, actions, rewards, states,

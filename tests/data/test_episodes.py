@@ -71,6 +71,27 @@ def test_episodes_follow_from_seed_epoch_and_number_alone():
     assert len(drawn(count=None).order(0)) == EPOCH
 
 
+def test_a_curriculum_begins_with_two_classes_and_numbers_from_all():
+    steps = 1500  # more than an epoch has
+    data = DrawnEpisodes(pool(), ways=4, shots=1, pixels=PLAIN, batch_size=50, seed=0, curriculum_steps=steps)
+    assert [data.ways_of(Item(*at, 50)) for at in ((0, 0), (0, 749), (0, 750), (1, 499), (1, 500))] == [
+        2,
+        2,
+        3,
+        3,
+        4,
+    ]
+    seen = set()
+    for at, ways in ((0, 0), 2), ((0, 800), 3), ((2, 0), 4):
+        values, labels = values_of(data, Item(*at, 50))
+        assert values.shape == labels.shape == (50, ways + 1)
+        for shown, known in zip(values // 10, labels, strict=True):
+            assert len(set(known[:-1])) == ways  # a number for each class
+            assert shown[:-1][known[:-1] == known[-1]] == shown[-1]  # and the query has that of its class
+        seen |= {tuple(sorted(known[:-1])) for known in labels}
+    assert len(seen) == 6 + 4 + 1  # all choices of 2, 3 and 4 numbers
+
+
 @pytest.mark.parametrize("total", [4, 100])
 def test_different_numbers_are_all_equally_likely(total: int):
     found = different(np.random.default_rng(0), total, 4, 2000)

@@ -85,5 +85,6 @@ def drawn(
         batch_size=settings.batch_size,
         seed=seed,
         count=count,
+        curriculum_steps=settings.curriculum_steps if count is None else 0,
         device=device,
     )

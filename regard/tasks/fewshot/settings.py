@@ -49,6 +49,7 @@ class EpisodeSettings(Normalised):
     rotations: bool = False  # each class turned by 90, 180 and 270 degrees is a class too
     valid_fraction: float = setting(0.1, above=0, below=1)  # of the classes
     batch_size: int = setting(32, at_least=1)  # episodes
+    curriculum_steps: int = setting(0, at_least=0)  # in which the classes of an episode rise from 2; 0: all at once
     valid_episodes: int = setting(1000, at_least=1)
     test_episodes: int = setting(10000, at_least=1)
 
