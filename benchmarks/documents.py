@@ -6,6 +6,7 @@ with the same networks in plain PyTorch: inference and a training step.
 padded   documents are one tensor (documents, sentences, words), or (documents, words) for `pooling`, padded to the
          longest of the batch; the GRU runs over all of it and attention masks the padding.
 packed   `pack_padded_sequence` at both levels: the GRU and the attention's keys are computed for real words only.
+regard, captured (GPU only)   batches of the same documents, rounded up to few shapes, each with a CUDA graph.
 
 Documents are made up, with the lengths of IMDB reviews and words by Zipf's law. All ways have the same batches, of
 documents of similar length, as regard draws them; the batches are in memory before the clock runs. `run`: eval
@@ -14,22 +15,26 @@ that of `regard train`. The logits are compared first, with the same weights; th
 length, because its backward GRU reads the padding before the words.
 
 `in vain` is the share of positions that are padding, of those that embeddings are looked up for in training; the
-GRU of `packed` computes none of them, nor does regard's without gradients or on a GPU. `times` is the time of
-`padded` divided by that of the way. Each way runs in its own processes, in turns; the better of two counts.
+GRU of `packed` computes none of them, nor does regard's on a CPU without gradients. `times` is the time of `padded`
+divided by that of the way.
 
 CPU: float32 and one thread; the CPU time of the fastest pass over all batches counts, which other programs disturb
-least. GPU: float32, with TF32 in cuDNN only, as torch and `regard train` have it by default; median wall-clock time
-of a pass. `first` has the seconds of the first pass. With SECONDS each way has one turn and no measurement begins
-after so many. On a shared machine only the ratio is meaningful."""
+least. Each way runs in its own processes, in turns; the better of two counts. GPU: float32, with TF32 in cuDNN
+only, as torch and `regard train` have it by default; in one process the ways take turns pass by pass, and the
+median wall-clock time of a pass counts. `first` has the seconds of the first pass (GPU: of the first six, which
+capture). With SECONDS each way has one turn and no measurement begins after so many. On a shared machine only the
+ratio is meaningful."""
 
 from __future__ import annotations
 
 import gc
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -42,17 +47,19 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-LONG = 2.0 if GPU else 6.0  # seconds that a measurement should take
+LONG = 2.5 if GPU else 6.0  # seconds that a measurement should take; on a GPU, of all ways together
+WARM = 6  # passes on a GPU before the clock runs: a training step is captured when its shape comes the fourth time
 FOREVER = 1e12  # a time that never comes
 VOCABULARY, FIRST_WORD, PAD = 30000, 4, 0  # words come after the special tokens
 TOKENS = 16384 if GPU else 4096  # of a batch
-BATCHES = 8
+BATCHES = 6 if GPU else 8
 DOCUMENTS = 4000 if GPU else 2000  # that batches are drawn from
 RATE, DECAY, CLIP = 2e-3, 0.01, 1.0
 DROPOUT, WORD_DROPOUT = 0.5, 0.2
 EMBED, DIM = 200, 50
 LABELS = ("negative", "positive")
-WAYS = ("regard", "padded", "packed")
+CAPTURED = "regard, captured"
+WAYS = (*((CAPTURED,) if GPU else ()), "regard", "padded", "packed")
 
 Sentences = list[list[int]]
 NETWORKS = {  # regard's model and its pooling
@@ -105,8 +112,9 @@ def data_of(name: str, documents: list[Sentences]) -> Any:
     return LabelledData(labelled, encoding=encoding, special=REGARD, batch_tokens=TOKENS, seed=0)
 
 
-def our_batches(data: Any) -> list[Any]:
-    return [data.batch(rows).to(DEVICE) for rows in data.order(0)[:BATCHES]]
+def our_batches(data: Any, way: str = "regard") -> list[Any]:
+    batches = [data.batch(rows) for rows in data.order(0)[:BATCHES]]
+    return [(data.rounded(batch) if way == CAPTURED else batch).to(DEVICE) for batch in batches]
 
 
 def plain_batches(data: Any) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
@@ -137,6 +145,12 @@ def in_vain(name: str, way: str, data: Any) -> float:
         every = sum(map(data.encoding.positions, batches))
         return 1 - sum(map(data.encoding.real, batches)) / every
     real = every = 0
+    if way == CAPTURED:
+        for batch in our_batches(data, way):
+            masks = [tensor for name, tensor in batch.tensors().items() if name.endswith("mask")]
+            real += sum(int(mask.sum()) for mask in masks)
+            every += sum(mask.numel() for mask in masks)
+        return 1 - real / every
     for tokens, counts, lengths, _ in plain_batches(data):
         rows = tokens.shape[0] * tokens.shape[1] if way == "padded" else int(counts.sum())
         every += rows * tokens.shape[2]
@@ -263,7 +277,6 @@ class Plain(nn.Module):
 def difference(name: str, way: str) -> float:
     """The largest difference of a logit from regard's, with the same weights, as a share of the largest logit."""
     torch.manual_seed(0)
-    torch.backends.cudnn.allow_tf32 = False  # what is timed runs in other processes
     mine, peer = ours(name, 0.0).to(DEVICE).eval(), Plain(name, way, 0.0).to(DEVICE).eval()
     for theirs, tensor in zip(peer.state_dict().values(), mine.state_dict().values(), strict=True):
         assert theirs.shape == tensor.shape
@@ -282,25 +295,33 @@ def difference(name: str, way: str) -> float:
 Pass = Callable[[], Tensor]
 
 
-def our_run(name: str, data: Any) -> Pass:
-    model, batches = ours(name, DROPOUT).to(DEVICE).eval(), our_batches(data)
+def our_run(name: str, way: str, data: Any) -> Pass:
+    from regard.layers.replay import replayed
+
+    model, batches = ours(name, DROPOUT).to(DEVICE).eval(), our_batches(data, way)
+    answer = partial(replayed, model, model.class_logits) if way == CAPTURED else model.class_logits
 
     def run() -> Tensor:
         with torch.inference_mode():
-            return [model.class_logits(batch) for batch in batches][-1]
+            return [answer(batch) for batch in batches][-1]
 
     return run
 
 
-def our_training(name: str, data: Any) -> Pass:
+def our_training(name: str, way: str, data: Any) -> Pass:
     from regard.layers.onednn import without_onednn
     from regard.learn.loop import Stepper
     from regard.learn.settings import Training
 
     settings = Training(
-        steps=10**6, learning_rate=RATE, weight_decay=DECAY, max_grad_norm=CLIP, precision="float32", device=DEVICE
+        steps=10**6,
+        learning_rate=RATE,
+        weight_decay=DECAY,
+        max_grad_norm=CLIP,
+        capture=way == CAPTURED,
+        device=DEVICE,
     )
-    stepper, batches = Stepper(ours(name, DROPOUT), settings), our_batches(data)
+    stepper, batches = Stepper(ours(name, DROPOUT), settings), our_batches(data, way)
 
     def train() -> Tensor:
         with nullcontext() if GPU else without_onednn(stepper.model):  # as `fit` does it
@@ -336,35 +357,60 @@ def plain_training(name: str, way: str, data: Any) -> Pass:
 
 
 def make(name: str, work: str, way: str, data: Any) -> Pass:
-    if way == "regard":
-        return (our_run if work == "run" else our_training)(name, data)
+    if way in (CAPTURED, "regard"):
+        return (our_run if work == "run" else our_training)(name, way, data)
     return (plain_run if work == "run" else plain_training)(name, way, data)
 
 
-def measure(names: str, until: str, way: str) -> dict[str, dict[str, float]]:
-    """The numbers of one way, under "network|work|way"."""
+def measure(name: str, until: str, way: str) -> dict[str, dict[str, float]]:
+    """The numbers of one way on a CPU, under "network|work|way"."""
     torch.set_num_threads(1)
-    torch.zeros(8, device=DEVICE)  # start CUDA
     results: dict[str, dict[str, float]] = {}
-    documents = made_up(DOCUMENTS)
-    for name in names.split(";"):
-        data = data_of(name, documents)
-        for work in ("run", "train"):
-            if time.time() > float(until):
-                return results
-            if GPU:
-                torch.cuda.reset_peak_memory_stats()
-            torch.manual_seed(0)
-            found = timed_passes(make(name, work, way, data), BATCHES, LONG)
-            peak = torch.cuda.max_memory_allocated() / 2**20 if GPU else 0.0
-            count = sum(map(len, data.order(0)[:BATCHES])) / BATCHES
-            share = in_vain(name, way, data)
-            results[f"{name}|{work}|{way}"] = {**found, "peak": peak, "documents": count, "in vain": share}
-            print(f"{name}, {work}, {way}: {1000 * found['seconds']:.2f} ms", file=sys.stderr, flush=True)
-            gc.collect()
-            if GPU:
-                torch.cuda.empty_cache()
+    data = data_of(name, made_up(DOCUMENTS))
+    for work in ("run", "train"):
+        if time.time() > float(until):
+            return results
+        torch.manual_seed(0)
+        found = timed_passes(make(name, work, way, data), BATCHES, LONG)
+        results[f"{name}|{work}|{way}"] = {**found, **facts(name, way, data)}
+        print(f"{name}, {work}, {way}: {1000 * found['seconds']:.2f} ms", file=sys.stderr, flush=True)
+        gc.collect()
     return results
+
+
+def facts(name: str, way: str, data: Any) -> dict[str, float]:
+    count = sum(map(len, data.order(0)[:BATCHES])) / BATCHES
+    return {"documents": count, "in vain": in_vain(name, way, data)}
+
+
+def measure_in_turns(name: str, work: str, data: Any) -> dict[str, list[dict[str, Any]]]:
+    """The numbers of all ways on a GPU, as `take_turns` has them."""
+    found: dict[str, dict[str, float]] = {}
+    calls: dict[str, Pass] = {}
+    for way in WAYS:
+        torch.manual_seed(0)
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        calls[way] = make(name, work, way, data)
+        first = sum(seconds_of(calls[way]) for _ in range(WARM))
+        peak = (torch.cuda.max_memory_allocated() - before) / 2**20
+        found[way] = {"first": first, "peak": peak, **facts(name, way, data)}
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    end = time.perf_counter() + LONG
+    while time.perf_counter() < end or len(times["padded"]) < 3:
+        for way, call in calls.items():
+            times[way].append(seconds_of(call))
+    return {
+        way: [{f"{name}|{work}|{way}": {**found[way], "seconds": statistics.median(times[way]) / BATCHES}}]
+        for way in WAYS
+    }
+
+
+def seconds_of(call: Pass) -> float:
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> None:
@@ -397,21 +443,29 @@ def main(seconds: float) -> None:
     print(
         f"{where}, float32, {machine()}, {BATCHES} batches of {TOKENS:,} tokens, seed 0, `{command}`\n", flush=True
     )
+    tf32, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
     for name in NETWORKS:
         for way in ("padded", "packed"):
             off = difference(name, way)
             print(f"{name}, {way}: logits differ by at most {off:.0e} of the largest", flush=True)
             assert off < 1e-4, f"{name}, {way}: not the same network"
+    torch.backends.cudnn.allow_tf32 = tf32
     print(
         f"\n| network | work | way | ms | documents/s | times | in vain | first, s |{' peak MiB |' if GPU else ''}"
     )
     print(f"|{'---|' * (9 if GPU else 8)}", flush=True)
-    turns = 1 if seconds else 2
-    if GPU:  # a process takes seconds to start: one for all the networks
-        table(take_turns(__file__, WAYS, ";".join(NETWORKS), str(end), turns=turns))
+    if GPU:
+        documents = made_up(DOCUMENTS)
+        for name in NETWORKS:
+            data = data_of(name, documents)
+            for work in ("run", "train"):
+                if time.time() < end:
+                    table(measure_in_turns(name, work, data))
+                    gc.collect()
+                    torch.cuda.empty_cache()
         return
     for name in NETWORKS:
-        table(take_turns(__file__, WAYS, name, str(end), turns=turns))
+        table(take_turns(__file__, WAYS, name, str(end), turns=1 if seconds else 2))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,16 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Batch
+from regard.data.ladder import enlarge, round_rows, round_up
 from regard.data.sentences import split_sentences
 from regard.data.special_tokens import Special
 from regard.data.text_encoding import Pair, Row, TextEncoding, encode_texts, pad_some, sentences_of
 from regard.data.tokenizer import Tokenizer
 
 PADDING = 512  # positions of padding that cost less than computing one more group of rows, on a CPU
+# How far apart the sizes are that batches are rounded up to, see `ladder`: rows cost most, documents and their
+# sentences little.
+DOCUMENTS, SENTENCES, ROWS, WORDS = 2.0, 1.5, 1.1, 1.5
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +34,7 @@ class DocumentBatch(Batch):
     sentences: Tensor  # (B, S): the row of each sentence; 0 in padding
     document_mask: Tensor  # (B, S), True = a real sentence
     labels: Tensor | None = None  # (B,)
+    counted: Tensor | None = None  # (B,), False = no document, but a row that makes up the shape; None: all are
 
 
 class DocumentEncoding(TextEncoding):
@@ -72,6 +77,22 @@ class DocumentEncoding(TextEncoding):
         sentences = torch.zeros(document_mask.shape, dtype=torch.long)
         sentences[document_mask] = row_of
         return DocumentBatch(tokens, mask, sentences, document_mask)
+
+    def rounded(self, batch: DocumentBatch, *, batch_tokens: int, most: int) -> DocumentBatch:
+        """`most` is not needed: sentences and words have their own limits."""
+        count, longest = batch.sentences.shape
+        words = (batch.mask.sum(1)[batch.sentences] * batch.document_mask).sum(1)  # (B,)
+        documents = round_rows(count, max(1, int(words.max())), DOCUMENTS, batch_tokens)
+        inner = round_up(len(batch.tokens), ROWS), round_up(batch.tokens.shape[1], WORDS, self.max_words)
+        outer = documents, round_up(longest, SENTENCES, self.max_sentences)
+        return DocumentBatch(
+            enlarge(batch.tokens, *inner),
+            enlarge(batch.mask, *inner),
+            enlarge(batch.sentences, *outer),
+            enlarge(batch.document_mask, *outer),
+            None if batch.labels is None else enlarge(batch.labels, documents),
+            torch.arange(documents) < count,
+        )
 
     def split_text(self, text: str) -> list[str]:
         return split_sentences(text, self.split)

@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -221,7 +222,8 @@ def classes(labels: Iterable[str]) -> tuple[str, ...]:
 class LabelledData:
     """Encoded texts and their classes, batched by token count as the model's encoding makes batches.
 
-    Each text comes as its row, whether it was truncated, and its class. `truncated` is the number of those."""
+    Each text comes as its row, whether it was truncated, and its class. `truncated` is the number of those.
+    `few_shapes`: batches of the same texts are rounded up to few shapes."""
 
     def __init__(
         self,
@@ -231,9 +233,11 @@ class LabelledData:
         special: Special,
         batch_tokens: int,
         seed: int,
+        few_shapes: bool = False,
     ) -> None:
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.batch_tokens, self.seed, self.encoding, self.special = batch_tokens, seed, encoding, special
+        self.few_shapes = few_shapes
         self.rows, self.parts, self.labels, self.truncated = Rows(), Rows(), array("i"), 0
         for (ids, parts), truncated, label in rows:
             self.rows.append(ids)
@@ -261,10 +265,20 @@ class LabelledData:
 
     def batch(self, rows: np.ndarray) -> Any:
         found = self.encoding.batch([self.row(row) for row in rows], self.special)
-        return replace(found, labels=torch.from_numpy(np.asarray(self.labels)[rows]).long())
+        found = replace(found, labels=torch.from_numpy(np.asarray(self.labels)[rows]).long())
+        return self.rounded(found) if self.few_shapes else found
+
+    def rounded(self, batch: Any) -> Any:
+        """In one of few shapes."""
+        return self.encoding.rounded(batch, batch_tokens=self.batch_tokens, most=self.longest)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens, one at least."""
+        return max(1, int(self.rows.lengths().max()))
 
     def in_vain(self, epoch: int = 0) -> float:
-        """The share of positions in an epoch's batches that is padding."""
+        """The share of positions in an epoch's batches that is padding, before they are rounded up."""
         batches = [[self.parts[row] for row in rows] for rows in self.order(epoch)]
         positions = sum(map(self.encoding.positions, batches))
         return 1 - sum(map(self.encoding.real, batches)) / positions if positions else 0.0

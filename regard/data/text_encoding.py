@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Batch, pad
+from regard.data.ladder import enlarge, round_rows, round_up
 from regard.data.special_tokens import Special
 from regard.data.tokenizer import Tokenizer
 from regard.errors import DataError
 
 SHORTEST = 5  # tokens: [CLS] A [SEP] B [SEP]
 NO_LIMIT = 1 << 20  # tokens; a recurrent model has no limit of its own
+LENGTHS = 1.15  # each length that batches are rounded up to is so many times the one before it
 
 Row = tuple[list[int], list[int]]  # ids, and for each the number of its part: of a pair, or of a sentence
 Pair = tuple[str, str]  # a text, and the second one or ""
@@ -37,6 +39,12 @@ class TextEncoding(ABC):
     @abstractmethod
     def batch(self, rows: Sequence[Row], special: Special) -> Any:
         """A batch as `class_logits` takes it, without labels."""
+
+    def rounded(self, batch: Any, *, batch_tokens: int, most: int) -> Any:
+        """The same batch in one of a few shapes, for CUDA graphs: with more padding, and with rows that are not
+        `counted` after its own. It is one of batches of about `batch_tokens`, none longer than `most` tokens. Here:
+        as it is, for models whose steps cannot be captured."""
+        return batch
 
     def split_text(self, text: str) -> list[str]:
         """The parts of a text that are tokenised one by one: sentences, or all of it."""
@@ -149,6 +157,7 @@ class TokenBatch(Batch):
     tokens: Tensor  # (B, T)
     mask: Tensor  # (B, T)
     labels: Tensor | None = None  # (B,)
+    counted: Tensor | None = None  # (B,), False = no text, but a row that makes up the shape; None: all are texts
 
 
 class PlainEncoding(TextEncoding):
@@ -162,6 +171,14 @@ class PlainEncoding(TextEncoding):
 
     def batch(self, rows: Sequence[Row], special: Special) -> TokenBatch:
         return TokenBatch(*pad_some([ids for ids, _ in rows], special.pad))
+
+    def rounded(self, batch: TokenBatch, *, batch_tokens: int, most: int) -> TokenBatch:
+        count, longest = batch.tokens.shape
+        rows = round_rows(count, longest, LENGTHS, batch_tokens)
+        length = round_up(longest, LENGTHS, most)
+        tokens, mask = (enlarge(x, rows, length) for x in (batch.tokens, batch.mask))
+        labels = None if batch.labels is None else enlarge(batch.labels, rows)
+        return TokenBatch(tokens, mask, labels, torch.arange(rows) < count)
 
 
 def pad_some(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:

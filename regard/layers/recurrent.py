@@ -236,9 +236,10 @@ class Encoder(Layers):
         return x
 
     def _holding(self, layer: int) -> list[Tensor]:
-        """The weights of a layer with those of the additional input; kept while no gradient is wanted."""
+        """The weights of a layer with those of the additional input; kept while no gradient is wanted, but not in a
+        CUDA graph, which would go on reading those that were kept when it was captured."""
         weights = [getattr(self.rnn, f"{part}_l{layer}{end}") for end in self.ends for part in WEIGHTS]
-        kept = not (torch.is_grad_enabled() or weights[0].is_inference())
+        kept = not (torch.is_grad_enabled() or weights[0].is_inference() or capturing(weights[0]))
         now = [(weight.data_ptr(), weight._version) for weight in weights] if kept else []
         if kept and self._kept.get(layer, ((), ()))[0] == now:
             return self._kept[layer][1]
@@ -256,6 +257,10 @@ class Encoder(Layers):
         """A captured training step changes weights without their versions: what was kept is forgotten."""
         self._kept.clear()
         return super().train(mode)
+
+
+def capturing(x: Tensor) -> bool:
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def never_empty(mask: Tensor) -> Tensor:
@@ -380,6 +385,8 @@ class Stack(Layers):
             after = run(x, before, *weights) if self.kind == "lstm" else (run(x, before[0], *weights),)
             x = after[0]
             found.append(after)
+        if len(found) == 1:  # nothing to copy
+            return x[:, None], tuple(part[:, None] for part in found[0])
         return x[:, None], tuple(torch.stack(parts, 1) for parts in zip(*found, strict=True))
 
     def _run_by_layer(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:

@@ -6,7 +6,7 @@ generator that is reseeded before each batch. A run that was killed and resumed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from regard.layers.onednn import without_onednn
 from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
-from regard.learn.device import choose_device
+from regard.learn.device import choose_device, with_tf32
 from regard.learn.interrupt import Interrupt
 from regard.learn.lock import locked
 from regard.learn.log import Log
@@ -100,7 +100,7 @@ def take_steps(
         return _report(standing, settings)
     watch = Watch(log, progress, settings, folder)
     places = _walk(data, standing.epoch, standing.index)
-    products = without_onednn(stepper.model) if settings.precision == "float32" else nullcontext()
+    products = without_onednn(stepper.model) if settings.precision == "float32" else with_tf32(stepper.device)
     with products, _showing(progress, standing, settings), _full_disk_explained(folder), Interrupt() as interrupt:
         while (unfinished := _due(standing, settings)) or not _over(standing, settings):
             if not unfinished:  # else the validation that was interrupted comes first
@@ -159,7 +159,7 @@ class Stepper:
             else:
                 group["lr"] = rate
         ready = self._seeded(step, batches)
-        return self.captured(self._change, ready) if self.captured else self._change(ready)
+        return self.captured.step(self._change, ready) if self.captured else self._change(ready)
 
     def _seeded(self, step: int, batches: Iterable[Batch]) -> Iterator[Batch]:
         for micro, batch in enumerate(batches):
@@ -178,11 +178,14 @@ class Stepper:
             tokens.append(loss.tokens)
             # Batches are weighted by their tokens. The total is not known yet, so weights are relative to the first
             # batch, which keeps them small enough for float16; gradients are rescaled to the total below.
-            share = loss.tokens / tokens[0]
-            self.scaler.scale(objective(loss, settings, self.baseline) * share).backward()
+            mean = objective(loss, settings, self.baseline)
+            if len(tokens) > 1:
+                mean = mean * (loss.tokens / tokens[0])
+            self.scaler.scale(mean).backward()
         self.scaler.unscale_(self.optimiser)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        count = torch.stack(tokens).sum()
+        one = len(tokens) == 1  # the usual case: sums of one number would be four launches more on a GPU
+        total, count = (each[0] if one else torch.stack(each).sum() for each in (totals, tokens))
         if len(tokens) > 1:
             for gradient in gradients:
                 gradient.mul_(tokens[0] / count)
@@ -191,7 +194,7 @@ class Stepper:
             nn.utils.clip_grads_with_norm_(self.parameters, settings.max_grad_norm, norm)
         self.scaler.step(self.optimiser)
         self.scaler.update()
-        return {"loss": torch.stack(totals).sum() / count, "gradient_norm": norm, "tokens": count}
+        return {"loss": total / count, "gradient_norm": norm, "tokens": count}
 
     def save(self, folder: Path, standing: Standing, *, tensors: bool) -> Path:
         """tensors=False: those of this step are on disk already."""

@@ -28,7 +28,7 @@ from regard.data.fields import check, setting
 from regard.data.sentences import WAYS
 from regard.layers.loss import Loss, label_loss
 from regard.layers.pooling import PooledEncoder, WordEmbedding
-from regard.layers.recurrent import KINDS
+from regard.layers.recurrent import HELD, KINDS
 from regard.models.labels import adopt_weights, check_classes
 
 
@@ -53,6 +53,11 @@ class HANConfig:
     def __post_init__(self) -> None:
         check(self)
         check_classes(self.labels)
+
+    @property
+    def can_capture(self) -> bool:
+        """Whether a step can be captured: a plain RNN needs packed rows, whose lengths must be read on the host."""
+        return self.cell in HELD
 
 
 class HAN(nn.Module):
@@ -133,7 +138,7 @@ class HAN(nn.Module):
         """Cross-entropy of the classes."""
         logits = self.class_logits(batch)
         assert batch.labels is not None
-        return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
+        return label_loss(logits, batch.labels, counted=batch.counted, label_smoothing=label_smoothing)
 
     def adopt(self, other: HAN) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not

@@ -1,12 +1,14 @@
 """Documents of sentences of words: limits, ragged batches, and how much of them is padding."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
 
 from regard.data.document_encoding import DocumentEncoding, cut_rows
 from regard.data.labelled_texts import LabelledData
-from regard.data.text_encoding import PlainEncoding, sentences_of
+from regard.data.text_encoding import PairEncoding, PlainEncoding, sentences_of
 from regard.data.tokenizer import Tokenizer
 
 TEXTS = ["The cat sat. It was fat, not thin!", "A dog barked.\nAt whom? Nobody knows."]
@@ -113,3 +115,38 @@ def test_data_in_order_and_how_much_is_padding():
     assert made.row(7) == rows[7][0]
     assert 0 < made.in_vain() < 0.4
     assert 0 <= data(kind=PlainEncoding()).in_vain() < 0.2
+
+
+@pytest.mark.parametrize("encoding", [make(), PlainEncoding()], ids=["sentences", "plain"])
+def test_batches_of_few_shapes_hold_the_same_texts(encoding):
+    given = documents(600)
+    rows = [(make().row(document, 999)[0], False, at % 3) for at, document in enumerate(given)]
+
+    def data(few_shapes):
+        return LabelledData(
+            iter(rows), encoding=encoding, special=WORDS.special, batch_tokens=512, seed=1, few_shapes=few_shapes
+        )
+
+    plain, few = data(False), data(True)
+    shapes = [set(), set()]
+    for item in chain.from_iterable(map(few.order, range(5))):
+        before, after = plain.batch(item), few.batch(item)
+        assert after.counted.tolist() == [place < len(item) for place in range(len(after.labels))]
+        assert after.labels[: len(item)].tolist() == [row % 3 for row in item]
+        for name, tensor in before.tensors().items():
+            grown = getattr(after, name)
+            inside = tuple(slice(size) for size in tensor.shape)
+            assert torch.equal(grown[inside], tensor)
+            assert int((grown != 0).sum()) == int((tensor != 0).sum())
+        for found, batch in zip(shapes, (before, after), strict=True):
+            found.add(tuple(tensor.shape for tensor in batch.tensors().values()))
+    assert len(shapes[1]) < 2 / 3 * len(shapes[0])
+    assert max(shape[0][1] for shape in shapes[1]) == max(
+        shape[0][1] for shape in shapes[0]
+    )  # not beyond the limits
+
+
+def test_other_models_have_their_batches_as_they_are():
+    encoding = PairEncoding(segments=2, max_positions=20)
+    batch = encoding.batch([([4, 5], [0, 0])], WORDPIECE.special)
+    assert encoding.rounded(batch, batch_tokens=64, most=9) is batch

@@ -109,7 +109,7 @@ def test_captured_statistics_move_as_in_plain_steps():
 @pytest.mark.parametrize("name", ["gpt2", "rnnlm", "lstmn"])
 def test_language_models_are_captured(name):
     """With all their kinds of dropout, and a last batch of fewer windows."""
-    ids = np.random.default_rng(0).integers(3, 30, 400).astype(np.int32)
+    ids = np.random.default_rng(0).integers(3, 30, 500).astype(np.int32)
     data = TextData(ids, length=12, batch_tokens=96, seed=1, end=2)
     shape = {"embed": 16, "dim": 16, "locked": True, "word_dropout": 0.1, "weight_dropout": 0.3}
     if name == "gpt2":

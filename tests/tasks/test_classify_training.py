@@ -435,3 +435,23 @@ def test_a_run_takes_what_it_learned_pairs_or_single_texts(tmp_path: Path, pairs
     ):
         reader.classify([good, bad])
     assert reader.embed([good, bad]).shape[0] == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("model", ["han", "pooling"])
+def test_on_a_gpu_documents_are_read_in_few_shapes(model: str, tmp_path: Path) -> None:
+    """Trained captured, stopped and resumed, and asked about many texts."""
+    sizes = ["model.embed=8", "model.dim=8", "model.dropout=0", "model.word_dropout=0", "data.batch_tokens=512"]
+    kept = ["train.schedule=constant", "train.learning_rate=0.01", "train.eval_every=6", "train.best_by=accuracy"]
+    told = [*sizes, *kept, f"data.train={write(tmp_path / 'reviews.tsv', reviews())}", "train.capture=true"]
+    recipe, runs = f"{model}-labelled", [tmp_path / "straight", tmp_path / "stopped"]
+    go(recipe, runs[0], *told, "train.steps=12")
+    go(recipe, runs[1], *told, "train.steps=6")
+    go(recipe, runs[1], *told, "train.steps=12", resume=True)
+    one, other, slow = load(runs[0], "cuda"), load(runs[1], "cuda"), load(runs[0], "cpu")
+    texts = [text for text, _ in reviews()] * 3
+    for run in (one, other, one):  # a graph is captured for a shape that comes again
+        wanted = [answer.probabilities for answer in slow.classify(texts)]
+        assert [answer.probabilities for answer in run.classify(texts)] == [
+            pytest.approx(row, abs=1e-2) for row in wanted
+        ]

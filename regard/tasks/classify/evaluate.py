@@ -10,7 +10,7 @@ import torch
 from regard.data.labelled_texts import LabelledData
 from regard.models.protocols import Classifier, LayerMixer
 from regard.show import bars
-from regard.tasks.measuring import class_logits, evaluate_classes
+from regard.tasks.measuring import can_replay, class_logits, evaluate_classes
 from regard.tasks.results import Evaluation
 from regard.tasks.search import need
 from regard.tasks.text_reader import TextReader
@@ -20,7 +20,8 @@ from regard.tasks.ticks import Tick, no_tick
 def evaluate(run: TextReader, data: LabelledData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:
     model = need(run.model, Classifier)
     order = data.order(0)
-    logits = class_logits(model, (data.batch(item) for item in order), tick=tick)
+    shaped = data.rounded if can_replay(model) else lambda batch: batch
+    logits = class_logits(model, (shaped(data.batch(item)) for item in order), tick=tick)
     truths = torch.tensor([data.labels[row] for item in order for row in item])
     found = evaluate_classes(logits, truths, model.config.labels, only, truncated=data.truncated)
     return found if only or not isinstance(model, LayerMixer) else with_layers(found, model.layer_weights)

@@ -17,6 +17,7 @@ from regard.data.tokenizer import Tokenizer
 from regard.data.word_vectors import read_vectors
 from regard.errors import DataError, RecipeError
 from regard.learn.checkpoint import checkpoints
+from regard.learn.device import choose_device
 from regard.learn.progress import say
 from regard.models import name_of
 from regard.models.protocols import Model, WordReader
@@ -52,10 +53,9 @@ def prepare(
     reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
     if settings.vectors and not checkpoints(out):  # a training that goes on has its own
         take_vectors(settings.vectors, model, reader.tokenizer)
-    data, fixed = (
-        build_data(settings, rows, reader, seed=seed)
-        for rows, seed in ((settings.rows("train"), job.train.seed), (held, 0))
-    )
+    captured = job.train.capture and choose_device(job.train.device).type == "cuda"
+    data = build_data(settings, settings.rows("train"), reader, seed=job.train.seed, few_shapes=captured)
+    fixed = build_data(settings, held, reader, seed=0)
     if data.truncated:
         limits, most = reader.encoding.limits(reader.max_length), reader.encoding.most
         kept = f"{limits} (data.truncate)" if settings.truncate < most else f"the {limits} this model takes"
@@ -80,7 +80,9 @@ def take_vectors(name: str, model: Model, tokenizer: Tokenizer) -> None:
     say(f"{len(places.unique()):,} of {len(words):,} words begin with their vectors of {name}")
 
 
-def build_data(settings: LabelledSettings, rows: Sequence[Row], reader: TextReader, *, seed: int) -> LabelledData:
+def build_data(
+    settings: LabelledSettings, rows: Sequence[Row], reader: TextReader, *, seed: int, few_shapes: bool = False
+) -> LabelledData:
     """Every text is truncated to as much as the reader reads when it is asked."""
     labels, encoding = reader.model.config.labels, reader.encoding
     numbers = {label: number for number, label in enumerate(labels)}
@@ -99,6 +101,7 @@ def build_data(settings: LabelledSettings, rows: Sequence[Row], reader: TextRead
         special=reader.tokenizer.special,
         batch_tokens=settings.batch_tokens,
         seed=seed,
+        few_shapes=few_shapes,
     )
 
 

@@ -18,7 +18,7 @@ from regard.tasks.ticks import Tick, no_tick
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.data.labelled_texts import LabelledData
-    from regard.models.protocols import Model
+    from regard.models.protocols import Model, ModelConfig
     from regard.runs.folder import Folder
     from regard.tasks.classify.settings import LabelledSettings
     from regard.tasks.reader_answers import ClassifiedText
@@ -44,13 +44,17 @@ class Classify(ReaderTask["LabelledSettings", "TextReader", "LabelledData"]):
     unit = "texts"
     columns = (("text", "label"), ("text", "second", "label"))
     sections = ("tokens",)
-    trains_with = frozenset({"label_smoothing"})
+    trains_with = frozenset({"label_smoothing", "capture"})
 
     @property
     def Settings(self) -> type[LabelledSettings]:
         from regard.tasks.classify.settings import LabelledSettings
 
         return LabelledSettings
+
+    def trained_with(self, config: ModelConfig) -> frozenset[str]:
+        """A step that packs rows cannot be captured."""
+        return self.trains_with if getattr(config, "can_capture", False) else self.trains_with - {"capture"}
 
     def survey(self, job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
         from regard.tasks.classify.prepare import survey

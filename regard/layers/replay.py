@@ -1,0 +1,102 @@
+"""Work on a GPU as CUDA graphs: captured once for each shape of what comes in, then replayed.
+
+Launching many short kernels takes longer than running them; a graph launches them all at once. What is captured
+must be the same each time except for the values in its tensors, and must not sync with the GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.record import tracing
+from regard.data.batch import Batch
+
+MOST = 32  # shapes that are captured; each graph holds the memory of its work
+
+Found = TypeVar("Found")
+Tensors = dict[str, Tensor]
+
+
+def run_aside(work: Callable[[], Found], stream: torch.cuda.Stream) -> Found:
+    """Eagerly on another stream, as torch requires before a capture: libraries load and choose their kernels."""
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        found = work()
+    torch.cuda.current_stream().wait_stream(stream)
+    return found
+
+
+def capture(
+    work: Callable[[], Found], stream: torch.cuda.Stream, pool: Any = None
+) -> tuple[torch.cuda.CUDAGraph, Found]:
+    """The graph of `work`, and its static output; nothing is computed until the graph is replayed."""
+    graph = torch.cuda.CUDAGraph()
+    # What other threads do with models of their own does not disturb it.
+    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+        found = work()
+    return graph, found
+
+
+def addresses(model: nn.Module) -> tuple[int, ...]:
+    """Of the weights, which a graph reads where they were when it was captured."""
+    return tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))
+
+
+class Recording(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    batch: Batch  # static input: the next batch is copied into it
+    found: Tensors  # static output: overwritten by the next replay
+
+
+class Replay:
+    """Work on batches, with one CUDA graph for each shape of batch that has come more than `warm` times."""
+
+    def __init__(self, warm: int) -> None:
+        self.warm = warm
+        self.seen: Counter[Any] = Counter()
+        self.recordings: dict[Any, Recording] = {}
+        self.stream = torch.cuda.Stream()
+        self.pool = torch.cuda.graph_pool_handle()  # shared by all graphs: only one runs at a time
+
+    def __call__(self, work: Callable[[Any], Tensors], batch: Batch) -> Tensors:
+        """work(batch); it must be the same function each time."""
+        shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in batch.tensors().items())
+        if shape not in self.recordings:
+            self.seen[shape] += 1
+            if self.seen[shape] <= self.warm or len(self.recordings) == MOST:
+                return run_aside(lambda: work(batch), self.stream)
+            self.recordings[shape] = self.record(work, batch)
+        graph, held, found = self.recordings[shape]
+        for name, tensor in held.tensors().items():
+            tensor.copy_(getattr(batch, name))
+        graph.replay()
+        return {name: tensor.clone() for name, tensor in found.items()}
+
+    def record(self, work: Callable[[Any], Tensors], batch: Batch) -> Recording:
+        with torch.inference_mode(False):  # else it could not be overwritten outside inference mode
+            held = batch.each(torch.clone)
+        graph, found = capture(lambda: work(held), self.stream, self.pool)
+        return Recording(graph, held, found)
+
+
+replays: WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], Replay]] = WeakKeyDictionary()
+
+
+def replayed(model: nn.Module, work: Callable[[Any], Tensor], batch: Batch) -> Tensor:
+    """work(batch), where `work` is always the same method of the model. On a GPU in eval mode without gradients, it
+    is a CUDA graph from the second batch of a shape on. The graphs are kept with the model."""
+    first = next(iter(batch.tensors().values()))
+    plain = model.training or torch.is_grad_enabled() or tracing() or torch.is_autocast_enabled(first.device.type)
+    if plain or not first.is_cuda:
+        return work(batch)
+    weights = addresses(model)
+    with torch.cuda.device(first.device):
+        if model not in replays or replays[model][0] != weights:
+            replays[model] = weights, Replay(warm=1)
+        return replays[model][1](lambda one: {"found": work(one)}, batch)["found"]
