@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from regard.decode.generator import at_least_float32, check_wanted, eval_mode, finish
+from regard.decode.generator import check_wanted, eval_mode, finish
+from regard.decode.graphs import Ahead, possible
 from regard.decode.greedy import follow, likeliest
 from regard.decode.hypothesis import Answers, Hypothesis, normaliser
 from regard.decode.rules import Rules, Stop, impossible, read_rules
 from regard.decode.settings import MOST_PENALTY
-from regard.decode.steps import Steps
+from regard.decode.steps import Candidates, Steps
 from regard.models.protocols import Generator
 
 
@@ -77,91 +75,110 @@ def beam(
     with eval_mode(model):
         answers = _search(model, source, mask, rules, width=width, alpha=alpha, renormalise=renormalise)
     found = answers.best(n_best)
-    return [found.get(sentence, [Hypothesis([], 0.0, False)]) for sentence in range(len(source))]
+    return [found.get(sentence) or [Hypothesis([], 0.0, False)] for sentence in range(len(source))]
 
 
 def _search(
     model: Generator, source: Tensor, mask: Tensor, rules: Rules, *, width: int, alpha: float, renormalise: bool
 ) -> Answers:
-    """All answers to each sentence, none where its limit is 0. A score of -inf marks a dead beam: its row is still
-    computed, but never chosen.
-
-    The model and the choice of continuations run on its device; the few numbers of each step are then compared on
-    the host, where an operation costs less than launching it on a GPU. (B, ..) arrays are NumPy's."""
+    """All answers to each sentence, none where its limit is 0."""
     most: np.ndarray = rules.max_lengths.cpu().numpy()
-    found = Answers(alpha, rules.end)
-    live: np.ndarray = most.nonzero()[0]  # (B,) which sentences are still searched
+    live: np.ndarray = most.nonzero()[0]
+    account = Account(live, most[live], rules, width, alpha)
     if not len(live):
-        return found
-    device = source.device
-    here = torch.from_numpy(live).to(device)
-    most, rules = most[live], rules.keep(here)
-    steps = Steps(model, model.start(source[here], mask[here]))
-    scores = torch.zeros(len(live), 1, device=device)
-    done: np.ndarray = np.zeros(len(live), bool)  # (B,) finished sentences that are still in the batch
-    written: np.ndarray = np.empty((len(live), 1, 0), np.int64)  # (B, W, length)
-    top: np.ndarray = np.full((len(live), width), -np.inf, np.float32)  # the best normalised scores so far
-    following: np.ndarray = np.empty((2, 0), np.int64)  # (2, N) which rows go on, and their last tokens
-    for length in count(1):
+        return account.found
+    if len(live) < len(most):
+        here = torch.from_numpy(live).to(source.device)
+        source, mask, rules = source[here], mask[here], rules.keep(here)
+    state = model.start(source, mask)
+    steps: Steps | Ahead
+    if possible(model, rules, account.last, renormalise):
+        steps = Ahead(model, state, rules, width, account.last)
+    else:
+        steps = Steps(model, state, rules, width, renormalise)
+    while True:
         check_wanted()
-        logits = steps(following) if length > 1 else steps.first(rules.start, width)  # at first all beams are equal
-        known = at_least_float32(logits).log_softmax(-1)
-        past = torch.from_numpy(written.reshape(len(known), length - 1)).to(device) if rules.looks_back else None
-        rules.apply(known, length - 1, past)
-        if renormalise:
-            known = known.log_softmax(-1)
-        grown, beams, chosen = extend(scores, known, width)  # (B, 2 W) each
-        nowhere = (np.maximum(grown, top[:, :1]) == -np.inf).all(1, keepdims=True)
-        impossible((np.isnan(grown) | nowhere) & ~done[:, None])
-        by = normaliser(length, alpha)
-        ended = (chosen == rules.end) | (most == length)[:, None]
-        if rules.stop is not None:
-            longer = np.concatenate([rows_of(written, beams), chosen[..., None]], 2)  # (B, 2 W, length)
-            ended |= rules.stops(longer, ~ended & np.isfinite(grown) & ~done[:, None])
+        account.take(steps.candidates())
+        if account.done.all():
+            return account.found
+        stay = steps.staying(account.done, account.last)
+        if len(stay) < len(account.done):
+            steps.keep(stay, account.last)
+            account.keep(stay)
+        steps.follow(account.scores, account.beams, account.written)
+
+
+class Account:
+    """What a search has found so far. A score of -inf marks a dead beam: its row is still computed, but never
+    chosen.
+
+    It is kept on the host, where an operation on a few numbers costs less than launching it on a GPU."""
+
+    def __init__(self, live: np.ndarray, most: np.ndarray, rules: Rules, width: int, alpha: float):
+        self.live, self.most = live, most  # (B,) which sentences are still searched, and their longest answers
+        self.rules, self.width, self.alpha = rules, width, alpha
+        self.found = Answers(alpha, rules.end)
+        self.done: np.ndarray = np.zeros(len(live), bool)  # (B,) finished sentences that are still in the batch
+        self.scores: np.ndarray = np.zeros((len(live), 1), np.float32)  # (B, W)
+        self.beams: np.ndarray = np.zeros((len(live), 1), np.int64)  # (B, W) which beams of the last step go on
+        self.written: np.ndarray = np.empty((len(live), 1, 0), np.int64)  # (B, W, length)
+        self.top: np.ndarray = np.full((len(live), width), -np.inf, np.float32)  # the best normalised scores
+
+    @property
+    def last(self) -> int:
+        """The last step that a sentence may take."""
+        return int(self.most[~self.done].max())
+
+    def take(self, given: Candidates) -> None:
+        """One step: which of the candidates are answers, which go on, and which sentences are done."""
+        scores, beams, tokens = given
+        impossible(~(np.maximum(scores[:, 0], self.top[:, 0]) > -np.inf) & ~self.done)  # NaN comes first
+        length = self.written.shape[2] + 1
+        ended = tokens == self.rules.end
+        ended[self.most == length] = True
+        if self.rules.stop is not None:
+            ended |= self.rules.stops(self.longer(beams, tokens), ~ended & self.alive(scores))
         if ended.any():
-            answers = ended & np.isfinite(grown) & ~done[:, None]
-            answers[:, width:] = False
-            of, place = answers.nonzero()
-            tokens = np.concatenate([written[of, beams[of, place]], chosen[of, place, None]], 1)
-            found.add(live[of], tokens, grown[of, place])
-            top = np.sort(np.concatenate([top, np.where(answers, grown / by, -np.inf)], 1))[:, : -width - 1 : -1]
-            grown = np.where(ended, -np.inf, grown)
-            places = np.argsort(-grown, 1, kind="stable")[:, :width]  # (B, W)
-            grown, beams, chosen = (rows_of(x, places) for x in (grown, beams, chosen))
+            self.answer(given, ended)
+            if ended.all():  # nothing goes on
+                self.done = np.ones_like(self.done)
+                return
+            places = ended.argsort(1, kind="stable")[:, : self.width]  # (B, W) the best that did not end
+            scores, beams, tokens = (rows_of(x, places) for x in (np.where(ended, -np.inf, scores), beams, tokens))
         else:
-            grown, beams, chosen = (x[:, :width] for x in (grown, beams, chosen))
-        written = np.concatenate([rows_of(written, beams), chosen[..., None]], 2)  # (B, W, length)
-        done = done | ~(grown[:, 0] / by > top[:, -1])
-        if done.all():
-            break
-        left = int(most[~done].max()) - length
-        if length == 1:
-            steps.record(left)
-        stay = steps.going_on(done)
-        if len(stay) < len(done):
-            here = torch.from_numpy(stay).to(device)
-            steps.keep(here, left)
-            rules = rules.keep(here)
-            live, most, done, written, top = (x[stay] for x in (live, most, done, written, top))
-            grown, beams, chosen = (x[stay] for x in (grown, beams, chosen))
-        rows = beams + np.arange(len(live))[:, None] * width
-        following = np.stack([rows.ravel(), chosen.ravel()])
-        scores = torch.from_numpy(grown).to(device)
-    return found
+            scores, beams, tokens = (x[:, : self.width] for x in given)
+        self.written = self.longer(beams, tokens)
+        self.scores, self.beams = scores, beams
+        self.done = self.done | ~(scores[:, 0] / normaliser(length, self.alpha) > self.top[:, -1])
 
+    def answer(self, given: Candidates, ended: np.ndarray) -> None:
+        """Those among the first W candidates that ended are answers."""
+        scores, beams, tokens = (x[:, : self.width] for x in given)
+        answers = ended[:, : self.width] & self.alive(scores)
+        of, place = answers.nonzero()
+        if not len(of):
+            return
+        whole = np.concatenate([self.written[of, beams[of, place]], tokens[of, place, None]], 1)
+        self.found.add(self.live[of], whole, scores[of, place])
+        ranks = np.where(answers, scores / normaliser(whole.shape[1], self.alpha), -np.inf)
+        self.top = np.sort(np.concatenate([self.top, ranks], 1))[:, : -self.width - 1 : -1]
 
-def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The 2 W best one-token continuations, W = `width`, of beams with these scores (B, W or 1), given the
-    log-probabilities `steps` (B * W or B, V): their scores, the beams they continue, their tokens (B, 2 W)."""
-    sentences, words = len(scores), steps.shape[-1]
-    grown = (scores[..., None] + steps.view(sentences, -1, words)).flatten(1)
-    if grown.shape[1] < 2 * width:  # one beam and a small vocabulary: the other beams are dead
-        grown = F.pad(grown, (0, 2 * width - grown.shape[1]), value=-torch.inf)
-    # One topk over all beams is faster than one per beam and another over their results.
-    found, chosen = (each.cpu().numpy() for each in grown.topk(2 * width))
-    return found, np.minimum(chosen // words, scores.shape[1] - 1), chosen % words
+    def alive(self, scores: np.ndarray) -> np.ndarray:
+        """Which candidates are neither dead nor of a sentence that is done (B, P)."""
+        return np.isfinite(scores) & ~self.done[:, None]
+
+    def longer(self, beams: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """What these beams (B, P) have written, and then these tokens (B, P, length)."""
+        return np.concatenate([rows_of(self.written, beams), tokens[..., None]], 2)
+
+    def keep(self, stay: np.ndarray) -> None:
+        """Go on with these sentences alone."""
+        self.live, self.most, self.done, self.top = (x[stay] for x in (self.live, self.most, self.done, self.top))
+        self.scores, self.beams, self.written = (x[stay] for x in (self.scores, self.beams, self.written))
 
 
 def rows_of(some: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Select the places (B, P) of (B, W, ..)."""
-    return some[np.arange(len(some))[:, None], places]
+    flat = some.reshape(some.shape[0] * some.shape[1], *some.shape[2:])
+    found: np.ndarray = flat.take(places + np.arange(0, len(flat), some.shape[1])[:, None], 0)
+    return found

@@ -68,14 +68,15 @@ class Answers:
         sentences = sentences[order]
         place = np.arange(len(order)) - np.searchsorted(sentences, sentences)  # among its sentence's answers
         chosen = order[place < n_best]
-        hypotheses, start = dict[int, tuple[int, Hypothesis]](), 0
-        for part in self.parts:
-            rows = chosen[(chosen >= start) & (chosen < start + len(part[0]))]
-            own = rows - start
-            answers = collect(part[0][own], part[1][own], part[2][own], self.end)
-            hypotheses.update(zip(rows.tolist(), answers, strict=True))
-            start += len(part[0])
-        for answer in chosen.tolist():
-            sentence, one = hypotheses[answer]
+        answers: list[tuple[int, Hypothesis]] = [(0, Hypothesis([], 0.0, False))] * len(chosen)
+        start = 0
+        for whose, written, scores in self.parts:
+            (places,) = ((chosen >= start) & (chosen < start + len(whose))).nonzero()
+            own = chosen[places] - start
+            made = collect(whose[own], written[own], scores[own], self.end)
+            for at, answer in zip(places.tolist(), made, strict=True):
+                answers[at] = answer
+            start += len(whose)
+        for sentence, one in answers:
             found.setdefault(sentence, []).append(one)
         return found

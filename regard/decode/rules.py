@@ -28,7 +28,8 @@ class Rules:
     start: Tensor  # (B,) the first input token
     before: Tensor  # (B, P) the prompt and the start token; -1 is padding
     end: int
-    never: Tensor  # (tokens,)
+    never: tuple[int, ...]
+    barred: Tensor  # (tokens,) those of never, on the device
     longest_minimum: int  # of all sentences
     penalty: float
     no_repeat_ngram: int
@@ -59,17 +60,21 @@ class Rules:
                 penalise(scores, history, self.penalty)
             if self.no_repeat_ngram:
                 forbid_repeats(scores, history, self.no_repeat_ngram)
-        if len(self.never):
-            scores.index_fill_(1, self.never, -torch.inf)
-        if length < self.longest_minimum:
-            early = self.min_lengths > length
-            scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
+        self.forbid(scores, self.min_lengths > length if length < self.longest_minimum else None)
         if ends is not None:  # a row that has used up the vocabulary ends
             used_up = scores.amax(-1) == -torch.inf
             scores[:, self.end] = torch.where(used_up, ends, scores[:, self.end])
 
+    def forbid(self, scores: Tensor, early: Tensor | None) -> None:
+        """-inf, in place, for the scores (N, V) of tokens that are never written, and of the end token in the rows
+        of sentences that are too short for it (B,)."""
+        if self.never:
+            scores.index_fill_(1, self.barred, -torch.inf)
+        if early is not None:
+            scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
+
     def check_tokens(self, words: int) -> None:
-        for name, token in (("end", self.end), *(("never", token) for token in self.never.tolist())):
+        for name, token in (("end", self.end), *(("never", token) for token in self.never)):
             if not 0 <= token < words:
                 raise ValueError(f"{name} has token {token}, but the model's tokens are 0 to {words - 1}")
 
@@ -118,7 +123,8 @@ def read_rules(
         start=first,
         before=torch.cat([read_prompt(prompt, prompt_mask, source), first[:, None]], 1),
         end=end,
-        never=torch.tensor(never, dtype=torch.long, device=source.device),
+        never=tuple(never),
+        barred=torch.tensor(never, dtype=torch.long, device=source.device),
         longest_minimum=int(torch.as_tensor(min_length).max()) if len(source) else 0,
         penalty=repetition_penalty,
         no_repeat_ngram=no_repeat_ngram,
@@ -128,7 +134,7 @@ def read_rules(
 
 def numbers(name: str, value: int | Tensor, source: Tensor) -> Tensor:
     """One non-negative integer per sentence (B,), on the source's device."""
-    found = torch.as_tensor(value, device=source.device)
+    found = torch.as_tensor(value)
     if found.is_floating_point() or found.shape not in ((), source.shape[:1]):
         raise ValueError(
             f"{name} must be a whole number or one for each of the {len(source)} sentences; "
@@ -136,7 +142,7 @@ def numbers(name: str, value: int | Tensor, source: Tensor) -> Tensor:
         )
     if (found < 0).any():
         raise ValueError(f"{name} must be 0 or more, got {int(found.min())}")
-    return found.expand(len(source))
+    return found.to(source.device).expand(len(source))
 
 
 def read_prompt(prompt: Tensor | None, prompt_mask: Tensor | None, source: Tensor) -> Tensor:

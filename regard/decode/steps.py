@@ -1,119 +1,81 @@
-"""The decoding steps of a beam search, on a GPU as a CUDA graph where the model allows it.
+"""The steps of a beam search: what the model says next, and the best continuations of each sentence.
 
-A recurrent step is some forty short kernels, and launching them takes longer than running them. A graph launches
-them at once. It is captured for one number of rows, so finished sentences stay in the batch until half of it is
-finished. Graphs are kept with the model: the next batch of the same shape is decoded by the same graph."""
+Letters: B sentences, W beams of each, N = B W rows, V words."""
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
-from regard.attention.record import tracing
-from regard.layers.state import State, each_tensor
+from regard.decode.generator import at_least_float32
+from regard.decode.rules import Rules
+from regard.layers.state import State
 from regard.models.protocols import Generator
 
-WORTH = 8  # steps: a capture takes about as long as four
-KEPT = 8  # graphs of a model; each holds the memory of its step
 
+class Candidates(NamedTuple):
+    """The 2 W best one-token continuations of each sentence, best first (B, 2 W); NaN comes before all."""
 
-class Recording(NamedTuple):
-    graph: torch.cuda.CUDAGraph
-    held: State  # static input, overwritten by what follows from it
-    following: Tensor  # (2, N) static input; see `Steps.__call__`
-    logits: Tensor  # (N, V) static output
-
-
-recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()
+    scores: np.ndarray
+    beams: np.ndarray  # which beam each continues
+    tokens: np.ndarray
 
 
 class Steps:
-    """A model and the state of the sentences that are being written."""
+    """One step at a time; the caller says which beams go on. For every model, rule and device."""
 
-    def __init__(self, model: Generator, state: State):
-        self.model, self.state = model, state
-        self.recording: Recording | None = None
+    def __init__(self, model: Generator, state: State, rules: Rules, width: int, renormalise: bool):
+        self.model, self.state, self.rules, self.width, self.renormalise = model, state, rules, width, renormalise
+        self.tokens = rules.start
+        self.scores = torch.zeros(len(self.tokens), 1, device=self.tokens.device)  # at first all beams are equal
+        self.written: np.ndarray = np.empty((len(self.tokens), 1, 0), np.int64)
 
-    def first(self, tokens: Tensor, width: int) -> Tensor:
-        """The first tokens (B,) -> logits (B, V); from here on a sentence has `width` rows."""
-        logits, state = self.model.step(tokens, self.state)
-        self.state, self.device = state.spread(width), tokens.device
-        return logits
+    def candidates(self) -> Candidates:
+        """Take a step."""
+        logits, state = self.model.step(self.tokens, self.state)
+        self.state = state if state.width == self.width else state.spread(self.width)
+        known = at_least_float32(logits).log_softmax(-1)
+        length = self.written.shape[2]
+        past = None
+        if self.rules.looks_back:
+            past = torch.from_numpy(self.written.reshape(len(known), length)).to(known.device)
+        self.rules.apply(known, length, past)
+        if self.renormalise:
+            known = known.log_softmax(-1)
+        return Candidates(*(each.cpu().numpy() for each in extend(self.scores, known, self.width)))
 
-    def __call__(self, following: np.ndarray) -> Tensor:
-        """(2, N): the rows that go on, and their last tokens -> logits (N, V)"""
-        given = torch.from_numpy(following)
-        if self.recording is not None:
-            self.recording.following.copy_(given)
-            self.recording.graph.replay()
-            return self.recording.logits
-        order, tokens = given.to(self.device)
-        logits, self.state = self.model.step(tokens, self.state.reorder(order))
-        return logits
+    def staying(self, done: np.ndarray, last: int) -> np.ndarray:
+        """Which sentences of the batch (B,) stay in it, if these are done and the others end with step `last`."""
+        return (~done).nonzero()[0]
 
-    def record(self, most: int) -> None:
-        """From here on replay a graph, if that is possible and pays with at most so many steps to come."""
-        if not getattr(self.model, "fixed_state", False) or self.device.type != "cuda" or most < WORTH or tracing():
-            return
-        assert isinstance(self.model, nn.Module)
-        known, key = recordings.setdefault(self.model, {}), _key(self.model, self.state)
-        if key not in known:
-            if len(known) == KEPT:
-                del known[next(iter(known))]
-            known[key] = _record(self.model, self.state)
-        self.recording = known[key] = known.pop(key)  # the one used last is the last to go
-        for mine, held in zip(self.state.tensors(), self.recording.held.tensors(), strict=True):
-            held.copy_(mine)
+    def keep(self, sentences: np.ndarray, last: int) -> None:
+        """Go on with these sentences (B',) alone."""
+        here = torch.from_numpy(sentences).to(self.tokens.device)
+        self.state, self.rules = self.state.drop(here), self.rules.keep(here)
 
-    def going_on(self, done: np.ndarray) -> np.ndarray:
-        """Which sentences of the batch (B,) stay in it: those that are not done, or all while a graph replays."""
-        return (~done).nonzero()[0] if self.recording is None else until_half(done)
-
-    def keep(self, sentences: Tensor, most: int) -> None:
-        """Go on with these sentences (B',) alone, for at most so many steps."""
-        if self.recording is not None:
-            self.state, self.recording = self.recording.held, None
-        self.state = self.state.drop(sentences)
-        self.record(most)
+    def follow(self, scores: np.ndarray, beams: np.ndarray, written: np.ndarray) -> None:
+        """The beams that go on: their scores (B, W), which beams they continue (B, W), all their tokens
+        (B, W, length)."""
+        device, rows = self.tokens.device, beams + np.arange(len(beams))[:, None] * self.width
+        order, self.tokens = torch.from_numpy(np.stack([rows.ravel(), written[:, :, -1].ravel()])).to(device)
+        self.state, self.written = self.state.reorder(order), written
+        self.scores = torch.from_numpy(scores).to(device)
 
 
-def until_half(done: np.ndarray) -> np.ndarray:
-    """All places of the batch (B,), or, once half of it is done, the half with all that are not done."""
-    half = len(done) // 2
-    if len(done) - done.sum() > half:
-        return np.arange(len(done))
-    return np.sort(np.argsort(done, kind="stable")[:half])
-
-
-def _key(model: nn.Module, state: State) -> Any:
-    """What a graph depends on: the addresses of the weights, and the shapes of the state."""
-    weights = tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))
-    return weights, state.width, tuple((tensor.shape, tensor.dtype) for tensor in state.tensors())
-
-
-def _record(model: Any, state: State) -> Recording:
-    held = State(each_tensor(torch.clone, state.memory), each_tensor(torch.clone, state.rows), state.width)
-    rows = len(held.tensors()[-1])
-    following = torch.zeros(2, rows, dtype=torch.long, device=state.tensors()[0].device)
-
-    def step() -> Tensor:
-        logits, after = model.step(following[1], held.reorder(following[0]))
-        for old, new in zip(held.tensors(), after.tensors(), strict=True):
-            if old is not new:
-                old.copy_(new)
-        return logits
-
-    aside = torch.cuda.Stream()  # libraries load their kernels before the capture, on a stream of its own
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        step()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        logits = step()
-    return Recording(graph, held, following, logits)
+def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2 W best one-token continuations, W = `width`, of beams with these scores (B, W or 1), given the
+    log-probabilities `steps` (B * W or B, V), which are overwritten: their scores, the beams they continue, their
+    tokens (B, 2 W)."""
+    words = steps.shape[-1]
+    grown = steps.view(len(scores), -1, words).add_(scores[..., None]).flatten(1)
+    missing = 2 * width - grown.shape[1]
+    if missing > 0:  # one beam and a small vocabulary: the other beams are dead
+        grown = F.pad(grown, (0, missing), value=-torch.inf)
+    # One topk over all beams is faster than one per beam and another over their results.
+    found, chosen = grown.topk(2 * width)
+    beams = chosen // words
+    return found, beams.clamp_max(scores.shape[1] - 1) if missing > 0 else beams, chosen % words
