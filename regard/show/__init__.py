@@ -1,8 +1,8 @@
 """Attention weights to pictures: PNG, SVG, HTML, notebooks and terminals. Takes numpy arrays, never imports torch.
 
 Each kind of picture has a folder: `data.py` checks what is given, `layout.py` says where things stand,
-`svg.py`, `png.py`, `html.py` and `terminal.py` each write one kind of output, and `picture.py` has the class that
-users hold."""
+`svg.py`, `png.py` and `terminal.py` each write one kind of output, and `picture.py` has the class that users hold.
+In HTML, `views/KIND.js` draws the picture's data."""
 
 from regard.show.bars import bars
 from regard.show.curves import Curves, length_curves, loss_curve

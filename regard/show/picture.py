@@ -8,6 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from regard.show.html_page import html_page, json_text, notebook_html
+from regard.show.label_text import clean
 from regard.show.plain import plain_fields
 from regard.show.saving import suffix_of, write_whole
 from regard.show.scales import Scale
@@ -16,9 +18,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+BUDGET = 1_000_000  # numbers in an HTML file: one with more is slow to open
+SMALL = 140_000  # characters of data up to which an HTML file holds words and pieces of words
+
+
 def counted(count: int, noun: str) -> str:
     """1 map, 2 maps"""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def last_rows(rows: int, columns: int) -> range | None:
+    """Those for which an HTML file has room; None: all."""
+    kept = max(1, BUDGET // columns)
+    return None if kept >= rows else range(rows - kept, rows)
 
 
 def titled(title: str) -> str:
@@ -29,15 +41,13 @@ def titled(title: str) -> str:
 class Picture(ABC):
     """What can be saved as .png, .svg or .html, and shows itself in a notebook."""
 
+    kind: ClassVar[str]  # the view views/KIND.js draws it
+    title: str
     _pieces: Self | None = None  # set by `over`
 
     @abstractmethod
     def svg(self) -> str:
         """The picture as SVG."""
-
-    @abstractmethod
-    def html(self) -> str:
-        """The picture as one interactive HTML file that needs nothing else."""
 
     @abstractmethod
     def _write_png(self, path: Path) -> None: ...
@@ -48,8 +58,33 @@ class Picture(ABC):
         return self._pieces or self
 
     def data(self) -> dict[str, Any]:
-        """The picture as plain data, for JSON: its kind, its words and its numbers."""
-        return {"kind": type(self).__name__.lower(), **plain_fields(self)}
+        """The picture as plain data, for JSON: its kind, its words and its numbers. Tables of more than 150 numbers
+        are packed (see `plain.pack_numbers`). `pieces` is true where there is one over pieces of words."""
+        return {"kind": self.kind, **self._fields()} | ({"pieces": True} if self._pieces else {})
+
+    def _fields(self) -> dict[str, Any]:
+        return plain_fields(self)
+
+    def overview(self, side: int) -> dict[str, Any]:
+        """As `data`; many heads at most `side` rows high and columns wide."""
+        return self.data()
+
+    def _kept(self) -> tuple[Self, str]:
+        """What an HTML file has room for, and what is said of it if that is not all."""
+        return self, ""
+
+    def html(self) -> str:
+        """The picture as one HTML file that needs nothing else and answers when it is pointed at."""
+        return html_page(self.kind, clean(self.title) or f"regard: {self.kind}", self._page_data())
+
+    def _page_data(self) -> dict[str, Any]:
+        kept, note = self._kept()
+        found = kept.data() | ({"note": note} if note else {})
+        below = {"pieces": self._pieces._kept()[0].data()} if self._pieces else {}
+        if below and len(json_text(found)) + len(json_text(below)) > SMALL:
+            found.pop("pieces", None)
+            return found
+        return found | below
 
     def part(self, *, head: int | None = None, rows: range | None = None) -> Self:
         """The same picture with this head and these rows alone, where it has heads and rows."""
@@ -75,12 +110,12 @@ class Picture(ABC):
             write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
     def _repr_html_(self) -> str:
-        return f'<div style="overflow-x:auto">{self.svg()}</div>'
+        return notebook_html(self.html(), self.svg(), clean(self.title))
 
 
 class Drawn(Picture):
-    """A picture that the modules of its package draw: `draw_svg` in svg.py, `draw_html` in html.py, `draw_terminal`
-    in terminal.py, and in png.py, which imports matplotlib, `draw_figure` and `write_png`."""
+    """A picture that the modules of its package draw: `draw_svg` in svg.py, `draw_terminal` in
+    terminal.py, and in png.py, which imports matplotlib, `draw_figure` and `write_png`."""
 
     package: ClassVar[str | None]
 
@@ -97,10 +132,6 @@ class Drawn(Picture):
     def svg(self) -> str:
         """The picture as SVG: text as text, images inside the file."""
         return str(self._by("svg").draw_svg(self))
-
-    def html(self) -> str:
-        """The picture as one HTML file that needs nothing else and answers when it is pointed at."""
-        return str(self._by("html").draw_html(self))
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The picture as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""

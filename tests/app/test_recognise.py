@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -170,9 +171,9 @@ def test_an_overlay_is_drawn(call: Any, seer: str, suffix: str) -> None:
             assert drawn.size[0] > drawn.size[1] > 200
         return
     label = load(seer).recognise("a.png").label
-    for word in ("a.png", "rollout", "blocks.1.attend", "24 × 24", label):
+    for word in ("a.png", "rollout", "blocks.1.attend", label, *(["24 × 24"] if suffix == "svg" else [])):
         assert word in content.decode(), word
-    assert b"http" not in content.replace(b"http://www.w3.org", b"")  # nothing is fetched
+    assert not re.search(rb"https?:(?!//www\.w3\.org)", content)  # nothing is fetched
 
 
 def test_several_are_numbered(call: Any, seer: str) -> None:
@@ -226,7 +227,8 @@ def test_gates_are_drawn(call: Any, weigher: str, suffix: str) -> None:
     assert (done.code, done.out, done.err) == (0, told(weigher, "a.png"), f"wrote gates.{suffix}\n")
     if suffix != "png":
         drawn = Path(f"gates.{suffix}").read_text()
-        assert all(text in drawn for text in ("stages.0.0.excite", "stages.1.0.excite", "8 channels: mean"))
+        mean = ["8 channels: mean"] if suffix == "svg" else []
+        assert all(text in drawn for text in ("stages.0.0.excite", "stages.1.0.excite", *mean))
 
 
 def test_gates_of_the_sites_that_are_named(call: Any, weigher: str) -> None:
@@ -260,8 +262,8 @@ def test_the_mean_gates_of_each_class_are_drawn(call: Any, weigher: str, suffix:
     assert done.err.endswith(f"wrote gates.{suffix}\n")
     if suffix != "png":
         drawn = Path(f"gates.{suffix}").read_text()
-        assert all(f">{label}<" in drawn for label in ("ring", "star"))
-        assert ">circle<" not in drawn  # there were no images of it
+        assert all(re.search(f'[>"]{label}[<"]', drawn) for label in ("ring", "star"))
+        assert not re.search('[>"]circle[<"]', drawn)  # there were no images of it
     made = load(weigher).class_gates("test")
     assert (made.rows, list(made.panels)) == (("ring", "star"), ["stages.0.0.excite", "stages.1.0.excite"])
 

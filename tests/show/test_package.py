@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-VIEWS = sorted(path.name for path in files("regard.show").joinpath("views").iterdir())
+FOLDER = Path(str(files("regard.show"))) / "views"
+VIEWS = sorted(path.name for path in FOLDER.iterdir())
 
 
 def test_importing_show_is_cheap():
@@ -22,13 +23,13 @@ def test_importing_show_is_cheap():
 def test_an_installed_copy_has_the_views():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     assert "show/views/*" in project["tool"]["setuptools"]["package-data"]["regard"]
-    assert {"map.js", "heads.js", "overlay.js", "map.css", "heads.css", "overlay.css", "page.css"} <= set(VIEWS)
+    assert {"parts.js", "parts.css"} <= set(VIEWS)
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="needs node to check the syntax of the views")
 @pytest.mark.parametrize("name", [name for name in VIEWS if name.endswith(".js")])
-def test_a_view_is_a_module_of_correct_syntax_that_touches_nothing_when_loaded(name):
-    text = files("regard.show").joinpath("views", name).read_text(encoding="utf-8")
+def test_a_view_is_a_module_of_correct_syntax_that_touches_nothing_when_loaded(name, tmp_path):
     # Without a browser there is no document: loading fails if anything outside the functions needs one.
-    subprocess.run(["node", "--input-type=module"], input=text, text=True, check=True)
-    assert f"export function show{name[:-3].capitalize()}(element" in text
+    shutil.copytree(FOLDER, tmp_path / "views")
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    subprocess.run(["node", str(tmp_path / "views" / name)], check=True, timeout=60)

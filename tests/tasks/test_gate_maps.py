@@ -111,8 +111,7 @@ def test_a_picture_shows_attention_where_there_is_some_and_gates_where_they_are_
     assert drawn.panels["cell input"].shape[1] == 1 + UNITS
     assert "1  gate" in drawn.svg()
     assert "gate: 0 " in drawn.terminal(colour=False)
-    assert "look at" not in drawn.html()
-    assert "rows look at columns" in answer.heads("attend").html()
+    assert (drawn.data()["of"], answer.heads("attend").data()["of"]) == ("gate", "weight")
     with pytest.raises(NoAttention, match=r"no gate has a name like 'attend'; there are encoder.l0, .*, upper.l0"):
         answer.picture(["attend", "cell"])
     drawn = ask(build("seq2seq")).picture([])

@@ -9,6 +9,7 @@ from regard.show.picture import Drawn, counted, titled
 class Document(DocumentData, Drawn):
     __doc__ = DocumentData.__doc__
     package = __package__
+    kind = "document"
 
     def __repr__(self) -> str:
         words = counted(len(self.received), "word")

@@ -87,7 +87,7 @@ def lay_out(data: GatesData) -> GatesLayout:
     top = EDGE + (1.6 * HEADING if title else 0) + 1.5 * NAME * len(caption) + (6 if title or caption else 0)
     image, across, down = _fit_image(data)
     left = EDGE + (across + BETWEEN if across else 0)
-    shown = _rows(data)
+    shown = shown_rows(data)
     lines = [(name, *line_look(at)) for at, (name, _) in enumerate(shown)]
     lines = [("", LIGHT[4], "-")] if bars else lines
     panels = _bars(data, left, top) if bars else []
@@ -117,7 +117,7 @@ def _fit_image(data: GatesData) -> tuple[np.ndarray | None, int, int]:
     return resize(data.image, min(wide, FINE * across), min(high, FINE * down)), across, down
 
 
-def _rows(data: GatesData) -> list[tuple[str, np.ndarray]]:
+def shown_rows(data: GatesData) -> list[tuple[str, np.ndarray]]:
     """The name of each line and the rows that it is the mean of: each row, or of many some and the mean of all."""
     every = np.arange(len(data.rows))
     few = len(every) <= MOST_ROWS

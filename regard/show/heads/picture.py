@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regard.errors import BadInput
 from regard.show.heads.data import HeadsData, heads_title, quoted
-from regard.show.heads.html import draw_html
+from regard.show.heads.pooling import once, pool
 from regard.show.heads.svg import draw_svg
 from regard.show.heads.terminal import draw_terminal
 from regard.show.map.picture import LONG, Map
-from regard.show.picture import Picture, counted, titled
-from regard.show.plain import check_rows
+from regard.show.picture import BUDGET, Picture, counted, titled
+from regard.show.plain import check_rows, pack_numbers, plain
 from regard.show.shaded import svg, terminal
 from regard.show.shaded.picture import ShadedText
 from regard.show.words import Words, merge_mask, merge_weights
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 class Heads(HeadsData, Picture):
     __doc__ = HeadsData.__doc__
+    kind = "heads"
 
     def __repr__(self) -> str:
         heads, many = counted(sum(map(len, self.panels.values())), "head"), counted(len(self.panels), "site")
@@ -96,9 +97,43 @@ class Heads(HeadsData, Picture):
         texts = self._texts()
         return svg.draw_svg(texts, self.title) if texts else draw_svg(self)
 
-    def html(self) -> str:
-        """The heads as one HTML file that needs nothing else: choosing a head shows it large and as lines."""
-        return draw_html(self)
+    def _fields(self) -> dict[str, Any]:
+        """`rows`, `columns` and `mask` are told once if they are the same at all sites. `most` is the largest
+        weight, so that a head that comes later has the same scale."""
+        return self._told(self.panels, once(self.mask))
+
+    def _told(self, panels: Mapping[str, Any], mask: Any) -> dict[str, Any]:
+        told = {"title": self.title, "of": self.of, "most": float(self.most), "scale": self.scale, "mask": mask}
+        rows, columns = ({site: self.tokens(site)[at] for site in self.panels} for at in (0, 1))
+        told |= {"rows": once(rows), "columns": once(columns), "panels": panels}
+        return {name: plain(value) for name, value in told.items() if value is not None}
+
+    def overview(self, side: int) -> dict[str, Any]:
+        """As `data`, but every head is pooled to at most side x side cells, each the largest weight in it, and
+        packed with 64 levels; `side` says so."""
+        if max(max(weights.shape[1:]) for weights in self.panels.values()) <= side:
+            return self.data()
+        pooled = {site: pack_numbers(pool(weights, side), 1) for site, weights in self.panels.items()}
+        masks = {site: None if mask is None else pool(mask, side) for site, mask in self.mask.items()}
+        found = {"kind": self.kind, **self._told(pooled, once(masks)), "side": side}
+        return found | ({"pieces": True} if self._pieces else {})
+
+    def _kept(self) -> tuple[Heads, str]:
+        """The first rows and columns of every head, if there are too many for a file."""
+        shown = max(4, int((BUDGET / sum(map(len, self.panels.values()))) ** 0.5))
+        longest = max(max(weights.shape[1:]) for weights in self.panels.values())
+        if longest <= shown:
+            return self, ""
+        both = {site: self.tokens(site) for site in self.panels}
+        kept = replace(
+            self,
+            panels={site: weights[:, :shown, :shown] for site, weights in self.panels.items()},
+            rows={site: rows[:shown] for site, (rows, _) in both.items()},
+            columns={site: columns[:shown] for site, (_, columns) in both.items()},
+            mask={site: None if mask is None else mask[:shown, :shown] for site, mask in self.mask.items()},
+            scale=self.scale or self.most,
+        )
+        return kept, f"only the first {shown} of up to {longest} tokens are here: choose fewer heads to see all"
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The heads as text, `width` cells wide (default: the terminal's width); heads that do not fit go below."""

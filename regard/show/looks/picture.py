@@ -14,6 +14,7 @@ from regard.show.picture import Drawn, counted, titled
 class Looks(LooksData, Drawn):
     __doc__ = LooksData.__doc__
     package = __package__
+    kind = "looks"
 
     def __repr__(self) -> str:
         height, width, _ = self.image.shape

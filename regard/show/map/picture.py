@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.show.map.data import MapData
-from regard.show.map.html import draw_html
 from regard.show.map.svg import draw_svg
 from regard.show.map.terminal import draw_terminal
-from regard.show.picture import Picture, counted, titled
+from regard.show.picture import Picture, counted, last_rows, titled
 from regard.show.plain import check_rows
 from regard.show.shaded.picture import ShadedText
 from regard.show.words import Words, merge_mask, merge_weights
@@ -24,6 +23,7 @@ LONG = 60  # columns; more are drawn as shaded text
 
 class Map(MapData, Picture):
     __doc__ = MapData.__doc__
+    kind = "map"
 
     def __repr__(self) -> str:
         return (
@@ -77,14 +77,13 @@ class Map(MapData, Picture):
 
     def svg(self) -> str:
         """The map as SVG, with text as text, drawn in the viewer's fonts. More than 60 columns are drawn as shaded
-        text, here and in HTML, PNG and the terminal."""
+        text, here and in PNG and the terminal."""
         long = self._long()
         return long.svg() if long else draw_svg(self)
 
-    def html(self) -> str:
-        """The map as one HTML file that needs nothing else: pointing at a row shows what it looks at."""
-        long = self._long()
-        return long.html() if long else draw_html(self)
+    def _kept(self) -> tuple[Map, str]:
+        rows = last_rows(*self.weights.shape)
+        return (self, "") if rows is None else (self.part(rows=rows), f"only the last {len(rows):,} rows are here")
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The map as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""

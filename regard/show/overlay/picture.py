@@ -12,6 +12,7 @@ from regard.show.picture import Drawn, counted, titled
 class Overlay(OverlayData, Drawn):
     __doc__ = OverlayData.__doc__
     package = __package__
+    kind = "overlay"
 
     def __repr__(self) -> str:
         height, width, _ = self.image.shape

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.show.picture import Picture, titled
+from regard.show.picture import Picture, last_rows, titled
 from regard.show.shaded.data import ShadedData
-from regard.show.shaded.html import draw_html
 from regard.show.shaded.svg import draw_svg
 from regard.show.shaded.terminal import draw_terminal
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 class ShadedText(ShadedData, Picture):
     __doc__ = ShadedData.__doc__
+    kind = "shaded"
 
     def __repr__(self) -> str:
         return f"<ShadedText: {len(self.words):,} words, {len(self.queries):,} queries{titled(self.title)}>"
@@ -33,9 +34,18 @@ class ShadedText(ShadedData, Picture):
         """The text as SVG, with text as text, drawn in the viewer's fonts."""
         return draw_svg([self])
 
-    def html(self) -> str:
-        """The text as one HTML file that needs nothing else: pointing at a word shows where it looks."""
-        return draw_html(self)
+    def _kept(self) -> tuple[ShadedText, str]:
+        rows = last_rows(*self.weights.shape)
+        if rows is None or self.query is not None:
+            return self, ""
+        at = slice(rows.start, rows.stop)
+        kept = replace(
+            self,
+            weights=self.weights[at],
+            queries=self.queries[at],
+            mask=None if self.mask is None else self.mask[at],
+        )
+        return kept, f"only the last {len(rows):,} queries are here"
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The text, `width` cells wide (default: the terminal's width); without colour with ░▒▓█ below."""

@@ -1,43 +1,142 @@
-// Pointing at a sentence shades its words by their weights within the sentence alone.
+// A text in sentences, its words shaded by sqrt(p_s) p_w; a sentence that is pointed at by the weights of its own words.
 
-const DARK = .55, FAINT = .01;  // of the scale: darker shades get white text, fainter ones none
-const OWN = "the largest weight in this sentence", HINT = "Point at a sentence to see its own weights.";
+import {
+  clean,
+  largest,
+  make,
+  numberOf,
+  onTheme,
+  readRamp,
+  readTable,
+  rove,
+  scaleOf,
+  shadeOf,
+  shadeWord,
+  strongest,
+  toldLine,
+  tokenOf,
+  topOf,
+  topWords,
+  usualTop,
+  withPieces,
+} from "./parts.js";
+import {wordsOf} from "./text.js";
 
-/** `element` holds the document, shaded; `own[i]` are the weights of the words of sentence i, as thousandths of the
-    largest of them. */
-export function showDocument(element, {own}) {
-  const sentences = [...element.querySelectorAll(".sentence")];
-  const [top, note] = ["top", "note"].map(name => element.querySelector(`.${name}`));
-  const usual = {top: top.textContent, note: note.textContent};
-  const ramp = getComputedStyle(element).getPropertyValue("--ramp").split(",").map(readColour);
-  note.textContent = `${usual.note}. ${HINT}`;
-  sentences.forEach((sentence, at) => {
-    const words = [...sentence.querySelectorAll(".word")], styles = words.map(word => word.getAttribute("style") ?? "");
-    sentence.addEventListener("pointerenter", () => {
-      sentence.classList.add("on");
-      words.forEach((word, to) => word.setAttribute("style", styleOf(ramp, own[at][to] / 1000)));
-      top.textContent = OWN;
-    });
-    sentence.addEventListener("pointerleave", () => {
-      sentence.classList.remove("on");
-      words.forEach((word, to) => word.setAttribute("style", styles[to]));
-      top.textContent = usual.top;
-    });
-  });
+const HINT = "Point at a sentence, or use the arrow keys, to see the weights of its own words.";
+
+export function show(element, data, host = {}) {
+  return withPieces(element, data, host, showDocument);
 }
 
-function styleOf(ramp, level) {
-  return level < FAINT ? "" : `background:${mix(ramp, level)}${level > DARK ? ";color:#fff" : ""}`;
-}
+function showDocument(root, data, {state, keep, tools}) {
+  const weights = data.weights.map(one => readTable(one).values),
+    sentences = data.sentence_weights && readTable(data.sentence_weights).values;
+  const received = weights.map((own, at) => own.map(weight => weight * (sentences ? Math.sqrt(sentences[at]) : 1)));
+  const all = Float32Array.from(received.flatMap(one => [...one])),
+    top = usualTop(all, data.scale);
+  const told = toldLine(HINT),
+    texts = data.sentences.map(words => wordsOf(words));
+  const most = sentences ? topOf(largest(sentences)) : 1;
+  const bars = texts.map((_, at) =>
+    sentences ? [make("span", {class: "weight"}, sentences[at].toFixed(2)), make("span", {class: "bar"})] : [],
+  );
+  const items = texts.map(({text}, at) =>
+    make(
+      "div",
+      {
+        class: "sentence",
+        role: "group",
+        "aria-label": `sentence ${at + 1}${sentences ? `, weight ${sentences[at].toFixed(2)}` : ""}`,
+      },
+      ...bars[at],
+      text,
+    ),
+  );
+  let ramp,
+    shown = null;
 
-function readColour(text) {
-  const number = parseInt(text.trim().slice(1), 16);
-  return [number >> 16, number >> 8 & 255, number & 255];
-}
+  const key = scaleOf(
+    topWords(top, largest(all)),
+    `weight of words${sentences ? " × √ sentence; at the left: of sentences" : ""}`,
+  );
+  root.replaceChildren(
+    ...(tools.length ? [make("div", {class: "tools"}, ...tools)] : []),
+    told.line,
+    make("div", {class: "sentences"}, ...items),
+    key,
+  );
 
-/** The colour at a level in [0, 1] of a ramp of evenly spaced colours. */
-function mix(ramp, level) {
-  const place = level * (ramp.length - 1), at = Math.min(Math.floor(place), ramp.length - 2);
-  const parts = ramp[at].map((from, channel) => Math.round(from + (ramp[at + 1][channel] - from) * (place - at)));
-  return `rgb(${parts.join(",")})`;
+  /** A sentence by its own words, the others by both weights. */
+  function shade(at) {
+    const own = at === shown,
+      values = own ? weights[at] : received[at],
+      end = own ? largest(values) || 1 : top;
+    texts[at].spans.forEach((span, to) => shadeWord(span, ramp, values[to] / end));
+    items[at].classList.toggle("on", own);
+  }
+
+  function lookAt(next) {
+    if (next === shown) return;
+    const before = shown;
+    shown = next;
+    for (const at of [before, next]) if (at !== null) shade(at);
+    if (next === null) told.rest();
+    else tellSentence(next);
+  }
+
+  function tellSentence(next) {
+    const own = weights[next],
+      words = strongest(own).flatMap(at => [
+        tokenOf(data.sentences[next][at]),
+        " ",
+        make("span", {class: "number"}, numberOf(own[at])),
+        " ",
+      ]);
+    const whole = sentences ? [` has weight `, make("b", {}, sentences[next].toFixed(2))] : [];
+    told.tell(make("b", {}, `Sentence ${next + 1}`), ...whole, "; its words: ", ...words);
+  }
+
+  function repaint() {
+    ramp = readRamp(root);
+    texts.forEach((_, at) => shade(at));
+    bars.forEach(([, bar], at) =>
+      bar?.style.setProperty("background-color", shadeOf(ramp, sentences[at] / most).fill),
+    );
+  }
+
+  items.forEach(item =>
+    item.addEventListener("pointerleave", () =>
+      lookAt(
+        items.indexOf(root.ownerDocument.activeElement) < 0
+          ? null
+          : items.indexOf(root.ownerDocument.activeElement),
+      ),
+    ),
+  );
+  items.forEach((item, at) =>
+    item.addEventListener("pointerover", event => {
+      const to = texts[at].spans.indexOf(event.target);
+      lookAt(at);
+      if (to < 0) return tellSentence(at);
+      told.tell(
+        tokenOf(data.sentences[at][to]),
+        " ",
+        make("b", {}, numberOf(weights[at][to])),
+        " in its sentence",
+        ...(sentences ? [", shaded by ", make("b", {}, numberOf(received[at][to], top))] : []),
+      );
+    }),
+  );
+  rove(
+    items,
+    (at, down, across) => Math.max(0, Math.min(items.length - 1, at + (down || across))),
+    at => {
+      lookAt(at);
+      keep({row: at});
+    },
+  );
+  for (const item of items) item.addEventListener("blur", () => lookAt(null));
+  repaint();
+  if (Number.isInteger(state.row) && items[state.row]) lookAt(state.row);
+  return {close: onTheme(repaint)};
 }

@@ -1,65 +1,252 @@
-// Pointing at a channel of a block tells its number and its gate in every row; ← and → go to its neighbours.
+// How far each channel of each block is open: one row as bars, several as lines over the channels.
 
-const HINT = "Point at a channel to see its gate; ← and → go to its neighbours.";
+import {
+  clamp,
+  clean,
+  colourOf,
+  enter,
+  headingOf,
+  largest,
+  make,
+  onTheme,
+  readTable,
+  steer,
+  toldLine,
+  tokenOf,
+  topOf,
+} from "./parts.js";
 
-/** `element` holds the SVG of gates; `lines` is [[name, colour], ..] and `panels` is [{name, channels, gates}], the
-    numbers of the channels that are drawn and, for each line, their gates in thousandths. */
-export function showGates(element, {lines, panels}) {
-  const boxes = [...element.querySelectorAll(".plot")];
-  const told = make("div", "told"), mark = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  let panel = 0, place = null;
-  mark.setAttribute("class", "channel");
-  told.setAttribute("aria-live", "polite");
-  element.prepend(told);
+const HINT = "Point at a channel, or use ← and →, to see its gate.";
+const DASHES = [[], [7, 3], [7, 3, 2, 3], [2, 3]];
+const NAMED = 3; // channels named as the most open, and as many as the least open
+const AXIS = 30,
+  BELOW = 16; // pixels for the numbers at the left and below
 
-  function lookAt(nextPanel, nextPlace) {
-    panel = nextPanel;
-    place = nextPlace;
-    if (place === null) {
-      mark.remove();
-      return told.replaceChildren(HINT);
-    }
-    const {name, channels, gates} = panels[panel], box = boxes[panel], step = size(box, "width") / channels.length;
-    const thick = Math.max(step, 2);
-    for (const [key, value] of Object.entries({x: size(box, "x") + (place + .5) * step - thick / 2, width: thick,
-      y: size(box, "y"), height: size(box, "height")})) mark.setAttribute(key, value);
-    box.parentNode.append(mark);
-    const which = make("b", "");
-    which.textContent = `${name}, channel ${channels[place]}`;  // only ever set as text, never as markup
-    told.replaceChildren(which, lines.length > 1 ? document.createElement("br") : " ",
-      ...gates.map((row, line) => gateOf(lines[line], row[place])));
+export function show(element, data, host = {}) {
+  const panels = Object.entries(data.panels).map(([name, table]) => {
+    const {
+      shape: [count, channels],
+      values,
+    } = readTable(table);
+    return {
+      name,
+      channels,
+      lines: Array.from({length: count}, (_, row) => values.subarray(row * channels, (row + 1) * channels)),
+    };
+  });
+  const most = Math.max(...panels.flatMap(({lines}) => lines.map(largest))),
+    told = toldLine(HINT);
+  const bars = data.rows.length === 1,
+    root = make("div", {class: `view ${bars ? "bars" : "lines"}`});
+  const plots = panels.map((panel, at) => {
+    const top =
+      data.scale === undefined
+        ? 1
+        : topOf(data.scale === "each" ? Math.max(...panel.lines.map(largest)) : most, data.scale);
+    return plotOf(
+      panel,
+      top,
+      bars,
+      channel => tell(at, channel),
+      () => told.rest(),
+    );
+  });
+  const image = data.image ?? host.image,
+    legend = make("p", {class: "key legend"});
+
+  /** "stages.0.0.excite, channel 12: star 0.98 ring 0.33" */
+  function tell(at, channel) {
+    const {name, lines} = panels[at],
+      signs = legend.querySelectorAll("canvas");
+    told.tell(
+      make("b", {}, clean(name)),
+      `, channel ${channel}: `,
+      ...lines.flatMap((line, row) => {
+        const number = make("span", {class: "number"}, line[channel].toFixed(3));
+        if (bars) return [number];
+        const sign = make("canvas", {class: "sign-line", "aria-hidden": "true"});
+        copySign(signs[row], sign);
+        return [sign, tokenOf(data.rows[row]), " ", number, " "];
+      }),
+    );
   }
 
-  element.addEventListener("pointermove", event => {
-    const at = boxes.indexOf(event.target);
-    if (at < 0) return;
-    const {left, width} = boxes[at].getBoundingClientRect(), count = panels[at].channels.length;
-    lookAt(at, Math.min(count - 1, Math.max(0, Math.floor((event.clientX - left) / width * count))));
+  function repaint() {
+    const colours = colourOf(element, "--lines")
+      .split(",")
+      .map(colour => colour.trim());
+    const looks = data.rows.map((_, at) => ({
+      colour: bars ? colourOf(element, "--line") : colours[at % colours.length],
+      dashes: DASHES[(at + Math.floor(at / colours.length)) % DASHES.length],
+    }));
+    if (!bars)
+      legend.replaceChildren(...data.rows.map((name, at) => make("span", {}, signOf(looks[at]), clean(name))));
+    for (const plot of plots) plot.paint(looks, colourOf(element, "--edge"), colourOf(element, "--quiet"));
+  }
+
+  enter(element, "gates");
+  element.append(...headingOf(data, host), root);
+  root.append(
+    told.line,
+    ...(bars ? [] : [legend]),
+    make(
+      "div",
+      {class: "blocks"},
+      ...(image ? [make("img", {class: "input", src: image, alt: "the image"})] : []),
+      make("div", {class: "plots"}, ...plots.map(plot => plot.box)),
+    ),
+  );
+  repaint();
+  const stop = onTheme(repaint),
+    sized = new ResizeObserver(repaint);
+  sized.observe(root);
+  return {
+    close() {
+      stop();
+      sized.disconnect();
+    },
+  };
+}
+
+/** One block: its name, what is said of it, and a plot that one can point at. */
+function plotOf(panel, top, bars, tell, rest) {
+  const {name, channels, lines} = panel,
+    canvas = make("canvas", {"aria-hidden": "true"}),
+    mark = make("div", {class: "mark", hidden: true});
+  const plot = make(
+    "div",
+    {
+      class: "plot",
+      tabindex: 0,
+      role: "slider",
+      "aria-label": `channel of ${clean(name)}`,
+      "aria-valuemin": 0,
+      "aria-valuemax": channels - 1,
+      "aria-valuenow": 0,
+      "aria-valuetext": "no channel is chosen",
+    },
+    canvas,
+    mark,
+  );
+  const box = make(
+    "section",
+    {},
+    make("p", {class: "sub", dir: "auto"}, clean(name)),
+    plot,
+    make("p", {class: "small"}, noteWords(lines)),
+    ...(bars ? [make("p", {class: "small"}, namedWords(lines[0]))] : []),
+  );
+  let channel = null;
+
+  function lookAt(next) {
+    channel = next;
+    mark.hidden = next === null;
+    if (next === null) return rest();
+    const width = plot.clientWidth - AXIS,
+      step = width / channels;
+    mark.style.setProperty("left", `${AXIS + (next + 0.5) * step - Math.max(2, step) / 2}px`);
+    mark.style.setProperty("width", `${Math.max(2, step)}px`);
+    plot.setAttribute("aria-valuenow", next);
+    plot.setAttribute("aria-valuetext", `channel ${next}: ${lines.map(line => line[next].toFixed(3)).join(", ")}`);
+    tell(next);
+  }
+
+  plot.addEventListener("pointermove", event => {
+    const {left, width} = plot.getBoundingClientRect();
+    lookAt(clamp(Math.floor(((event.clientX - left - AXIS) / (width - AXIS)) * channels), channels));
   });
-  element.ownerDocument.addEventListener("keydown", event => {
-    const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
-    if (event.key === "Escape") lookAt(panel, null);
-    if (!step || place === null) return;
-    event.preventDefault();
-    lookAt(panel, Math.min(panels[panel].channels.length - 1, Math.max(0, place + step)));
+  plot.addEventListener("pointerleave", () => lookAt(null));
+  steer(
+    plot,
+    (down, across) => lookAt(channel === null ? 0 : clamp(channel + (across || down), channels)),
+    () => lookAt(null),
+  );
+  return {box, paint: (looks, edge, quiet) => paintPlot(canvas, plot, panel, top, bars, looks, edge, quiet)};
+}
+
+function paintPlot(canvas, plot, {channels, lines}, top, bars, looks, edge, quiet) {
+  const fine = Math.min(2, window.devicePixelRatio || 1),
+    pen = canvas.getContext("2d");
+  const wide = plot.clientWidth || 400,
+    high = plot.clientHeight || 110,
+    height = high - BELOW - 6,
+    step = (wide - AXIS) / channels;
+  const yOf = gate => 6 + height * (1 - Math.min(1, gate / top)),
+    xOf = channel => AXIS + (channel + 0.5) * step;
+  canvas.width = fine * wide;
+  canvas.height = fine * high;
+  pen.scale(fine, fine);
+  pen.font = `11px ${getComputedStyle(plot).fontFamily}`;
+  pen.fillStyle = quiet;
+  pen.strokeStyle = edge;
+  for (const part of [0, 0.5, 1]) {
+    pen.textAlign = "right";
+    pen.fillText(String(Number((part * top).toPrecision(2))), AXIS - 6, yOf(part * top) + 4);
+    pen.beginPath();
+    pen.moveTo(AXIS, yOf(part * top));
+    pen.lineTo(wide, yOf(part * top));
+    pen.stroke();
+  }
+  pen.textAlign = "left";
+  pen.fillText("0", AXIS, high - 2);
+  pen.textAlign = "right";
+  pen.fillText(`channel ${channels - 1}`, wide, high - 2);
+  lines.forEach((line, row) => {
+    pen.strokeStyle = pen.fillStyle = looks[row].colour;
+    if (bars)
+      return line.forEach((gate, channel) =>
+        pen.fillRect(xOf(channel) - step * 0.43, yOf(gate), step >= 3 ? step * 0.86 : step, 6 + height - yOf(gate)),
+      );
+    pen.setLineDash(looks[row].dashes);
+    pen.lineWidth = 1.6;
+    pen.beginPath();
+    line.forEach((gate, channel) => pen.lineTo(xOf(channel), yOf(gate)));
+    pen.stroke();
   });
-  lookAt(0, null);
 }
 
-function gateOf([name, colour], thousandths) {
-  const gate = make("span", ""), sign = make("i", ""), words = document.createElement("bdi");
-  sign.style.background = colour;
-  words.textContent = name;
-  gate.append(sign, words, ` ${(thousandths / 1000).toFixed(3)}`);
-  return gate;
+function signOf({colour, dashes}) {
+  const sign = make("canvas", {class: "sign-line", "aria-hidden": "true", width: 56, height: 16}),
+    pen = sign.getContext("2d");
+  pen.scale(2, 2);
+  pen.strokeStyle = colour;
+  pen.lineWidth = 2.4;
+  pen.setLineDash(dashes);
+  pen.beginPath();
+  pen.moveTo(0, 4);
+  pen.lineTo(28, 4);
+  pen.stroke();
+  return sign;
 }
 
-function size(box, name) {
-  return Number(box.getAttribute(name));
+function copySign(from, to) {
+  to.width = from.width;
+  to.height = from.height;
+  to.getContext("2d").drawImage(from, 0, 0);
 }
 
-function make(kind, name) {
-  const part = document.createElement(kind);
-  part.className = name;
-  return part;
+/** Mean and standard deviation: of one row over the channels, else between the rows, as the mean over the channels. */
+function noteWords(lines) {
+  const all = lines.flatMap(line => [...line]),
+    mean = averageOf(all);
+  if (lines.length === 1)
+    return `${all.length.toLocaleString("en")} channels: mean ${mean.toFixed(2)} ± ${deviationOf(all).toFixed(2)}`;
+  const between = Array.from(lines[0], (_, channel) => deviationOf(lines.map(line => line[channel])));
+  return `mean ${mean.toFixed(2)}, between lines ± ${averageOf(between).toFixed(3)}`;
+}
+
+function averageOf(values) {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+function deviationOf(values) {
+  const mean = averageOf(values);
+  return Math.sqrt(averageOf(values.map(value => (value - mean) ** 2)));
+}
+
+function namedWords(line) {
+  const order = [...line.keys()].sort((one, other) => line[other] - line[one]),
+    few = Math.max(1, Math.min(NAMED, Math.floor(order.length / 2)));
+  const words = channels => channels.map(channel => `${channel} (${line[channel].toFixed(2)})`).join(", ");
+  return `most open: ${words(order.slice(0, few))} · least open: ${words(order.slice(-few).reverse())}`;
 }

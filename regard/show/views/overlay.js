@@ -1,62 +1,39 @@
-// Pointing at a patch of an image tells its share of the attention in every panel; a slider mixes the colours in.
+// Maps over an image, such as of the heads of a vision model, or rollout.
 
-/** `element` holds the SVG of an overlay; `maps` has, for each panel, {rows, columns, shares} with shares in
-    thousandths of a percent, or null for the image alone. */
-export function showOverlay(element, maps) {
-  const svg = element.querySelector("svg");
-  const panels = [...svg.querySelectorAll(".panel")].map((group, at) => makePanel(group, maps[at]));
+import {enter, headingOf, make, percentOf, readTable, topOf} from "./parts.js";
+import {sharesOf, showImages} from "./image.js";
 
-  // `left` and `top` are fractions of the image; each map has a grid of its own.
-  function lookAt(left, top) {
-    svg.classList.add("pointing");
-    for (const {image, patch, note, map} of panels) {
-      if (!map) continue;
-      const {rows, columns, shares} = map, row = Math.floor(top * rows), column = Math.floor(left * columns);
-      const width = image.getAttribute("width") / columns, height = image.getAttribute("height") / rows;
-      setAll(patch, {x: column * width, y: row * height, width, height, visibility: "visible"});
-      const share = shares[row * columns + column] / 1000;
-      note.textContent = `${share.toFixed(share < .995 ? 2 : 1)} %`;
-    }
+export function show(element, data, host = {}) {
+  const groups = new Map(),
+    state = {...host.state},
+    root = make("div", {class: "view"});
+  for (const [name, table] of Object.entries(data.panels)) {
+    const {
+        shape: [rows, columns],
+        values,
+      } = readTable(table),
+      cut = name.lastIndexOf(", head ");
+    const title = cut < 0 ? "" : name.slice(0, cut); // heads of one site stand together
+    if (!groups.has(title)) groups.set(title, {title, looks: []});
+    groups
+      .get(title)
+      .looks.push({...sharesOf(values, rows, columns), title: name, name: cut < 0 ? name : name.slice(cut + 2)});
   }
-
-  function lookAway() {
-    svg.classList.remove("pointing");
-    for (const {patch, note, usual} of panels) {
-      patch.setAttribute("visibility", "hidden");
-      note.textContent = usual;
-    }
-  }
-
-  svg.addEventListener("pointermove", event => {
-    const found = panels.find(({group}) => group.contains(event.target));
-    if (!found) return lookAway();
-    const box = found.image.getBoundingClientRect();
-    const left = (event.clientX - box.left) / box.width, top = (event.clientY - box.top) / box.height;
-    if (left >= 0 && left < 1 && top >= 0 && top < 1) lookAt(left, top);
-    else lookAway();
-  });
-  svg.addEventListener("pointerleave", lookAway);
-  element.prepend(makeSlider([...svg.querySelectorAll(".layer")]));
-}
-
-function makePanel(group, map) {
-  const patch = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  setAll(patch, {class: "patch", visibility: "hidden"});
-  group.append(patch);
-  const note = group.querySelector(".note");
-  return {group, patch, note, map, image: group.querySelector("image"), usual: note.textContent};
-}
-
-function makeSlider(layers) {
-  const label = document.createElement("label"), slider = document.createElement("input");
-  setAll(slider, {type: "range", min: 0, max: 100, value: Math.round(100 * layers[0].getAttribute("opacity"))});
-  slider.addEventListener("input", () => {
-    for (const layer of layers) layer.setAttribute("opacity", slider.value / 100);
-  });
-  label.append("strength of the colours ", slider, " Point at a patch to see its share in every panel.");
-  return label;
-}
-
-function setAll(part, attributes) {
-  for (const name in attributes) part.setAttribute(name, attributes[name]);
+  const looks = [...groups.values()].flatMap(group => group.looks),
+    most = Math.max(...looks.map(look => look.most));
+  const own = data.scale === undefined || data.scale === "each",
+    top = own ? null : topOf(most, data.scale);
+  enter(element, "overlay");
+  element.append(...headingOf(data, host), root);
+  return showImages(
+    root,
+    {
+      url: data.image ?? host.image,
+      groups: [...groups.values()],
+      top,
+      topText: own ? "largest share of each map" : percentOf(top),
+      hint: "Point at a map, or at a patch of the image.",
+    },
+    {state, keep: changes => host.changed?.({...Object.assign(state, changes)})},
+  );
 }

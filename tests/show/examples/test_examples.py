@@ -73,9 +73,6 @@ def test_outputs(tmp_path):
     root = ElementTree.fromstring(picture.svg())
     assert len(root.findall(f".//{SVG}g[@class='example']")) == 3
     assert len(root.findall(f".//{SVG}rect[@stroke]")) == 2  # the chosen class
-    page = picture.html()
-    assert page.count("<script") == 1
-    assert "showExamples" in page
     picture.save(tmp_path / "looks.png")
     with Image.open(tmp_path / "looks.png") as opened:
         assert opened.width > 300

@@ -89,9 +89,7 @@ def test_a_large_map_stays_small_by_leaving_out_what_is_not_seen():
     rows, columns = [f"t{at}" for at in range(200)], [f"t{at}" for at in range(60)]
     sparse = Map(np.eye(200, 60), rows, columns)
     assert len(cell_titles(parse(sparse))) == 60
-    assert len(sparse.html()) < 200_000
-    dense = np.random.default_rng(0).dirichlet(np.ones(60), 200)
-    assert len(Map(dense, rows, columns).html()) < 2_000_000
+    assert len(sparse.svg()) < 100_000
 
 
 def test_long_tokens_are_cut_with_the_whole_in_the_tooltip():
@@ -109,7 +107,6 @@ def test_the_worlds_letters_keep_their_order(word):
     assert shown(row) == word
     assert row.get("unicode-bidi") == "plaintext"
     assert cell_titles(root)[0].replace("\u2068", "").replace("\u2069", "") == f"{word} ← a: 1.00"
-    assert word in picture.html()
 
 
 def test_right_to_left_tokens_do_not_turn_the_tooltip():

@@ -1,6 +1,5 @@
 """Long texts, shaded by the attention that their words receive."""
 
-import json
 import re
 from xml.etree import ElementTree
 
@@ -12,7 +11,6 @@ from rich.cells import cell_len
 
 from regard.show import Map, ShadedText
 from regard.show.colours import HIDDEN, LIGHT, hex_colours
-from regard.show.shaded.html import query_places
 from regard.show.shaded.layout import lay_out, spell, wrap
 
 matplotlib.use("Agg")
@@ -38,7 +36,6 @@ def test_a_map_of_more_than_60_columns_is_a_text(tmp_path):
     picture = long_map(61, title="T")
     text = picture.shaded()
     assert picture.svg() == text.svg()
-    assert picture.html() == text.html()
     for colour in (True, False):
         assert picture.terminal(colour=colour, width=70) == text.terminal(colour=colour, width=70)
     picture.save(tmp_path / "map.png")
@@ -153,66 +150,10 @@ def test_the_png_is_dark_where_the_weight_is(tmp_path):
     assert white == [255, 255, 255]
 
 
-def test_queries_are_found_in_the_text():
-    """All words (an encoder), or those that were written (a language model: the last is not in the memory)."""
-
-    def places(words, queries):
-        return query_places(ShadedText(np.full((len(queries), len(words)), 0.1), words, queries))
-
-    assert places("abc", "abc") == ([0, 1, 2], [])
-    assert places("abcd", "cde") == ([2, 3, 4], ["e"])
-    assert places("abcd", "xyz") == (None, [])
-    assert places("abcd", "x") == (None, [])
-
-
-def test_the_page_holds_the_weights_and_loads_nothing(read_page):
-    text = ShadedText([[0.0, 0.25, 0.5], [0.1, 0.0, 0.0]], ["a", "b", "c"], ["x", "y"], "T",
-                      mask=[[True, True, True], [True, False, False]])  # fmt: skip
-    page = read_page(text.html())
-    assert json.loads(page.scripts[0]) == {
-        "tops": [0.5, 0.1], "first": 0, "places": None, "note": "mean of 2 queries", "names": ["x", "y"],
-        "rows": [[0, 500, 1000], [1000, -1, -1]],
-    }  # fmt: skip
-    assert [one["class"] for one in page.all("span") if one["class"] in ("word", "query")] == [
-        "word", "word", "word", "query", "query",
-    ]  # fmt: skip
-    rest = text.html().replace("http://www.w3.org/2000/svg", "")
-    assert not re.search(r"https?:|\burl\(|@import|\bfetch\b|<link", rest)
-
-
-def test_hostile_words_stay_text(tmp_path, read_page):
+def test_hostile_words_stay_text(tmp_path):
     words = HOSTILE * 10
     text = ShadedText(np.full((2, 70), 0.01), words, HOSTILE[:2], HOSTILE[0])
     ElementTree.fromstring(text.svg())
-    page = read_page(text.html())
-    usual = read_page(ShadedText(np.full((2, 2), 0.1), "ab", "cd", "T").html())
-    assert {tag for tag, _ in page.tags} == {tag for tag, _ in usual.tags}
-    assert page.scripts[1] == usual.scripts[1]
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", text.html())
     assert "\x1b[31m\x00" not in text.terminal()
     for suffix in ("png", "svg", "html"):
         text.save(tmp_path / f"t.{suffix}")
-
-
-def test_pointing_at_a_word_shows_where_it_looks(run_page):
-    weights = np.array([[0.04, 0.01, 0.0], [0.0, 0.3, 0.6]])
-    mask = [[True, True, False], [True, True, True]]
-    text = ShadedText(weights, ["a", "<i>", "c"], ["c", "d"], mask=mask)
-    script = """
-      document.querySelectorAll(".words span")[2].dispatchEvent(new PointerEvent("pointerenter"));
-    """
-    page = run_page(text.html(), script)
-    assert '<span class="note">where <bdi>c</bdi> looks</span>' in page
-    assert '<span class="top">0.04</span>' in page
-    spans = re.findall(r'<span class="word[^"]*" style="([^"]*)">(.*?)</span>', page)
-    colours = [
-        tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
-        for colour in hex_colours(np.array([1, 0.25]), LIGHT)
-    ]
-    styles = ["background:rgb({},{},{})".format(*colour) for colour in colours]
-    assert spans == [
-        (styles[0] + ";color:#fff", "a"),
-        (styles[1], "&lt;i&gt;"),
-        (f"background:{HIDDEN}", "c"),
-        ("", "d"),
-    ]

@@ -1,0 +1,234 @@
+// One table of weights as a map: a cell for each row and column, words beside and above them.
+
+import {colourOf, label, make, paintCells, readColour, readRamp, shadeWord, steer, tokenOf} from "./parts.js";
+
+const LARGEST = 36,
+  LEGIBLE = 14,
+  TILT = 55; // pixels of a cell, pixels with labels, degrees
+const LABELLED = 130; // rows and columns: more have no labels
+const ROOM = 900; // pixels of a map without labels
+const SHARP = 10; // pixels of a cell from which on it is drawn as such, else as one pixel
+
+/** Draws the look into `stage`; `control` is told where one points. Returns {point(row, column), repaint()}. */
+export function drawCells(stage, look, control) {
+  const {rows, columns} = look,
+    labelled = Math.max(rows.length, columns.length) <= LABELLED;
+  const sizes = measure(stage, look, labelled),
+    {cell} = sizes;
+  const width = cell * columns.length,
+    height = cell * rows.length;
+  const cells = make("div", {class: "cells"}),
+    canvas = make("canvas", {"aria-hidden": "true"});
+  const veils = [0, 1].map(() => make("div", {class: "veil"})),
+    ring = make("div", {class: "ring", hidden: true});
+  const above = make("div", {class: "above"}),
+    side = make("div", {class: "side"});
+  const grid = make("div", {class: `map${sizes.upright ? " upright" : ""}`}, cornerOf(look), above, side, cells);
+  const scroll = make(
+    "div",
+    {
+      class: "scroll",
+      tabindex: 0,
+      role: "slider",
+      "aria-label": "row of the map",
+      "aria-orientation": "vertical",
+      "aria-valuemin": 0,
+      "aria-valuemax": rows.length - 1,
+      "aria-valuenow": 0,
+      "aria-valuetext": "no row is chosen",
+    },
+    grid,
+  );
+  const names = labelled ? columns.map((name, at) => columnOf(name, at, sizes)) : [];
+  const sides = labelled ? rows.map(name => rowOf(name, sizes)) : [];
+  let ramp;
+  above.style.setProperty("height", `${sizes.above}px`);
+  above.style.setProperty("padding-right", `${width + sizes.beyond}px`);
+  grid.style.setProperty("font-size", `${sizes.font}px`);
+  for (const part of [canvas, cells]) {
+    part.style.setProperty("width", `${width}px`);
+    part.style.setProperty("height", `${height}px`);
+  }
+  above.append(...names);
+  side.append(...sides);
+  cells.append(canvas, ...veils, ring);
+  stage.replaceChildren(scroll);
+
+  function repaint() {
+    ramp = readRamp(stage);
+    const paint = cell >= SHARP ? paintSharp : paintSmall;
+    paint(canvas, look, cell, ramp, stage);
+  }
+
+  function point(row, column) {
+    const asked = row !== null,
+      first = asked ? row * cell : 0;
+    const edges = asked
+      ? [
+          [0, first],
+          [first + cell, height - first - cell],
+        ]
+      : [
+          [0, 0],
+          [0, 0],
+        ];
+    veils.forEach((veil, at) => {
+      veil.style.setProperty("top", `${edges[at][0]}px`);
+      veil.style.setProperty("height", `${edges[at][1]}px`);
+    });
+    names.forEach((name, at) => {
+      const place = row * columns.length + at;
+      shadeWord(name, ramp, asked ? look.weights[place] / look.top : 0);
+    });
+    sides.forEach((name, at) => name.classList.toggle("on", at === row));
+    ring.hidden = !asked || column === null || cell < 4;
+    ring.style.setProperty("transform", `translate(${(column ?? 0) * cell}px, ${first}px)`);
+    scroll.setAttribute("aria-valuenow", row ?? 0);
+    scroll.setAttribute(
+      "aria-valuetext",
+      asked ? `${row + 1} of ${rows.length}: ${label(rows[row])}` : "no row is chosen",
+    );
+  }
+
+  for (const name of ["width", "height"]) ring.style.setProperty(name, `${cell}px`);
+  ring.style.setProperty("top", "0");
+  ring.style.setProperty("left", "0");
+  const placeOf = event => {
+    const box = canvas.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left) / cell),
+      row = Math.floor((event.clientY - box.top) / cell);
+    return [row >= 0 && row < rows.length ? row : null, column >= 0 && column < columns.length ? column : null];
+  };
+  cells.addEventListener("pointermove", event => control.hover(...placeOf(event)));
+  side.addEventListener("pointermove", event => control.hover(placeOf(event)[0], null));
+  scroll.addEventListener("pointerleave", () => control.hover(null, null));
+  for (const part of [cells, side]) part.addEventListener("click", event => control.pin(...placeOf(event)));
+  steer(scroll, control.step, control.leave);
+  repaint();
+  return {point, repaint, focus: () => scroll.focus()};
+}
+
+/** The sizes of a map in the room that there is. */
+function measure(stage, {rows, columns}, labelled) {
+  const room = Math.max(260, (stage.clientWidth || 720) - 8),
+    count = Math.max(rows.length, columns.length);
+  if (!labelled)
+    return {cell: Math.max(1, Math.floor(Math.min(room, ROOM) / count)), above: 0, beyond: 0, left: 0, font: 12};
+  const pen = document.createElement("canvas").getContext("2d"),
+    family = getComputedStyle(stage).fontFamily;
+  const widest = (names, font) => {
+    pen.font = `600 ${font}px ${family}`;
+    return Math.max(...names.map(name => pen.measureText(label(name)).width)) + 10;
+  };
+  const lean = (TILT * Math.PI) / 180,
+    rough = widest(rows, 13);
+  const cell = Math.max(LEGIBLE, Math.min(LARGEST, Math.floor((room - rough - 12) / columns.length)));
+  const font = cell >= 18 ? 13.5 : 11,
+    long = widest(columns, font);
+  const upright = long - 10 <= 1.05 * cell;
+  return {
+    cell,
+    font,
+    upright,
+    left: widest(rows, font),
+    above: upright ? font * 1.6 + 4 : Math.ceil(long * Math.sin(lean) + font * Math.cos(lean) + 8),
+    beyond: upright ? 0 : Math.max(0, Math.ceil(long * Math.cos(lean)) - cell / 2),
+  };
+}
+
+function cornerOf({rowName, columnName}) {
+  const corner = make("div", {class: "corner"});
+  if (rowName || columnName)
+    corner.append(
+      make(
+        "span",
+        {class: "axis"},
+        [rowName && `↓ ${label(rowName, 30)}`, columnName && `→ ${label(columnName, 30)}`]
+          .filter(Boolean)
+          .join("  "),
+      ),
+    );
+  return corner;
+}
+
+function columnOf(name, at, {cell, upright}) {
+  const made = make("span", {class: "column", title: label(name, 200)}, tokenOf(name));
+  made.style.setProperty("left", `${upright ? at * cell : (at + 0.5) * cell}px`);
+  if (upright) made.style.setProperty("width", `${cell}px`);
+  else made.style.setProperty("transform", `rotate(-${TILT}deg)`);
+  return made;
+}
+
+function rowOf(name, {cell}) {
+  const made = make("div", {class: "row", title: label(name, 200)}, tokenOf(name));
+  made.style.setProperty("height", `${cell}px`);
+  return made;
+}
+
+/** Cells of their own with a gap between them; hidden ones are hatched, windows outlined, centres dotted. */
+function paintSharp(canvas, look, cell, ramp, stage) {
+  const {rows, columns, weights, hidden, top} = look,
+    fine = Math.min(2, window.devicePixelRatio || 1);
+  const gap = cell >= 18 ? 1 : 0,
+    pen = canvas.getContext("2d");
+  canvas.width = fine * cell * columns.length;
+  canvas.height = fine * cell * rows.length;
+  pen.scale(fine, fine);
+  pen.lineWidth = 1;
+  pen.strokeStyle = colourOf(stage, "--hatch");
+  const grey = colourOf(stage, "--hidden");
+  for (let at = 0; at < weights.length; at++) {
+    const x = (at % columns.length) * cell,
+      y = Math.floor(at / columns.length) * cell;
+    const from = 3 * Math.round(255 * Math.min(1, weights[at] / top));
+    pen.fillStyle = hidden?.[at] ? grey : `rgb(${ramp[from]},${ramp[from + 1]},${ramp[from + 2]})`;
+    pen.fillRect(x, y, cell - gap, cell - gap);
+    if (!hidden?.[at]) continue;
+    pen.beginPath();
+    pen.moveTo(x, y + cell - gap);
+    pen.lineTo(x + cell - gap, y);
+    pen.stroke();
+  }
+  if (look.centres) paintMarks(pen, look, cell, stage);
+}
+
+function paintMarks(pen, {centres, span, columns}, cell, stage) {
+  const mark = colourOf(stage, "--mark"),
+    edge = colourOf(stage, "--paper");
+  centres.forEach((centre, row) => {
+    if (centre === null || Number.isNaN(centre)) return;
+    const middle = Math.round(centre),
+      first = Math.max(0, middle - span),
+      last = Math.min(columns.length - 1, middle + span);
+    const box = [first * cell + 2, row * cell + 2, (last - first + 1) * cell - 5, cell - 5];
+    const x = (centre + 0.5) * cell,
+      y = (row + 0.5) * cell;
+    for (const [colour, wide] of [
+      [edge, 4],
+      [mark, 1.8],
+    ]) {
+      pen.strokeStyle = colour;
+      pen.lineWidth = wide;
+      if (span && first <= last) pen.strokeRect(...box);
+    }
+    if (centre < -0.5 || centre > columns.length) return;
+    pen.beginPath();
+    pen.arc(x, y, 0.17 * cell, 0, 7);
+    pen.fillStyle = mark;
+    pen.strokeStyle = edge;
+    pen.stroke();
+    pen.fill();
+  });
+}
+
+function paintSmall(canvas, {rows, columns, weights, hidden, top}, cell, ramp, stage) {
+  paintCells(
+    canvas,
+    rows.length,
+    columns.length,
+    at => weights[at] / top,
+    ramp,
+    hidden && (at => hidden[at]),
+    readColour(colourOf(stage, "--hidden")),
+  );
+}

@@ -1,0 +1,296 @@
+// Weights in colour over an image in grey: one look large, all looks as small buttons below or beside it.
+
+import {clean, make, onTheme, percentOf, readRamp, rove, steer, toggleOf, tokenOf, toldLine} from "./parts.js";
+
+const STRENGTH = 0.6,
+  SHARP_BELOW = 100; // share of the colour in a pixel; pixels of an image that is not smoothed
+const THUMB = 132,
+  LARGE = 880; // pixels on the longer side
+const PAUSE = 900; // milliseconds of a look while they play
+const ALONE = 0.999; // a place with this share was chosen alone: hard attention
+
+/** A map as shares of its sum, with what is said of it. */
+export function sharesOf(weights, rows, columns) {
+  const sum = weights.reduce((total, weight) => total + weight, 0) || 1,
+    shares = weights.map(weight => weight / sum);
+  let place = 0;
+  shares.forEach((share, at) => {
+    if (share > shares[place]) place = at;
+  });
+  return {shares, rows, columns, place, most: shares[place], alone: shares.length > 1 && shares[place] >= ALONE};
+}
+
+/** The image, and the same in grey. Without one a plain square. */
+async function loadImage(url) {
+  const picture = new Image(),
+    grey = document.createElement("canvas"),
+    pen = grey.getContext("2d");
+  if (url) {
+    picture.src = url;
+    await picture.decode().catch(() => null);
+  }
+  grey.width = picture.naturalWidth || 64;
+  grey.height = picture.naturalHeight || 64;
+  if (!picture.naturalWidth) return {picture: grey, grey, width: 64, height: 64};
+  pen.drawImage(picture, 0, 0);
+  const pixels = pen.getImageData(0, 0, grey.width, grey.height),
+    {data} = pixels;
+  for (let at = 0; at < data.length; at += 4)
+    data.fill(0.299 * data[at] + 0.587 * data[at + 1] + 0.114 * data[at + 2], at, at + 3);
+  pen.putImageData(pixels, 0, 0);
+  return {picture, grey, width: grey.width, height: grey.height};
+}
+
+/** The colours of a look over the grey image; sharp edges around a place that was chosen alone. */
+function paintLook(canvas, {grey, width, height}, look, top, ramp, strength, side) {
+  const small = document.createElement("canvas"),
+    pen = canvas.getContext("2d"),
+    ratio = side / Math.max(width, height);
+  small.width = look.columns;
+  small.height = look.rows;
+  const tiny = small.getContext("2d"),
+    image = tiny.createImageData(look.columns, look.rows);
+  look.shares.forEach((share, at) => {
+    const from = 3 * Math.round(255 * Math.min(1, share / top));
+    image.data.set([ramp[from], ramp[from + 1], ramp[from + 2], 255], 4 * at);
+  });
+  tiny.putImageData(image, 0, 0);
+  canvas.width = Math.max(1, Math.round(width * ratio));
+  canvas.height = Math.max(1, Math.round(height * ratio));
+  pen.imageSmoothingEnabled = Math.max(width, height) >= SHARP_BELOW;
+  pen.drawImage(grey, 0, 0, canvas.width, canvas.height);
+  pen.globalAlpha = strength;
+  pen.imageSmoothingEnabled = !look.alone;
+  pen.imageSmoothingQuality = "high";
+  pen.drawImage(small, 0, 0, canvas.width, canvas.height);
+  if (!look.alone) return;
+  pen.globalAlpha = 1;
+  const wide = canvas.width / look.columns,
+    high = canvas.height / look.rows;
+  for (const [colour, line] of [
+    ["#000000", side / 70],
+    ["#ffffff", side / 140],
+  ]) {
+    pen.strokeStyle = colour;
+    pen.lineWidth = Math.max(1, line);
+    pen.strokeRect((look.place % look.columns) * wide, Math.floor(look.place / look.columns) * high, wide, high);
+  }
+}
+
+/** `groups` is [{title, looks}], a look is {name, shares, rows, columns, place, most, alone, gate}; `top` is the share
+    of the brightest colour, null: of each look its own; `topText` says so. */
+export function showImages(root, {url, groups, top, topText, hint}, {state, keep, tools = []}) {
+  const looks = groups.flatMap(group => group.looks),
+    told = toldLine(hint);
+  const stage = make("canvas", {"aria-hidden": "true"}),
+    patch = make("div", {class: "patch", hidden: true});
+  const frame = make(
+    "div",
+    {
+      class: "frame",
+      tabindex: 0,
+      role: "slider",
+      "aria-label": "patch of the image",
+      "aria-valuemin": 0,
+      "aria-valuemax": 0,
+      "aria-valuenow": 0,
+      "aria-valuetext": "no patch is chosen",
+    },
+    stage,
+    patch,
+  );
+  const name = make("p", {class: "sub shown"}),
+    canvases = looks.map(() => make("canvas", {"aria-hidden": "true"}));
+  const notes = looks.map(look => make("span", {class: "small"}, noteOf(look)));
+  const buttons = looks.map((look, at) =>
+    make(
+      "button",
+      {type: "button", class: "thumb", "aria-pressed": "false", title: clean(look.title ?? look.name)},
+      canvases[at],
+      tokenOf(look.name),
+      notes[at],
+      ...gateOf(look.gate),
+    ),
+  );
+  const slider = make("input", {
+    type: "range",
+    min: 0,
+    max: 100,
+    value: Math.round(100 * (state.strength ?? STRENGTH)),
+  });
+  let at = looks.length ? Math.max(0, Math.min(looks.length - 1, state.look ?? 0)) : -1;
+  let image = null,
+    place = null,
+    ramp,
+    timer = null;
+
+  const play = toggleOf("Play", false, playing => {
+    clearInterval(timer);
+    if (playing) timer = setInterval(() => choose((at + 1) % looks.length), PAUSE);
+  });
+  const sections = groups.map(({title, looks: own}) =>
+    make(
+      "section",
+      {},
+      ...(title ? [make("p", {class: "sub", dir: "auto"}, clean(title))] : []),
+      make("div", {class: "thumbs"}, ...buttons.filter((_, number) => own.includes(looks[number]))),
+    ),
+  );
+  const whole = make("div", {class: "whole"}),
+    key = make("p", {class: "key"}, "0", make("span", {class: "ramp heat"}), topText);
+  root.replaceChildren(
+    make(
+      "div",
+      {class: "tools"},
+      ...(looks.length > 1 ? [play] : []),
+      make("label", {class: "field"}, "Colour strength", slider),
+      ...tools,
+    ),
+    told.line,
+    make(
+      "div",
+      {class: "side-by-side"},
+      make("div", {class: "large"}, name, frame, key, whole),
+      make("div", {class: "strip"}, ...sections),
+    ),
+  );
+
+  function paint() {
+    ramp = readRamp(root, "--heat");
+    looks.forEach((look, number) =>
+      paintLook(canvases[number], image, look, top ?? look.most, ramp, slider.value / 100, THUMB),
+    );
+    paintStage();
+  }
+
+  function paintStage() {
+    if (!image || at < 0) return;
+    paintLook(stage, image, looks[at], top ?? looks[at].most, ramp, slider.value / 100, LARGE);
+  }
+
+  function choose(next) {
+    buttons[at]?.setAttribute("aria-pressed", "false");
+    at = next;
+    buttons[at].setAttribute("aria-pressed", "true");
+    name.textContent = clean(looks[at].title ?? looks[at].name);
+    frame.setAttribute("aria-valuemax", looks[at].shares.length - 1);
+    paintStage();
+    if (place) lookAt(...place);
+    else tellLook();
+  }
+
+  function tellLook() {
+    const {name: own, most, place: most_at, rows, columns, gate} = looks[at];
+    const where =
+      most > 0 && most > 1.001 / (rows * columns)
+        ? [` looks most at ${placeWords(most_at, columns)}: `, make("b", {}, percentOf(most))]
+        : [most > 0 ? " looks everywhere alike" : " looks nowhere"];
+    told.tell(tokenOf(own), ...where, ...(gate === undefined ? [] : [", gate ", make("b", {}, gate.toFixed(2))]));
+  }
+
+  /** `left` and `above` are fractions of the image; each map has a grid of its own. */
+  function lookAt(left, above) {
+    place = [left, above];
+    const cellOf = ({rows, columns}) => Math.floor(above * rows) * columns + Math.floor(left * columns);
+    const look = looks[at],
+      cell = cellOf(look),
+      {rows, columns} = look;
+    for (const [key, value] of [
+      ["left", (cell % columns) / columns],
+      ["top", Math.floor(cell / columns) / rows],
+      ["width", 1 / columns],
+      ["height", 1 / rows],
+    ])
+      patch.style.setProperty(key, `${100 * value}%`);
+    patch.hidden = false;
+    const words = `${placeWords(cell, columns)}: ${percentOf(look.shares[cell])}`;
+    told.tell(tokenOf(look.name), ", ", words);
+    frame.setAttribute("aria-valuenow", cell);
+    frame.setAttribute("aria-valuetext", words);
+    looks.forEach((other, number) => {
+      notes[number].textContent = percentOf(other.shares[cellOf(other)]);
+    });
+  }
+
+  function lookAway() {
+    if (!place) return;
+    place = null;
+    patch.hidden = true;
+    looks.forEach((look, number) => {
+      notes[number].textContent = noteOf(look);
+    });
+    tellLook();
+  }
+
+  frame.addEventListener("pointermove", event => {
+    const box = stage.getBoundingClientRect(),
+      x = (event.clientX - box.left) / box.width,
+      y = (event.clientY - box.top) / box.height;
+    if (x >= 0 && x < 1 && y >= 0 && y < 1) lookAt(x, y);
+  });
+  frame.addEventListener("pointerleave", lookAway);
+  steer(
+    frame,
+    (down, across) => {
+      const {rows, columns} = looks[at],
+        [x, y] = place ?? [0.5, 0.5],
+        inside = part => Math.min(0.999, Math.max(0, part));
+      lookAt(inside(x + across / columns), inside(y + Math.max(-1, Math.min(1, down)) / rows));
+    },
+    lookAway,
+  );
+  slider.addEventListener("input", () => {
+    keep({strength: slider.value / 100});
+    paint();
+  });
+  const stop = rove(
+    buttons,
+    (number, down, across) => Math.max(0, Math.min(looks.length - 1, number + (down || across))),
+    number => {
+      choose(number);
+      keep({look: number});
+    },
+  );
+  buttons.forEach((button, number) => {
+    button.addEventListener("click", () => button.focus());
+    button.addEventListener("pointerenter", event => {
+      if (event.pointerType === "mouse" && !timer) choose(number);
+    });
+  });
+  loadImage(url).then(found => {
+    image = found;
+    paint();
+    if (at < 0) frame.replaceChildren(found.picture);
+    else if (url) whole.append(Object.assign(found.picture, {alt: "the image itself"}));
+  });
+  if (at >= 0) {
+    stop(at);
+    choose(at);
+  }
+  const unwatch = onTheme(() => image && paint());
+  return {
+    close() {
+      clearInterval(timer);
+      unwatch();
+    },
+  };
+}
+
+function placeWords(place, columns) {
+  return `row ${Math.floor(place / columns) + 1}, column ${(place % columns) + 1}`;
+}
+
+function noteOf({most, alone}) {
+  if (alone) return "one place";
+  return most > 0 ? `≤ ${percentOf(most)}` : "no weight";
+}
+
+/** A bar as long as the gate is open. */
+function gateOf(gate) {
+  if (gate === undefined) return [];
+  const bar = make("span", {class: "gate", title: `gate ${gate.toFixed(2)}`}),
+    open = make("span", {});
+  open.style.setProperty("width", `${100 * gate}%`);
+  bar.append(open);
+  return [bar];
+}
