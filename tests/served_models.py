@@ -8,9 +8,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
+import uvicorn
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -18,6 +20,7 @@ from regard.app.serve.application import build
 from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits
 from regard.app.serve.shelf import Shelf
+from regard.app.serve.start import SETTINGS, bind
 
 HERE = "http://localhost:8000"
 
@@ -67,3 +70,22 @@ class Process:
             self.process.terminate()
         _, errors = self.process.communicate(timeout=60)
         return errors
+
+
+class Listening:
+    """`regard serve` in a thread of this process: for what needs sockets, but no process of its own, whose start
+    would take seconds."""
+
+    def __init__(self, *runs: str, token: str = "", limits: Limits | None = None) -> None:
+        shelf = Shelf(runs, limits=limits or Limits(), counters=Counters(), device="cpu")
+        self.socket = bind("127.0.0.1", 0)
+        self.port: int = self.socket.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.server = uvicorn.Server(uvicorn.Config(build(shelf, token=token), **SETTINGS))
+        self.thread = threading.Thread(target=self.server.run, args=([self.socket],), daemon=True)
+        self.thread.start()
+
+    def end(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(timeout=60)
+        self.socket.close()

@@ -212,7 +212,7 @@ def installed(wheel, tmp_path_factory):
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert "regard/py.typed" in names
+    assert {"regard/py.typed", "regard/app/page/index.html", "regard/show/views/parts.js"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"regard", f"regard-{regard.__version__}.dist-info"}
     here = {path.relative_to(ROOT).as_posix() for path in SOURCES}
     assert here <= set(names)
@@ -242,7 +242,7 @@ image = shapes("test", 1).pixels[0]
 asked = {"recognise": image, "caption": image, "recall": "01010101 11001100"}
 texts = [getattr(run, run.task.verb)(asked.get(run.task.verb, "3 May 1979")).line() for run in runs]
 html = regard.load("dates").translate("3 May 1979").attention.html()
-assert "function showMap" in html
+assert "function show(" in html
 print(json.dumps([regard.__file__, list(recipes()), shipped(), texts]))
 """
     where, there, runs, texts = json.loads(python(script, path=target, cwd=empty))

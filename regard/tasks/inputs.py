@@ -59,6 +59,8 @@ class Inputs(ABC):
     flag: ClassVar[str] = "--input"  # another name of that option
     joins: ClassVar[bool] = False  # that option is no list but an input, like the arguments; it may be repeated
     example: ClassVar[str]  # what stands for it in the README of a run
+    tried: ClassVar[tuple[str | int, ...]] = ()  # what a page begins with, where the run has no example of its own
+    may_be_drawn: ClassVar[bool] = False  # where nothing is given, an input is drawn at random
     received: ClassVar = Received({"type": "string"}, lambda sent, pixels: check_text(sent))  # how it is sent
 
     def check(self, given: Sequence[str], source: Path | None) -> None:
@@ -80,6 +82,7 @@ class Texts(Inputs):
     help = "Texts; without any, lines of stdin."
     from_file = "A file with one text a line; also .gz, .xz, .zst."
     example = '"..."'
+    tried: ClassVar[tuple[str | int, ...]] = ("A query looks at a memory.",)
 
     def check(self, given: Sequence[str], source: Path | None) -> None:
         if given and source:

@@ -70,6 +70,9 @@ class BarsAndLooks:
     def part(self, *, head: int | None = None, rows: range | None = None) -> BarsAndLooks:
         return replace(self, looks=self.looks.part(head=head, rows=rows))
 
+    def overview(self, side: int) -> dict[str, Any]:
+        return self.looks.overview(side)
+
     def data(self) -> dict[str, Any]:
         return self.looks.data()
 

@@ -69,5 +69,10 @@ def received_support(sent: object, most_pixels: int) -> dict[str, list[np.ndarra
 
 
 SUPPORT = Received(
-    {"type": "object", "additionalProperties": {"type": "array", "items": IMAGE, "minItems": 1}}, received_support
+    {
+        "type": "object",
+        "additionalProperties": {"type": "array", "items": IMAGE, "minItems": 1},
+        "description": "Examples: the name of each class with its images.",
+    },
+    received_support,
 )

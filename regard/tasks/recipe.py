@@ -231,7 +231,7 @@ def _check_training(training: Training, task: AnyTask, model: str, config: Model
     if training.best_by not in allowed:
         raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
     for name in ("label_smoothing", "r_drop", "capture"):
-        if getattr(training, name) and name not in task.trains_with:
+        if getattr(training, name) and name not in task.trained_with(config):
             raise RecipeError(f"[train]: {name} is not for a {model} that is made to {task.verb}; leave it out")
 
 

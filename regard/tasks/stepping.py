@@ -25,6 +25,7 @@ class Beginning:
     row: Row
     fed: Sequence[int]  # the written tokens that the row's source does not hold
     text: str  # what is written so far
+    written: Sequence[int]  # the same as tokens
     tokenizer: AnyTokenizer
     columns: Callable[[str], Sequence[str]]  # what the memory of a site holds; of a past, at most what is kept
     grid: tuple[int, int] | None = None  # rows and columns of the places of an image
@@ -49,6 +50,7 @@ class NextStep:
     """The likeliest next tokens after a beginning."""
 
     text: str  # the beginning
+    written: tuple[tuple[int, str], ...]  # its tokens, each with its name
     candidates: tuple[tuple[int, str, float, bool], ...]  # token, its name, probability, whether it ends the text
     look: StepLook | None
 
@@ -56,6 +58,7 @@ class NextStep:
         names = ("token", "text", "probability", "ends")
         return {
             "text": self.text,
+            "written": [{"token": token, "text": text} for token, text in self.written],
             "candidates": [dict(zip(names, one, strict=True)) for one in self.candidates],
             "look": self.look.to_dict() if self.look else None,
         }
@@ -103,4 +106,5 @@ def next_step(run: Writer, begun: Beginning, *, top: int, site: str) -> NextStep
         columns = begun.columns(names[0])
         columns = columns[max(0, len(columns) - weights.shape[1]) :]
         look = StepLook(names[0], tuple(columns), weights, begun.grid)
-    return NextStep(begun.text, tuple(candidates), look)
+    written = zip(begun.written, begun.tokenizer.tokens(begun.written), strict=True)
+    return NextStep(begun.text, tuple(written), tuple(candidates), look)

@@ -145,8 +145,10 @@ class Task(ABC, Generic[S, R, D]):
     options: ClassVar[tuple[Option, ...]] = ()  # of asking
     output: ClassVar[str] = "Write the answers to a file."  # help of --output
     in_words: ClassVar[bool] = True  # its pictures are drawn in words, with --pieces in the model's pieces of words
+    shows_gates: ClassVar[bool] = False  # its pictures can be of gates too
     picture: ClassVar[str] = "looks.png"  # the name of an example picture, for the README
     writes: ClassVar[bool] = False  # its answers are written token by token: `writing`, `beginning`
+    continues: ClassVar[bool] = False  # its answers go on from the input
     openai: ClassVar[str] = ""  # what it is called in the API of OpenAI: completions, embeddings
 
     metrics: ClassVar[Mapping[str, Metric]] = {}  # the first one is what `regard compare` tabulates unless told
@@ -222,6 +224,10 @@ class Task(ABC, Generic[S, R, D]):
     def ticks(self, data: D) -> int | None:
         """How often `evaluate` calls `tick`, where that is known beforehand."""
         return None
+
+    def trained_with(self, config: ModelConfig) -> frozenset[str]:
+        """Of `trains_with`, what is for this model."""
+        return self.trains_with
 
     def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
         """The metrics that a model of this configuration gives."""

@@ -20,7 +20,7 @@ from regard.models import name_of, protocols
 from regard.models.protocols import Model
 from regard.show import Document, Heads
 from regard.tasks.inputs import check_many, check_text, in_parts, read_all
-from regard.tasks.measuring import device_of
+from regard.tasks.measuring import answer, can_replay, device_of
 from regard.tasks.options import checks_keywords
 from regard.tasks.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
 from regard.tasks.search import looks_back, need, sites_like
@@ -78,7 +78,7 @@ class TextReader(Run):
         model = need(self.model, protocols.Classifier)
 
         def tell(batch: Any) -> list[list[float]]:
-            return model.class_logits(batch).float().softmax(-1).tolist()
+            return answer(model, batch).float().softmax(-1).tolist()
 
         labels = model.config.labels
         for one, shares in self._answers(texts, self.read_labelled, tell, cut):
@@ -200,7 +200,7 @@ class TextReader(Run):
         self,
         texts: Iterable[Asked | Encoded[Asked]],
         read: Callable[[Asked | Encoded[Asked]], Encoded[Asked]],
-        answer: Callable[[Any], list[Found]],
+        tell: Callable[[Any], list[Found]],
         cut: Cut = lambda text: None,
     ) -> Iterator[tuple[Encoded[Asked], Found]]:
         """The answer for each text, in the order of the texts. Rows of similar length are read together. A text
@@ -211,9 +211,11 @@ class TextReader(Run):
             rows = [one.row for one in part]
             found: dict[int, Found] = {}
             for places in batches(list(map(self.encoding.length, rows))):
-                batch = self.encoding.batch([rows[place] for place in places], self.tokenizer.special).to(device)
+                batch = self.encoding.batch([rows[place] for place in places], self.tokenizer.special)
+                if can_replay(self.model):
+                    batch = self.encoding.rounded(batch, batch_tokens=BATCH, most=self.max_length)
                 with torch.inference_mode(), without_onednn(self.model):
-                    found |= zip(places, answer(batch), strict=True)
+                    found |= zip(places, tell(batch.to(device))[: len(places)], strict=True)
             for place, one in enumerate(part):
                 if one.truncated:
                     cut(one.text)

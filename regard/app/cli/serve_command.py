@@ -38,13 +38,14 @@ def serve(
     max_beams: Annotated[int, typer.Option(min=1, metavar="N", help="The widest beam to ask for.")] = 16,
     max_pixels: Annotated[int, typer.Option(min=1, metavar="N", help="The largest image.")] = 25_000_000,
     max_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Inputs that a model computes at once.")] = 64,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     log: Annotated[bool, typer.Option("--log", help="Write a line for each request to stderr.")] = False,
 ) -> None:
-    """Serve runs over HTTP, for programs: a JSON API for every task, with attention and decoding step by step.
+    """Serve runs over HTTP: a page to ask them and see where they look, and a JSON API for every task.
 
     Examples:
 
-        regard serve
+        regard serve --open
 
         regard serve runs/mine dates --port 8080
 
@@ -64,4 +65,14 @@ def serve(
         pixels=max_pixels,
         rows=max_batch,
     )
-    start(runs or [], host=host, port=port, token=token, device=device, memory=memory << 20, limits=limits, log=log)
+    start(
+        runs or [],
+        host=host,
+        port=port,
+        token=token,
+        device=device,
+        memory=memory << 20,
+        limits=limits,
+        log=log,
+        open_page=open_page,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -10,36 +11,24 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from regard.app.serve.answering import Events, Json, answers, error_answer, unless_gone
 from regard.app.serve.asking import read_body, read_job
 from regard.app.serve.counters import Counters
+from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.looks import read_look
 from regard.app.serve.openai import openai_routes
 from regard.app.serve.openapi import description
 from regard.app.serve.shelf import Served, Shelf
+from regard.app.serve.signing_in import SignIn
+from regard.app.serve.static import Files
 from regard.app.serve.steps import read_step
 from regard.app.serve.worker import Job
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>regard</title></head>
-<body>
-<h1>regard</h1>
-<p>A query looks at a memory. This server answers programs:</p>
-<ul>
-<li><a href="/api/models">/api/models</a>: the models, what each is asked with, and where it looks</li>
-<li><a href="/openapi.json">/openapi.json</a>: every route</li>
-<li><a href="/health">/health</a>, <a href="/metrics">/metrics</a></li>
-</ul>
-</body>
-</html>
-"""
 
 
 @dataclass(frozen=True)
@@ -49,9 +38,21 @@ class Api:
     shelf: Shelf
     limits: Limits
     counters: Counters
+    files: Files
+    sign_in: SignIn | None = None
 
     async def page(self, request: Request) -> Response:
-        return HTMLResponse(PAGE)
+        if self.sign_in and (token := request.query_params.get("token")):
+            return self.sign_in.by_address(token)
+        return await self.files.answer(request)
+
+    async def signed_in(self, request: Request) -> Response:
+        if self.sign_in is None:
+            raise Refused(404, "this server asks for no token")
+        given = (await read_body(request, self.limits, ("token",))).get("token")
+        if not isinstance(given, str) or not self.sign_in.is_token(given):
+            raise Refused(401, "this is not the token of this server; it was printed when the server started")
+        return self.sign_in.keep(Json({"status": "ok"}))
 
     async def health(self, request: Request) -> Response:
         return Json({"status": "ok"})
@@ -115,13 +116,18 @@ class Api:
         answer = None if one.worker is None else one.worker.answers.get(name)
         if answer is None:
             raise Refused(404, "this answer is no longer kept; ask again for a new one")
-        work = read_look(one, answer, request.query_params, self.limits)
-        return Json(await unless_gone(request, self.shelf.call(one, work)))
+        wanted = read_look(one, request.query_params)
+        picture = await unless_gone(request, self.shelf.call(one, wanted.of(answer, self.limits)))
+        about = {"model": one.name, "site": request.query_params.get("site", "")}
+        return await asyncio.to_thread(drawn, picture, wanted, about)
 
     def routes(self) -> list[Route]:
         models, one = "/api/models", "/api/models/{model}"
         return [
             Route("/", answers(self.page), methods=["GET"]),
+            Route("/page/{name}", answers(self.files.answer), methods=["GET"]),
+            Route("/views/{name}", answers(self.files.answer), methods=["GET"]),
+            Route("/sign-in", answers(self.signed_in), methods=["POST"]),
             Route("/health", answers(self.health), methods=["GET"]),
             Route("/metrics", answers(self.metrics), methods=["GET"]),
             Route("/openapi.json", answers(self.openapi), methods=["GET"]),
@@ -136,7 +142,8 @@ class Api:
 
 def build(shelf: Shelf, *, token: str = "", hosts: tuple[str, ...] = LOCAL, on_start: Any = None) -> ASGIApp:
     """The application over these runs. `hosts`: the names under which it may be asked; (): any."""
-    api = Api(shelf, shelf.limits, shelf.counters)
+    sign_in = SignIn(token) if token else None
+    api = Api(shelf, shelf.limits, shelf.counters, Files(), sign_in)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -152,4 +159,4 @@ def build(shelf: Shelf, *, token: str = "", hosts: tuple[str, ...] = LOCAL, on_s
         return error_answer(found)
 
     inner = Starlette(routes=api.routes(), exception_handlers={HTTPException: http_error}, lifespan=life)
-    return Guard(inner, shelf.limits, shelf.counters, token=token, hosts=hosts)
+    return Guard(inner, shelf.limits, shelf.counters, sign_in, hosts)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits, Refused
+from regard.app.serve.signing_in import SignIn
 
 log = logging.getLogger("regard.serve")
 LOCAL = ("localhost", "127.0.0.1", "::1")
-OPEN = ("/health",)  # answered without a token
+OPEN = ("/", "/health", "/sign-in")  # answered without a token; the page holds nothing but itself
+OPEN_FOLDERS = ("/page/", "/views/")
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -27,8 +29,8 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
 }
+UNKEPT = (b"cache-control", b"no-store")  # of answers that do not say otherwise
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Guard:
     app: ASGIApp
     limits: Limits
     counters: Counters
-    token: str = ""  # "": none is asked for, as only this machine can reach the server
+    sign_in: SignIn | None = None  # None: no token is asked for, as only this machine can reach the server
     hosts: tuple[str, ...] = LOCAL  # names under which it may be asked; (): any
     running: int = field(default=0, init=False)
 
@@ -54,6 +56,7 @@ class Guard:
                 status = message["status"]
                 own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
                 kept = [one for one in message.get("headers", []) if one[0].decode().lower() not in HEADERS]
+                own += [] if any(one[0].lower() == UNKEPT[0] for one in kept) else [UNKEPT]
                 message = {**message, "headers": [*kept, *own]}
             await send(message)
 
@@ -86,15 +89,18 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != host:
             raise Refused(403, "a page of another origin may not ask this server")
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link(scope, headers):
             raise Refused(403, "a page of another origin may not ask this server")
-        if self.token and scope["path"] not in OPEN and not self.allowed(headers.get("authorization", "")):
-            raise Refused(
-                401,
-                "this server asks for its token: Authorization: Bearer TOKEN; it was printed at the start",
-                **{"www-authenticate": "Bearer"},
-            )
-        if scope["path"] not in OPEN and self.running > self.limits.requests:
+        is_open = scope["path"] in OPEN or scope["path"].startswith(OPEN_FOLDERS)
+        if self.sign_in and not is_open:
+            given = headers.get("authorization", ""), headers.get("cookie", "")
+            if not self.sign_in.allows(*given):
+                raise Refused(
+                    401,
+                    "this server asks for its token: Authorization: Bearer TOKEN; it was printed at the start",
+                    **{"www-authenticate": "Bearer"},
+                )
+        if scope["path"] != "/health" and self.running > self.limits.requests:
             raise Refused(
                 429,
                 f"{self.limits.requests} requests are answered at once, and there are as many; ask again later",
@@ -104,9 +110,10 @@ class Guard:
         if not length.isdecimal() or int(length[:20]) > self.limits.body:
             raise too_long(self.limits.body)
 
-    def allowed(self, given: str) -> bool:
-        kind, _, token = given.partition(" ")
-        return kind.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode())
+
+def is_link(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Whether somebody followed a link to the page."""
+    return scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
 
 
 def hostname(host: str) -> str:

@@ -16,7 +16,7 @@ class Limits:
     beams: int = 16  # beam, n_best
     pixels: int = 25_000_000  # of an image
     requests: int = 128  # at once; more are told to come back later
-    numbers: int = 1_000_000  # in one answer about attention
+    numbers: int = 2_000_000  # in one answer about attention
     rows: int = 64  # texts that one model writes at once, and inputs of one batch
     answers: int = 256  # of a model, whose attention can still be asked for
     seconds: float = 30.0  # to send a request

@@ -1,56 +1,97 @@
-"""Attention on demand: one site of an answer, and of it one head and some rows."""
+"""Attention on demand: one site of an answer, or all of them, and of it one head and some rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served
 from regard.show.plain import count_numbers
+from regard.tasks.reader_answers import BarsAndLooks
 from regard.tasks.received import TooLarge
-from regard.tasks.results import Answer
+from regard.tasks.results import Answer, Picture
 from regard.tasks.task import Run
 
-KNOWN = ("site", "head", "rows", "pieces")
+KNOWN = ("site", "head", "rows", "pieces", "side", "packed", "form")
+FORMS = ("json", "csv", "png", "svg")
+EVERY = "*"  # all sites of attention
+SIDES = range(4, 129)
+POOLED = 100_000_000  # numbers that an overview may be made of
 
 
-def read_look(
-    one: Served, answer: Answer, query: Mapping[str, str], limits: Limits
-) -> Callable[[Run], dict[str, Any]]:
-    """`site`: a name, the usual picture without it; `head`: its number; `rows`: as 0-49; `pieces`: true for the
-    model's own pieces of words."""
+@dataclass(frozen=True)
+class Wanted:
+    """Which part of an answer's attention is asked for, and in which form."""
+
+    sites: tuple[str, ...]  # (): the usual picture
+    head: int | None
+    rows: range | None
+    pieces: bool
+    side: int | None  # every head, pooled to at most side x side
+    packed: bool  # large tables are texts, as the views read them
+    form: str  # "": plain data, not as a file
+
+    def of(self, answer: Answer, limits: Limits) -> Callable[[Run], Picture]:
+        """What to do in the model's thread."""
+
+        def work(run: Run) -> Picture:
+            most = POOLED if self.side else limits.numbers
+            if len(self.sites) > 1:  # the first tells how much they are, before all are in memory
+                check_count(count_numbers(self.part(answer, self.sites[:1])) * len(self.sites), most)
+            picture = self.part(answer, self.sites)
+            check_count(count_numbers(picture), most)
+            return picture
+
+        return work
+
+    def part(self, answer: Answer, sites: tuple[str, ...]) -> Picture:
+        picture = answer.picture(list(sites))
+        if picture is None:
+            raise Refused(404, "nothing was looked at for this answer")
+        picture = picture.looks if isinstance(picture, BarsAndLooks) else picture  # bars are for a terminal
+        picture = picture.pieces if self.pieces else picture
+        return picture.part(head=self.head, rows=self.rows)
+
+
+def check_count(count: int, most: int) -> None:
+    if count > most:
+        raise TooLarge(
+            f"this would be {count:,} numbers, and an answer has {most:,} at most; ask for one site and head, for "
+            "fewer rows, or for an overview (side=24)"
+        )
+
+
+def read_look(one: Served, query: Mapping[str, str]) -> Wanted:
+    """`site`: a name, or * for all; the usual picture without it; `head`: its number; `rows`: as 0-49; `pieces`:
+    true for the model's own pieces of words; `side`: an overview; `form`: a file."""
     for name in query:
         if name not in KNOWN:
             raise Refused(422, f"there is no {name[:40]!r}; there are {', '.join(KNOWN)}")
-    site, head, rows = query.get("site", ""), read_number(query.get("head")), read_rows(query.get("rows"))
-    if site and site not in {each["name"] for each in one.sites}:
-        raise Refused(422, "site must be the name of one of the model's sites; /api/models lists them")
-    if query.get("pieces", "false") not in ("true", "false"):
-        raise Refused(422, "pieces must be true or false")
-
-    def work(run: Run) -> dict[str, Any]:
-        picture = answer.picture([site] if site else [])
-        if picture is None:
-            raise Refused(404, "nothing was looked at for this answer")
-        picture = picture.pieces if query.get("pieces") == "true" else picture
-        picture = picture.part(head=head, rows=rows)
-        count = count_numbers(picture)
-        if count > limits.numbers:
-            raise TooLarge(
-                f"this would be {count:,} numbers, and an answer has {limits.numbers:,} at most; ask for one head, "
-                "or for fewer rows"
-            )
-        return {"model": one.name, "site": site, **picture.data()}
-
-    return work
+    site, head, rows = query.get("site", ""), read_number(query, "head"), read_rows(query.get("rows"))
+    if site not in ("", EVERY) and site not in {each["name"] for each in one.sites}:
+        raise Refused(422, "site must be * or the name of one of the model's sites; /api/models lists them")
+    for name in ("pieces", "packed"):
+        if query.get(name, "false") not in ("true", "false"):
+            raise Refused(422, f"{name} must be true or false")
+    if (side := read_number(query, "side")) is not None and side not in SIDES:
+        raise Refused(422, f"side must be a whole number from {SIDES[0]} to {SIDES[-1]}")
+    if query.get("form", "json") not in FORMS:
+        raise Refused(422, f"form must be one of {', '.join(FORMS)}")
+    sites: Any = (site,) if site else ()
+    if site == EVERY:
+        sites = tuple(each["name"] for each in one.sites if each["kind"] == "attention")
+    pieces, packed = (query.get(name) == "true" for name in ("pieces", "packed"))
+    return Wanted(sites, head, rows, pieces, side, packed, query.get("form", ""))
 
 
-def read_number(given: str | None) -> int | None:
+def read_number(query: Mapping[str, str], name: str) -> int | None:
+    given = query.get(name)
     if given is None:
         return None
     if not (given.isascii() and given.isdecimal() and len(given) < 9):
-        raise Refused(422, "head must be a whole number from 0 on")
+        raise Refused(422, f"{name} must be a whole number from 0 on")
     return int(given)
 
 

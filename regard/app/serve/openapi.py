@@ -7,6 +7,7 @@ from typing import Any
 
 from regard import __version__
 from regard.app.serve.limits import Limits
+from regard.app.serve.looks import FORMS, SIDES
 from regard.app.serve.shelf import Served, option_schema
 from regard.tasks.table import AnyTask
 
@@ -161,16 +162,23 @@ def step_operation(task: AnyTask, limits: Limits) -> Table:
 
 def attention_path(known: Mapping[str, Served]) -> Table:
     query = [
-        {"name": "site", "in": "query", "schema": {"type": "string"}, "description": "The usual one unless given."},
+        {
+            "name": "site",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "* is all; the usual one unless given.",
+        },
         {"name": "head", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": 99999999}},
         {"name": "rows", "in": "query", "schema": {"type": "string", "pattern": "^[0-9]{1,8}-[0-9]{1,8}$"}},
         {"name": "pieces", "in": "query", "schema": {"type": "boolean"}},
+        {"name": "side", "in": "query", "schema": {"type": "integer", "minimum": SIDES[0], "maximum": SIDES[-1]}},
+        {"name": "packed", "in": "query", "schema": {"type": "boolean"}},
+        {"name": "form", "in": "query", "schema": {"type": "string", "enum": list(FORMS)}},
     ]
     words = "Where a model looked for an answer: one site, and of it one head or some rows."
-    return {
-        "get": operation(words, {"type": "object", "required": ["kind"]}, parameters=query),
-        "parameters": [path("model", known), path("answer")],
-    }
+    found = operation(words, {"type": "object", "required": ["kind"]}, parameters=query)
+    found["responses"]["200"]["content"] |= {kind: {} for kind in ("text/csv", "image/png", "image/svg+xml")}
+    return {"get": found, "parameters": [path("model", known), path("answer")]}
 
 
 TEXTS: Table = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}

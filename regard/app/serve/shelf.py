@@ -14,6 +14,7 @@ from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.worker import Closed, Job, Worker, reason
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
+from regard.runs.examples import Examples, read_examples
 from regard.runs.shipped import shipped
 from regard.tasks.table import AnyTask, load, outline, tasks_for
 from regard.tasks.task import Run
@@ -33,6 +34,7 @@ class Served:
     about: dict[str, str] = field(default_factory=dict)
     sites: list[dict[str, Any]] = field(default_factory=list)
     alignment: str = ""  # the site that is shown unless another is asked for
+    examples: Examples = field(default_factory=Examples)
     worker: Worker | None = None
 
     def describe(self) -> None:
@@ -42,7 +44,8 @@ class Served:
             self.tasks = tasks_for(opened)
             self.about, self.alignment = opened.about(), opened.model.alignment
             self.about.pop("folder", None)  # a path of this machine
-            self.sites = sites(opened)
+            self.sites = sites(opened, any(task.shows_gates for task in self.tasks))
+            self.examples = read_examples(opened.folder.contents) if opened.folder else Examples()
         except Exception as error:
             self.broken = f"the run {self.name} is broken: {reason(error)}"
 
@@ -52,9 +55,35 @@ class Served:
             return found | {"error": self.broken}
         return found | {
             "about": self.about,
-            "tasks": [task_data(task, limits) for task in self.tasks],
+            "tasks": [self.task_data(task, limits) for task in self.tasks],
             "sites": self.sites,
             "alignment": self.alignment,
+        }
+
+    def task_data(self, task: AnyTask, limits: Limits) -> dict[str, Any]:
+        """What a task is asked with, by which options, and examples of both. Those of a folder are for the task it
+        was trained for."""
+        own = self.examples if task is self.tasks[0] else Examples()
+        return {
+            "task": task.verb,
+            "summary": task.summary,
+            "about": own.about,
+            "inputs": {
+                "what": task.inputs.what,
+                "schema": dict(task.inputs.received.schema),
+                "examples": list(own.inputs or task.inputs.tried),
+                "drawn": task.inputs.may_be_drawn,
+            },
+            "options": [
+                {"name": option.name, "help": option.help, "schema": option_schema(option, limits)}
+                for option in task.options
+                if option.served
+            ],
+            "example_options": own.options,
+            "in_words": task.in_words,
+            "continues": task.continues,
+            "streams": task.writes,
+            "steps": task.writes,
         }
 
     @property
@@ -62,22 +91,6 @@ class Served:
         if self.broken:
             return "broken"
         return "loaded" if self.worker is not None and self.worker.bytes else "ready"
-
-
-def task_data(task: AnyTask, limits: Limits) -> dict[str, Any]:
-    """What a task is asked with, and by which options."""
-    return {
-        "task": task.verb,
-        "summary": task.summary,
-        "inputs": {"what": task.inputs.what, "schema": dict(task.inputs.received.schema)},
-        "options": [
-            {"name": option.name, "help": option.help, "schema": option_schema(option, limits)}
-            for option in task.options
-            if option.served
-        ],
-        "streams": task.writes,
-        "steps": task.writes,
-    }
 
 
 def option_schema(option: Any, limits: Limits) -> dict[str, Any]:
@@ -99,8 +112,8 @@ def option_schema(option: Any, limits: Limits) -> dict[str, Any]:
     return found | ({"default": option.default} if option.default is not None else {})
 
 
-def sites(opened: Run) -> list[dict[str, Any]]:
-    """Where the model looks and its gates, by name, with how many heads each has."""
+def sites(opened: Run, with_gates: bool) -> list[dict[str, Any]]:
+    """Where the model looks, and its gates if its answers show them, by name, with how many heads each has."""
     from regard.attention.trace import sites_of
 
     modules, looks = dict(opened.model.named_modules()), set(sites_of(opened.model, "weights"))
@@ -111,6 +124,7 @@ def sites(opened: Run) -> list[dict[str, Any]]:
             "heads": int(getattr(modules[name], "heads", 1)) if name in looks else 0,
         }
         for name in sites_of(opened.model)
+        if with_gates or name in looks
     ]
 
 

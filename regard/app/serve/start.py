@@ -7,13 +7,28 @@ import secrets
 import socket
 import sys
 import threading
+import webbrowser
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from regard.app.serve.limits import Limits
 from regard.errors import BadInput
 from regard.learn.progress import say
 
+if TYPE_CHECKING:
+    from regard.app.serve.shelf import Shelf
+
 GRACE = 60  # seconds for what is being answered when the server is told to end
+SETTINGS: dict[str, Any] = {  # of uvicorn
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "proxy_headers": False,
+    "timeout_keep_alive": 15,
+    "timeout_graceful_shutdown": GRACE,
+    "h11_max_incomplete_event_size": 32 << 10,
+    "lifespan": "on",
+}
 
 
 def start(
@@ -26,6 +41,7 @@ def start(
     memory: int,
     limits: Limits,
     log: bool,
+    open_page: bool = False,
 ) -> None:
     try:
         import uvicorn
@@ -43,6 +59,8 @@ def start(
     made = not local and not token
     token = token or (secrets.token_urlsafe(24) if made else "")
     shelf = Shelf(runs, limits=limits, counters=Counters(), memory=memory, device=device)
+    if runs:  # those that were named; the shipped ones can be opened
+        check_runs(shelf)
     listening = bind(host, port)
     port = listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -52,28 +70,13 @@ def start(
         if made:
             print(f"token: {token}")
         print(f"Go to {address}/  (Ctrl-C ends)", flush=True)
+        if open_page:
+            webbrowser.open(f"{address}/?token={token}" if token else f"{address}/")
         threading.Thread(target=shelf.describe, daemon=True).start()
 
     app = build(shelf, token=token, hosts=LOCAL if local else (), on_start=greet)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it would show parts of requests
-    if log:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        logging.getLogger("regard.serve").addHandler(handler)
-        logging.getLogger("regard.serve").setLevel(logging.INFO)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=15,
-        timeout_graceful_shutdown=GRACE,
-        h11_max_incomplete_event_size=32 << 10,
-        lifespan="on",
-    )
-    server = uvicorn.Server(config)
+    set_logs(log)
+    server = uvicorn.Server(uvicorn.Config(app, **SETTINGS))
     try:
         server.run(sockets=[listening])
     finally:
@@ -82,14 +85,39 @@ def start(
         say("the server could not start")
 
 
+def check_runs(shelf: Shelf) -> None:
+    """BadInput where none of the runs can be opened."""
+    shelf.describe()
+    if broken := [one.broken for one in shelf.served.values() if one.broken]:
+        if len(broken) == len(shelf.served):
+            raise BadInput("; ".join(broken))
+        for why in broken:
+            say(why)
+
+
+def set_logs(log: bool) -> None:
+    """What is written to stderr: failures, and with `log` a line for each request."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it would show parts of requests
+    if log:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logging.getLogger("regard.serve").addHandler(handler)
+        logging.getLogger("regard.serve").setLevel(logging.INFO)
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A socket at this address; BadInput says where it cannot be had."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(1024)  # who connects before the server is ready waits
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(1024)  # who connects before the server is ready waits
+        except OSError:
+            found.close()
+            raise
     except OSError as error:
         raise BadInput(f"cannot listen at {host}, port {port}: {error.strerror}; take another --port") from None
     return found

@@ -44,6 +44,7 @@ class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):
     with the attention over it and the word's gate. Without attention, or with --sites cell, it draws the gates of
     the LSTM; with --sites 'eye.*' how far each channel was opened in the network that reads the image."""
     writes = True
+    shows_gates = True
     inputs = Images()
     options = CAPTION
     metrics: ClassVar = {

@@ -253,7 +253,7 @@ class Captioner(ImageRun):
         check_tokens(prefix, self.model.config.vocabulary)
         row, text = self._row(opened, decode or self.decode), self.tokenizer.decode(prefix)
         grid = self.model.grid(opened.tensor) if self.model.alignment else None
-        return Beginning(row, prefix, text, self.tokenizer, lambda site: (), grid)
+        return Beginning(row, prefix, text, prefix, self.tokenizer, lambda site: (), grid)
 
     def search(self, images: Tensor, decode: Decoding) -> list[list[Hypothesis]]:
         """images (B, C, H, W) -> for each the captions that were found, best first."""

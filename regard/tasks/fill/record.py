@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 class TextsWithBlanks(Texts):
     example = '"... [MASK] ..."'
+    tried = ("The capital of France is [MASK].",)
 
 
 class Fill(ReaderTask["MaskedSettings", "Reader", "TestText"]):

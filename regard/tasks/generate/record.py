@@ -33,6 +33,7 @@ class Prompts(Texts):
     metavar = "PROMPT"
     help = 'Texts to continue; without any, lines of stdin. "" begins a new text.'
     from_file = "A file with one prompt a line."
+    tried = ("Once upon a time",)
 
 
 class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
@@ -46,6 +47,8 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
     A prompt comes back with its continuation; in JSON they are apart. A GPT-2 folder of `transformers` is a run
     too. --temperature 0 takes the likeliest token each time."""
     writes = True
+    shows_gates = True
+    continues = True
     openai = "completions"
     inputs = Prompts()
     options = GENERATE

@@ -333,7 +333,7 @@ class LanguageModel(Run):
         seen = [*begun.ids, *prefix][-self.max_positions :]
         row = Row(seen[:-1], seen[-1], self._way(decode), max_length=1)
         names, text = self.tokenizer.tokens(seen), self._text(begun, prefix)
-        return Beginning(row, (), text, self.tokenizer, lambda site: names)
+        return Beginning(row, (), text, prefix, self.tokenizer, lambda site: names)
 
     def _rows(self, prompt: Prompt, decode: Decoding) -> Rows:
         way, windows = self._way(decode), self._windows(prompt.ids, decode)

@@ -33,6 +33,7 @@ class EnvironmentNumbers(Inputs):
     help = "Numbers of environments, from 0 on; each is a function of its number. Without any, 0."
     from_file = "A file with one number a line."
     example = "0"
+    tried = (0,)
 
     received = Received({"type": "integer", "minimum": 0}, lambda sent, pixels: sent)
 

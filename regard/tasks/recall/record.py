@@ -41,6 +41,8 @@ class BitTexts(Texts):
     )
     from_file = "A file with one sequence a line; also .gz, .xz, .zst."
     example = "--length 10"
+    tried = ()
+    may_be_drawn = True
 
     def unasked(self) -> list[Any]:
         from regard.tasks.recall.run import DRAWN

@@ -38,6 +38,7 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
     --strict). --show draws attention over the image: rolled out through all layers, or with --sites every head. Of
     a model that weighs channels, it draws how far each of them was opened in every block."""
     inputs = Images()
+    shows_gates = True
     options = (replace(TOP, default=1),)
     in_words = False
     metrics: ClassVar = CLASS_METRICS

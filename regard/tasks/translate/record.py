@@ -44,6 +44,7 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
     empty one and named at the end (see --strict). With --n-best, answers come as
     lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty."""
     writes = True
+    shows_gates = True
     inputs = Texts()
     options = (
         *TRANSLATE,

@@ -277,7 +277,7 @@ class Translator(Run):
         def columns(site: str) -> Sequence[str]:
             return read if looks_across(site) else fed
 
-        return Beginning(row, prefix, self.tokenizer.decode(prefix), self.tokenizer, columns)
+        return Beginning(row, prefix, self.tokenizer.decode(prefix), prefix, self.tokenizer, columns)
 
     def _search(self, sources: list[list[int]], decode: Decoding) -> list[list[Hypothesis]]:
         source, mask = self.collate(sources)

@@ -39,3 +39,13 @@ def process(request: pytest.FixtureRequest) -> Iterator[Any]:
     found = Process(*getattr(request, "param", ("shakespeare", "dates")))
     yield found
     found.end()
+
+
+@pytest.fixture
+def listening(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A server that other threads connect to."""
+    from served_models import Listening
+
+    found = Listening(*getattr(request, "param", ("shakespeare", "dates")))
+    yield found
+    found.end()

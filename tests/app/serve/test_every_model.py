@@ -16,6 +16,7 @@ from regard.tasks.table import TASKS
 
 RECIPES = {"recall": '[data]\nmade = "copy-bits"\n[model]\nname = "{name}"\n'}
 SIZES = {"recall": {"inputs": 9, "outputs": 8}}  # that the kind of sequences asks for
+ONE_EACH = list({MODELS[name].task: name for name in MODELS}.values())  # options are those of the task
 
 
 @pytest.fixture(scope="module", params=list(MODELS))
@@ -67,6 +68,7 @@ def test_a_record_says_what_is_sent(task: Any) -> None:
         assert not option.metavar or option.metavar not in ("FILE", "DIR") or option.received or not option.served
 
 
+@pytest.mark.parametrize("model", ONE_EACH, indirect=True)
 def test_extreme_options_are_no_failure(model: tuple[str, TestClient], image: str) -> None:
     """Of the type that the schema says, and as large or as strange as can be."""
     name, server = model

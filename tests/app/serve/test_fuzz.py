@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from served_models import Process
+from served_models import Listening
+
+from regard.app.serve.limits import Limits
 
 ROOT = Path(__file__).parents[3]
 FEW = settings(
@@ -33,11 +35,12 @@ CONFIG = {
 }
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[Process]:
-    found = Process("dates", "shakespeare", "reviews", "shapes", "--max-tokens", "20", "--max-beams", "3")
+@pytest.fixture
+def listening(capfd: pytest.CaptureFixture[str]) -> Iterator[Listening]:
+    found = Listening("dates", "shakespeare", "reviews", "shapes", limits=Limits(tokens=20, beams=3))
     yield found
-    assert "Traceback" not in found.end()
+    found.end()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +53,17 @@ def benchmark() -> ModuleType:
     return found
 
 
-def test_damaged_requests_are_refused(process: Process, benchmark: ModuleType) -> None:
-    statuses = asyncio.run(benchmark.fuzz(process.port, 300, seed=5))
+def test_damaged_requests_are_refused(listening: Listening, benchmark: ModuleType) -> None:
+    statuses = asyncio.run(benchmark.fuzz(listening.port, 300, seed=5))
     assert sum(statuses.values()) == 300
     assert statuses[200]
     assert max(statuses) < 500, statuses
 
 
-def test_requests_drawn_from_the_description(process: Process) -> None:
+def test_requests_drawn_from_the_description(listening: Listening) -> None:
     schemathesis: Any = pytest.importorskip("schemathesis", reason="the package `schemathesis` is not installed")
     config = schemathesis.Config.from_dict(CONFIG)
-    schema = schemathesis.openapi.from_url(f"{process.address}/openapi.json", config=config)
+    schema = schemathesis.openapi.from_url(f"{listening.address}/openapi.json", config=config)
     seen = []
     for found in schema.get_all_operations():
         operation = found.ok()

@@ -62,7 +62,10 @@ def test_every_answer_has_a_strict_policy(client: TestClient) -> None:
         assert response.headers["x-content-type-options"] == "nosniff"
         assert "access-control-allow-origin" not in response.headers
         assert "server" not in response.headers
-    assert "<script" not in client.get("/").text
+    page = client.get("/").text
+    assert page.count("<script") == 1
+    assert '<script type="module" src="/page/main.js"></script>' in page
+    assert "style=" not in page
 
 
 def test_a_token_is_asked_for() -> None:

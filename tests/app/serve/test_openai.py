@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from served_models import Process
+from served_models import Listening
 
 import regard
 
@@ -15,15 +15,15 @@ openai = pytest.importorskip("openai", reason="the package `openai` is not insta
 
 
 @pytest.fixture(scope="module")
-def process(request: pytest.FixtureRequest) -> Iterator[Process]:
-    found = Process("shakespeare", "dates", request.getfixturevalue("filler"), "--token", "s3cret")
+def listening(request: pytest.FixtureRequest) -> Iterator[Listening]:
+    found = Listening("shakespeare", "dates", request.getfixturevalue("filler"), token="s3cret")
     yield found
     found.end()
 
 
 @pytest.fixture(scope="module")
-def client(process: Process) -> Any:
-    return openai.OpenAI(base_url=f"{process.address}/v1", api_key="s3cret", max_retries=0)
+def client(listening: Listening) -> Any:
+    return openai.OpenAI(base_url=f"{listening.address}/v1", api_key="s3cret", max_retries=0)
 
 
 def test_the_models_that_fit_are_listed(client: Any, filler: str) -> None:
@@ -102,9 +102,9 @@ def test_a_model_that_is_not_there(client: Any) -> None:
         wrong.models.list()
 
 
-def test_the_description_names_these_routes(process: Process) -> None:
+def test_the_description_names_these_routes(listening: Listening) -> None:
     import httpx2
 
     headers = {"authorization": "Bearer s3cret"}
-    paths = httpx2.get(f"{process.address}/openapi.json", headers=headers).json()["paths"]
+    paths = httpx2.get(f"{listening.address}/openapi.json", headers=headers).json()["paths"]
     assert {"/v1/completions", "/v1/embeddings"} <= set(paths)

@@ -1,4 +1,4 @@
-"""`regard serve` as a program: how it starts and ends, and clients that go away."""
+"""`regard serve` as a program: how it starts and ends; clients that go away, and those that ask together."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import http.client
 import json
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
 import httpx2
 import pytest
-from served_models import Process
+from served_models import Listening, Process
 
 from regard.runs.shipped import shipped
 
@@ -66,35 +64,35 @@ def test_it_says_where_to_go_and_answers() -> None:
     assert seconds < 30
 
 
-def test_a_client_that_goes_away_stops_its_work(process: Process) -> None:
+def test_a_client_that_goes_away_stops_its_work(listening: Listening) -> None:
     for _ in range(5):
-        begin_stream(process.port, LONG).close()
-    eventually(lambda: metric(process.address, "regard_stopped_total") == 5)
-    written = metric(process.address, "regard_tokens_total")
+        begin_stream(listening.port, LONG).close()
+    eventually(lambda: metric(listening.address, "regard_stopped_total") == 5)
+    written = metric(listening.address, "regard_tokens_total")
     time.sleep(0.3)
-    assert metric(process.address, "regard_tokens_total") == written
-    assert metric(process.address, "regard_requests_running") == 1, "the one that asks for this"
+    assert metric(listening.address, "regard_tokens_total") == written
+    assert metric(listening.address, "regard_requests_running") == 1, "the one that asks for this"
 
 
-def test_a_client_that_does_not_stream_may_go_away_too(process: Process) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=20)
+def test_a_client_that_does_not_stream_may_go_away_too(listening: Listening) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", listening.port, timeout=20)
     body = json.dumps({**LONG, "stream": False})
-    headers = {"content-type": "application/json", "host": f"localhost:{process.port}"}
+    headers = {"content-type": "application/json", "host": f"localhost:{listening.port}"}
     connection.request("POST", "/api/models/shakespeare/generate", body, headers)
-    eventually(lambda: metric(process.address, "regard_tokens_total") > 0)
+    eventually(lambda: metric(listening.address, "regard_tokens_total") > 0)
     connection.close()
-    eventually(lambda: metric(process.address, "regard_stopped_total") == 1)
+    eventually(lambda: metric(listening.address, "regard_stopped_total") == 1)
 
 
-@pytest.mark.parametrize("process", [("de-en",)], indirect=True)
-def test_a_beam_is_stopped_too(process: Process) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=20)
+@pytest.mark.parametrize("listening", [("de-en",)], indirect=True)
+def test_a_beam_is_stopped_too(listening: Listening) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", listening.port, timeout=20)
     asked = {"inputs": ["Ich habe heute keine Zeit. " * 8] * 64, "options": {"beam": 16, "min_length": 120}}
-    headers = {"content-type": "application/json", "host": f"localhost:{process.port}"}
+    headers = {"content-type": "application/json", "host": f"localhost:{listening.port}"}
     connection.request("POST", "/api/models/de-en/translate", json.dumps(asked), headers)
-    eventually(lambda: metric(process.address, "regard_batch_size_count") == 1)
+    eventually(lambda: metric(listening.address, "regard_batch_size_count") == 1)
     connection.close()
-    eventually(lambda: metric(process.address, "regard_stopped_total") == 1)
+    eventually(lambda: metric(listening.address, "regard_stopped_total") == 1)
 
 
 def test_sigterm_finishes_what_runs(process: Process) -> None:
@@ -120,17 +118,16 @@ def test_beyond_this_machine_a_token_is_made_and_printed(process: Process) -> No
     assert httpx2.get(f"{process.address}/api/models", headers=headers).status_code == 200
 
 
-def test_a_port_that_is_taken(process: Process) -> None:
-    words = [sys.executable, "-m", "regard", "serve", "dates", "--port", str(process.port)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "take another --port" in done.stderr
+def test_a_port_that_is_taken(listening: Listening, call: Any) -> None:
+    done = call("serve", "dates", "--port", listening.port)
+    assert done.code == 2
+    assert "take another --port" in done.err
 
 
-def test_answers_do_not_depend_on_who_else_asks(process: Process) -> None:
+def test_answers_do_not_depend_on_who_else_asks(listening: Listening) -> None:
     """Texts join a batch that is running, and leave it; each is written as if it were alone."""
     prompts = ["ROMEO:", "JULIET:\nO", "First Citizen:", "K", "What is", "\n", "To be, or not", "Enter"]
-    where = f"{process.address}/api/models/shakespeare/generate"
+    where = f"{listening.address}/api/models/shakespeare/generate"
 
     def ask(number: int) -> str:
         options = {"max_tokens": 20 + 7 * number, "seed": number, "temperature": number % 2 * 0.8}
@@ -150,5 +147,5 @@ def test_answers_do_not_depend_on_who_else_asks(process: Process) -> None:
     for thread in threads:
         thread.join()
     assert [found[number] for number in range(len(prompts))] == alone
-    sizes = httpx2.get(f"{process.address}/metrics").text
+    sizes = httpx2.get(f"{listening.address}/metrics").text
     assert 'regard_batch_size_bucket{model="shakespeare",le="1"}' in sizes

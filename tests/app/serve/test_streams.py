@@ -163,9 +163,9 @@ def test_attention_by_site_head_and_rows(client: TestClient) -> None:
     assert found["kind"] == "heads"
     panel = wanted.panels["decoder.0.cross"][2, 1:4]
     assert found["panels"]["decoder.0.cross"] == [pytest.approx(row, abs=1e-4) for row in [panel]]
-    assert found["rows"]["decoder.0.cross"] == list(wanted.tokens("decoder.0.cross")[0][1:4])
+    assert found["rows"] == list(wanted.tokens("decoder.0.cross")[0][1:4])
     pieces = look(client, "de-en", name, site="decoder.0.cross", head=2, pieces="true").json()
-    assert len(pieces["rows"]["decoder.0.cross"]) >= len(wanted.tokens("decoder.0.cross")[0])
+    assert len(pieces["rows"]) >= len(wanted.tokens("decoder.0.cross")[0])
 
 
 def test_the_usual_picture(client: TestClient, image: str) -> None:
@@ -211,7 +211,10 @@ def test_no_answer_holds_everything(client: TestClient) -> None:
         site = "blocks.0.attend"
         response = look(small, "shakespeare", name, site=site, pieces="true")
         assert response.status_code == 413
-        assert "ask for one head, or for fewer rows" in response.text
+        assert "ask for one site and head, for fewer rows, or for an overview" in response.text
+        assert look(small, "shakespeare", name, site="*").status_code == 413
+        overview = look(small, "shakespeare", name, site=site, pieces="true", side=8)
+        assert overview.json()["panels"][site]["shape"] == [6, 8, 8]
         assert look(small, "shakespeare", name, site=site, head=0, rows="0-9", pieces="true").status_code == 200
 
 
@@ -219,7 +222,9 @@ def test_no_answer_holds_everything(client: TestClient) -> None:
     "query",
     [
         {"site": "nothing"},
-        {"site": "*"},
+        {"side": "3"},
+        {"form": "pdf"},
+        {"packed": "1"},
         {"head": "x"},
         {"head": "99", "site": "attend"},
         {"rows": "5"},

@@ -1,0 +1,106 @@
+// Asking the server. A server that restarts is asked again; one that wants its token gets it from the person first.
+
+const WAITS = [300, 700, 1500, 3000, 5000];  // milliseconds before the server is asked again
+
+export class Failure extends Error {
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const signIn = {ask: null, waiting: null};
+
+/** `ask()` gives a promise that is kept once the person has signed in. */
+export function whenSignedOut(ask) {
+  signIn.ask = ask;
+}
+
+function signedIn() {
+  signIn.waiting ??= signIn.ask().finally(() => { signIn.waiting = null; });
+  return signIn.waiting;
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((done, fail) => {
+    const timer = setTimeout(done, milliseconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      fail(signal.reason);
+    });
+  });
+}
+
+/** The response, if the server has answered and is content. */
+export async function request(path, settings = {}) {
+  for (let tries = 0; ; tries++) {
+    let response;
+    try {
+      response = await fetch(path, settings);
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      if (tries === WAITS.length) throw new Failure("The server does not answer. Is it still running?");
+      await pause(WAITS[tries], settings.signal);
+      continue;
+    }
+    if (response.ok) return response;
+    if (response.status === 401 && path !== "/sign-in") {
+      await signedIn();
+      continue;
+    }
+    if (response.status === 429 && tries < WAITS.length) {
+      await pause(WAITS[tries], settings.signal);
+      continue;
+    }
+    throw new Failure(await messageOf(response), response.status);
+  }
+}
+
+async function messageOf(response) {
+  try {
+    return (await response.json()).error.message;
+  } catch {
+    return `The server answered with status ${response.status}.`;
+  }
+}
+
+function posted(body, signal) {
+  return {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body), signal};
+}
+
+export async function get(path, signal) {
+  return (await request(path, {signal})).json();
+}
+
+export async function post(path, body, signal) {
+  return (await request(path, posted(body, signal))).json();
+}
+
+/** Server-sent events, each as [name, data]. An `error` event is thrown; a stream that breaks off too. */
+export async function* events(path, body, signal) {
+  const response = await request(path, posted(body, signal));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  try {
+    for (;;) {
+      const {done, value} = await reader.read();
+      if (done) throw new Failure("The answer broke off.", 0);
+      text += value;
+      const parts = text.split("\n\n");
+      text = parts.pop();
+      for (const part of parts) {
+        const [name, data] = part.split("\n").map(line => line.slice(line.indexOf(":") + 2));
+        const found = JSON.parse(data);
+        if (name === "error") throw new Failure(found.error.message, found.error.code);
+        if (name === "end") return;
+        yield [name, found];
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+export function modelPath(name) {
+  return `/api/models/${encodeURIComponent(name)}`;
+}

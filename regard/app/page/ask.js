@@ -1,0 +1,96 @@
+// The question: a text, an image or a number, with examples and options.
+import {button, field, make, newId, select} from "./dom.js";
+import {imageInput} from "./images.js";
+import {isAsked, optionsForm} from "./options.js";
+
+const CHIP = 42;  // characters of an example on its button
+
+/** A short text with what cannot be seen taken out. */
+function chip(text) {
+  const short = String(text).replace(/\s+/g, " ").trim();
+  return [...short].length > CHIP ? `${[...short].slice(0, CHIP - 1).join("")}…` : short;
+}
+
+function textInput(task, changed, submit) {
+  const number = task.inputs.schema.type === "integer", {examples, drawn} = task.inputs;
+  const read = () => number ? (box.value === "" ? [] : [Number(box.value)]) : box.value === "" && drawn ? [] : [box.value];
+  const box = number ? make("input", {type: "number", min: task.inputs.schema.minimum ?? null})
+    : make("textarea", {rows: 2, spellcheck: "false", dir: "auto", placeholder: drawn ? "empty: one is drawn" : ""});
+  box.addEventListener("keydown", event => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  });
+  const tried = make("div", {class: "tried", role: "group", "aria-label": "Examples"});
+  examples.forEach(example => tried.append(button(make("bdi", {}, chip(example)), () => {
+    box.value = example;
+    changed();
+  }, {class: "chip"})));
+  return {
+    element: make("div", {class: "text-input"}, field(`${task.task}: ${task.inputs.what}`, box)),
+    tried: examples.length > 1 ? tried : "",
+    get state() { return {text: box.value}; },
+    get values() { return read(); },
+    url: null,
+    missing: "Type something first.",
+    set(next) { box.value = next.text ?? examples[next.example ?? 0] ?? ""; },
+    isExample: () => examples.map(String).includes(box.value),
+    close() {},
+  };
+}
+
+/** The form. `submit()`: the person asks; `stop()`: no longer; `chosen(task)`: another of the model's tasks. */
+export class Ask {
+  constructor(form, {submit, stop, chosen}) {
+    Object.assign(this, {form, submit, stop, chosen, input: null, options: null, task: null});
+    this.told = make("p", {class: "error", role: "alert", id: newId("told")});
+    form.addEventListener("submit", event => {
+      event.preventDefault();
+      this.submit();
+    });
+  }
+
+  /** Show the form for a task; a text that the person typed stays. */
+  show(model, task) {
+    const typed = this.input && !this.input.isExample?.() ? this.input.state : {};
+    this.input?.close();
+    this.task = task;
+    const failed = message => this.fail(message), submit = () => this.submit();
+    this.input = task.inputs.schema.format === "byte" ? imageInput(task.inputs.examples, submit, failed)
+      : textInput(task, submit, submit);
+    this.options = optionsForm(task.options, () => this.changedOptions(), failed);
+    this.options.set(task.example_options);
+    this.input.set("text" in typed ? typed : {example: 0});
+    const verbs = model.tasks.map(one => [one.task, one.task]);
+    const run = make("button", {type: "submit", class: "main"}, task.task[0].toUpperCase() + task.task.slice(1));
+    this.ending = button("Stop", () => this.stop(), {class: "plain", hidden: true});
+    const {details} = this.options;
+    this.form.replaceChildren(
+      verbs.length > 1 ? field("Task", select(verbs, task.task, verb => this.chosen(verb))) : "",
+      make("div", {class: "box"}, this.input.element, make("div", {class: "go"}, run, this.ending)),
+      ...this.options.asked, this.told,
+      make("div", {class: "under"}, this.input.tried,
+        details.length ? make("details", {class: "options"}, make("summary", {}, "Options"),
+          make("div", {class: "settings"}, ...details)) : ""));
+    this.fail("");
+  }
+
+  changedOptions() {
+    this.fail("");
+  }
+
+  /** Whether all is there that a task needs. */
+  get ready() {
+    const {inputs} = this.task, needs = this.task.options.filter(isAsked);
+    return (this.input.values.length > 0 || inputs.drawn) && needs.every(one => one.name in this.options.values);
+  }
+
+  fail(message) {
+    this.told.textContent = message;
+  }
+
+  busy(now) {
+    this.ending.hidden = !now;
+    this.form.setAttribute("aria-busy", String(now));
+  }
+}

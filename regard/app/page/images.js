@@ -1,0 +1,133 @@
+// An image as input: dropped, picked, pasted, or one of the examples.
+import {button, make} from "./dom.js";
+
+const LARGEST = 3 << 20, SIDE = 1600;  // a larger file is sent as a JPEG with at most so many pixels on a side
+
+export function readFile(file) {
+  return new Promise((done, fail) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => fail(new Error("This file cannot be read."));
+    reader.readAsDataURL(file);
+  });
+}
+
+export async function imageUrl(file) {
+  if (file.size <= LARGEST) return readFile(file);
+  const bitmap = await createImageBitmap(file), scale = Math.min(1, SIDE / Math.max(bitmap.width, bitmap.height));
+  const canvas = make("canvas", {width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale)});
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/jpeg", .9);
+}
+
+/** A place for one image. `changed()` is called when the person chose one; `failed(message)` when it cannot be read. */
+export function imageInput(examples, changed, failed) {
+  let state = {}, url = null;
+  const picked = make("input", {type: "file", accept: "image/*", "aria-label": "Choose an image"});
+  const preview = make("img", {alt: "The image that is asked about", hidden: true});
+  const hint = make("span", {class: "aside"}, make("b", {}, "Drop an image"), " here, paste one, or choose a file");
+  const drop = make("label", {class: "drop"}, picked, preview, hint);
+
+  function show(next, nextUrl) {
+    [state, url] = [next, nextUrl];
+    preview.hidden = !url;
+    if (url) preview.src = url;
+    else preview.removeAttribute("src");
+    drop.classList.toggle("filled", Boolean(url));
+  }
+
+  async function take(files) {
+    const file = [...files].find(one => one.type.startsWith("image/")) ?? files[0];
+    if (!file) return;
+    try {
+      show({image: true}, await imageUrl(file));
+    } catch {
+      failed("This file is not an image that the browser can read.");
+      return;
+    }
+    changed();
+  }
+
+  picked.addEventListener("change", () => take(picked.files));
+  for (const name of ["dragover", "dragenter"])
+    drop.addEventListener(name, event => {
+      event.preventDefault();
+      drop.classList.add("over");
+    });
+  drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+  drop.addEventListener("drop", event => {
+    event.preventDefault();
+    drop.classList.remove("over");
+    take(event.dataTransfer.files);
+  });
+  const paste = event => {
+    if (event.clipboardData.files.length) take(event.clipboardData.files);
+  };
+  document.addEventListener("paste", paste);
+
+  const tried = make("div", {class: "tried", role: "group", "aria-label": "Examples"});
+  examples.forEach((example, number) => tried.append(button(
+    make("img", {src: example, alt: ""}), () => {
+      show({example: number}, example);
+      changed();
+    }, {"aria-label": `Example ${number + 1}`, class: "tried-image"})));
+
+  return {
+    element: make("div", {class: "image-input"}, drop),
+    tried: examples.length ? tried : "",
+    get state() { return state; },
+    get values() { return url ? [url] : []; },
+    get url() { return url; },
+    missing: "Choose an image first. An address cannot hold one: drop it here again.",
+    set(next) {
+      if ("example" in next && examples[next.example]) show(next, examples[next.example]);
+      else if (!(next.image && state.image)) show({}, null);
+    },
+    close: () => document.removeEventListener("paste", paste),
+  };
+}
+
+/** Examples of classes, each with its images: {class: [url, ...]}. */
+export function episodeInput(name, help, changed, failed) {
+  const rows = make("div", {class: "classes"}), add = button("Add a class", () => row(), {class: "plain"});
+  const element = make("fieldset", {class: "episode"}, make("legend", {}, name), make("p", {class: "aside"}, help), rows, add);
+
+  function row(label = `class ${rows.children.length + 1}`, urls = []) {
+    const text = make("input", {type: "text", value: label, "aria-label": "Name of the class", onchange: changed});
+    const shown = make("span", {class: "tried"}), images = [];
+    const put = url => {
+      images.push(url);
+      shown.append(make("img", {src: url, alt: ""}));
+    };
+    urls.forEach(put);
+    const picked = make("input", {type: "file", accept: "image/*", multiple: true, "aria-label": `Images of ${label}`});
+    picked.addEventListener("change", async () => {
+      try {
+        for (const file of picked.files) put(await imageUrl(file));
+      } catch {
+        failed("One of these files is not an image that the browser can read.");
+      }
+      changed();
+    });
+    const one = make("div", {class: "class-row"}, text, shown, picked,
+      button("Remove", () => {
+        one.remove();
+        changed();
+      }, {class: "plain"}));
+    one.read = () => [text.value, images];
+    rows.append(one);
+  }
+
+  return {
+    element,
+    set(value) {
+      rows.replaceChildren();
+      for (const [label, urls] of Object.entries(value ?? {})) row(label, urls);
+      while (rows.children.length < 2) row();
+    },
+    get value() {
+      const found = [...rows.children].map(one => one.read()).filter(([label, urls]) => label && urls.length);
+      return found.length ? Object.fromEntries(found) : null;
+    },
+  };
+}

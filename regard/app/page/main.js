@@ -1,0 +1,189 @@
+// The page: a question, and one or two models that answer it.
+import {Failure, get, whenSignedOut} from "./api.js";
+import {readAddress, writeAddress} from "./address.js";
+import {Ask} from "./ask.js";
+import {modelList} from "./choose.js";
+import {button, make} from "./dom.js";
+import {shareButton} from "./keep.js";
+import {Panel} from "./panel.js";
+import {askForToken} from "./sign_in.js";
+import {themeButton} from "./theme.js";
+
+const SOON = 100;  // milliseconds
+const find = id => document.getElementById(id);
+const kindOf = task => JSON.stringify([task.inputs.schema.type, task.inputs.schema.format]);
+
+class Page {
+  constructor(models) {
+    this.models = models.filter(one => one.status !== "broken");
+    this.panels = [];
+    this.list = modelList(find("models"), models, name => this.chooseModel(name));
+    this.ask = new Ask(find("ask"), {
+      submit: () => this.submit(),
+      stop: () => this.stop(),
+      chosen: verb => this.chooseModel(this.panels[0].state.model, verb),
+    });
+    this.compare = button("Compare", () => this.toggleCompare(), {"aria-pressed": "false"});
+    const warning = () => this.ask.input.state.image ? "Copied, but an address cannot hold your image." : "";
+    find("actions").replaceChildren(this.compare, shareButton(warning, () => writeAddress(this.state, false)), themeButton());
+    window.addEventListener("popstate", () => this.restore(readAddress()));
+  }
+
+  modelOf(name) {
+    return this.models.find(one => one.name === name);
+  }
+
+  /** The model and task that a state names; the first that writes texts where it names none. */
+  found({model, task} = {}) {
+    const usual = this.models.find(one => one.tasks[0].steps && one.tasks[0].inputs.schema.format !== "byte");
+    const chosen = this.modelOf(model) ?? usual ?? this.models[0];
+    return [chosen, chosen.tasks.find(one => one.task === task) ?? chosen.tasks[0]];
+  }
+
+  newPanel(own = {}) {
+    const panel = new Panel({
+      changed: push => this.keep(push),
+      failed: message => this.ask.fail(message),
+      question: () => ({values: this.ask.input.values, options: this.ask.options.values,
+        asked: this.ask.input.state.text ?? "", url: this.ask.input.url}),
+      ...own,
+    });
+    this.panels.push(panel);
+    find("panels").append(panel.element);
+    find("panels").classList.toggle("two", this.panels.length > 1);
+    this.compare.setAttribute("aria-pressed", String(this.panels.length > 1));
+    return panel;
+  }
+
+  // -- state
+
+  get state() {
+    return {input: this.ask.input.state, options: this.ask.options.values, panels: this.panels.map(one => one.state)};
+  }
+
+  /** What is only pointed at or stepped to is written a little later, as browsers allow few changes a second. */
+  keep(push) {
+    if (this.restoring) return;
+    clearTimeout(this.keeping);
+    if (push) writeAddress(this.state, true);
+    else this.keeping = setTimeout(() => writeAddress(this.state, false), SOON);
+  }
+
+  /** Show what an address says. */
+  restore(state) {
+    this.restoring = true;
+    clearTimeout(this.keeping);
+    this.panels.splice(0).forEach(one => one.close());
+    const [first, second] = state.panels, [model, task] = this.found(first);
+    this.newPanel().set(model, task, first);
+    this.list.mark(model.name);
+    this.ask.input = null;
+    this.ask.show(model, task);
+    if (state.options) this.ask.options.set(state.options);
+    if (Object.keys(state.input).length) this.ask.input.set(state.input);
+    if (second) this.addSecond(second);
+    this.restoring = false;
+    if (this.ask.ready) this.run();
+    else if (state.input.image) this.ask.fail(this.ask.input.missing);
+  }
+
+  chooseModel(name, verb = "") {
+    const [model, task] = this.found({model: name, task: verb}), [first, second] = this.panels;
+    this.stop();
+    first.set(model, task);
+    this.ask.show(model, task);
+    this.list.mark(name);
+    if (second && kindOf(second.task) !== kindOf(task)) this.removeSecond();
+    this.keep(true);
+    if (this.ask.ready) this.run();
+  }
+
+  // -- asking
+
+  submit() {
+    this.ask.fail("");
+    if (!this.ask.ready) {
+      this.ask.fail(this.ask.input.missing);
+      return;
+    }
+    for (const panel of this.panels) {
+      if (panel.state.steps) panel.state.steps = [];
+      delete panel.state.view.row;
+    }
+    this.keep(true);
+    this.run();
+  }
+
+  async run(panels = this.panels) {
+    this.ask.fail("");
+    this.ask.busy(true);
+    await Promise.all(panels.map(one => one.ask()));
+    if (!this.panels.some(one => one.running)) this.ask.busy(false);
+  }
+
+  stop() {
+    this.panels.forEach(one => one.stop());
+    if (this.ask.task) this.ask.busy(false);
+  }
+
+  // -- comparing
+
+  /** Tasks of models that take the same kind of input. */
+  alike() {
+    const kind = kindOf(this.panels[0].task);
+    return this.models.flatMap(model => model.tasks.filter(task => kindOf(task) === kind)
+      .map(task => [`${model.name}/${task.task}`, `${model.name}: ${task.about || task.task}`]));
+  }
+
+  addSecond(state) {
+    const [model, task] = this.found(state);
+    const panel = this.newPanel({choices: () => this.alike(), choose: value => this.chooseSecond(value)});
+    panel.set(model, task, state);
+    return panel;
+  }
+
+  chooseSecond(value) {
+    const at = value.lastIndexOf("/"), [model, task] = this.found({model: value.slice(0, at), task: value.slice(at + 1)});
+    this.panels[1].set(model, task);
+    this.keep(true);
+    this.run([this.panels[1]]);
+  }
+
+  removeSecond() {
+    const [second] = this.panels.splice(1);
+    find("panels").classList.remove("two");
+    this.compare.setAttribute("aria-pressed", "false");
+    second.close();
+  }
+
+  toggleCompare() {
+    if (this.panels.length > 1) this.removeSecond();
+    else {
+      const [{model, task, state}] = this.panels;
+      const other = this.models.find(one => one !== model && one.tasks.some(each => each.task === task.task));
+      const panel = this.addSecond(other ? {model: other.name, task: task.task} : {...state, view: {}});
+      if (this.ask.ready) this.run([panel]);
+    }
+    this.keep(true);
+  }
+}
+
+async function start() {
+  whenSignedOut(askForToken);
+  try {
+    const {models} = await get("/api/models"), waiting = find("waiting");
+    if (!models.some(one => one.status !== "broken")) {
+      waiting.textContent = models.map(one => one.error).join(" ") || "This server has no models.";
+      return;
+    }
+    waiting.remove();
+    find("work").hidden = false;
+    const page = new Page(models);
+    page.restore(readAddress());
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    find("waiting").textContent = error.message;
+  }
+}
+
+start();

@@ -1,0 +1,233 @@
+// One model's side of the page: its answer, where it looked for it, and its decoding step by step.
+import {Failure, events, modelPath} from "./api.js";
+import {showAnswer, textOf} from "./answer.js";
+import {systemOf} from "./choose.js";
+import {make, newId, select} from "./dom.js";
+import {keepMenu} from "./keep.js";
+import {EVERY, clear, draw, fetchLook, lookAddress, picture} from "./look.js";
+import {Stepping} from "./stepping.js";
+
+const LOST = 404, USUAL = "usual picture";
+
+export class Panel {
+  /** `changed(push)`: what is seen is another; `failed(message)`: for beside the input; `question()`: {values, options,
+      asked, url}; `choices`: models to choose from in this panel, if it has a list of its own. */
+  constructor({changed, failed, question, choices = null, choose = null}) {
+    Object.assign(this, {changed, failed, question, choices, choose});
+    this.state = {model: "", task: "", site: "", view: {}};
+    this.answer = this.model = this.task = this.data = null;
+    this.running = null;
+    this.head = make("header", {class: "panel-head"});
+    this.out = make("div", {class: "answer", "aria-live": "polite", "aria-label": "Answer", role: "region", tabindex: "-1"});
+    this.tools = make("div", {class: "controls panel-tools"});
+    this.look = make("div", {class: "regard"});
+    this.steps = make("div", {class: "stepping", hidden: true});
+    this.stepping = new Stepping(this.steps, () => this.stepQuestion(), tokens => {
+      this.state.steps = tokens;
+      this.changed(false);
+    });
+    this.element = make("section", {class: "panel"}, this.head, this.out, this.tools, this.look, this.steps);
+  }
+
+  /** Another model or task; what is kept of a view is that of the state. */
+  set(model, task, state = {}) {
+    Object.assign(this, {model, task, answer: null, data: null});
+    this.state = {site: "", view: {}, ...state, model: model.name, task: task.task};
+    if (!this.sites.includes(this.state.site)) this.state.site = "";
+    if (!task.steps) delete this.state.steps;
+    this.element.setAttribute("aria-label", `${model.name}: ${task.task}`);
+    this.head.replaceChildren(this.title(), make("p", {class: "quiet"}, this.describe()));
+    this.out.replaceChildren();
+    clear(this.look);
+    this.showTools();
+  }
+
+  get sites() {
+    return ["", EVERY, ...this.model.sites.map(one => one.name)];
+  }
+
+  title() {
+    if (!this.choices) return make("h2", {}, this.model.name);
+    const heading = make("h2", {class: "unseen"}, this.model.name);
+    const list = select(this.choices(), `${this.model.name}/${this.task.task}`, this.choose, {"aria-label": "Model to compare with"});
+    return make("div", {}, heading, list);
+  }
+
+  describe() {
+    const {about} = this.model;
+    return [about.paper ?? systemOf(this.model), about.parameters && `${about.parameters} parameters`].filter(Boolean).join(" · ");
+  }
+
+  showTools() {
+    const {sites, alignment} = this.model, named = kind => sites.filter(one => one.kind === kind)
+      .map(one => [one.name, one.heads > 1 ? `${one.name} (${one.heads} heads)` : one.name]);
+    const heads = sites.reduce((sum, one) => sum + one.heads, 0), parts = [];
+    if (sites.length > 1 || heads > 1) {
+      const options = [["", alignment ? `${USUAL} (${alignment})` : USUAL],
+        ...heads > 1 ? [[EVERY, `all ${heads} heads`]] : [],
+        {name: "Attention", options: named("attention")}, {name: "Gates", options: named("gates")}];
+      const id = newId("site");
+      parts.push(make("label", {for: id}, "Where"), select(options, this.state.site, site => this.chooseSite(site), {id}));
+    }
+    if (this.task.steps) parts.push(this.modes());
+    parts.push(keepMenu((form, ask) => this.again(id => ask(lookAddress(this.model.name, id, this.kept(form))))));
+    this.tools.replaceChildren(...parts);
+  }
+
+  modes() {
+    const name = newId("mode"), group = make("div", {class: "choices", role: "radiogroup", "aria-label": "Show"});
+    for (const [text, stepping] of [["Attention", false], ["Step by step", true]]) {
+      const input = make("input", {type: "radio", name});
+      input.checked = Boolean(this.state.steps) === stepping;
+      input.addEventListener("change", () => {
+        if (stepping) this.state.steps = [];
+        else delete this.state.steps;
+        this.changed(true);
+        this.showMode();
+      });
+      group.append(make("label", {}, input, make("span", {}, text)));
+    }
+    return make("div", {class: "regard modes"}, group);
+  }
+
+  chooseSite(site) {
+    this.state.site = site;
+    this.state.view = this.state.view.pieces ? {pieces: true} : {};
+    this.changed(true);
+    this.showMode();
+  }
+
+  /** What a file holds: the same as is seen. */
+  kept(form) {
+    const {head, pieces, site} = this.state.view, one = this.data?.side ? {site, head} : {site: this.state.site};
+    return {...one, pieces, form};
+  }
+
+  /** Nothing more is drawn. */
+  close() {
+    this.stop();
+    this.looking = null;
+    this.stepping.stop();
+    clear(this.look);
+    clear(this.stepping.look);
+    this.element.remove();
+  }
+
+  // -- asking
+
+  stop() {
+    this.running?.abort();
+    this.running = null;
+  }
+
+  /** Ask, show the answer as it comes, then where the model looked. */
+  async ask() {
+    this.stop();
+    const running = this.running = new AbortController();
+    this.element.setAttribute("aria-busy", "true");
+    this.out.setAttribute("aria-busy", "true");
+    try {
+      await this.askFor(running.signal);
+      if (this.running === running) await this.showMode(true);
+    } catch (error) {
+      if (error.name !== "AbortError") this.fail(error);
+    } finally {
+      if (this.running === running) {
+        this.running = null;
+        this.element.removeAttribute("aria-busy");
+        this.out.removeAttribute("aria-busy");
+      }
+    }
+  }
+
+  fail(error) {
+    if (!(error instanceof Failure)) throw error;
+    this.failed(error.message);
+    clear(this.look);
+  }
+
+  body() {
+    const {values, options} = this.question(), known = new Set(this.task.options.map(one => one.name));
+    return {inputs: values, options: Object.fromEntries(Object.entries(options).filter(([name]) => known.has(name)))};
+  }
+
+  async askFor(signal) {
+    const {asked} = this.question(), path = `${modelPath(this.model.name)}/${this.task.task}`;
+    for (let tries = 0; ; tries++) {
+      let text = "", shown = null;
+      try {
+        for await (const [name, data] of events(path, {...this.body(), stream: true}, signal)) {
+          if (name === "answer") {
+            this.answer = data;
+            showAnswer(this.out, data, asked);
+          } else if (name === "piece") {
+            if (!shown) this.out.replaceChildren(shown = textOf(this.task.continues ? asked : "", ""));
+            shown.lastChild.textContent = text += data.text;
+          }
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof Failure) || error.status || tries) throw error;  // it broke off: the server went away
+      }
+    }
+  }
+
+  /** Does something with the answer's id; an answer that the server no longer has is asked for again. */
+  async again(work) {
+    try {
+      return await work(this.answer.id);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.status !== LOST) throw error;
+      await this.askFor();
+      return work(this.answer.id);
+    }
+  }
+
+  // -- what is seen
+
+  async showMode(anew = false) {
+    const stepping = Boolean(this.state.steps);
+    this.look.hidden = stepping;
+    this.steps.hidden = !stepping;
+    if (!this.answer) return;
+    try {
+      if (!stepping || !this.data) await this.showLook();
+      if (stepping) await this.stepping.begin(this.state.steps);
+    } catch (error) {
+      if (error.name !== "AbortError") this.fail(error);
+    }
+    if (anew) this.changed(false);
+  }
+
+  async showLook() {
+    const {site} = this.state, own = this.looking = {};  // what is fetched later takes its place
+    const part = wanted => this.again(id => fetchLook(this.model.name, id, {site, ...wanted}));
+    this.look.setAttribute("aria-busy", "true");
+    try {
+      const found = await picture(this.model, site, part);
+      if (this.looking !== own) return;
+      this.data = found.data;
+      await draw(this.look, found.data, {
+        part: wanted => part({site: found.site, ...wanted}),
+        state: this.state.view,
+        image: this.question().url,
+        changed: view => {
+          this.state.view = Object.fromEntries(Object.entries(view).filter(([, value]) => value !== null && value !== false));
+          this.changed(false);
+        },
+      });
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      this.data = null;
+      clear(this.look, make("p", {class: "aside"}, error.message));
+    } finally {
+      this.look.removeAttribute("aria-busy");
+    }
+  }
+
+  stepQuestion() {
+    const {site} = this.state, own = this.model.sites.find(one => one.name === site && one.kind === "attention");
+    return {model: this.model.name, task: this.task.task, ...this.body(), site: own?.name,
+      image: this.data?.image ?? this.question().url};
+  }
+}

@@ -1,0 +1,177 @@
+// Decoding step by step: forward and back one token at a time, with the candidates, where the step looked, and what
+// would follow another candidate.
+import {percent} from "./answer.js";
+import {Failure, modelPath, post} from "./api.js";
+import {button, make, select} from "./dom.js";
+import {clear, draw} from "./look.js";
+
+const TOP = 10, MOST = 400;  // candidates; tokens that are written on at once
+
+/** A token that can be seen: spaces and line ends as signs. */
+export function visible(text) {
+  return text.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
+}
+
+/** The look of a step as data of a view: over an image, or over words. */
+function lookData({site, columns, weights, grid}, head, image) {
+  const heads = head === "" ? weights : [weights[head]];
+  const mean = weights[0].map((_, at) => heads.reduce((sum, one) => sum + one[at], 0) / heads.length);
+  const title = `${site}${weights.length > 1 ? head === "" ? `, mean of ${weights.length} heads` : `, head ${head}` : ""}`;
+  if (grid) {
+    const rows = Array.from({length: grid[0]}, (_, row) => mean.slice(row * grid[1], (row + 1) * grid[1]));
+    return {kind: "overlay", image, panels: {[title]: rows}, title: "", caption: ""};
+  }
+  return {kind: "shaded", weights: [mean], words: columns, queries: ["this step"], query: 0, title};
+}
+
+export class Stepping {
+  /** `question()` gives {model, task, inputs, options, site, image}; `changed(tokens)` is told of every step. */
+  constructor(element, question, changed) {
+    Object.assign(this, {element, question, changed, path: [], at: 0, known: new Map(), head: "", writing: null});
+    this.written = make("div", {class: "tokens", role: "group", "aria-label": "Written so far"});
+    this.said = make("p", {class: "quiet", role: "status"});
+    this.list = make("ol", {class: "candidates", "aria-label": "Candidates for the next token"});
+    this.look = make("div", {class: "regard"});
+    this.heads = make("div", {class: "heads-choice"});
+    this.back = button("← Back", () => this.go(this.at - 1));
+    this.forward = button("Forward →", () => this.step());
+    this.end = button("Write to the end", () => this.writing ? this.stop() : this.writeOn());
+    this.first = button("Start again", () => this.begin([]), {class: "plain"});
+    element.replaceChildren(
+      make("div", {class: "controls"}, this.back, this.forward, this.end, this.first,
+        make("span", {class: "aside"}, "or ← and → on the keyboard")),
+      this.written, this.said,
+      make("div", {class: "step-view"}, make("section", {"aria-label": "Candidates"}, make("h3", {}, "What could follow"), this.list,
+        make("p", {class: "aside"}, "Choose another candidate to see what would have followed.")),
+      make("section", {"aria-label": "Look of this step"}, make("h3", {}, "Where this step looks"), this.heads, this.look)));
+    element.addEventListener("keydown", event => this.key(event));
+  }
+
+  key(event) {
+    const next = {ArrowLeft: () => this.go(this.at - 1), ArrowRight: () => this.step()}[event.key];
+    if (!next || event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, select, textarea, .regard")) return;
+    event.preventDefault();
+    next();
+  }
+
+  /** Begin after these tokens. */
+  begin(tokens) {
+    this.stop();
+    this.known.clear();
+    [this.path, this.at] = [tokens, tokens.length];
+    return this.show();
+  }
+
+  get tokens() {
+    return this.path.slice(0, this.at);
+  }
+
+  /** The next candidates after these tokens; each is asked for once. */
+  ask(tokens) {
+    const key = tokens.join(".");
+    if (!this.known.has(key)) {
+      const {model, task, inputs, options, site} = this.question();
+      const found = post(`${modelPath(model)}/${task}/step`,
+        {inputs, options, prefix: tokens, top: TOP, ...site ? {site} : {}});
+      found.catch(() => this.known.delete(key));
+      this.known.set(key, found);
+    }
+    return this.known.get(key);
+  }
+
+  get ended() {
+    return this.path.length === this.at && this.finished?.key === this.tokens.join(".");
+  }
+
+  async go(at) {
+    if (at < 0 || at > this.path.length) return;
+    this.at = at;
+    await this.show();
+  }
+
+  /** One token further: along the path, else the likeliest one. */
+  async step() {
+    if (this.at < this.path.length) return this.go(this.at + 1);
+    const {candidates} = await this.ask(this.tokens);
+    return this.take(candidates[0]);
+  }
+
+  async take(candidate) {
+    if (candidate.ends) {
+      this.path = this.tokens;
+      this.finished = {key: this.path.join("."), text: candidate.text};
+      return this.show();
+    }
+    this.path = [...this.tokens, candidate.token];
+    this.finished = null;
+    return this.go(this.at + 1);
+  }
+
+  stop() {
+    this.writing = null;
+    this.end.textContent = "Write to the end";
+  }
+
+  async writeOn() {
+    const own = this.writing = {};
+    this.end.textContent = "Stop";
+    this.at = this.path.length;
+    for (let count = 0; count < MOST && this.writing === own && !this.ended; count++) await this.step();
+    if (this.writing === own) this.stop();
+  }
+
+  async show() {
+    const tokens = this.tokens;
+    this.changed(tokens);
+    try {
+      const found = await this.ask(tokens);
+      if (tokens.join(".") !== this.tokens.join(".")) return;
+      this.said.classList.remove("error");
+      this.fill(found);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      this.stop();
+      this.said.textContent = error.message;
+      this.said.classList.add("error");
+    }
+  }
+
+  fill({written, text, candidates, look}) {
+    const ended = this.ended;
+    this.written.replaceChildren(...written.map((one, number) => button(make("bdi", {}, visible(one.text)),
+      () => this.go(number), {class: "token", "aria-label": `Back to before ${visible(one.text)}`})),
+    ended ? make("span", {class: "token end"}, visible(this.finished.text)) : make("span", {class: "caret", "aria-hidden": "true"}));
+    this.said.textContent = ended ? "The text ends here." : `Token ${written.length + 1}. So far: ${text || "nothing"}`;
+    this.back.disabled = this.at === 0;
+    this.forward.disabled = this.end.disabled = Boolean(ended);
+    const next = ended ? candidates.find(one => one.ends)?.token : this.path[this.at];
+    this.list.replaceChildren(...candidates.map(one => this.candidate(one, next)));
+    this.showLook(look);
+  }
+
+  candidate(one, next) {
+    const bar = make("span", {class: "gauge"}), name = one.ends ? `${visible(one.text)} (the end)` : visible(one.text);
+    bar.style.setProperty("--share", one.probability);
+    return make("li", {}, button(make("bdi", {class: "what"}, name), () => this.take(one),
+      {"aria-label": `${name}, ${percent(one.probability)}`, "aria-pressed": String(one.token === next)}),
+    bar, make("span", {class: "amount"}, percent(one.probability)));
+  }
+
+  showLook(look) {
+    if (!look) {
+      this.heads.replaceChildren();
+      clear(this.look, make("p", {class: "aside"}, "This model looks at nothing while it writes."));
+      return;
+    }
+    const choose = head => {
+      this.head = head;
+      this.showLook(look);
+    };
+    const options = [["", "mean of all heads"], ...look.weights.map((_, head) => [String(head), `head ${head}`])];
+    if (look.weights.length > 1) {
+      if (!this.heads.children.length) this.heads.append(select(options, this.head, choose, {"aria-label": "Head"}));
+    } else this.heads.replaceChildren();
+    const head = this.head !== "" && Number(this.head) < look.weights.length ? Number(this.head) : "";
+    draw(this.look, lookData(look, head, this.question().image)).catch(error => clear(this.look, error.message));
+  }
+}

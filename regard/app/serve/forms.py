@@ -1,0 +1,120 @@
+"""A picture as a file to keep: PNG and SVG as the commands draw them, its numbers as JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.responses import Response
+
+from regard.app.serve.answering import encoded
+from regard.app.serve.looks import Wanted
+from regard.show.plain import DIGITS
+from regard.tasks.results import Picture
+
+KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "png": "image/png", "svg": "image/svg+xml"}
+DRAWING = threading.Lock()  # matplotlib draws one picture at a time
+COLUMNS = ("table", "head", "row", "column", "row_name", "column_name", "value")
+
+
+def drawn(picture: Picture, wanted: Wanted, about: Mapping[str, str]) -> Response:
+    """The picture as plain data, or with a form as a file. `about`: the model and the site."""
+    form = wanted.form
+    if form in ("", "json"):
+        found = picture.data() if wanted.side is None else picture.overview(wanted.side)
+        data = encoded({**about, **(found if wanted.packed or wanted.side else listed(found, picture))})
+    elif form == "csv":
+        data = as_csv(picture)
+    else:
+        data = as_image(picture, form)
+    headers = {"content-disposition": f'attachment; filename="{file_name(about)}.{form}"'} if form else {}
+    return Response(data, media_type=KINDS[form or "json"], headers=headers)
+
+
+def listed(data: Any, source: Any) -> Any:
+    """The data of a picture with its large tables, which are packed into texts, as lists of their numbers."""
+    if isinstance(source, np.ndarray) and isinstance(data, dict):
+        return (source.round(DIGITS) if source.dtype.kind == "f" else source).tolist()
+    if isinstance(source, Mapping) and isinstance(data, dict):
+        if not data.keys() & source.keys():  # one table for all sites
+            return listed(data, next(iter(source.values())))
+        return {name: listed(one, source[name]) if name in source else one for name, one in data.items()}
+    if isinstance(data, dict):
+        return {name: listed(one, getattr(source, name, None)) for name, one in data.items()}
+    if isinstance(data, list) and isinstance(source, list | tuple):
+        return [listed(*both) for both in zip(data, source, strict=True)]
+    return data
+
+
+def file_name(about: Mapping[str, str]) -> str:
+    """Of letters that every system takes."""
+    name = "-".join(one for one in about.values() if one).replace("*", "all")
+    return "".join(one if one.isascii() and (one.isalnum() or one in "-._") else "_" for one in name)[:80]
+
+
+def as_image(picture: Picture, form: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder, DRAWING:
+        path = Path(folder) / f"picture.{form}"
+        picture.save(path)
+        return path.read_bytes()
+
+
+def as_csv(picture: Picture) -> bytes:
+    """A line for each number: in which table and where it stands."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, numbers, rows, columns in tables(picture):
+        for place, value in np.ndenumerate(numbers):
+            *heads, row, column = ("", "", *place)[-max(2, len(place)) :]
+            row_name = rows[row] if row != "" and len(rows) == numbers.shape[-2] else ""
+            column_name = columns[column] if len(columns) == numbers.shape[-1] else ""
+            head = ".".join(map(str, heads))
+            writer.writerow((name, head, row, column, row_name, column_name, f"{value:.6g}"))
+    return text.getvalue().encode("utf-8", "replace")
+
+
+Table = tuple[
+    str, np.ndarray, Sequence[str], Sequence[str]
+]  # its name, numbers (..., R, C), names of rows and columns
+
+
+def tables(value: Any, name: str = "", owner: Any = None) -> Iterator[Table]:
+    """All tables of numbers in a picture; images are none."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f" and value.ndim:
+            yield (
+                name,
+                value,
+                names_of(owner, name, ("rows", "queries")),
+                names_of(owner, name, ("columns", "words")),
+            )
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from tables(one, f"{name}/{key}" if name else str(key), owner)
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from tables(one, f"{name}/{number}" if name else str(number), owner)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from tables(getattr(value, field.name), f"{name}/{field.name}" if name else field.name, value)
+
+
+def names_of(owner: Any, table: str, fields: Sequence[str]) -> Sequence[str]:
+    """The names along one side of a table: a field of the picture that it stands in, for all tables or for each."""
+    for field in (*fields, "sentences"):
+        found, last = getattr(owner, field, None), table.rpartition("/")[2]
+        if field == "sentences" and found is not None and last.isdecimal():
+            found = found[int(last)]
+        if isinstance(found, Mapping):
+            found = next((one for key, one in found.items() if table.endswith(f"/{key}")), None)
+        if found is not None and all(isinstance(one, str) for one in found):
+            return found
+    return ()

@@ -1,0 +1,43 @@
+"""Signing in to the page of a server that asks for a token. What the browser keeps is a digest in a cookie that no
+script can read and that requests from other sites do not bring."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.responses import RedirectResponse, Response
+
+
+class SignIn:
+    """The token of a server, and who has it."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.kept = hmac.new(token.encode(), b"the cookie of regard", hashlib.sha256).hexdigest()
+        self.name = f"regard-{hashlib.sha256(self.kept.encode()).hexdigest()[:8]}"  # cookies are not apart by port
+
+    def is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+
+    def allows(self, authorization: str, cookies: str) -> bool:
+        """Whether these headers bring the token, or the cookie that was given for it."""
+        kind, _, token = authorization.partition(" ")
+        if kind.lower() == "bearer" and self.is_token(token):
+            return True
+        try:
+            kept = SimpleCookie(cookies).get(self.name)
+        except CookieError:
+            return False
+        return kept is not None and hmac.compare_digest(kept.value.encode(), self.kept.encode())
+
+    def keep(self, response: Response) -> Response:
+        """The answer to one who brought the token."""
+        response.set_cookie(self.name, self.kept, httponly=True, samesite="strict")
+        return response
+
+    def by_address(self, given: str) -> Response:
+        """GET /?token=...: a redirect to the page, so that the token stays in no address."""
+        response = RedirectResponse("/", status_code=303)
+        return self.keep(response) if self.is_token(given) else response

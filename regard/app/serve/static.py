@@ -1,0 +1,64 @@
+"""The page's files and the views: read once at the start, so that no name in a request reaches the file system."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from regard.app.serve.limits import Refused
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+FOLDERS = {"/page/": ("regard.app", "page"), "/views/": ("regard.show", "views")}
+PAGE = "/page/index.html"
+PRELOADED = (
+    "<!-- preloaded -->"  # in index.html: where the page's modules are named, so that all are asked for at once
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file as it is sent."""
+
+    data: bytes
+    kind: str
+
+    @property
+    def tag(self) -> str:
+        return f'"{hashlib.sha256(self.data).hexdigest()[:20]}"'
+
+
+class Files:
+    """All files by their addresses."""
+
+    def __init__(self) -> None:
+        self.found = dict(read_files())
+        page = self.found[PAGE]
+        links = "\n".join(
+            f'<link rel="modulepreload" href="{name}">'
+            for name in self.found
+            if name.startswith("/page/") and name.endswith(".js")
+        )
+        self.found["/"] = File(page.data.replace(PRELOADED.encode(), links.encode()), page.kind)
+
+    async def answer(self, request: Request) -> Response:
+        """A browser that has the file already is told so."""
+        file = self.found.get(request.url.path)
+        if file is None:
+            raise Refused(404, "there is no such file")
+        headers = {"etag": file.tag, "cache-control": "no-cache"}  # kept, and asked for again each time
+        if file.tag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
+            return Response(status_code=304, headers=headers)
+        return Response(file.data, media_type=file.kind, headers=headers)
+
+
+def read_files() -> Iterator[tuple[str, File]]:
+    for where, (package, folder) in FOLDERS.items():
+        for path in sorted(files(package).joinpath(folder).iterdir(), key=lambda one: one.name):
+            kind = TYPES.get(f".{path.name.rpartition('.')[2]}")
+            if kind is not None:
+                yield where + path.name, File(path.read_bytes(), kind)

@@ -1,0 +1,31 @@
+"""examples.json of a run's folder: what it does in a few words, and inputs to try it with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.errors import RunError
+from regard.foreign.contents import Contents
+
+FILE, LARGEST = "examples.json", 1 << 20
+
+
+@dataclass(frozen=True)
+class Examples:
+    about: str = ""
+    inputs: tuple[str | int, ...] = ()  # as they are sent to a server: an image is a data: URL
+    options: dict[str, Any] = field(default_factory=dict)  # of all of them
+
+
+def read_examples(contents: Contents) -> Examples:
+    """{"about": ..., "inputs": [...], "options": {...}}. A file of this name with other contents, which
+    folders of other libraries may have, is ignored."""
+    try:
+        found = contents.json(FILE, LARGEST)
+    except RunError:
+        return Examples()
+    about, inputs, options = found.get("about", ""), found.get("inputs", []), found.get("options", {})
+    if not isinstance(about, str) or not isinstance(inputs, list) or not isinstance(options, dict):
+        return Examples()
+    return Examples(about, tuple(one for one in inputs if isinstance(one, str | int)), options)

@@ -1,0 +1,194 @@
+"""What the page needs of the server: its files, signing in, files to keep, and examples."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from PIL import Image
+from served_models import served
+from starlette.testclient import TestClient
+
+import regard
+from regard.runs.shipped import shipped
+
+
+def test_every_file_is_served_with_its_type_and_a_tag(client: TestClient) -> None:
+    kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    for package, folder in (("regard.app", "page"), ("regard.show", "views")):
+        names = [one.name for one in files(package).joinpath(folder).iterdir() if one.is_file()]
+        assert names
+        for name in names:
+            response = client.get(f"/{folder}/{name}")
+            assert response.status_code == 200, name
+            assert response.headers["content-type"].startswith(kinds[name.rpartition(".")[2]])
+            assert response.headers["x-content-type-options"] == "nosniff"
+            assert response.headers["cache-control"] == "no-cache"
+            again = client.get(f"/{folder}/{name}", headers={"if-none-match": response.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("name", ["../main.js", "%2e%2e%2fmain.js", "nothing.js", "..%5cmain.js", "__init__.py"])
+def test_no_other_file_is_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/page/{name}").status_code == 404
+
+
+def test_all_modules_of_the_page_are_asked_for_at_once(client: TestClient) -> None:
+    page = client.get("/").text
+    for one in files("regard.app").joinpath("page").iterdir():
+        if one.name.endswith(".js"):
+            assert f'<link rel="modulepreload" href="/page/{one.name}">' in page
+
+
+def test_a_link_on_another_page_may_lead_here(client: TestClient) -> None:
+    followed = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/", headers=followed).status_code == 200
+    assert client.get("/api/models", headers=followed).status_code == 403
+    assert client.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code == 403
+
+
+def test_signing_in() -> None:
+    with served("dates", token="s3cret") as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/page/main.js").status_code == 200
+        assert client.get("/api/models").status_code == 401
+        assert client.post("/sign-in", json={"token": "wrong"}).status_code == 401
+        assert client.post("/sign-in", json={"token": 5}).status_code == 401
+        assert client.get("/api/models").status_code == 401
+        response = client.post("/sign-in", json={"token": "s3cret"})
+        kept = response.headers["set-cookie"]
+        assert "HttpOnly" in kept
+        assert "samesite=strict" in kept.lower()
+        assert "s3cret" not in kept
+        assert client.get("/api/models").status_code == 200
+        assert client.get("/api/models", headers={"origin": "http://evil.example"}).status_code == 403
+
+
+def test_the_token_in_the_address_is_exchanged() -> None:
+    with served("dates", token="s3cret") as client:
+        wrong = client.get("/?token=wrong", follow_redirects=False)
+        assert (wrong.status_code, wrong.headers["location"]) == (303, "/")
+        assert "set-cookie" not in wrong.headers
+        right = client.get("/?token=s3cret", follow_redirects=False)
+        assert (right.status_code, right.headers["location"]) == (303, "/")
+        assert client.get("/api/models").status_code == 200
+
+
+def test_a_cookie_of_another_server_is_of_no_use() -> None:
+    with served("dates", token="one") as first, served("dates", token="two") as second:
+        first.post("/sign-in", json={"token": "one"})
+        assert (
+            second.get(
+                "/api/models", headers={"cookie": "; ".join(map("=".join, first.cookies.items()))}
+            ).status_code
+            == 401
+        )
+
+
+def test_a_server_without_a_token_has_nothing_to_sign_in_to(client: TestClient) -> None:
+    assert client.post("/sign-in", json={"token": "x"}).status_code == 404
+
+
+# ---- files to keep
+
+
+def attention(client: TestClient, model: str, task: str, one: str, **query: Any) -> Any:
+    answer = client.post(f"/api/models/{model}/{task}", json={"inputs": [one]}).json()["answers"][0]
+    return client.get(f"/api/models/{model}/answers/{answer['id']}/attention", params=query)
+
+
+def test_pictures_and_numbers_as_files(client: TestClient) -> None:
+    wanted = regard.load("dates", device="cpu").translate("3 May 1979").attention
+    found = {
+        form: attention(client, "dates", "translate", "3 May 1979", form=form)
+        for form in ("png", "svg", "csv", "json")
+    }
+    for form, response in found.items():
+        assert response.status_code == 200
+        assert response.headers["content-disposition"] == f'attachment; filename="dates.{form}"'
+    assert Image.open(io.BytesIO(found["png"].content)).size[0] > 100
+    assert found["svg"].text.startswith("<svg")
+    assert found["json"].json()["kind"] == "map"
+    rows = list(csv.DictReader(io.StringIO(found["csv"].text)))
+    assert len(rows) == wanted.weights.size
+    last = rows[-1]
+    assert (last["row_name"], last["column_name"]) == (wanted.rows[-1], wanted.columns[-1])
+    assert float(last["value"]) == pytest.approx(wanted.weights[-1, -1], rel=1e-4)
+
+
+def test_numbers_of_many_heads(client: TestClient) -> None:
+    response = attention(client, "de-en", "translate", "Wo ist er?", form="csv", site="*")
+    assert response.headers["content-disposition"] == 'attachment; filename="de-en-all.csv"'
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    assert {row["head"] for row in rows} == {"0", "1", "2", "3"}
+    assert rows[0]["table"] == "panels/encoder.0.attend"
+    assert rows[0]["row_name"] == "Wo"
+
+
+@pytest.mark.parametrize("model", [name for name in shipped() if not name.startswith(("shapes", "scenes"))])
+def test_every_text_model_gives_a_table(client: TestClient, model: str) -> None:
+    task = next(one for one in client.get("/api/models").json()["models"] if one["name"] == model)["tasks"][0]
+    response = attention(client, model, task["task"], task["inputs"]["examples"][0], form="csv")
+    assert response.status_code == 200
+    assert len(response.text.splitlines()) > 3
+
+
+def test_programs_get_lists_and_views_get_packed_tables(client: TestClient) -> None:
+    answer = client.post(
+        "/api/models/shakespeare/generate", json={"inputs": ["ROMEO:"], "options": {"max_tokens": 40}}
+    ).json()["answers"][0]
+    where = f"/api/models/shakespeare/answers/{answer['id']}/attention"
+    plain, packed = (client.get(where, params={"site": "*", "packed": one}).json() for one in ("false", "true"))
+    site = "blocks.2.attend"
+    assert packed["panels"][site]["shape"] == [6, *map(len, (plain["rows"], plain["columns"]))]
+    assert len(plain["panels"][site]) == 6
+    assert sum(plain["panels"][site][3][5]) == pytest.approx(1, abs=1e-3)
+    assert plain["mask"][0][0] is True
+
+
+# ---- examples
+
+
+def test_every_shipped_run_has_examples_that_it_answers(client: TestClient) -> None:
+    for model in client.get("/api/models").json()["models"]:
+        task = model["tasks"][0]
+        assert task["about"]
+        assert len(task["inputs"]["examples"]) >= 2
+        body = {"inputs": task["inputs"]["examples"], "options": task["example_options"]}
+        response = client.post(f"/api/models/{model['name']}/{task['task']}", json=body)
+        assert response.status_code == 200, response.text
+
+
+def test_every_site_that_is_named_can_be_shown(client: TestClient) -> None:
+    for model in client.get("/api/models").json()["models"]:
+        task = model["tasks"][0]
+        body = {"inputs": task["inputs"]["examples"][:1], "options": task["example_options"]}
+        answer = client.post(f"/api/models/{model['name']}/{task['task']}", json=body).json()["answers"][0]
+        where = f"/api/models/{model['name']}/answers/{answer['id']}/attention"
+        for site in model["sites"]:
+            response = client.get(where, params={"site": site["name"], "packed": "true"})
+            assert response.status_code == 200, (model["name"], site, response.text)
+
+
+def test_steps_name_what_is_written(client: TestClient) -> None:
+    body = {"inputs": ["3 May 1979"], "prefix": []}
+    where = "/api/models/dates/translate/step"
+    first = client.post(where, json=body).json()["candidates"][0]
+    second = client.post(where, json={**body, "prefix": [first["token"]]}).json()
+    assert second["written"] == [{"token": first["token"], "text": first["text"]}]
+
+
+# ---- starting
+
+
+def test_nothing_is_served_where_no_run_can_be_opened() -> None:
+    command = [sys.executable, "-m", "regard", "serve", "--port", "0", "nowhere"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert "there is no run 'nowhere'" in found.stderr
+    assert "Go to" not in found.stdout

@@ -1,0 +1,195 @@
+"""A real browser: Debian's chromium, driven by Playwright. Without one these tests are skipped, and fail where
+REGARD_BROWSER=required is set."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# No GPU and no sandbox: tests may run as root in a container.
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+)
+
+
+def missing() -> str:
+    """Why there is no browser; "": there is one."""
+    for name in ("playwright", "axe_playwright_python"):
+        if find_spec(name) is None:
+            return f"{name} is not installed: pip install 'regard[dev]'"
+    if not any(map(shutil.which, NAMES)):
+        return f"none of {', '.join(NAMES)} is installed: apt-get install chromium"
+    return ""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One for a file of tests: while Playwright runs, no other test of this process can run an event loop."""
+    if why := missing():
+        if os.environ.get("REGARD_BROWSER") == "required":
+            pytest.fail(f"a browser is required here, and {why}")
+        pytest.skip(why)
+    from playwright.sync_api import sync_playwright
+
+    program = next(filter(None, map(shutil.which, NAMES)))
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages, each in a context of its own, as `browser.new_context` takes it. What goes wrong in one fails
+    the test: an error of a script, a message of the console, a dialog, a request to another machine. Messages that
+    a test expects are taken out of `page.troubles`."""
+    contexts, troubles = [], []
+
+    def new(**settings: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **settings})
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+        page.on("console", lambda said: said.type in ("error", "warning") and troubles.append(said.text))
+        page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: is_far(request.url) and troubles.append(f"asked {request.url}"))
+        page.troubles = troubles
+        return page
+
+    yield new
+    for context in contexts:
+        context.close()
+    assert not troubles
+
+
+def is_far(address: str) -> bool:
+    return not address.startswith(("http://127.0.0.1:", "http://localhost:", "file:", "data:", "blob:", "about:"))
+
+
+@pytest.fixture
+def page(new_page: Callable[..., Any]) -> Any:
+    return new_page()
+
+
+@pytest.fixture
+def violations() -> Callable[..., list[str]]:
+    """What axe-core finds wrong with a page for people who use assistive technology; best practices too."""
+
+    def check(page: Any, within: str = "") -> list[str]:
+        if not page.evaluate("() => 'axe' in window"):
+            axe = files("axe_playwright_python").joinpath("axe.min.js")
+            page.evaluate(axe.read_text(encoding="utf-8"))
+        script = "(within) => axe.run(within || document, {resultTypes: ['violations']})"
+        found = page.evaluate(script, within)["violations"]
+        return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+    return check
+
+
+# ---- the page
+
+
+@pytest.fixture(scope="session")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model with 24 layers of 16 heads that sees 1,024 letters; its weights are random."""
+    from dataclasses import replace
+
+    import torch
+
+    import regard
+    from regard.data.artifacts import Artifacts
+    from regard.runs.folder import begin, save_weights
+
+    small: Any = regard.load("shakespeare", device="cpu")
+    torch.manual_seed(0)
+    model = type(small.model)(replace(small.model.config, dim=64, layers=24, heads=16, max_positions=1024))
+    folder = tmp_path_factory.mktemp("long") / "long"
+    folder.mkdir()
+    begin(folder, model, Artifacts(small.tokenizer), "")
+    save_weights(folder, model)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def few_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few-shot learner with random weights."""
+    import small_models
+
+    from regard.runs.folder import begin, save_weights
+
+    model = small_models.build("snail")
+    folder = tmp_path_factory.mktemp("few") / "few"
+    folder.mkdir()
+    begin(folder, model, small_models.artifacts(model), "")
+    save_weights(folder, model)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def address(long_run: Path, few_run: Path) -> Iterator[str]:
+    """A server over the shipped runs and these two, in a thread of this process."""
+    with listening(str(long_run), str(few_run)) as found:
+        yield found
+
+
+@contextmanager
+def listening(*more: str, token: str = "", port: int = 0) -> Iterator[str]:
+    import uvicorn
+
+    from regard.app.serve.application import build
+    from regard.app.serve.counters import Counters
+    from regard.app.serve.limits import Limits
+    from regard.app.serve.shelf import Shelf
+    from regard.app.serve.start import bind
+    from regard.runs.shipped import shipped
+
+    shelf = Shelf([*shipped(), *more], limits=Limits(), counters=Counters(), device="cpu")
+    socket = bind("127.0.0.1", port)
+    config = uvicorn.Config(
+        build(shelf, token=token), log_config=None, access_log=False, timeout_graceful_shutdown=2
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        socket.close()
+
+
+@pytest.fixture
+def serve() -> Callable[..., Any]:
+    return listening
+
+
+@pytest.fixture
+def visit(address: str, new_page: Callable[..., Any]) -> Callable[..., Any]:
+    """Opens the page at a state, given as its parameters, and waits for the answer and its view."""
+
+    def go(view: str | None = ".regard .stage", settings: dict[str, Any] | None = None, **state: str) -> Any:
+        page = new_page(**(settings or {}))
+        page.goto(f"{address}/#{urlencode(state)}")
+        page.wait_for_selector(".panel:not([aria-busy]) .answer > *")
+        if view:
+            page.wait_for_selector(f".panel {view}")
+        return page
+
+    return go
