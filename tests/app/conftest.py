@@ -230,8 +230,8 @@ class Encoders:
     def build(self, folder: Path, **changes: Any) -> str:
         tokens = Tokenizer.train(self.sentences * 3, kind="wordpiece", size=120, lowercase=True, layout="bert")
         settings = {"dim": 16, "layers": 2, "heads": 2, "max_positions": self.max_positions, **changes}
-        model = Bert(BertConfig(len(tokens), **settings))
         torch.manual_seed(5)
+        model = Bert(BertConfig(len(tokens), **settings))
         with torch.no_grad():
             for weight in model.parameters():
                 spread = 0.2 if weight.dim() == 1 else 1.2 / weight.shape[-1] ** 0.5

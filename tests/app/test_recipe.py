@@ -318,8 +318,14 @@ def test_r_drop_is_for_translators(name: str, model: str) -> None:
 def test_only_steps_on_batches_of_few_shapes_are_captured(name: str, model: str) -> None:
     said = f"[train]: capture is not for a {model} that is made to {read(name)[0].task}; leave it out"
     assert refused(name, "train.capture=true") == said
-    for other in ("shapes-vit", "shakespeare-gpt2"):
+    for other in ("shapes-vit", "shakespeare-gpt2", "imdb-han", "sst2-pooling"):
         assert read(other, ["train.capture=true"])[0].train.capture
+
+
+def test_a_plain_rnn_needs_packed_rows_which_cannot_be_captured() -> None:
+    said = "[train]: capture is not for a han that is made to classify; leave it out"
+    assert refused("imdb-han", "train.capture=true", "model.cell=rnn") == said
+    assert read("imdb-pooling", ["train.capture=true", "model.cell=rnn", "model.layers=0"])[0].train.capture
 
 
 @pytest.mark.parametrize("name", ["transformer", "luong", "bahdanau", "seq2seq"])

@@ -11,6 +11,9 @@ from torch import nn
 from regard.attention import Additive, Attend, MultiHead, record, trace
 
 B, T, S, D, H = 2, 5, 7, 16, 4
+# Without vector instructions inductor need not try out the compiler for each kind of them, for half a minute; and
+# without processes that compile for it, torch is not imported anew.
+QUICK = {"cpp.vec_isa_ok": False, "compile_threads": 1}
 
 # torch.compile warns about what it does itself: instances of autograd functions, scripted methods.
 pytestmark = [
@@ -63,8 +66,7 @@ def test_bit_equal_and_seen(model, backend):
         pytest.skip("inductor needs g++, and a torch that lies in a path without spaces")
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend)
-    # Without vector instructions inductor need not try out the compiler for each kind of them, for half a minute.
-    with torch.no_grad(), torch._inductor.config.patch({"cpp.vec_isa_ok": False}):
+    with torch.no_grad(), torch._inductor.config.patch(QUICK):
         plain = compiled(*inputs())
         with trace(compiled, "", "cross", heads=[1], rows=[0]) as seen:
             watched = compiled(*inputs())
