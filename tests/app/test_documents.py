@@ -99,8 +99,9 @@ def test_classify_shows_the_document(call: Any, han: str) -> None:
     assert done.code == 0
     assert done.out.split("\t")[0] == "good"
     page = Path("look.html").read_text()
-    assert '"kind":"document"' in page
-    assert "superb" in page
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert (data["kind"], len(data["sentences"])) == ("document", 3)
+    assert "superb" in data["sentences"][1]
     assert "<b>" not in page
     for name in ("look.png", "look.svg"):
         assert call("classify", han, TEXT, "--show", name).code == 0

@@ -16,7 +16,7 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 FOLDERS = {"/page/": ("regard.app", "page"), "/views/": ("regard.show", "views")}
 PAGE = "/page/index.html"
 PRELOADED = (
-    "<!-- preloaded -->"  # in index.html: where the page's modules are named, so that all are asked for at once
+    "<!-- preloaded -->"  # in index.html: here the page's modules are named, so that all are asked for at once
 )
 
 
