@@ -232,7 +232,11 @@ def _check_training(training: Training, task: AnyTask, model: str, config: Model
         raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
     for name in ("label_smoothing", "r_drop", "capture"):
         if getattr(training, name) and name not in task.trained_with(config):
-            raise RecipeError(f"[train]: {name} is not for a {model} that is made to {task.verb}; leave it out")
+            off = "false" if getattr(training, name) is True else 0
+            raise RecipeError(
+                f"[train]: {name} is not for a {model} that is made to {task.verb}; "
+                f"leave it out, or set train.{name}={off}"
+            )
 
 
 def logged(metric: str) -> str:

@@ -309,21 +309,22 @@ def test_a_run_to_begin_with_brings_its_model_and_tokens() -> None:
 )
 def test_r_drop_is_for_translators(name: str, model: str) -> None:
     task = read(name)[0].task
-    said = f"[train]: r_drop is not for a {model} that is made to {task}; leave it out"
+    said = f"[train]: r_drop is not for a {model} that is made to {task}; leave it out, or set train.r_drop=0"
     assert refused(name, "train.r_drop=1.0") == said
     assert read(name, ["train.r_drop=0"])[0].train.r_drop == 0
 
 
 @pytest.mark.parametrize(("name", "model"), [("transformer-dates", "transformer"), ("sst2-bert", "bert")])
 def test_only_steps_on_batches_of_few_shapes_are_captured(name: str, model: str) -> None:
-    said = f"[train]: capture is not for a {model} that is made to {read(name)[0].task}; leave it out"
+    task = read(name)[0].task
+    said = f"[train]: capture is not for a {model} that is made to {task}; leave it out, or set train.capture=false"
     assert refused(name, "train.capture=true") == said
     for other in ("shapes-vit", "shakespeare-gpt2", "imdb-han", "sst2-pooling"):
         assert read(other, ["train.capture=true"])[0].train.capture
 
 
 def test_a_plain_rnn_needs_packed_rows_which_cannot_be_captured() -> None:
-    said = "[train]: capture is not for a han that is made to classify; leave it out"
+    said = "[train]: capture is not for a han that is made to classify; leave it out, or set train.capture=false"
     assert refused("imdb-han", "train.capture=true", "model.cell=rnn") == said
     assert read("imdb-pooling", ["train.capture=true", "model.cell=rnn", "model.layers=0"])[0].train.capture
 

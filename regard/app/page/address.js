@@ -34,7 +34,7 @@ function readJson(text) {
   }
 }
 
-export function addressOf(state) {
+function addressOf(state) {
   const found = new URLSearchParams();
   state.panels.forEach((panel, number) => {
     const prefix = number ? `${number + 1}.` : "";

@@ -4,7 +4,7 @@ import {make} from "./dom.js";
 const MANY = 12;  // models, above which they can be searched
 
 /** What a model does, in a few words. */
-export function aboutOf(model) {
+function aboutOf(model) {
   const [first] = model.tasks ?? [];
   return first ? first.about || first.summary : model.error;
 }

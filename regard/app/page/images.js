@@ -3,7 +3,7 @@ import {button, make} from "./dom.js";
 
 const LARGEST = 3 << 20, SIDE = 1600;  // a larger file is sent as a JPEG with at most so many pixels on a side
 
-export function readFile(file) {
+function readFile(file) {
   return new Promise((done, fail) => {
     const reader = new FileReader();
     reader.onload = () => done(reader.result);
@@ -12,7 +12,7 @@ export function readFile(file) {
   });
 }
 
-export async function imageUrl(file) {
+async function imageUrl(file) {
   if (file.size <= LARGEST) return readFile(file);
   const bitmap = await createImageBitmap(file), scale = Math.min(1, SIDE / Math.max(bitmap.width, bitmap.height));
   const canvas = make("canvas", {width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale)});

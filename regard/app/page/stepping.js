@@ -8,7 +8,7 @@ import {clear, draw} from "./look.js";
 const TOP = 10, MOST = 400;  // candidates; tokens that are written on at once
 
 /** A token that can be seen: spaces and line ends as signs. */
-export function visible(text) {
+function visible(text) {
   return text.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
 }
 

@@ -1,6 +1,18 @@
 // One table of weights as a map: a cell for each row and column, words beside and above them.
 
-import {colourOf, label, make, paintCells, readColour, readRamp, shadeWord, steer, tokenOf} from "./parts.js";
+import {
+  colourOf,
+  label,
+  make,
+  paintCells,
+  readColour,
+  readRamp,
+  shadeWord,
+  sliderOf,
+  steer,
+  tellPlace,
+  tokenOf,
+} from "./parts.js";
 
 const LARGEST = 36,
   LEGIBLE = 14,
@@ -26,17 +38,7 @@ export function drawCells(stage, look, control) {
   const grid = make("div", {class: `map${sizes.upright ? " upright" : ""}`}, cornerOf(look), above, side, cells);
   const scroll = make(
     "div",
-    {
-      class: "scroll",
-      tabindex: 0,
-      role: "slider",
-      "aria-label": "row of the map",
-      "aria-orientation": "vertical",
-      "aria-valuemin": 0,
-      "aria-valuemax": rows.length - 1,
-      "aria-valuenow": 0,
-      "aria-valuetext": "no row is chosen",
-    },
+    {class: "scroll", "aria-orientation": "vertical", ...sliderOf("row of the map", rows.length, "no row is chosen")},
     grid,
   );
   const names = labelled ? columns.map((name, at) => columnOf(name, at, sizes)) : [];
@@ -83,11 +85,7 @@ export function drawCells(stage, look, control) {
     sides.forEach((name, at) => name.classList.toggle("on", at === row));
     ring.hidden = !asked || column === null || cell < 4;
     ring.style.setProperty("transform", `translate(${(column ?? 0) * cell}px, ${first}px)`);
-    scroll.setAttribute("aria-valuenow", row ?? 0);
-    scroll.setAttribute(
-      "aria-valuetext",
-      asked ? `${row + 1} of ${rows.length}: ${label(rows[row])}` : "no row is chosen",
-    );
+    tellPlace(scroll, row, asked ? `${row + 1} of ${rows.length}: ${label(rows[row])}` : "no row is chosen");
   }
 
   for (const name of ["width", "height"]) ring.style.setProperty(name, `${cell}px`);

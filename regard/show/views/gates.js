@@ -10,7 +10,9 @@ import {
   make,
   onTheme,
   readTable,
+  sliderOf,
   steer,
+  tellPlace,
   toldLine,
   tokenOf,
   topOf,
@@ -113,21 +115,8 @@ function plotOf(panel, top, bars, tell, rest) {
   const {name, channels, lines} = panel,
     canvas = make("canvas", {"aria-hidden": "true"}),
     mark = make("div", {class: "mark", hidden: true});
-  const plot = make(
-    "div",
-    {
-      class: "plot",
-      tabindex: 0,
-      role: "slider",
-      "aria-label": `channel of ${clean(name)}`,
-      "aria-valuemin": 0,
-      "aria-valuemax": channels - 1,
-      "aria-valuenow": 0,
-      "aria-valuetext": "no channel is chosen",
-    },
-    canvas,
-    mark,
-  );
+  const places = sliderOf(`channel of ${clean(name)}`, channels, "no channel is chosen");
+  const plot = make("div", {class: "plot", ...places}, canvas, mark);
   const box = make(
     "section",
     {},
@@ -146,8 +135,7 @@ function plotOf(panel, top, bars, tell, rest) {
       step = width / channels;
     mark.style.setProperty("left", `${AXIS + (next + 0.5) * step - Math.max(2, step) / 2}px`);
     mark.style.setProperty("width", `${Math.max(2, step)}px`);
-    plot.setAttribute("aria-valuenow", next);
-    plot.setAttribute("aria-valuetext", `channel ${next}: ${lines.map(line => line[next].toFixed(3)).join(", ")}`);
+    tellPlace(plot, next, `channel ${next}: ${lines.map(line => line[next].toFixed(3)).join(", ")}`);
     tell(next);
   }
 

@@ -1,6 +1,19 @@
 // Weights in colour over an image in grey: one look large, all looks as small buttons below or beside it.
 
-import {clean, make, onTheme, percentOf, readRamp, rove, steer, toggleOf, tokenOf, toldLine} from "./parts.js";
+import {
+  clean,
+  make,
+  onTheme,
+  percentOf,
+  readRamp,
+  rove,
+  sliderOf,
+  steer,
+  tellPlace,
+  toggleOf,
+  tokenOf,
+  toldLine,
+} from "./parts.js";
 
 const STRENGTH = 0.6,
   SHARP_BELOW = 100; // share of the colour in a pixel; pixels of an image that is not smoothed
@@ -84,21 +97,8 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
     told = toldLine(hint);
   const stage = make("canvas", {"aria-hidden": "true"}),
     patch = make("div", {class: "patch", hidden: true});
-  const frame = make(
-    "div",
-    {
-      class: "frame",
-      tabindex: 0,
-      role: "slider",
-      "aria-label": "patch of the image",
-      "aria-valuemin": 0,
-      "aria-valuemax": 0,
-      "aria-valuenow": 0,
-      "aria-valuetext": "no patch is chosen",
-    },
-    stage,
-    patch,
-  );
+  const places = sliderOf("patch of the image", 1, "no patch is chosen");
+  const frame = make("div", {class: "frame", ...places}, stage, patch);
   const name = make("p", {class: "sub shown"}),
     canvases = looks.map(() => make("canvas", {"aria-hidden": "true"}));
   const notes = looks.map(look => make("span", {class: "small"}, noteOf(look)));
@@ -205,8 +205,7 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
     patch.hidden = false;
     const words = `${placeWords(cell, columns)}: ${percentOf(look.shares[cell])}`;
     told.tell(tokenOf(look.name), ", ", words);
-    frame.setAttribute("aria-valuenow", cell);
-    frame.setAttribute("aria-valuetext", words);
+    tellPlace(frame, cell, words);
     looks.forEach((other, number) => {
       notes[number].textContent = percentOf(other.shares[cellOf(other)]);
     });

@@ -1,6 +1,6 @@
 // One table of weights as lines between two lists of tokens.
 
-import {clamp, colourOf, label, make, readRamp, shadeWord, steer, tokenOf} from "./parts.js";
+import {clamp, colourOf, label, make, readRamp, shadeWord, sliderOf, steer, tellPlace, tokenOf} from "./parts.js";
 import {queryPlaces} from "./text.js";
 
 const BETWEEN = 200; // pixels between the lists
@@ -28,17 +28,7 @@ export function drawLinks(stage, look, control) {
   const links = make("div", {class: "links"}, lists[0], canvas, lists[1]);
   const slider = make(
     "div",
-    {
-      class: "scroll",
-      tabindex: 0,
-      role: "slider",
-      "aria-label": "token that looks",
-      "aria-orientation": "vertical",
-      "aria-valuemin": 0,
-      "aria-valuemax": rows.length - 1,
-      "aria-valuenow": 0,
-      "aria-valuetext": "no token is chosen",
-    },
+    {class: "scroll", "aria-orientation": "vertical", ...sliderOf("token that looks", rows.length, "no token is chosen")},
     links,
   );
   const [from, to] = lists.map(list => [...list.children]);
@@ -90,11 +80,7 @@ export function drawLinks(stage, look, control) {
       shadeWord(item, ramp, row === null && column !== null ? weights[at * columns.length + column] / top : 0);
       item.classList.toggle("on", at === row);
     });
-    slider.setAttribute("aria-valuenow", row ?? 0);
-    slider.setAttribute(
-      "aria-valuetext",
-      row === null ? "no token is chosen" : `${row + 1} of ${rows.length}: ${label(rows[row])}`,
-    );
+    tellPlace(slider, row, row === null ? "no token is chosen" : `${row + 1} of ${rows.length}: ${label(rows[row])}`);
   }
 
   function repaint() {

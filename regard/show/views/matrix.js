@@ -133,7 +133,7 @@ function hintOf({rows, of}) {
 }
 
 /** "die" looks at "the" 0.60, "cat" 0.20 */
-export function lookWords(look, row, column) {
+function lookWords(look, row, column) {
   const {rows, columns, weights, hidden, top, of} = look,
     start = row * columns.length;
   const own = weights.subarray(start, start + columns.length),

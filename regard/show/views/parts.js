@@ -296,6 +296,25 @@ export function steer(element, step, leave) {
   });
 }
 
+/** Attributes of an element whose `count` places arrow keys go through; `rest` is told while none is chosen. */
+export function sliderOf(name, count, rest) {
+  return {
+    tabindex: 0,
+    role: "slider",
+    "aria-label": name,
+    "aria-valuemin": 0,
+    "aria-valuemax": count - 1,
+    "aria-valuenow": 0,
+    "aria-valuetext": rest,
+  };
+}
+
+/** Tells a screen reader which place of a slider is chosen (null: none). */
+export function tellPlace(slider, at, text) {
+  slider.setAttribute("aria-valuenow", at ?? 0);
+  slider.setAttribute("aria-valuetext", text);
+}
+
 export function clamp(value, count) {
   return Math.max(0, Math.min(count - 1, value));
 }

@@ -13,7 +13,9 @@ import {
   readColour,
   readRamp,
   readTable,
+  sliderOf,
   steer,
+  tellPlace,
   toggleOf,
   toldLine,
   topOf,
@@ -33,20 +35,7 @@ export function show(element, data, host = {}) {
     track = make("div", {class: "track"});
   const canvases = panels.map(() => make("canvas", {"aria-hidden": "true"})),
     mark = make("div", {class: "step", hidden: true});
-  const scroll = make(
-    "div",
-    {
-      class: "scroll",
-      tabindex: 0,
-      role: "slider",
-      "aria-label": "step",
-      "aria-valuemin": 0,
-      "aria-valuemax": steps - 1,
-      "aria-valuenow": 0,
-      "aria-valuetext": "no step is chosen",
-    },
-    track,
-  );
+  const scroll = make("div", {class: "scroll", ...sliderOf("step", steps, "no step is chosen")}, track);
   const after = make("canvas", {"aria-hidden": "true"}),
     afterName = make("p", {class: "sub"});
   const cell = Math.max(3, Math.min(18, Math.floor(Math.min(880, (element.clientWidth || 720) - 30) / steps)));
@@ -123,8 +112,7 @@ export function show(element, data, host = {}) {
     mark.style.setProperty("width", `${cell}px`);
     const words = panels.flatMap(panel => [" · ", clean(panel.name), ": ", ...panelWords(panel, next)]);
     told.tell(make("b", {}, `Step ${next}`), ...words);
-    scroll.setAttribute("aria-valuenow", next);
-    scroll.setAttribute("aria-valuetext", `step ${next}`);
+    tellPlace(scroll, next, `step ${next}`);
   }
 
   track.addEventListener("pointermove", event => {

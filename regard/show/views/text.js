@@ -1,6 +1,6 @@
 // Words of a running text on shades: spacing, queries among them, and one table of weights as a shaded text.
 
-import {clean, make, readRamp, shadeWord, steer, usualTop} from "./parts.js";
+import {clean, make, readRamp, shadeWord, sliderOf, steer, tellPlace, usualTop} from "./parts.js";
 
 const CLOSING = /^(?![&*/\\@#%§])[\p{Pe}\p{Pf}\p{Po}]+$/u,
   OPENING = /^[\p{Ps}\p{Pi}]+$/u;
@@ -9,7 +9,7 @@ const UNSPACED =
 
 /** The gap before each word. Pieces and characters carry their own spaces; words get gaps, but not where punctuation
     clings to its neighbour or a script is written without spaces. */
-export function spell(words) {
+function spell(words) {
   const own = words.some(word => word.startsWith(" ") || word.startsWith("▁")) || words.includes("\n");
   let before = "",
     quoting = false;
@@ -87,15 +87,7 @@ export function drawText(stage, look, control) {
     shown = null,
     marked = null;
   if (asking.length) {
-    for (const [name, value] of Object.entries({
-      tabindex: 0,
-      role: "slider",
-      "aria-label": "word that looks",
-      "aria-valuemin": 0,
-      "aria-valuemax": rows.length - 1,
-      "aria-valuenow": 0,
-      "aria-valuetext": "mean of all words",
-    }))
+    for (const [name, value] of Object.entries(sliderOf("word that looks", rows.length, "mean of all words")))
       box.setAttribute(name, value);
     steer(box, (down, across) => control.step(down || across, 0), control.leave);
   }
@@ -115,11 +107,7 @@ export function drawText(stage, look, control) {
     marked?.classList.add("on");
     control.scaled(top, own);
     if (!asking.length) return;
-    box.setAttribute("aria-valuenow", row ?? 0);
-    box.setAttribute(
-      "aria-valuetext",
-      row === null ? "mean of all words" : `${row + 1} of ${rows.length}: ${clean(rows[row])}`,
-    );
+    tellPlace(box, row, row === null ? "mean of all words" : `${row + 1} of ${rows.length}: ${clean(rows[row])}`);
   }
 
   function repaint() {
