@@ -18,7 +18,7 @@ from regard.errors import DataError
 
 SHORTEST = 5  # tokens: [CLS] A [SEP] B [SEP]
 NO_LIMIT = 1 << 20  # tokens; a recurrent model has no limit of its own
-LENGTHS = 1.15  # each length that batches are rounded up to is so many times the one before it
+LENGTHS = 1.07  # each length that batches are rounded up to is so many times the one before it
 
 Row = tuple[list[int], list[int]]  # ids, and for each the number of its part: of a pair, or of a sentence
 Pair = tuple[str, str]  # a text, and the second one or ""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.attention import Attend, Memory, Question, Score
 from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.products import weighted_sums
-from regard.layers.recurrent import Encoder
+from regard.layers.recurrent import Encoder, last_real
 
 POOLS = ("attention", "mean", "max", "last")
 
@@ -67,30 +67,24 @@ class MaxPool(nn.Module):
 
 
 class LastPool(nn.Module):
-    """The last state; of both directions [forward_T; backward_1], where each has read the whole row."""
-
-    def __init__(self, *, bidirectional: bool):
-        super().__init__()
-        self.bidirectional = bidirectional
+    """The last real state."""
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[-1])
-        last = states.gather(1, place)[:, 0]
-        if self.bidirectional:
-            half = states.shape[-1] // 2
-            last = torch.cat([last[:, :half], states[:, 0, half:]], -1)
-        return last.masked_fill(~mask.any(1)[:, None], 0)
+        return or_zero(last_real(states, mask), mask)
 
 
-def build_pool(name: str, dim: int, *, hidden: int, bidirectional: bool) -> nn.Module:
+def or_zero(read: Tensor, mask: Tensor) -> Tensor:
+    """0 for an empty row: padding is on the right, so it begins with it. read (B, D) is finite."""
+    return read * mask[:, :1]
+
+
+def build_pool(name: str, dim: int, *, hidden: int) -> nn.Module:
     """The pooling of that name, finite states (B, T, dim) and mask (B, T) -> (B, dim). An empty row gives 0."""
     if name == "attention":
         return AttentionPool(dim, hidden)
-    if name == "last":
-        return LastPool(bidirectional=bidirectional)
     if name not in POOLS:
         raise ValueError(f"unknown pooling {name!r}; there are {', '.join(POOLS)}")
-    return MeanPool() if name == "mean" else MaxPool()
+    return {"mean": MeanPool, "max": MaxPool, "last": LastPool}[name]()
 
 
 class PooledEncoder(nn.Module):
@@ -101,18 +95,26 @@ class PooledEncoder(nn.Module):
         self.encoder = Encoder(cell, inputs, dim, layers=layers, dropout=dropout) if layers else None
         self.dim = 2 * dim if layers else inputs
         self.dropout = Dropout(dropout)
-        self.pool = build_pool(pool, self.dim, hidden=hidden or self.dim, bidirectional=layers > 0)
+        self.pool = build_pool(pool, self.dim, hidden=hidden or self.dim)
 
     def forward(self, x: Tensor, mask: Tensor, embed: nn.Module | None = None) -> Tensor:
         """x (B, T, inputs), padded on the right, or tokens (B, T) and their embedding -> (B, dim)"""
-        return self.pool(self.states(x, mask, embed), mask)
+        return self.pooled(*self.states(x, mask, embed), mask)
 
-    def states(self, x: Tensor, mask: Tensor, embed: nn.Module | None = None) -> Tensor:
-        """What is pooled (B, T, dim)."""
+    def states(self, x: Tensor, mask: Tensor, embed: nn.Module | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The states (B, T, dim), and [forward_n, backward_1] (B, dim / 2), where each has read the whole row;
+        without an encoder there are none."""
         if self.encoder is None:
-            return x if embed is None else embed(x)
-        states = self.encoder.states(x, mask) if embed is None else self.encoder.read(x, mask, embed)
-        return self.dropout(states)
+            return x if embed is None else embed(x), ()
+        return self.encoder.states(x, mask) if embed is None else self.encoder.read(x, mask, embed)
+
+    def pooled(self, states: Tensor, ends: tuple[Tensor, ...], mask: Tensor) -> Tensor:
+        """What is read of them (B, dim)."""
+        if self.encoder is None:
+            return self.pool(states, mask)
+        if isinstance(self.pool, LastPool):
+            return or_zero(self.dropout(torch.cat(ends, -1)), mask)
+        return self.pool(self.dropout(states), mask)
 
 
 class WordEmbedding(nn.Module):

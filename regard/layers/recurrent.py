@@ -121,10 +121,11 @@ class Layers(nn.Module):
         self, watched: list[str], x: Tensor, top: Tensor, state: CellState | None, mask: Tensor | None
     ) -> None:
         deepest = self.sites.index(watched[-1]) // len(self.ends)
+        some = None if mask is None else never_empty(mask)
         for layer in range(deepest + 1):
             begin = None if state is None else tuple(part[layer : layer + 1] for part in state)
             last = layer == self.rnn.num_layers - 1
-            states = top if last else self.run(self._single(layer), x, begin, mask)[0]
+            states = top if last else self.run(self._single(layer), x, begin, some)[0]
             for number, end in enumerate(self.ends):
                 if f"l{layer}{end}" not in watched:
                     continue
@@ -196,24 +197,39 @@ class Encoder(Layers):
             part.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2) for part in last
         )
 
-    def read(self, tokens: Tensor, mask: Tensor, embed: Callable[[Tensor], Tensor]) -> Tensor:
-        """The states (B, S, D) over embed(tokens (B, S)), of rows that may be empty. On a CPU without gradients
-        only real tokens are looked up."""
+    def read(
+        self, tokens: Tensor, mask: Tensor, embed: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """As `states`, over embed(tokens (B, S)). On a CPU without gradients only real tokens are looked up."""
         if tokens.is_cuda or torch.is_grad_enabled() or tracing():
             return self.states(embed(tokens), mask)
         lengths = never_empty(mask).sum(1).cpu()
         packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
-        out, _ = self.rnn(PackedSequence(embed(packed.data), *packed[1:]))
-        return pad_packed_sequence(out, batch_first=True, total_length=tokens.shape[1])[0]
+        out, last = self.rnn(PackedSequence(embed(packed.data), *packed[1:]))
+        states, _ = pad_packed_sequence(out, batch_first=True, total_length=tokens.shape[1])
+        return states, self._ends(last if self.kind == "lstm" else (last,))
 
-    def states(self, x: Tensor, mask: Tensor) -> Tensor:
-        """As `forward`, without the final states, and without packing where that would cost more than padding. Rows
-        may be empty. What stands at padding is finite and has no meaning."""
+    def states(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The states (B, S, D) of rows that may be empty, and the last one of each direction, forward_n and
+        backward_1 (B, dim), without packing where that would cost more than padding. What stands at padding, or is
+        the last of an empty row, is finite and has no meaning."""
         if not self._held(x, mask):
-            return self(x, never_empty(mask))[0]
-        states = self._run_held(x, mask)
+            states, last = self.run(self.rnn, x, None, never_empty(mask))
+            ends = self._ends(last)
+        else:
+            states = self._run_held(x, mask)
+            dim = self.rnn.hidden_size
+            # At padding a GRU's state is still that of the last token (on a CPU only nearly, in bfloat16). The cell
+            # of an LSTM is held, but what its output gate lets out is not.
+            still = self.kind == "gru" and x.is_cuda
+            forward = states[:, -1, :dim] if still else last_real(states[..., :dim], mask)
+            ends = (forward, states[:, 0, dim:])[: len(self.ends)]
         self.record_gates(x, states, None, mask)
-        return states
+        return states, ends
+
+    def _ends(self, last: CellState) -> tuple[Tensor, ...]:
+        """h of the last layer, of each direction."""
+        return last[0][-len(self.ends) :].unbind(0)
 
     def _held(self, x: Tensor, mask: Tensor) -> bool:
         """On a GPU every length is a slice of its own to pack, and the lengths must be known first. On a CPU the
@@ -225,15 +241,18 @@ class Encoder(Layers):
 
     def _run_held(self, x: Tensor, mask: Tensor) -> Tensor:
         """(N, T, E) -> (N, T, D) over whole rows. An additional input, 1 at padding, holds the gates so that the
-        state stays as it is: the backward direction still has its first state when it comes to the last token."""
-        padding = (~mask[..., None]).to(x.dtype).expand(-1, -1, FLAGS)
+        state stays as it is: the backward direction still has its first state when it comes to the last token.
+        Steps come first, as cuDNN wants them: else it would copy x once more."""
+        padding = (~mask.t()[..., None]).to(x.dtype).expand(-1, -1, FLAGS)
         zeros = x.new_zeros(len(self.ends), len(x), self.rnn.hidden_size)
+        x = x.transpose(0, 1)  # (T, N, E)
         for layer in range(self.rnn.num_layers):
             if layer:
                 x = F.dropout(x, self.rnn.dropout, self.training)
             weights = self._holding(layer)
-            x, _ = run_layer(self.kind, torch.cat([x, padding], -1), (zeros, zeros), weights, self.training)
-        return x
+            x = torch.cat([x, padding], -1)
+            x, _ = run_layer(self.kind, x, (zeros, zeros), weights, self.training, batch_first=False)
+        return x.transpose(0, 1)
 
     def _holding(self, layer: int) -> list[Tensor]:
         """The weights of a layer with those of the additional input; kept while no gradient is wanted, but not in a
@@ -268,15 +287,21 @@ def never_empty(mask: Tensor) -> Tensor:
     return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
 
 
+def last_real(states: Tensor, mask: Tensor) -> Tensor:
+    """The state of the last real token of each row (N, D), of an empty row the first there is."""
+    place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[-1])
+    return states.gather(1, place)[:, 0]
+
+
 def run_layer(
-    kind: str, x: Tensor, begin: CellState, weights: list[Tensor], training: bool
+    kind: str, x: Tensor, begin: CellState, weights: list[Tensor], training: bool, *, batch_first: bool = True
 ) -> tuple[Tensor, CellState]:
-    """One layer of torch's over x (N, T, E) with the given weights, those of WEIGHTS for each direction; `begin`
-    has h and c (directions, N, dim), of which only an LSTM reads c."""
+    """One layer of torch's over x (N, T, E), or (T, N, E), with the given weights, those of WEIGHTS for each
+    direction; `begin` has h and c (directions, N, dim), of which only an LSTM reads c."""
     run: Any = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}[kind]
     both = len(weights) > len(WEIGHTS)
     inside = list(begin) if kind == "lstm" else begin[0]
-    out, *last = run(x, inside, in_one_piece(weights), True, 1, 0.0, training, both, True)
+    out, *last = run(x, inside, in_one_piece(weights), True, 1, 0.0, training, both, batch_first)
     return out, tuple(last)
 
 

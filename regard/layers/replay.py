@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.attention.record import tracing
 from regard.data.batch import Batch
 
-MOST = 32  # shapes that are captured; each graph holds the memory of its work
+MOST = 64  # shapes that are captured; each graph holds the memory of its work
 
 Found = TypeVar("Found")
 Tensors = dict[str, Tensor]

@@ -124,8 +124,8 @@ class HAN(nn.Module):
         """Tokens (R, W), the longest row first -> a vector for each row (R, D)"""
         groups = row_groups(mask)
         if len(groups) > 1 and not torch.is_grad_enabled():  # packed rows need no groups, but pooling does
-            states = self.words.states(tokens, mask, self.embed)
-            read = [self.words.pool(states[a:b, :width], mask[a:b, :width]) for a, b, width in groups]
+            states, _ = self.words.states(tokens, mask, self.embed)
+            read = [self.words.pooled(states[a:b, :width], (), mask[a:b, :width]) for a, b, width in groups]
         else:
             read = [self.words(tokens[a:b, :width], mask[a:b, :width], self.embed) for a, b, width in groups]
         return torch.cat(read) if len(read) > 1 else read[0]

@@ -94,7 +94,7 @@ class LSTMN(nn.Module):
         )
         self.dropout = Dropout(config.dropout, shared=1 if config.locked else None)
         if config.head == "classify":
-            self.pool = build_pool(config.pool, config.dim, hidden=config.dim, bidirectional=False)
+            self.pool = build_pool(config.pool, config.dim, hidden=config.dim)
             self.classify = nn.Linear(config.dim, max(len(config.labels), 1))
             return
         self.out = nn.Linear(config.dim, config.vocabulary)

@@ -90,7 +90,7 @@ def test_states_alone_are_those_of_packed_rows_in_value_and_gradient(
     x, mask = (each.to(device) for each in padded(lengths, 9))
     weights = torch.randn(4, 9, 2 * DIM if bidirectional else DIM, device=device)
     found = []
-    for work in (lambda: encoder(x, mask)[0], lambda: encoder.states(x, mask)):
+    for work in (lambda: encoder(x, mask)[0], lambda: encoder.states(x, mask)[0]):
         encoder.zero_grad()
         states = work().masked_fill(~mask[..., None], 0)
         (states * weights).sum().backward()
@@ -130,9 +130,9 @@ def test_only_real_tokens_are_looked_up_where_there_is_no_gradient() -> None:
     table.register_forward_hook(lambda _, given, __: seen.append(given[0].numel()))
     _, mask = padded([3, 7, 1], 9)
     tokens = torch.randint(20, mask.shape)
-    with_gradient = encoder.read(tokens, mask, table)
+    with_gradient, _ = encoder.read(tokens, mask, table)
     with torch.no_grad():
-        without = encoder.read(tokens, mask, table)
+        without, _ = encoder.read(tokens, mask, table)
     torch.testing.assert_close(without, with_gradient, rtol=1e-5, atol=1e-6)
     assert seen == [27, 11]
 
@@ -268,6 +268,25 @@ def test_an_encoders_gates_are_those_of_its_equations(kind: str, layers: int, bi
             for gate, values in gates[site].items():
                 torch.testing.assert_close(seen[site, gate][row, :length], values, rtol=1e-6, atol=1e-9)
                 assert not seen[site, gate][row, length:].any()
+
+
+@pytest.mark.parametrize("kind", GATED)
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("lengths", [[3, 0, 1], [5, 0, 4]])  # little of it real, much of it real
+def test_gates_are_those_of_packed_rows_beside_a_row_that_is_empty(
+    kind: str, gradients: bool, lengths: list[int]
+) -> None:
+    torch.manual_seed(5)
+    encoder, (x, mask) = Encoder(kind, INPUTS, DIM, layers=2), padded(lengths, 5)
+    with torch.set_grad_enabled(gradients):
+        with trace(encoder) as seen:
+            encoder.states(x, mask)
+        with trace(encoder) as alone:
+            encoder(x[::2], mask[::2])
+    for site in encoder.sites:
+        for gate in gates_of(kind):
+            torch.testing.assert_close(seen[site, gate][::2], alone[site, gate])
+            assert not seen[site, gate][1].any()
 
 
 @pytest.mark.parametrize("kind", GATED)

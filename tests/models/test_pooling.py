@@ -21,6 +21,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "last embedding": {"layers": 0, "pool": "last"},
     "two layers": {"layers": 2, "attention": 5},
 }
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 LEARNS = ("mean", "max", "last")
 LENGTHS = (4, 0, 7, 1)
 MASK = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
@@ -38,7 +39,7 @@ def wanted(pool: Any, name: str, rows: Tensor) -> Tensor:
     if name == "max":
         return torch.tensor([max(float(row[d]) for row in rows) for d in range(rows.shape[1])], dtype=torch.float64)
     if name == "last":
-        return torch.cat([rows[-1, :3], rows[0, 3:]])
+        return rows[-1]
     layer = pool.attend.score.weight
     scores = [float(torch.tanh(layer.weight @ row + layer.bias) @ pool.context) for row in rows]
     shares = np.exp(scores) / np.exp(scores).sum()
@@ -48,7 +49,7 @@ def wanted(pool: Any, name: str, rows: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", ["attention", "mean", "max", "last"])
 def test_a_pooling_equals_its_equation(name: str) -> None:
     torch.manual_seed(0)
-    pool = build_pool(name, 6, hidden=5, bidirectional=True).double()
+    pool = build_pool(name, 6, hidden=5).double()
     given = states().requires_grad_()
     found = pool(given, MASK)
     for row, length in enumerate(LENGTHS):
@@ -61,41 +62,45 @@ def test_a_pooling_equals_its_equation(name: str) -> None:
     torch.testing.assert_close(pool(given.masked_fill(~MASK[..., None], 9e9), MASK), found)
 
 
-def test_without_directions_the_last_state_is_the_last() -> None:
-    found = build_pool("last", 6, hidden=5, bidirectional=False)(states(), MASK)
-    torch.testing.assert_close(found[2], states()[2, 6])
-
-
 def test_weights_sum_to_one_and_equal_scores_are_the_mean() -> None:
     torch.manual_seed(0)
-    pool = build_pool("attention", 6, hidden=5, bidirectional=True).double()
+    pool = build_pool("attention", 6, hidden=5).double()
     with trace(pool, "attend") as seen:
         pool(states(), MASK)
     assert seen["attend"].shape == (4, 1, 7)
     torch.testing.assert_close(seen["attend"].sum(-1)[:, 0], torch.tensor([1.0, 0, 1, 1], dtype=torch.float64))
     with torch.no_grad():
         pool.context.zero_()
-    mean = build_pool("mean", 6, hidden=5, bidirectional=True)
+    mean = build_pool("mean", 6, hidden=5)
     torch.testing.assert_close(pool(states(), MASK), mean(states(), MASK))
 
 
 def test_an_unknown_pooling_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown pooling 'sum'; there are attention, mean, max, last"):
-        build_pool("sum", 6, hidden=5, bidirectional=True)
+        build_pool("sum", 6, hidden=5)
 
 
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 @pytest.mark.parametrize("pool", ["attention", "mean", "max", "last"])
-@torch.no_grad()
-def test_the_last_state_of_an_encoder_is_its_final_one(pool: str) -> None:
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("lengths", [LENGTHS, (7, 0, 5, 6)])  # little of it real, much of it real
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_read_of_an_encoder_is_that_of_each_row_alone(
+    pool: str, cell: str, gradients: bool, lengths: tuple[int, ...], device: str
+) -> None:
     torch.manual_seed(0)
-    model = Pooling(PoolingConfig(vocabulary=9, labels=("a", "b"), embed=5, dim=3, pool=pool)).double().eval()
-    tokens = torch.randint(0, 9, (4, 7), generator=torch.Generator().manual_seed(1))
-    x = model.embed(tokens)
-    assert model.text.encoder is not None
-    whole, final = model.text.encoder(x[2:3], MASK[2:3])
-    read = model.text(x, MASK)
-    if pool == "last":
-        torch.testing.assert_close(read[2:3], final[0][:, -1])
-    else:
-        torch.testing.assert_close(read[2:3], model.text.pool(whole, MASK[2:3]))
-    torch.testing.assert_close(model(tokens, MASK)[1], model.classify.bias)  # an empty text
+    config = PoolingConfig(vocabulary=9, labels=("a", "b"), embed=5, dim=3, layers=2, cell=cell, pool=pool)
+    model = Pooling(config).double().to(device).eval()
+    tokens = torch.randint(0, 9, (4, 7), generator=torch.Generator().manual_seed(1)).to(device)
+    encoder, mask = model.text.encoder, (torch.arange(7) < torch.tensor(lengths)[:, None]).to(device)
+    assert encoder is not None
+    with torch.set_grad_enabled(gradients):
+        read = model.text(tokens, mask, model.embed)
+        for row, length in enumerate(lengths):
+            if length:
+                states, last = encoder.rnn(model.embed(tokens[row : row + 1, :length]))
+                final = last[0] if cell == "lstm" else last
+                whole = torch.ones(1, length, dtype=torch.bool, device=device)
+                alone = final[-2:].flatten() if pool == "last" else model.text.pool(states, whole)[0]
+                torch.testing.assert_close(read[row], alone)
+        torch.testing.assert_close(model(tokens, mask)[1], model.classify.bias)  # an empty text

@@ -231,10 +231,10 @@ def test_thousands_of_texts_keep_their_order(filler: Reader) -> None:
 
 def test_batches_hold_every_row_once_and_few_tokens() -> None:
     lengths = [5, 9000, 1, 8192, 3, 8000, 192, 4000, 4000]
-    found = list(text_reader.batches(lengths))
+    found = list(text_reader.batches(lengths, 8192))
     assert sorted(place for batch in found for place in batch) == list(range(len(lengths)))
     assert all(len(batch) == 1 or sum(lengths[place] for place in batch) <= 8192 for batch in found)
-    assert list(text_reader.batches([])) == []
+    assert list(text_reader.batches([], 8192)) == []
 
 
 def test_what_is_too_long_is_cut_and_said(filler: Reader) -> None:
