@@ -30,8 +30,8 @@ def choose_device(name: str = "auto", precision: str = "float32") -> torch.devic
 
 @contextmanager
 def with_tf32(device: torch.device) -> Iterator[None]:
-    """For trainings in half precision: products that stay float32, as those of an LSTM with a tape, use TF32 on a
-    GPU. It is more exact than bfloat16, and several times as fast as float32."""
+    """Products of float32 use TF32 on a GPU: if that is asked for, and in half precision, where some stay float32,
+    as those of an LSTM with a tape. It is more exact than bfloat16, and several times as fast as float32."""
     if device.type != "cuda":
         yield
         return

@@ -52,7 +52,7 @@ def fit(
     max_grad_norm: float = 1.0,
     accumulate_steps: int = 1,
     average_checkpoints: int = 0,
-    precision: Literal["float32", "bfloat16", "float16"] = "float32",
+    precision: Literal["float32", "tf32", "bfloat16", "float16"] = "float32",
     compile: bool = False,
     seed: int = 0,
     device: str = "auto",

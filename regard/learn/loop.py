@@ -6,7 +6,7 @@ generator that is reseeded before each batch. A run that was killed and resumed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -100,8 +100,15 @@ def take_steps(
         return _report(standing, settings)
     watch = Watch(log, progress, settings, folder)
     places = _walk(data, standing.epoch, standing.index)
-    products = without_onednn(stepper.model) if settings.precision == "float32" else with_tf32(stepper.device)
-    with products, _showing(progress, standing, settings), _full_disk_explained(folder), Interrupt() as interrupt:
+    exact = nullcontext() if settings.half else without_onednn(stepper.model)
+    products = nullcontext() if settings.precision == "float32" else with_tf32(stepper.device)
+    with (
+        exact,
+        products,
+        _showing(progress, standing, settings),
+        _full_disk_explained(folder),
+        Interrupt() as interrupt,
+    ):
         while (unfinished := _due(standing, settings)) or not _over(standing, settings):
             if not unfinished:  # else the validation that was interrupted comes first
                 standing.step, standing.validated = standing.step + 1, False
@@ -171,8 +178,8 @@ class Stepper:
         self.optimiser.zero_grad()
         totals, tokens = [], []
         for batch in batches:
-            dtype = getattr(torch, settings.precision)
-            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
+            dtype = getattr(torch, settings.precision) if settings.half else None
+            with torch.autocast(self.device.type, dtype=dtype, enabled=settings.half):
                 loss = self.loss(batch, **self.options)
             totals.append(loss.total.detach())
             tokens.append(loss.tokens)

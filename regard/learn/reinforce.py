@@ -23,7 +23,8 @@ def objective(loss: Loss, settings: Training, average: Tensor | None = None) -> 
     default: the mean reward of the other rows at the same step.
     The defaults have less variance (measured in results/dates.md).
 
-    For an agent, s_t is the action of step t and r_t its advantage; only the defaults make sense there.
+    For an agent, s_t is the action of step t and r_t its advantage; only the defaults make sense there, and
+    recipes with others are refused (`tasks.recipe`).
 
     `average`, a scalar, holds the moving baseline. It starts at 0, as in the authors' code. A batch is measured by
     the baseline of the batches before it, which leaves the gradient unbiased, and is then added to it."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from regard.data.fields import check, setting
 
-CAPTURED = {"precision": ("float32", "bfloat16"), "accumulate_steps": (1,)}
+CAPTURED = {"precision": ("float32", "tf32", "bfloat16"), "accumulate_steps": (1,)}
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Training:
     r_drop: float = setting(0.0, at_least=0)  # weight of the divergence of two passes with dropout (Liang 2021)
     max_grad_norm: float = setting(1.0, at_least=0)  # clip the global gradient norm; 0: no clipping
     accumulate_steps: int = setting(1, at_least=1)  # batches in one step
-    precision: str = setting("float32", choices=("float32", "bfloat16", "float16"))
+    # tf32: float32, but products on a GPU have 10 bits, as those of convolutions have anyway; elsewhere float32
+    precision: str = setting("float32", choices=("float32", "tf32", "bfloat16", "float16"))
     compile: bool = False
     capture: bool = False  # GPU: capture a training step in a CUDA graph and replay it, see capture.py
     # May change with --resume; `patience`, `plateau_patience` and `average_checkpoints` count validations, so that
@@ -45,6 +46,11 @@ class Training:
     reinforce_reward: str = setting("token", choices=("token", "row"))  # whose log-likelihood rewards a look
     reinforce_baseline: str = setting("rows", choices=("rows", "moving"))  # the other rows, or a moving average
     entropy_weight: float = setting(0.05, at_least=0)
+
+    @property
+    def half(self) -> bool:
+        """Are numbers of 16 bits used?"""
+        return self.precision in ("bfloat16", "float16")
 
     def __post_init__(self) -> None:
         check(self)

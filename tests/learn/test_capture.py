@@ -155,7 +155,8 @@ def test_a_checkpoint_goes_on_captured(tmp_path):
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_compiled_and_captured_it_trains_alike(tmp_path):
     """With all that comes between the steps: validating, keeping the best, averaging. Without dropout, as a
-    compiled step draws other numbers."""
+    compiled step draws other numbers. The gradient of the keys' biases is 0 but for rounding, of which AdamW makes
+    steps of any size: they are left out."""
     kept = []
     for on in (False, True):
         settings = replace(SETTINGS, eval_every=6, average_checkpoints=2, compile=on, capture=on)
@@ -171,8 +172,8 @@ def test_compiled_and_captured_it_trains_alike(tmp_path):
             better=("valid_loss", "min"),
         )
         assert (report.step, report.averaged) == (24, 2)
-        kept.append(one)
-    alike(*kept, rtol=1e-2, atol=1e-3)
+        kept.append({name: part for name, part in one.named_parameters() if not name.endswith("key.bias")})
+    torch.testing.assert_close(*kept, rtol=1e-2, atol=1e-3)
 
 
 def refused():

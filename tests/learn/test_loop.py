@@ -189,8 +189,15 @@ def test_bfloat16_computes_in_bfloat16_and_keeps_float32_weights(tmp_path):
     assert run.rows("loss")[40] < 0.8 * run.rows("loss")[1]
 
 
+def test_tf32_is_float32_without_a_gpu(tmp_path):
+    runs = [Run(tmp_path / name, precision=name, steps=12, eval_every=12) for name in ("float32", "tf32")]
+    for run in runs:
+        run.fit()
+    assert runs[0].rows("loss") == runs[1].rows("loss")
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])
 def test_on_a_gpu(tmp_path, precision, signals_heard):
     """Fused AdamW, and float16 with its scaler, whose state goes through the checkpoint."""
     options = {
