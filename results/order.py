@@ -57,7 +57,7 @@ class Reader(nn.Module):
         self.blocks, self.out = CausalStack(made), nn.Linear(width, 2)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        return self.out(self.blocks.last(self.embed(symbols)))  # type: ignore[no-any-return]
+        return self.out(self.blocks.last(self.embed(symbols))[:, 0])  # type: ignore[no-any-return]
 
 
 def measure(blocks: str, task: str, seed: int, steps: int) -> int:

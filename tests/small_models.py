@@ -293,7 +293,7 @@ def rows(model: Any) -> Rows:
         return Rows({"images": images(model), "target": target}, {"target": TARGETS}, "target")
     if isinstance(model, FewShotClassifier):
         given = episodes(model)
-        return Rows({"images": given.images, "labels": given.labels[:, :-1]})
+        return Rows({"images": given.images, "labels": given.labels})
     if isinstance(model, Player):
         return Rows({"inputs": model.play(torch.arange(4, device=next(model.parameters()).device)).inputs})
     if isinstance(model, SequenceMachine):
@@ -384,7 +384,7 @@ def episodes(model: Any) -> EpisodeBatch:
     config, generator = model.config, torch.Generator().manual_seed(1)
     labels = torch.stack([torch.randperm(config.ways, generator=generator) for _ in range(4)])
     images = 0.3 * torch.randn(4, config.ways + 1, config.channels, *config.size, generator=generator)
-    return EpisodeBatch(images, torch.cat([labels, torch.tensor([[2], [0], [1], [2]])], 1))
+    return EpisodeBatch(images, labels, torch.tensor([[2], [0], [1], [2]]))
 
 
 def environments(model: Any) -> Seeds:

@@ -127,9 +127,34 @@ def erase(images: Tensor, probability: float, generator: np.random.Generator) ->
     return torch.where(_boxes(images, first, last)[..., None], colour, images)
 
 
-def affine(images: Tensor, matrices: np.ndarray) -> Tensor:
+def distort(
+    images: Tensor,
+    generator: np.random.Generator,
+    *,
+    share: float,
+    groups: np.ndarray | None = None,
+    group_share: float = 0.0,
+) -> Tensor:
+    """(B, H, W, C), each image turned, sheared, scaled and shifted: the place x shows what was at (I + D) x + d,
+    with D, and d in parts of a side, uniform in +-share. Edges are continued.
+
+    groups (B,): which images belong together. With a `group_share` those of a group are changed alike by another D
+    of that size, and mirrored or not."""
+    count, height, width, _ = images.shape
+    drawn = share * generator.uniform(-1, 1, (count, 2, 3))
+    matrices = np.eye(2, 3) + drawn * [[1, 1, width], [1, 1, height]]
+    if groups is not None and group_share:
+        numbers, places = np.unique(groups, return_inverse=True)
+        alike = np.eye(2) + group_share * generator.uniform(-1, 1, (len(numbers), 2, 2))
+        alike[..., 0] *= generator.choice([-1, 1], (len(numbers), 1))
+        matrices = alike[places] @ matrices
+    return affine(images, matrices, fill=None)
+
+
+def affine(images: Tensor, matrices: np.ndarray, *, fill: int | None = GREY) -> Tensor:
     """Bilinear. matrices (B, 2, 3) map a place in the new image to one in the old, in pixels from the centre.
-    As in Pillow, a place outside the image is grey, and the edge is not blended with the grey."""
+    As in Pillow, a place outside the image is grey, and the edge is not blended with the grey. `fill` None: it is
+    as the nearest edge."""
     _, height, width, _ = images.shape
     matrix = _there(matrices, images)[..., None, None]  # (B, 2, 3, 1, 1)
     across = torch.arange(width, device=images.device) + 0.5 - width / 2  # (W,)
@@ -137,10 +162,12 @@ def affine(images: Tensor, matrices: np.ndarray) -> Tensor:
     size = _there(np.array([width, height]), images)
     places = matrix[:, :, 0] * across + matrix[:, :, 1] * down + matrix[:, :, 2]  # (B, 2, H, W)
     places = 2 * places.permute(0, 2, 3, 1) / size  # -1 and 1 are the edges
-    inside = ((places >= -1) & (places < 1)).all(-1, keepdim=True)
     planes = images.permute(0, 3, 1, 2).float()
-    seen = F.grid_sample(planes, places, padding_mode="border", align_corners=False).permute(0, 2, 3, 1)
-    return torch.where(inside, seen.round(), GREY).to(torch.uint8)
+    seen = F.grid_sample(planes, places, padding_mode="border", align_corners=False).permute(0, 2, 3, 1).round()
+    if fill is not None:
+        inside = ((places >= -1) & (places < 1)).all(-1, keepdim=True)
+        seen = torch.where(inside, seen, fill)
+    return seen.to(torch.uint8)
 
 
 def _matrices(*numbers: float | np.ndarray) -> np.ndarray:

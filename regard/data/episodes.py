@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.data.artifacts import Pixels
+from regard.data.augment_ops import distort
 from regard.data.batch import Batch, send
 from regard.data.files import explain_os_errors
 from regard.data.image_batches import normalise
@@ -108,10 +109,11 @@ def _fitted(images: ImageSet, rows: np.ndarray, size: Size, pixels: Pixels) -> C
 
 @dataclass(frozen=True, repr=False)
 class EpisodeBatch(Batch):
-    """The last image of each episode is the query, its label the answer."""
+    """The last images of each episode are the queries."""
 
-    images: Tensor  # (E, T, C, H, W) float32, normalised
-    labels: Tensor  # (E, T): the number of the class in this episode
+    images: Tensor  # (E, S + Q, C, H, W) float32, normalised
+    labels: Tensor  # (E, S): the number of the class in this episode
+    answers: Tensor  # (E, Q): those of the queries
 
 
 class Item(NamedTuple):
@@ -131,30 +133,45 @@ class EpisodeData(ABC):
 
     ways: int  # classes of each episode
     count: int  # episodes of an epoch
+    queries: int = 1  # of an episode
 
     @abstractmethod
     def episodes(self, item: Item) -> tuple[Tensor, Tensor]:
-        """The places of the images in the pool, and their labels, (E, T) each."""
+        """The places of the images in the pool, and their labels, (E, S + Q) each."""
 
     def order(self, epoch: int) -> list[Item]:
         full, rest = divmod(self.count, self.batch_size)
         sizes = [self.batch_size] * full + ([rest] if rest else [])
         return [Item(epoch, number, size) for number, size in enumerate(sizes)]
 
+    def change(self, images: Tensor, labels: Tensor, item: Item) -> Tensor:
+        """What is done to the images of a batch (N, H, W, C), with labels (E, S + Q): nothing."""
+        return images
+
     def take(self, places: Tensor) -> Tensor:
         """The images at these places (N,), as a model reads them: (N, C, H, W), on the device."""
-        taken = self.images[send(places, self.images.device)]
-        return normalise(send(taken, self.device), self.pixels.mean, self.pixels.std)
+        return self._read(self._look_up(places))
+
+    def _look_up(self, places: Tensor) -> Tensor:
+        return send(self.images[send(places, self.images.device)], self.device)
+
+    def _read(self, images: Tensor) -> Tensor:
+        return normalise(images, self.pixels.mean, self.pixels.std)
 
     def batch(self, item: Item) -> EpisodeBatch:
         places, labels = self.episodes(item)
-        images = self.take(places.flatten()).unflatten(0, places.shape)
-        return EpisodeBatch(images, send(labels, self.device))
+        images = self._read(self.change(self._look_up(places.flatten()), labels, item))
+        support, answers = labels.split((labels.shape[1] - self.queries, self.queries), 1)
+        given = (send(one.contiguous(), self.device) for one in (support, answers))
+        return EpisodeBatch(images.unflatten(0, places.shape), *given)
 
 
 class DrawnEpisodes(EpisodeData):
     """Classes, their images, their numbers and the order of the support are drawn. `count`: how many episodes;
-    None: new ones in every epoch, for training.
+    None: new ones in every epoch, for training. `queries`: how many are asked about the same examples; of a class
+    there may be several, or none. `distort`: how much images are turned, sheared, scaled and shifted.
+    `vary_classes`: how much those of a class are so, all alike in an episode, and mirrored or not, as if it were
+    another class: more classes to learn from.
 
     In the first `curriculum_steps` batches the classes of an episode rise from 2 to `ways`, with numbers drawn from
     all: among many classes at once a network may never find out that the query has a counterpart."""
@@ -169,11 +186,15 @@ class DrawnEpisodes(EpisodeData):
         batch_size: int,
         seed: int,
         count: int | None = None,
+        queries: int = 1,
+        distort: float = 0.0,
+        vary_classes: float = 0.0,
         curriculum_steps: int = 0,
         device: torch.device | str = "cpu",
     ):
         super().__init__(pool.images, pixels=pixels, batch_size=batch_size, device=device)
-        self.ways, self.shots, self.seed, self.curriculum_steps = ways, shots, seed, curriculum_steps
+        self.ways, self.shots, self.queries, self.seed = ways, shots, queries, seed
+        self.distort, self.vary_classes, self.curriculum_steps = distort, vary_classes, curriculum_steps
         self.count = EPOCH * batch_size if count is None else count
         self.counts, self.starts = pool.counts, np.cumsum(pool.counts) - pool.counts
 
@@ -184,6 +205,18 @@ class DrawnEpisodes(EpisodeData):
             return self.ways
         return min(2, self.ways) + (self.ways - 2) * step // self.curriculum_steps
 
+    def change(self, images: Tensor, labels: Tensor, item: Item) -> Tensor:
+        if not (self.distort or self.vary_classes):
+            return images
+        classes = labels.numpy() + self.ways * np.arange(len(labels))[:, None]
+        return distort(
+            images,
+            np.random.default_rng([self.seed, item.epoch, item.number, 1]),
+            share=self.distort,
+            groups=classes.ravel(),
+            group_share=self.vary_classes,
+        )
+
     def episodes(self, item: Item) -> tuple[Tensor, Tensor]:
         generator = np.random.default_rng([self.seed, item.epoch, item.number])
         total, ways, shots = len(self.counts), self.ways_of(item), self.shots
@@ -191,12 +224,14 @@ class DrawnEpisodes(EpisodeData):
         counts = self.counts[classes]
         drawn = generator.random((item.size, ways, int(counts.max())))
         drawn[np.arange(drawn.shape[-1]) >= counts[..., None]] = 2.0  # there is no such image
-        examples = drawn.argsort(-1)[..., : shots + 1] + self.starts[classes][..., None]  # (E, ways, shots + 1)
+        examples = drawn.argsort(-1) + self.starts[classes][..., None]  # (E, ways, images): shuffled
         labels = np.broadcast_to(np.arange(ways)[:, None], (ways, shots)).ravel()
         order = generator.permuted(np.tile(np.arange(ways * shots), (item.size, 1)), axis=1)
         support = np.take_along_axis(examples[..., :shots].reshape(item.size, -1), order, 1)
-        asked = generator.integers(ways, size=(item.size, 1))
-        query = np.take_along_axis(examples[..., shots], asked, 1)
+        asked = generator.integers(ways, size=(item.size, self.queries))
+        left = np.take_along_axis(counts, asked, 1) - shots
+        which = shots + (generator.random(asked.shape) * left).astype(int)
+        query = examples[np.arange(item.size)[:, None], asked, which]
         places, known = np.concatenate([support, query], 1), np.concatenate([labels[order], asked], 1)
         if ways < self.ways:
             known = np.take_along_axis(different(generator, self.ways, ways, item.size), known, 1)

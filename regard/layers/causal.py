@@ -14,6 +14,9 @@ and `step` for one step after another, with a state that goes in and comes out (
 of a TCBlock is the outputs of the last steps: they contain the inputs of all its convolutions. With gradients,
 `forward` of a TCBlock computes its dense blocks in one buffer (`dense_blocks.py`).
 
+The last steps of a sequence may be alternatives: each follows those before all of them, and none sees another. So
+many questions about one past are asked at the price of one step each.
+
 Letters: N rows, T steps, C channels, K keys, V values."""
 
 from __future__ import annotations
@@ -39,11 +42,11 @@ class Block(Protocol):
 
     def begin(self) -> Any: ...
 
-    def last(self, x: Tensor) -> Tensor: ...  # (N, T, C) -> (N, C')
+    def last(self, x: Tensor, alternatives: int = 1) -> Tensor: ...  # (N, T, C) -> (N, alternatives, C')
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]: ...  # (N, C) -> (N, C')
 
-    def __call__(self, x: Tensor) -> Tensor: ...  # (N, T, C) -> (N, T, C')
+    def __call__(self, x: Tensor, alternatives: int = 1) -> Tensor: ...  # (N, T, C) -> (N, T, C')
 
 
 class CausalConv(nn.Linear):
@@ -53,13 +56,16 @@ class CausalConv(nn.Linear):
         super().__init__(2 * inputs, filters)  # [W_0, W_1]: drawn as those of nn.Conv1d
         self.dilation = dilation
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, alternatives: int = 1) -> Tensor:
         """(N, T, C) -> (N, T, filters)"""
         before, now = self.weight.chunk(2, 1)
         y = F.linear(x, now, self.bias)
-        if x.shape[1] <= self.dilation:
+        first = x.shape[1] - alternatives  # of the alternatives
+        if first < self.dilation:
             return y
-        return y + F.pad(F.linear(x[:, : -self.dilation], before), (0, 0, self.dilation, 0))
+        earlier = F.linear(x[:, : first - self.dilation + 1], before)
+        each = earlier[:, -1:].expand(-1, alternatives, -1)
+        return y + F.pad(torch.cat([earlier[:, :-1], each], 1), (0, 0, self.dilation, 0))
 
     def step(self, x: Tensor, earlier: Tensor | None) -> Tensor:
         """x and the input `dilation` steps earlier (N, C); None: there was none."""
@@ -76,9 +82,9 @@ class DenseBlock(nn.Module):
         self.conv = CausalConv(inputs, 2 * filters, dilation)
         self.width = inputs + filters
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, alternatives: int = 1) -> Tensor:
         """(N, T, C) -> (N, T, C + filters)"""
-        return self._joined(x, self.conv(x))
+        return self._joined(x, self.conv(x, alternatives))
 
     def step(self, x: Tensor, earlier: Tensor | None) -> Tensor:
         """As that of `CausalConv`."""
@@ -100,17 +106,19 @@ class TCBlock(nn.Module):
             *(DenseBlock(inputs + i * filters, filters, dilation=2**i) for i in range(count))
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, alternatives: int = 1) -> Tensor:
         """(N, T, C) -> (N, T, C + filters * ceil(log2 length))"""
         convs = [layer.conv for layer in self.layers if isinstance(layer, DenseBlock)]
         if convs and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            return dense_blocks(x, [y.weight for y in convs], [y.bias for y in convs], [y.dilation for y in convs])
-        out: Tensor = self.layers(x)
-        return out
+            weights, biases, dilations = zip(*((y.weight, y.bias, y.dilation) for y in convs), strict=True)
+            return dense_blocks(x, weights, biases, dilations, alternatives=alternatives)
+        for layer in self.layers:
+            x = layer(x, alternatives)
+        return x
 
-    def last(self, x: Tensor) -> Tensor:
-        """The output of the last step (N, C')."""
-        return self(x)[:, -1]
+    def last(self, x: Tensor, alternatives: int = 1) -> Tensor:
+        """The outputs of the last steps (N, alternatives, C')."""
+        return self(x, alternatives)[:, -alternatives:]
 
     def begin(self) -> Past:
         """Before the first step."""
@@ -137,23 +145,25 @@ class AttentionBlock(nn.Module):
         self.attend = Attend(ScaledDot(keys, keys), causal=True)
         self.project = nn.Linear(inputs, 2 * keys + values)  # query, key and value in one product
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, alternatives: int = 1) -> Tensor:
         """(N, T, C) -> (N, T, C + values)"""
         query, keys, values = self.project(x).split((self.keys, self.keys, self.values), -1)
-        return torch.cat([x, self.attend(query, self.attend.remember(keys, values))], -1)
+        question = Question(query, mask=_apart(x, x.shape[1], alternatives))
+        return torch.cat([x, self.attend(question, self.attend.remember(keys, values))], -1)
 
-    def last(self, x: Tensor) -> Tensor:
-        """The output of the last step (N, C'): every step is a key, and one is a query."""
-        query, memory = self.last_look(x)
-        return torch.cat([x[:, -1], self.attend(query, memory)[:, 0]], -1)
+    def last(self, x: Tensor, alternatives: int = 1) -> Tensor:
+        """The outputs of the last steps (N, alternatives, C'): every step is a key, and these are queries."""
+        question, memory = self.last_look(x, alternatives)
+        return torch.cat([x[:, -alternatives:], self.attend(question, memory)], -1)
 
-    def last_look(self, x: Tensor) -> tuple[Question, Memory]:
-        """The question of the last step and the memory of all steps."""
+    def last_look(self, x: Tensor, alternatives: int = 1) -> tuple[Question, Memory]:
+        """The questions of the last steps and the memory of all steps."""
         asked, held = self.project.weight.split((self.keys, self.keys + self.values))
         asked_bias, held_bias = self.project.bias.split((self.keys, self.keys + self.values))
         keys, values = F.linear(x, held, held_bias).split((self.keys, self.values), -1)
-        query = F.linear(x[:, -1:], asked, asked_bias)
-        return Question(query, newest=True), self.attend.remember(keys, values)
+        query = F.linear(x[:, -alternatives:], asked, asked_bias)
+        mask = _apart(x, alternatives, alternatives)
+        return Question(query, newest=True, mask=mask), self.attend.remember(keys, values)
 
     def begin(self) -> GrowingMemory:
         """Before the first step."""
@@ -165,6 +175,14 @@ class AttentionBlock(nn.Module):
         state = state.append(self.attend.remember(keys, values))
         read = self.attend(Question(query, newest=True), state.memory)
         return torch.cat([x, read[:, 0]], -1), state
+
+
+def _apart(x: Tensor, queries: int, alternatives: int) -> Tensor | None:
+    """The mask (queries, T) by which the last steps do not see one another, for the last queries of x (N, T, C)."""
+    if alternatives == 1:
+        return None
+    place = torch.arange(x.shape[1], device=x.device)
+    return (place < len(place) - alternatives) | (place == place[-queries:, None])
 
 
 class CausalStack(nn.ModuleList):
@@ -180,12 +198,12 @@ class CausalStack(nn.ModuleList):
             x = block(x)
         return x
 
-    def last(self, x: Tensor) -> Tensor:
-        """The output of the last step (N, C'); of the last block it computes no other."""
+    def last(self, x: Tensor, alternatives: int = 1) -> Tensor:
+        """The outputs of the last steps (N, alternatives, C'); of the last block it computes no others."""
         *others, final = self
         for block in others:
-            x = block(x)
-        out: Tensor = final.last(x)  # type: ignore[operator]
+            x = block(x, alternatives)
+        out: Tensor = final.last(x, alternatives)  # type: ignore[operator]
         return out
 
     def begin(self) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ Letters: R = T N rows, C channels of a block's input, F filters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,23 +17,33 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def dense_blocks(x: Tensor, weights: list[Tensor], biases: list[Tensor], dilations: list[int]) -> Tensor:
-    """x (N, T, C) -> (N, T, C + blocks x F). weights (2 F, 2 C): [W_0, W_1], those of f, then those of g."""
-    device = x.device.type
+def dense_blocks(
+    x: Tensor,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    dilations: Sequence[int],
+    *,
+    alternatives: int = 1,
+) -> Tensor:
+    """x (N, T, C) -> (N, T, C + blocks x F). weights (2 F, 2 C): [W_0, W_1], those of f, then those of g. The last
+    steps are alternatives: all have the same steps before them."""
+    device, first = x.device.type, x.shape[1] - alternatives
     if not torch.is_autocast_enabled(device):
-        plain: Tensor = _DenseBlocks.apply(dilations, x, *weights, *biases)
+        plain: Tensor = _DenseBlocks.apply(dilations, first, x, *weights, *biases)
         return plain
     given = [y.to(torch.get_autocast_dtype(device)) for y in (x, *weights, *biases)]
     with torch.autocast(device, enabled=False):
-        out: Tensor = _DenseBlocks.apply(dilations, *given)
+        out: Tensor = _DenseBlocks.apply(dilations, first, *given)
     return out
 
 
 class _DenseBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, dilations: list[int], x: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, dilations: Sequence[int], alternative: int, x: Tensor, *parameters: Tensor) -> Tensor:
+        """alternative: the step with which they begin"""
         weights, biases = parameters[: len(dilations)], parameters[len(dilations) :]
         (count, steps, first), filters = x.shape, len(biases[0]) // 2
+        end = alternative * count  # of the steps before them, in rows
         # Zeros, as bfloat16 products of a CPU read behind an odd number of channels, and 0 x NaN is NaN.
         buffer = x.new_zeros(steps, count, first + len(dilations) * filters)
         buffer[..., :first] = x.transpose(0, 1)
@@ -41,21 +52,23 @@ class _DenseBlocks(torch.autograd.Function):
             size, shift = first + i * filters, dilation * count
             both = rows[:, :size] @ _taps(weight).mT  # (R, 4 F)
             found = both[:, : 2 * filters].add(bias)
-            if shift < len(rows):
-                found[shift:] += both[:-shift, 2 * filters :]
+            if shift < end:
+                found[shift:end] += both[: end - shift, 2 * filters :]
+            if shift <= end:
+                found.unflatten(0, (steps, count))[alternative:] += both[end - shift :][:count, 2 * filters :]
             found[:, :filters].tanh_()
             found[:, filters:].sigmoid_()
             torch.mul(*found.chunk(2, 1), out=rows[:, size : size + filters])
             active.append(found)
         ctx.save_for_backward(rows, *weights, *active)
-        ctx.dilations, ctx.shape = dilations, x.shape
+        ctx.dilations, ctx.shape, ctx.alternative = dilations, x.shape, alternative
         return buffer.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (rows, *saved), (count, _, first) = ctx.saved_tensors, ctx.shape
-        blocks = len(ctx.dilations)
+        (rows, *saved), (count, steps, first) = ctx.saved_tensors, ctx.shape
+        blocks, end = len(ctx.dilations), ctx.alternative * count
         weights, active, filters = saved[:blocks], saved[blocks:], (rows.shape[1] - first) // blocks
         slopes = grad.transpose(0, 1).clone(memory_format=torch.contiguous_format).flatten(0, 1)
         for_weights, for_biases = [], []
@@ -64,15 +77,17 @@ class _DenseBlocks(torch.autograd.Function):
             both = rows.new_empty(len(rows), 4 * filters)
             now, before = both.chunk(2, 1)
             _gate_slope(slopes[:, size : size + filters], active[i], now)
-            before[-shift:] = 0
-            if shift < len(rows):
-                before[:-shift] = now[shift:]
+            before[max(end - shift, 0) :] = 0
+            if shift < end:
+                before[: end - shift] = now[shift:end]
+            if shift <= end:
+                before[end - shift :][:count] = now.unflatten(0, (steps, count))[ctx.alternative :].sum(0)
             slopes[:, :size].addmm_(both, _taps(weights[i]))
             for_taps = both.mT @ rows[:, :size]  # (4 F, C)
             for_weights.append(torch.cat(for_taps.chunk(2)[::-1], 1))
             for_biases.append(now.sum(0))
-        for_x = slopes[:, :first].unflatten(0, (-1, count)).transpose(0, 1)
-        return None, for_x, *reversed(for_weights), *reversed(for_biases)
+        for_x = slopes[:, :first].unflatten(0, (steps, count)).transpose(0, 1)
+        return None, None, for_x, *reversed(for_weights), *reversed(for_biases)
 
 
 def _taps(weight: Tensor) -> Tensor:

@@ -163,12 +163,12 @@ class Classifier(Model, Protocol):
 
 @runtime_checkable
 class FewShotClassifier(Classifier, Protocol):
-    """Tells apart classes of which it is shown examples: its batch holds episodes, sequences of labelled images
-    with the one to classify at the end. A class is a number from 0 to `config.ways` - 1."""
+    """Tells apart classes of which it is shown examples: its batch holds episodes, sequences of S labelled
+    images with the Q to classify at the end. A class is a number from 0 to `config.ways` - 1."""
 
     def embed(self, images: Tensor) -> Tensor: ...  # (N, C, H, W) -> (N, D)
 
-    def answer(self, states: Tensor, labels: Tensor) -> Tensor: ...  # (E, T, D), (E, T - 1) -> (E, ways)
+    def answer(self, states: Tensor, labels: Tensor) -> Tensor: ...  # (E, S + Q, D), (E, S) -> (E, Q, ways)
 
 
 @runtime_checkable

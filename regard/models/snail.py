@@ -8,7 +8,8 @@ images of classes that it has never seen, then an image without a label, and tel
 An episode is one sequence of T = ways x shots + 1 images. The looks (keys, values) read from the images before; the
 TC blocks, dilated causal convolutions with 128 filters, combine neighbours. Both are those of `layers.causal`. The
 loss is on the query alone, so the last block is computed for it alone: all images are keys there, one is a query.
-Images of all episodes of a batch are embedded together.
+Images of all episodes of a batch are embedded together. Several queries about the same examples (in the paper it is
+one) take turns as the last step: none sees another, and the examples are computed once for all of them.
 
 The support is in random order, and so are the labels: a class is the number it has in this episode. Fewer classes
 than `ways` can be asked, and other numbers of examples. Batch normalisation uses running statistics in eval mode,
@@ -73,13 +74,16 @@ class SNAILConfig:
 
 
 class Episodes(Protocol):
-    """What is asked: the last image of each episode is the query."""
+    """What is asked: S labelled images of each episode, then Q queries about them."""
 
     @property
-    def images(self) -> Tensor: ...  # (E, T, C, H, W)
+    def images(self) -> Tensor: ...  # (E, S + Q, C, H, W)
 
     @property
-    def labels(self) -> Tensor: ...  # (E, T), from 0 to ways - 1; that of the query is not shown to the model
+    def labels(self) -> Tensor: ...  # (E, S), from 0 to ways - 1
+
+    @property
+    def answers(self) -> Tensor: ...  # (E, Q): the classes of the queries
 
 
 class ImageEmbedding(nn.Module):
@@ -131,7 +135,7 @@ class SNAIL(nn.Module):
         return "blocks.0.attend"
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Images (E, T, C, H, W), the query last, and the labels of the others (E, T - 1) -> logits (E, ways)"""
+        """Images (E, S + Q, C, H, W), the queries last, and labels of the others (E, S) -> logits (E, Q, ways)"""
         states = self.embed(images.flatten(0, 1)).unflatten(0, images.shape[:2])
         return self.answer(states, labels)
 
@@ -140,14 +144,20 @@ class SNAIL(nn.Module):
         return self.eye(images)
 
     def answer(self, states: Tensor, labels: Tensor) -> Tensor:
-        """The same from the embeddings of the images (E, T, embed)."""
-        known = F.pad(F.one_hot(labels, self.config.ways).to(states.dtype), (0, 0, 0, 1))  # (E, T, ways)
-        return self.classify(self.blocks.last(torch.cat([states, known], -1)))
+        """The same from the embeddings of the images (E, S + Q, embed)."""
+        queries = states.shape[1] - labels.shape[1]
+        if queries < 1:
+            raise ValueError(
+                f"{states.shape[1]} images have {labels.shape[1]} labels; the last images are the queries, without "
+                "labels: give fewer labels than images"
+            )
+        known = F.pad(F.one_hot(labels, self.config.ways).to(states.dtype), (0, 0, 0, queries))  # (E, S + Q, ways)
+        return self.classify(self.blocks.last(torch.cat([states, known], -1), queries))
 
     def class_logits(self, batch: Episodes) -> Tensor:
-        """(E, ways)"""
-        return self(batch.images, batch.labels[:, :-1])
+        """(E Q, ways)"""
+        return self(batch.images, batch.labels).flatten(0, 1)
 
     def loss(self, batch: Episodes, *, label_smoothing: float = 0.0) -> Loss:
         """Of the queries' classes."""
-        return label_loss(self.class_logits(batch), batch.labels[:, -1], label_smoothing=label_smoothing)
+        return label_loss(self.class_logits(batch), batch.answers.flatten(), label_smoothing=label_smoothing)

@@ -6,7 +6,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from regard.data.augment import Augment
-from regard.data.augment_ops import CHANGES, MOVES, NAMES, affine, augment_images, erase, mix
+from regard.data.augment_ops import CHANGES, MOVES, NAMES, affine, augment_images, distort, erase, mix
 
 HEIGHT, WIDTH = 24, 36
 NONE = Augment(crop=0, flip=False)
@@ -126,6 +126,18 @@ def test_a_move_is_pillows(name):
         expected.append(moved)
     assert found.dtype == torch.uint8
     assert largest_difference(found, expected) <= 1
+
+
+def test_a_distortion_shows_what_was_at_its_place_and_continues_edges():
+    height, width = 20, 32
+    places = np.stack([*np.meshgrid(np.arange(width), np.arange(height)), np.zeros((height, width))], -1)
+    images = torch.tensor(8 * places).to(torch.uint8).expand(4, -1, -1, -1)  # each pixel has its place as colour
+    found = distort(images, 0.2, np.random.default_rng(0))
+    centre = np.array([width - 1, height - 1]) / 2
+    for image, drawn in zip(found, 0.2 * np.random.default_rng(0).uniform(-1, 1, (4, 2, 3)), strict=True):
+        there = (places[..., :2] - centre) @ (np.eye(2) + drawn[:, :2]).T + drawn[:, 2] * [width, height] + centre
+        np.testing.assert_allclose(image[..., :2], 8 * there.clip(0, 2 * centre), atol=0.51)
+    assert torch.equal(distort(images, 0.0, np.random.default_rng(0)), images)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto-contrast", "equalise", "identity")])

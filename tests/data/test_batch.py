@@ -223,7 +223,7 @@ BATCHES = {
     "labelled characters": CharacterBatch(IDS, IDS % 2, MASK, labels=torch.tensor([1, 0])),
     "captions": CaptionBatch(torch.rand(2, 3, 4, 4), IDS, MASK),
     "images": ImageBatch(torch.rand(2, 3, 4, 4), torch.eye(2)),
-    "episodes": EpisodeBatch(torch.rand(2, 3, 1, 4, 4), IDS % 2),
+    "episodes": EpisodeBatch(torch.rand(2, 4, 1, 4, 4), IDS % 2, IDS[:, :1] % 2),
     "environments": Seeds(torch.tensor([3, 1])),
     "sequences": BitBatch(torch.rand(2, 3, 4), torch.rand(2, 3, 2), MASK),
     "images in half": ImageBatch(torch.rand(2, 3, 4, 4).bfloat16(), torch.eye(2)),

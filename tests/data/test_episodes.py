@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,13 +38,14 @@ def pool(classes: int = 8, least: int = 3) -> Pool:
     return Pool(np.broadcast_to(values[:, None, None, None], (len(values), 4, 4, 1)).astype(np.uint8), counts)
 
 
-def drawn(seed: int = 0, ways: int = 3, shots: int = 2, count: int | None = 10) -> DrawnEpisodes:
-    return DrawnEpisodes(pool(), ways=ways, shots=shots, pixels=PLAIN, batch_size=4, seed=seed, count=count)
+def drawn(seed: int = 0, ways: int = 3, shots: int = 2, count: int | None = 10, **more: Any) -> DrawnEpisodes:
+    return DrawnEpisodes(pool(), ways=ways, shots=shots, pixels=PLAIN, batch_size=4, seed=seed, count=count, **more)
 
 
 def values_of(data: DrawnEpisodes, item: Item) -> tuple[np.ndarray, np.ndarray]:
     batch = data.batch(item)
-    return (batch.images[:, :, 0, 0, 0] * 255).round().long().numpy(), batch.labels.numpy()
+    labels = torch.cat([batch.labels, batch.answers], 1)
+    return (batch.images[:, :, 0, 0, 0] * 255).round().long().numpy(), labels.numpy()
 
 
 def test_an_episode_shows_each_class_and_asks_for_another_image_of_one():
@@ -58,6 +60,56 @@ def test_an_episode_shows_each_class_and_asks_for_another_image_of_one():
             classes = {number: set(shown[numbers == number] // 10) for number in range(3)}
             assert all(len(one) == 1 for one in classes.values())
             assert len(set.union(*classes.values())) == 3
+
+
+def test_several_queries_are_other_images_of_the_classes_shown():
+    data = drawn(shots=1, queries=9, count=40)
+    items = data.order(0)
+    seen = set()
+    for item in items:
+        values, labels = values_of(data, item)
+        assert values.shape == labels.shape == (item.size, 3 + 9)
+        for shown, known in zip(values, labels, strict=True):
+            support = dict(zip(known[:3], shown[:3], strict=True))
+            for value, number in zip(shown[3:], known[3:], strict=True):
+                assert value != support[number]
+                assert value // 10 == support[number] // 10
+                seen.add(value)
+    every = {10 * one + image for one, count in enumerate(pool().counts) for image in range(count)}
+    assert seen == every  # each image of each class is asked for some day
+
+
+def test_distorted_images_follow_from_the_item_and_are_distorted_in_batches_alone():
+    images = np.random.default_rng(0).integers(256, size=(24, 8, 8, 1)).astype(np.uint8)
+    some = Pool(images, np.full(8, 3))
+    plain, changed, again = (
+        DrawnEpisodes(some, ways=3, shots=1, pixels=PLAIN, batch_size=4, seed=0, distort=share)
+        for share in (0.0, 0.2, 0.2)
+    )
+    first, second = changed.order(0)[:2]
+    assert not torch.equal(changed.batch(first).images, plain.batch(first).images)
+    assert torch.equal(changed.batch(first).labels, plain.batch(first).labels)
+    again.batch(second)
+    assert torch.equal(changed.batch(first).images, again.batch(first).images)
+    places = torch.arange(24)
+    assert torch.equal(changed.take(places), plain.take(places))
+
+
+def test_the_images_of_a_varied_class_are_changed_alike():
+    """Every class has one image three times; in an episode they stay equal, and differ between episodes."""
+    images = np.random.default_rng(0).integers(256, size=(8, 1, 9, 9, 3)).astype(np.uint8).repeat(3, 1)
+    some = Pool(images.reshape(24, 9, 9, 3), np.full(8, 3))
+    pixels = Pixels((0.0,) * 3, (1.0,) * 3)
+    data = DrawnEpisodes(some, ways=3, shots=2, pixels=pixels, batch_size=8, seed=0, vary_classes=0.3, queries=4)
+    batch = data.batch(data.order(0)[0])
+    seen: dict[int, set[bytes]] = {}
+    places, labels = data.episodes(data.order(0)[0])
+    for row in range(8):
+        for number in range(3):
+            drawn = [one.numpy().tobytes() for one in batch.images[row][labels[row] == number]]
+            assert len(set(drawn)) == 1
+            seen.setdefault(int(places[row][labels[row] == number][0]) // 3, set()).update(drawn)
+    assert sum(map(len, seen.values())) == 24  # each class of each episode is another
 
 
 def test_episodes_follow_from_seed_epoch_and_number_alone():
@@ -159,7 +211,7 @@ def test_runs_of_a_file_become_an_episode_for_each_query(tmp_path: Path):
     assert (data.ways, data.count, [item.size for item in data.order(0)]) == (3, 4, [3, 1])
     batch = data.batch(data.order(0)[1])
     assert (batch.images[0, :, 0, 0, 0] * 255).round().tolist() == [3, 4, 5, 103]
-    assert batch.labels.tolist() == [[0, 1, 2, 1]]
+    assert (batch.labels.tolist(), batch.answers.tolist()) == ([[0, 1, 2]], [[1]])
     np.savez(tmp_path / "other.npz", x=np.zeros((2, 2, 8, 8), np.uint8))
     assert open_runs(tmp_path / "other.npz") is None
 

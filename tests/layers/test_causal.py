@@ -95,13 +95,39 @@ def test_steps_give_what_the_whole_gives(gradients):
 def test_the_last_step_alone_is_that_of_the_whole_in_value_and_gradient():
     model, x = stack(), torch.randn(3, 7, 5)
     grads = []
-    for out in (model(x)[:, -1], model.last(x)):
+    for out in (model(x)[:, -1], model.last(x)[:, 0]):
         model.zero_grad()
         out.square().sum().backward()
         grads.append([p.grad.clone() for p in model.parameters()])
-    torch.testing.assert_close(model(x)[:, -1], model.last(x))
+    torch.testing.assert_close(model(x)[:, -1:], model.last(x))
     torch.testing.assert_close(grads[0], grads[1])
-    assert TCBlock(5, 4, 3).last(x).shape == (3, 11)
+    assert TCBlock(5, 4, 3).last(x).shape == (3, 1, 11)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 12])  # shorter and longer than the convolutions reach
+@pytest.mark.parametrize("gradients", [True, False])
+def test_alternatives_follow_the_same_past_and_do_not_see_one_another(steps: int, gradients: bool):
+    model, past, ends = stack(), torch.randn(2, steps, 5), torch.randn(2, 4, 5)
+    found = []
+    with torch.set_grad_enabled(gradients):
+        together = model.last(torch.cat([past, ends], 1), 4)
+        alone = torch.cat([model.last(torch.cat([past, end], 1)) for end in ends.split(1, 1)], 1)
+        for out in (together, alone):
+            grads = torch.autograd.grad(out.square().sum(), list(model.parameters())) if gradients else ()
+            found.append([out, *grads])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_no_rows_give_no_rows(gradients: bool):
+    model, x = stack(), torch.randn(0, 7, 5)
+    with torch.set_grad_enabled(gradients):
+        assert model(x).shape == (0, 7, model.width)
+        found = model.last(x, 2)
+        assert found.shape == (0, 2, model.width)
+    if gradients:
+        found.sum().backward()
+        assert not any(bool(p.grad.any()) for p in model.parameters())
 
 
 def test_an_attention_block_shows_where_it_looked():

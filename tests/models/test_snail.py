@@ -31,13 +31,38 @@ def test_the_paper_s_sizes():
 def test_the_query_s_label_is_not_seen_and_those_of_the_support_are():
     torch.manual_seed(0)
     model = SNAIL(SNAILConfig(**SMALL)).eval()
-    images, labels = torch.randn(2, 6, 1, 28, 28), torch.tensor([[0, 1, 2, 3, 4, 0]] * 2)
-    other = labels.clone()
-    other[:, -1] = 3
-    wanted = model.class_logits(EpisodeBatch(images, labels))
-    torch.testing.assert_close(model.class_logits(EpisodeBatch(images, other)), wanted)
-    swapped = torch.tensor([[1, 0, 2, 3, 4, 0]] * 2)
-    assert not torch.allclose(model.class_logits(EpisodeBatch(images, swapped)), wanted, atol=1e-4)
+    images, labels = torch.randn(2, 6, 1, 28, 28), torch.tensor([[0, 1, 2, 3, 4]] * 2)
+    answers = torch.tensor([[0], [3]])
+    wanted = model.class_logits(EpisodeBatch(images, labels, answers))
+    torch.testing.assert_close(model.class_logits(EpisodeBatch(images, labels, answers + 1)), wanted)
+    swapped = torch.tensor([[1, 0, 2, 3, 4]] * 2)
+    assert not torch.allclose(model.class_logits(EpisodeBatch(images, swapped, answers)), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("labels", [3, 4])
+def test_images_without_a_query_are_refused(labels: int):
+    model = SNAIL(SNAILConfig(**SMALL)).eval()
+    with pytest.raises(ValueError, match=f"3 images have {labels} labels; .* give fewer labels than images"):
+        model(torch.randn(1, 3, 1, 28, 28), torch.zeros(1, labels, dtype=torch.long))
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_queries_about_the_same_examples_are_answered_as_if_each_were_alone(train: bool):
+    torch.manual_seed(0)
+    model = SNAIL(SNAILConfig(**SMALL)).eval()  # where images do not change one another's normalisation
+    support, queries = torch.randn(2, 5, 1, 28, 28), torch.randn(2, 3, 1, 28, 28)
+    labels, answers = torch.tensor([[0, 1, 2, 3, 4], [4, 2, 0, 1, 3]]), torch.tensor([[0, 4, 0], [1, 2, 3]])
+    alone = [
+        EpisodeBatch(torch.cat([support, query[:, None]], 1), labels, answer[:, None])
+        for query, answer in zip(queries.unbind(1), answers.unbind(1), strict=True)
+    ]
+    found = []
+    with torch.set_grad_enabled(train):
+        for batches in ([EpisodeBatch(torch.cat([support, queries], 1), labels, answers)], alone):
+            logits = torch.cat([model.class_logits(one).view(2, -1, 5) for one in batches], 1)
+            total = sum(model.loss(one).total for one in batches)
+            found.append([logits, *(torch.autograd.grad(total, list(model.parameters())) if train else ())])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
 
 
 def test_every_look_of_the_query_covers_the_episode():
@@ -73,7 +98,7 @@ def test_it_learns_to_tell_classes_it_has_never_seen():
     model.eval()
     with torch.inference_mode():
         batches = [test.batch(item) for item in test.order(0)]
-        right = [model.class_logits(one).argmax(-1) == one.labels[:, -1] for one in batches]
+        right = [model.class_logits(one).argmax(-1) == one.answers[:, 0] for one in batches]
     assert torch.cat(right).float().mean() > 0.75  # 0.5 by chance
 
 
@@ -95,7 +120,7 @@ def test_a_training_step_can_be_captured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)  # which does not know the device "meta"
     with torch.device("meta"):
         model = SNAIL(SNAILConfig(**SMALL)).train()
-        given = EpisodeBatch(torch.empty(4, 6, 1, 28, 28), torch.empty(4, 6, dtype=torch.long))
+        given = EpisodeBatch(torch.empty(4, 7, 1, 28, 28), *(torch.empty(4, n, dtype=torch.long) for n in (5, 2)))
         model.loss(given, label_smoothing=0.1).total.backward()
     assert model.classify.weight.grad.shape == model.classify.weight.shape
 
@@ -104,7 +129,8 @@ def test_it_learns_in_bfloat16():
     torch.manual_seed(0)
     model = SNAIL(SNAILConfig(**SMALL))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = model.loss(EpisodeBatch(torch.randn(4, 6, 1, 28, 28), torch.arange(6).expand(4, 6) % 5))
+        labels = torch.arange(5).expand(4, 5)
+        loss = model.loss(EpisodeBatch(torch.randn(4, 6, 1, 28, 28), labels, labels[:, :1]))
     assert loss.total.dtype == torch.float32
     loss.total.backward()
     assert all(bool(one.grad.isfinite().all()) for one in model.parameters())

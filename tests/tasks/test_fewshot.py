@@ -10,11 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
+import regard
 from regard.data.artifacts import Artifacts, Pixels
 from regard.data.glyphs import glyphs
 from regard.errors import BadInput, DataError
 from regard.models.snail import SNAIL, SNAILConfig
 from regard.runs.folder import begin, save_weights
+from regard.tasks.fewshot.evaluate import evaluate
 from regard.tasks.fewshot.prepare import drawn, test_data
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings
@@ -99,7 +101,7 @@ def test_evaluation_is_what_the_model_says_of_each_batch(folder: Path):
     data = drawn(EpisodeSettings(made="glyphs", test_count=5), "test", run, count=40, device="cpu")
     with torch.inference_mode():
         batches = [data.batch(item) for item in data.order(0)]
-        right = torch.cat([run.model.class_logits(one).argmax(-1) == one.labels[:, -1] for one in batches])
+        right = torch.cat([run.model.class_logits(one).argmax(-1) == one.answers[:, 0] for one in batches])
     found = TASKS["fewshot"].evaluate(run, data)
     assert found.metrics["accuracy"] == pytest.approx(100 * float(right.float().mean()))
 
@@ -135,16 +137,48 @@ def test_classes_are_held_out_or_listed(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("changes", "ways", "held"),
+    [
+        ({}, 1, 1),
+        ({}, 3, 3),
+        ({}, 5, 5),
+        ({}, 6, 1),  # too few for both
+        ({"valid_fraction": 0.6}, 4, 6),
+        ({"valid_fraction": 0.2}, 4, 4),
+        ({"rotations": True}, 4, 1),  # each class is four
+        ({"rotations": True}, 5, 2),
+        ({"rotations": True}, 20, 5),
+        ({"valid_classes": "few.txt"}, 5, 2),
+        ({"test_classes": "few.txt"}, 4, 4),  # of the 8 others
+    ],
+)
+def test_enough_classes_for_an_episode_are_held_out(changes: dict[str, Any], ways: int, held: int, tmp_path: Path):
+    changes = {key: str(tmp_path / value) if key.endswith("classes") else value for key, value in changes.items()}
+    settings = settings_of(tmp_path, **changes)
+    train, valid = ({one.label for one in settings.classes(split, ways)[1]} for split in ("train", "valid"))
+    assert (len(valid), train & valid) == (held, set())
+    assert len(train | valid) == 8 + 2 * ("test_classes" not in changes)
+
+
+@pytest.mark.parametrize(
     ("changes", "model", "message"),
     [
         ({}, {"ways": 12}, "of 12 classes cannot be drawn from 9 train classes; .* share held out of 10"),
+        ({"valid_fraction": 0.8}, {}, "of 3 classes cannot be drawn from 2 train classes; .* share held out of 10"),
         ({}, {"shots": 3}, "class 'set/c.' has 3 images; an episode takes 3 as examples and one as the query"),
         ({"train_classes": "none.txt"}, {}, "there is no file none.txt"),
     ],
 )
 def test_data_that_gives_no_episodes_is_refused(
-    changes: dict[str, str], model: dict[str, int], message: str, tmp_path: Path
+    changes: dict[str, Any], model: dict[str, int], message: str, tmp_path: Path
 ):
     run = FewShot(SNAIL(SNAILConfig(**SMALL | model)), GREY)
     with pytest.raises(DataError, match=message):
         drawn(settings_of(tmp_path, **changes), "train", run, device="cpu")
+
+
+def test_the_shipped_learner_tells_signs_of_a_set_that_it_was_not_trained_on() -> None:
+    """Weights of half precision; chance is 20 %."""
+    run = regard.load("omniglot", device="cpu")
+    data = drawn(EpisodeSettings(made="glyphs", test_count=30), "test", run, count=400, device="cpu")
+    assert evaluate(run, data).metrics["accuracy"] > 75

@@ -22,6 +22,7 @@ IMAGES = 512  # that are embedded at once
 @torch.inference_mode()
 def evaluate(run: FewShot, data: EpisodeData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:
     """An image is embedded once, however many episodes have it."""
+    assert data.queries == 1
     drawn = [data.episodes(item) for item in data.order(0)]
     used, places = torch.cat([places.flatten() for places, _ in drawn]).unique(return_inverse=True)
     model, found, truths = run.model, list[Tensor](), list[Tensor]()
@@ -31,7 +32,7 @@ def evaluate(run: FewShot, data: EpisodeData, only: Collection[str] = (), tick: 
         for one, labels in drawn:
             here = send(places[first : first + one.numel()].view_as(one), states.device)
             logits = model.answer(states[here], send(labels[:, :-1].contiguous(), states.device))
-            found.append(logits[:, : data.ways].float().cpu())
+            found.append(logits[:, 0, : data.ways].float().cpu())
             truths.append(labels[:, -1])
             first += one.numel()
             tick()

@@ -61,7 +61,7 @@ def drawn(
     device: torch.device | str,
 ) -> DrawnEpisodes:
     """Episodes of the model's ways and shots. `count`: how many; None: new ones in every epoch."""
-    config, (images, chosen) = run.model.config, settings.classes(split)
+    config, (images, chosen) = run.model.config, settings.classes(split, run.model.config.ways)
     if len(chosen) < config.ways:
         remedy = "give more, or set model.ways"
         if settings.holds_out:
@@ -85,6 +85,9 @@ def drawn(
         batch_size=settings.batch_size,
         seed=seed,
         count=count,
+        queries=settings.queries if count is None else 1,
+        distort=settings.distort if count is None else 0.0,
+        vary_classes=settings.vary_classes if count is None else 0.0,
         curriculum_steps=settings.curriculum_steps if count is None else 0,
         device=device,
     )

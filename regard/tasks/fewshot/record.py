@@ -55,7 +55,7 @@ class FewShotTask(Task["EpisodeSettings", "FewShot", "EpisodeData"]):
     in_words = False
     metrics: ClassVar = {"accuracy": Metric("max"), "loss": Metric("min", 4)}
     validated = ("loss", "accuracy")
-    unit = "episodes"
+    unit = "queries"
     evaluate_options = (
         Option("test_episodes", int, "How many episodes to draw.", min=1, metavar="N", flags="--episodes"),
     )
@@ -137,7 +137,9 @@ class FewShotTask(Task["EpisodeSettings", "FewShot", "EpisodeData"]):
     def ticks(self, data: EpisodeData) -> int | None:
         return len(data.order(0))
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
+    def check_options(
+        self, output: Path | None, options: Options, given: Sequence[str], as_json: bool, source: Path | None = None
+    ) -> None:
         if not options.get("support"):
             raise BadInput("give examples of each class with --support: a folder with a folder for each class")
 

@@ -171,10 +171,9 @@ class FewShot(ImageRun):
 
     def _logits(self, queries: Tensor, support: Support) -> Tensor:
         """(N, C, H, W) -> (N, classes of the support)"""
-        count = len(queries)
-        states = torch.cat([support.states.expand(count, -1, -1), self.model.embed(queries)[:, None]], 1)
-        labels = torch.tensor(support.labels, device=states.device).expand(count, -1)
-        return self.model.answer(states, labels)[:, : len(support.classes)]
+        states = torch.cat([support.states, self.model.embed(queries)])[None]
+        labels = torch.tensor([support.labels], device=states.device)
+        return self.model.answer(states, labels)[0, :, : len(support.classes)]
 
     def looks(self, query: Image, support: Support, sites: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """See `Told.looks`."""

@@ -47,8 +47,11 @@ class EpisodeSettings(Normalised):
     image: str = ""  # the column or array that holds the images
     label: str = ""  # and that of their classes
     rotations: bool = False  # each class turned by 90, 180 and 270 degrees is a class too
-    valid_fraction: float = setting(0.1, above=0, below=1)  # of the classes
+    valid_fraction: float = setting(0.1, above=0, below=1)  # of the classes; model.ways of them at least
     batch_size: int = setting(32, at_least=1)  # episodes
+    queries: int = setting(1, at_least=1)  # of a training episode, about the same examples; in the paper one
+    distort: float = setting(0.0, at_least=0, at_most=1)  # how far training images are turned, scaled and shifted
+    vary_classes: float = setting(0.0, at_least=0, at_most=1)  # how far all images of a class alike, in an episode
     curriculum_steps: int = setting(0, at_least=0)  # in which the classes of an episode rise from 2; 0: all at once
     valid_episodes: int = setting(1000, at_least=1)
     test_episodes: int = setting(10000, at_least=1)
@@ -80,20 +83,21 @@ class EpisodeSettings(Normalised):
         """The images of train, opened once."""
         return MADE[self.made]("train", self.train_count) if self.made else self._open(self.train)
 
-    def classes(self, split: str) -> tuple[ImageSet, list[Chosen]]:
-        """The images of train, valid or test, and the classes among them that episodes are drawn from."""
+    def classes(self, split: str, ways: int = 1) -> tuple[ImageSet, list[Chosen]]:
+        """The images of train, valid or test, and the classes among them that episodes are drawn from, of `ways`
+        classes each."""
         from regard.data.episodes import with_rotations
 
         if split == "test" and not (self.made or self.test or self.test_classes):
             split = "valid"
-        images, chosen = self._made(split) if self.made else self._of_files(split)
+        images, chosen = self._made(split) if self.made else self._of_files(split, ways)
         return images, with_rotations(chosen) if self.rotations else chosen
 
     def _made(self, split: str) -> tuple[ImageSet, list[Chosen]]:
         images = self.all if split == "train" else MADE[self.made](split, getattr(self, f"{split}_count"))
         return images, _every(images)
 
-    def _of_files(self, split: str) -> tuple[ImageSet, list[Chosen]]:
+    def _of_files(self, split: str, ways: int) -> tuple[ImageSet, list[Chosen]]:
         from regard.data.episodes import listed_classes
 
         file, listed = getattr(self, split), getattr(self, f"{split}_classes")
@@ -107,7 +111,7 @@ class EpisodeSettings(Normalised):
             if self.train_classes
             else self._unlisted(images)
         )
-        return images, self._part(train, split) if self.holds_out else train
+        return images, self._part(train, split, ways) if self.holds_out else train
 
     def _unlisted(self, images: ImageSet) -> list[Chosen]:
         """The classes of train that are not listed for validation or test."""
@@ -118,11 +122,19 @@ class EpisodeSettings(Normalised):
         listed = {one.label for name in names for one in listed_classes(find_list(name), images.classes)}
         return [one for one in _every(images) if one.label not in listed]
 
-    def _part(self, chosen: list[Chosen], split: str) -> list[Chosen]:
-        """All rotations of a class are on the same side."""
-        labels = np.unique([one.label for one in chosen])
+    def _part(self, chosen: list[Chosen], split: str, ways: int) -> list[Chosen]:
+        """All rotations of a class are on the same side. Where `valid_fraction` is too little for an episode, more
+        classes are held out, if enough remain for training."""
+        from regard.data.episodes import with_rotations
+
+        turned = with_rotations(chosen) if self.rotations else chosen
+        labels, counts = np.unique([one.label for one in turned], return_counts=True)
         order = np.random.default_rng(0).permutation(len(labels))
-        held = set(labels[order[: max(1, int(len(labels) * self.valid_fraction))]].tolist())
+        count, sums = max(1, int(len(labels) * self.valid_fraction)), counts[order].cumsum()
+        enough = max(count, 1 + int(np.searchsorted(sums, ways)))
+        if enough < len(labels) and sums[-1] - sums[enough - 1] >= ways:
+            count = enough
+        held = set(labels[order[:count]].tolist())
         return [one for one in chosen if (one.label in held) == (split != "train")]
 
     def _open(self, name: str) -> ImageSet:
