@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import regard
+from regard.data.glyphs import glyphs
 from regard.data.scenes import scenes
 from regard.data.shapes import shapes
 from regard.show import Line, Looks
@@ -23,6 +24,9 @@ def main(folder: Path) -> None:
     told = regard.load("scenes").caption(scenes("test", 11).images.read(10))
     told.attention.save(folder / "caption.svg")
     looks().save(folder / "looks.svg")
+    signs = glyphs("test", 5, examples=2).pixels
+    known = {name: signs[2 * number] for number, name in enumerate("abcde")}
+    regard.load("omniglot").fewshot(signs[5], known).examples().save(folder / "fewshot.svg")
     regard.load("copy").recall(length=20).picture().save(folder / "tape.svg")
     regard.load("shapes-senet").class_gates().save(folder / "gates.svg")
 

@@ -224,8 +224,8 @@ def test_a_run_is_shipped_and_small():
     for name in shipped():
         files = [path for path in (SHIPPED / name).rglob("*") if path.is_file()]
         wanted = {"config.json", "model.safetensors", "recipe.toml", "log.jsonl", "README.md"}
-        wanted |= {"preprocessor_config.json"} if name.startswith(("shapes", "scenes")) else set()
-        wanted |= set() if name.startswith(("shapes", "copy")) else {"tokenizer.json"}
+        wanted |= {"preprocessor_config.json"} if name.startswith(("shapes", "scenes", "omniglot")) else set()
+        wanted |= set() if name.startswith(("shapes", "omniglot", "copy")) else {"tokenizer.json"}
         assert wanted <= {path.name for path in files}
         assert sum(path.stat().st_size for path in files) < 8_000_000
 
@@ -239,8 +239,9 @@ from regard.runs.shipped import shipped
 from regard.tasks.recipe_files import recipes
 runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
-asked = {"recognise": image, "caption": image, "recall": "01010101 11001100"}
-texts = [getattr(run, run.task.verb)(asked.get(run.task.verb, "3 May 1979")).line() for run in runs]
+asked = {"recognise": [image], "caption": [image], "recall": ["01010101 11001100"]}
+asked["fewshot"] = [image, {"a": image, "b": image[::-1]}]
+texts = [getattr(run, run.task.verb)(*asked.get(run.task.verb, ["3 May 1979"])).line() for run in runs]
 html = regard.load("dates").translate("3 May 1979").attention.html()
 assert "function show(" in html
 print(json.dumps([regard.__file__, list(recipes()), shipped(), texts]))

@@ -96,6 +96,7 @@ def recognising(files: list[Path], pixels: np.ndarray) -> None:
 def showing(files: list[Path], pixels: np.ndarray) -> None:
     run = regard.load("runs/mine", task="fewshot")
     assert_type(run, regard.FewShot)
+    assert_type(regard.load("omniglot"), regard.FewShot)
     assert_type(run.fewshot(pixels, "examples", top=3), Told)
     assert_type(run.fewshot(files, {"cat": files, "dog": pixels}), list[Told])
     assert_type(run.fewshot("a.png", run.learn("examples")).examples("*"), Examples)

@@ -18,6 +18,7 @@ VIEWS = {
     "copy": "tape",
     "dates": "map",
     "de-en": "map",
+    "omniglot": "examples",
     "reviews": "document",
     "scenes": "looks",
     "shakespeare": "map",
@@ -160,6 +161,36 @@ def test_an_episode(new_page: Callable[..., Any], address: str, violations: Call
     page.wait_for_selector(".regard-examples *")
     assert page.locator(".answer .label").inner_text() in ("dark", "light")
     assert violations(page) == []
+    assert state(page)["options"] == '{"support":true}', "an address cannot hold images"
+    page.click("text=Compare")
+    page.wait_for_selector(".panel + .panel .regard-examples *")
+    page.go_back()
+    page.wait_for_function("() => document.querySelectorAll('.panel').length === 1")
+    assert page.locator(".class-row img").count() == 2, "examples are kept as long as the page is"
+    page.reload()
+    page.wait_for_function("() => document.querySelector('.ask .error').textContent.includes('cannot hold')")
+    assert page.locator(".class-row img").count() == 0
+
+
+def test_examples_of_the_run_are_seen_again(visit: Visit) -> None:
+    page = visit(".regard-examples *", model="omniglot")
+    page.locator(".tried-image").nth(2).click()
+    page.wait_for_function("() => location.hash.includes('example=2')")
+    assert state(page)["options"] == '{"top":5}'
+    told = answer(page)
+    page.reload()
+    page.wait_for_selector(".regard-examples *")
+    assert answer(page) == told
+    assert page.locator(".class-row img").count() == 5
+    page.locator(".class-row").first.get_by_role("button", name="Remove").click()
+    page.locator(".tried-image").nth(1).click()
+    page.wait_for_function("() => location.hash.includes('example=1')")
+    assert json.loads(state(page)["options"]) == {"support": True, "top": 5}
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_text("Copied, but an address cannot hold your images.").wait_for()
+    page.reload()
+    page.get_by_text("Give images of each class first.").wait_for()
 
 
 def square(shade: int) -> bytes:
@@ -325,6 +356,22 @@ def test_two_models_side_by_side(visit: Visit) -> None:
     page.reload()
     page.wait_for_selector(".panel + .panel .regard-heads .grid")
     page.click("text=Compare")
+    assert page.locator(".panel").count() == 1
+
+
+def test_a_model_that_needs_examples_is_compared_only_where_they_are_asked_for(visit: Visit) -> None:
+    page = visit(".regard-overlay *", model="shapes")
+    page.click("text=Compare")
+    choices = page.locator(".panel + .panel select").first
+    assert "scenes/caption" in choices.evaluate("list => [...list.options].map(one => one.value)")
+    assert "omniglot/fewshot" not in choices.evaluate("list => [...list.options].map(one => one.value)")
+    page.check("input[value=omniglot]")
+    page.wait_for_selector(".regard-examples *")
+    page.wait_for_selector(".panel + .panel .regard-gates *")
+    choices.select_option("omniglot/fewshot")
+    page.wait_for_selector(".panel + .panel .regard-examples *")
+    page.check("input[value=shapes]")
+    page.wait_for_selector(".regard-overlay *")
     assert page.locator(".panel").count() == 1
 
 

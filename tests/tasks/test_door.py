@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import regard
+from regard.data.glyphs import glyphs
 from regard.data.scenes import scenes
 from regard.learn.loop import Report
 from regard.runs.shipped import shipped
@@ -153,10 +154,12 @@ def test_what_load_is_said_to_return_is_what_it_returns() -> None:
 # ---- save, export
 
 
+GLYPHS = glyphs("test", 2, examples=2).pixels
 ASKED = {
     "copy": lambda run: run.recall("01010101 11001100").line(),
     "dates": lambda run: run.translate("3 May 1979").line(),
     "de-en": lambda run: run.translate("Guten Tag.").line(),
+    "omniglot": lambda run: run.fewshot(GLYPHS[1], {"a": GLYPHS[0], "b": GLYPHS[2]}).line(),
     "reviews": lambda run: run.classify("My aunt found it dull. I thought it was superb.").line(),
     "scenes": lambda run: run.caption(scenes("test", 1).images.read(0)).line(),
     "shakespeare": lambda run: run.generate("ROMEO:", replace(run.decode, max_length=8)).line(),

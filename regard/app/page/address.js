@@ -1,7 +1,7 @@
 // The state in the address, after "#": what is asked of which model, and what is shown of the answer.
 //
 // {input: {text} | {example} | {image: true} | {}, options, panels: [{model, task, site, view, steps}, ...]}; options are
-// null where an address names no input either.
+// null where an address names no input either. Images of one's own are no part of it: {image: true}, {options: {support: true}}.
 // `view` is what a view keeps (head, row, ...); `steps` the tokens so far where somebody steps through decoding.
 
 const OWN = ["model", "task", "site"];

@@ -4,6 +4,7 @@ import {imageInput} from "./images.js";
 import {isAsked, optionsForm} from "./options.js";
 
 const CHIP = 42;  // characters of an example on its button
+const MISSING = "Give images of each class first. An address cannot hold them: choose them here again.";
 
 /** A short text with what cannot be seen taken out. */
 function chip(text) {
@@ -42,7 +43,7 @@ function textInput(task, changed, submit) {
 /** The form. `submit()`: the person asks; `stop()`: no longer; `chosen(task)`: another of the model's tasks. */
 export class Ask {
   constructor(form, {submit, stop, chosen}) {
-    Object.assign(this, {form, submit, stop, chosen, input: null, options: null, task: null});
+    Object.assign(this, {form, submit, stop, chosen, input: null, options: null, task: null, own: {}});
     this.told = make("p", {class: "error", role: "alert", id: newId("told")});
     form.addEventListener("submit", event => {
       event.preventDefault();
@@ -58,7 +59,7 @@ export class Ask {
     const failed = message => this.fail(message), submit = () => this.submit();
     this.input = task.inputs.schema.format === "byte" ? imageInput(task.inputs.examples, submit, failed)
       : textInput(task, submit, submit);
-    this.options = optionsForm(task.options, () => this.changedOptions(), failed);
+    this.options = optionsForm(task, this.own, () => this.changedOptions(), failed);
     this.options.set(task.example_options);
     this.input.set("text" in typed ? typed : {example: 0});
     const verbs = model.tasks.map(one => [one.task, one.task]);
@@ -79,10 +80,16 @@ export class Ask {
     this.fail("");
   }
 
-  /** Whether all is there that a task needs. */
-  get ready() {
+  /** What a task needs and is not there, in words; "": all is there. */
+  get missing() {
     const {inputs} = this.task, needs = this.task.options.filter(isAsked);
-    return (this.input.values.length > 0 || inputs.drawn) && needs.every(one => one.name in this.options.values);
+    if (!this.input.values.length && !inputs.drawn) return this.input.missing;
+    return needs.every(one => one.name in this.options.values) ? "" : MISSING;
+  }
+
+  /** Whether images of the person are asked about, which an address cannot hold. */
+  get hasOwnImages() {
+    return Boolean(this.input.state.image) || this.task.options.some(one => isAsked(one) && one.name in this.options.state);
   }
 
   fail(message) {

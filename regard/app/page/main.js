@@ -5,6 +5,7 @@ import {Ask} from "./ask.js";
 import {modelList} from "./choose.js";
 import {button, make} from "./dom.js";
 import {shareButton} from "./keep.js";
+import {isAsked} from "./options.js";
 import {Panel} from "./panel.js";
 import {askForToken} from "./sign_in.js";
 import {themeButton} from "./theme.js";
@@ -12,6 +13,12 @@ import {themeButton} from "./theme.js";
 const SOON = 100;  // milliseconds
 const find = id => document.getElementById(id);
 const kindOf = task => JSON.stringify([task.inputs.schema.type, task.inputs.schema.format]);
+
+/** Whether a task can be asked with the form of another: the same kind of input, and the examples that it needs. */
+function fits(task, first) {
+  const there = new Set(first.options.map(one => one.name));
+  return kindOf(task) === kindOf(first) && task.options.filter(isAsked).every(one => there.has(one.name));
+}
 
 class Page {
   constructor(models) {
@@ -24,7 +31,7 @@ class Page {
       chosen: verb => this.chooseModel(this.panels[0].state.model, verb),
     });
     this.compare = button("Compare", () => this.toggleCompare(), {"aria-pressed": "false"});
-    const warning = () => this.ask.input.state.image ? "Copied, but an address cannot hold your image." : "";
+    const warning = () => this.ask.hasOwnImages ? "Copied, but an address cannot hold your images." : "";
     find("actions").replaceChildren(this.compare, shareButton(warning, () => writeAddress(this.state, false)), themeButton());
     window.addEventListener("popstate", () => this.restore(readAddress()));
   }
@@ -58,7 +65,7 @@ class Page {
   // -- state
 
   get state() {
-    return {input: this.ask.input.state, options: this.ask.options.values, panels: this.panels.map(one => one.state)};
+    return {input: this.ask.input.state, options: this.ask.options.state, panels: this.panels.map(one => one.state)};
   }
 
   /** What is only pointed at or stepped to is written a little later, as browsers allow few changes a second. */
@@ -79,12 +86,12 @@ class Page {
     this.list.mark(model.name);
     this.ask.input = null;
     this.ask.show(model, task);
-    if (state.options) this.ask.options.set(state.options);
+    if (state.options) this.ask.options.restore(state.options);
     if (Object.keys(state.input).length) this.ask.input.set(state.input);
     if (second) this.addSecond(second);
     this.restoring = false;
-    if (this.ask.ready) this.run();
-    else if (state.input.image) this.ask.fail(this.ask.input.missing);
+    if (!this.ask.missing) this.run();
+    else if (state.options) this.ask.fail(this.ask.missing);
   }
 
   chooseModel(name, verb = "") {
@@ -93,17 +100,18 @@ class Page {
     first.set(model, task);
     this.ask.show(model, task);
     this.list.mark(name);
-    if (second && kindOf(second.task) !== kindOf(task)) this.removeSecond();
+    if (second && fits(second.task, task)) second.set(second.model, second.task, second.state);  // other choices
+    else if (second) this.removeSecond();
     this.keep(true);
-    if (this.ask.ready) this.run();
+    if (!this.ask.missing) this.run();
   }
 
   // -- asking
 
   submit() {
     this.ask.fail("");
-    if (!this.ask.ready) {
-      this.ask.fail(this.ask.input.missing);
+    if (this.ask.missing) {
+      this.ask.fail(this.ask.missing);
       return;
     }
     for (const panel of this.panels) {
@@ -128,10 +136,9 @@ class Page {
 
   // -- comparing
 
-  /** Tasks of models that take the same kind of input. */
+  /** Tasks of models that can be asked the same. */
   alike() {
-    const kind = kindOf(this.panels[0].task);
-    return this.models.flatMap(model => model.tasks.filter(task => kindOf(task) === kind)
+    return this.models.flatMap(model => model.tasks.filter(task => fits(task, this.panels[0].task))
       .map(task => [`${model.name}/${task.task}`, `${model.name}: ${task.about || task.task}`]));
   }
 
@@ -162,7 +169,7 @@ class Page {
       const [{model, task, state}] = this.panels;
       const other = this.models.find(one => one !== model && one.tasks.some(each => each.task === task.task));
       const panel = this.addSecond(other ? {model: other.name, task: task.task} : {...state, view: {}});
-      if (this.ask.ready) this.run([panel]);
+      if (!this.ask.missing) this.run([panel]);
     }
     this.keep(true);
   }

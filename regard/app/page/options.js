@@ -9,6 +9,10 @@ export function isAsked({schema}) {
   return schema.type === "object";
 }
 
+function isSame(one, other) {
+  return JSON.stringify(one) === JSON.stringify(other);
+}
+
 function numberControl(schema) {
   const made = make("input", {type: "number", min: schema.minimum, max: schema.maximum, placeholder: schema.default ?? UNLESS,
     step: schema.type === "integer" ? 1 : "any"});
@@ -36,12 +40,16 @@ function controlOf(schema) {
   return textControl(schema);
 }
 
-/** {asked, details, values}: elements of those that are part of the question and of the others. */
-export function optionsForm(options, changed, failed) {
-  const read = {}, write = {}, asked = [], details = [];
+/** {asked, details, values}: elements of those that are part of the question and of the others. `own` keeps examples that
+ * the person gave, by the names of their options, also for the next form. */
+export function optionsForm({options, example_options: examples}, own, changed, failed) {
+  const read = {}, write = {}, asked = [], details = [], episodes = options.filter(isAsked).map(one => one.name);
   for (const option of options) {
     if (isAsked(option)) {
-      const episode = episodeInput(option.name, option.schema.description ?? option.help, changed, failed);
+      const episode = episodeInput(option.name, option.schema.description ?? option.help, () => {
+        own[option.name] = episode.value;
+        changed();
+      }, failed);
       asked.push(episode.element);
       read[option.name] = () => episode.value;
       write[option.name] = value => episode.set(value);
@@ -57,6 +65,17 @@ export function optionsForm(options, changed, failed) {
     get values() {
       const found = Object.entries(read).map(([name, value]) => [name, value()]);
       return Object.fromEntries(found.filter(([, value]) => value !== null));
+    },
+    /** The same for an address, which cannot hold images: `true` for those of the person, nothing for the run's own. */
+    get state() {
+      const found = this.values, mine = episodes.filter(name => name in found && !isSame(found[name], examples[name]));
+      for (const name of episodes) delete found[name];
+      return {...found, ...Object.fromEntries(mine.map(name => [name, true]))};
+    },
+    /** What an address says. */
+    restore(state) {
+      const images = episodes.map(name => [name, state[name] ? own[name] : examples[name]]);
+      this.set({...state, ...Object.fromEntries(images)});
     },
     set(values) {
       for (const name of Object.keys(write)) write[name](values[name]);

@@ -169,7 +169,7 @@ def test_attention_by_site_head_and_rows(client: TestClient) -> None:
 
 
 def test_the_usual_picture(client: TestClient, image: str) -> None:
-    kinds = {}
+    kinds, support = {}, {"a": [image], "b": [image]}
     for model, task, one in (
         ("dates", "translate", "3 May 1979"),
         ("shakespeare", "generate", "ROMEO:"),
@@ -177,8 +177,10 @@ def test_the_usual_picture(client: TestClient, image: str) -> None:
         ("shapes", "recognise", image),
         ("shapes-senet", "recognise", image),
         ("scenes", "caption", image),
+        ("omniglot", "fewshot", image),
     ):
-        response = look(client, model, asked(client, model, task, one))
+        options = {"support": support} if task == "fewshot" else {}
+        response = look(client, model, asked(client, model, task, one, **options))
         assert response.status_code == 200, response.text
         kinds[model] = response.json()["kind"]
     assert kinds == {
@@ -188,6 +190,7 @@ def test_the_usual_picture(client: TestClient, image: str) -> None:
         "shapes": "overlay",
         "shapes-senet": "gates",
         "scenes": "looks",
+        "omniglot": "examples",
     }
 
 
