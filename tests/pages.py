@@ -67,7 +67,7 @@ SMALL = {  # the recipes that pages train by, with less to do
     "show-attend-tell-captions": ("data.train=captions.tsv", *EYE),
     "show-and-tell-captions": ("data.train=captions.tsv", *EYE),
     "glyphs-snail": ("data.train_count=8", "data.valid_count=6", "data.test_count=6", *EPISODES),
-    "snail-images": ("data.train=images", "data.valid_fraction=0.5", "model.ways=3", *EPISODES),
+    "snail-images": ("data.train=images", "model.ways=3", *EPISODES),
     "bandit-snail": ("data.batch_size=8", "data.valid_count=8", "data.test_count=8", "model.dim=8"),
     "copy-ntm": ("data.batch_size=2", "data.valid_count=5", "data.test_count=2", "model.dim=8"),
     "copy-lstm": ("data.batch_size=2", "data.valid_count=5", "data.test_count=2", "model.dim=8"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_picture import PICTURES
 from pages import (
     DOCS,
     PAGES,
@@ -26,6 +27,7 @@ from typer.main import get_command
 import regard
 from regard.app.cli import main as cli
 from regard.models import MODELS
+from regard.tasks.task import Run
 
 README = read_page("README.md")
 EXTRA = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "results/README.md")}
@@ -147,6 +149,19 @@ def test_what_the_reference_describes_is_there():
     assert len(names) == len(set(names)) >= 30
     for name in names:
         assert pkgutil.resolve_name(name).__doc__, f"{name} has no docstring"
+
+
+def test_runs_and_pictures_are_in_the_docs():
+    """Every kind of run that `regard.load` gives and every kind of picture, with its class."""
+    reference, table = read_page("docs/reference.md"), read_page("docs/pictures.md")
+    runs = [getattr(regard, name) for name in regard.__all__]
+    runs = [kind for kind in runs if isinstance(kind, type) and issubclass(kind, Run)]
+    pictures = [type(draw(["a", "b", "c", "d"], "")) for draw in PICTURES.values()]
+    assert regard.Recaller in runs
+    for kind in (*runs, *pictures):
+        assert f"::: {kind.__module__}.{kind.__name__}\n" in reference
+    for kind in pictures:
+        assert f"| `regard.show.{kind.__name__}` |" in table
 
 
 def test_every_page_is_in_the_menu():

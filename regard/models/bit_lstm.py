@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.data.fields import check, setting
 from regard.layers.loss import Loss, bit_loss
 from regard.layers.recurrent import CellState, Stack
+from regard.models.ntm import check_steps
 from regard.models.protocols import BitSequences
 
 MOST = 10_000  # of each: a hostile configuration must not fill the memory
@@ -58,6 +59,7 @@ class BitLSTM(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, T, I) -> logits of the bits (B, T, O)"""
+        check_steps(inputs, self.config.inputs)
         states, _ = self.layers(inputs, self.begin(len(inputs)))
         return self.out(states)
 

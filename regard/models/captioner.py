@@ -62,6 +62,11 @@ class CaptionerConfig:
         """Height and width of the training images."""
         return self.eye.size
 
+    @property
+    def min_batch(self) -> int:
+        """Images of a training batch."""
+        return 1 if self.frozen else self.eye.min_batch
+
 
 class ImageCaptioner(TargetSide):
     """Base class of captioners. A subclass adds `begin(places)`, which returns a memory and the decoder's first

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.attention.record import watching
 from regard.data.fields import check, setting
+from regard.errors import BadInput
 from regard.layers import turing_sequence
 from regard.layers.loss import Loss, bit_loss
 from regard.layers.recurrent import Cell, CellState
@@ -92,6 +93,7 @@ class NTM(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, T, I) -> logits of the bits (B, T, O)"""
+        check_steps(inputs, self.config.inputs)
         logits, _ = self._run(inputs, self.begin(len(inputs)))
         return logits
 
@@ -135,3 +137,11 @@ class NTM(nn.Module):
         hidden, read = found.states[-1].tensor_split([self.config.dim], 1)
         cell = (hidden, found.cells) if state.cell else ()
         return found.states.transpose(0, 1), NTMState(cell, read, Held(found.matrix, found.weights))
+
+
+def check_steps(inputs: Tensor, width: int) -> None:
+    """BadInput unless these are sequences (B, T, width) of at least one step."""
+    if inputs.dim() != 3 or inputs.shape[1] < 1 or inputs.shape[2] != width:
+        raise BadInput(
+            f"sequences must have the shape (batch, steps, {width}) with at least 1 step, got {tuple(inputs.shape)}"
+        )

@@ -79,6 +79,12 @@ class SENetConfig:
         """Height and width of the training images."""
         return self.image_size, self.image_width or self.image_size
 
+    @property
+    def min_batch(self) -> int:
+        """Images of a training batch: where one has become 1 x 1 pixel, it has no batch statistics alone."""
+        halved = len(self.depths) - 1 + 2 * (self.stem == "large")
+        return 2 if max(self.size) <= 1 << halved else 1
+
 
 class ResidualBlock(nn.Module):
     """relu(shortcut(x) + excite(branch(x)))"""

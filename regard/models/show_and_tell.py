@@ -33,6 +33,11 @@ class ShowAndTellConfig(CaptionerConfig):
         super().__post_init__()
         check_tied(self, width="decoder")
 
+    @property
+    def min_batch(self) -> int:
+        """Images of a training batch: the vector of one alone has no batch statistics."""
+        return 2
+
 
 class ShowAndTell(ImageCaptioner):
     """A captioner without attention: the image is one fixed vector."""

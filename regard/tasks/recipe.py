@@ -19,11 +19,19 @@ from regard.models import MODELS, blank, task_of
 from regard.models.protocols import ModelConfig
 from regard.runs.folder import Folder, shapes
 from regard.tasks.recipe_files import Recipe, read_table
-from regard.tasks.settings import AnyJob, Job, Tokens
+from regard.tasks.settings import AnyJob, DataSettings, Job, Tokens
 from regard.tasks.table import TASKS, AnyTask
 
 SECTIONS = ("data", "tokens", "model", "train", "decode")
 WANTED = "--set wants section.key=value, as in model.dropout=0.2"
+# Settings of [train] that only some tasks have (`Task.trains_with`), as they are without them.
+NOT_FOR_ALL = {
+    "label_smoothing": 0,
+    "r_drop": 0,
+    "capture": False,
+    "reinforce_reward": "token",
+    "reinforce_baseline": "rows",
+}
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
 
@@ -190,17 +198,18 @@ def build_job(table: Recipe) -> AnyJob:
     task, example = _task(model, config)
     if not task.given_by(example):
         raise task.not_trained()
-    data = task.Settings
     for name in ("tokens", "decode"):
         if name in table and name not in task.sections:
             raise RecipeError(f"[{name}] is not for a {model} that is made to {task.verb}; leave it out")
     training = build(Training, table.get("train", {}), "train")
     _check_training(training, task, model, example)
+    settings = build(task.Settings, table.get("data", {}), "data")
+    _check_batches(settings, model, example)
     return Job(
         model,
         MODELS[model].layout,
         config,
-        build(data, table.get("data", {}), "data"),
+        settings,
         training,
         _tokens(model, table.get("tokens", {})),
         build(Decoding, table.get("decode", {}), "decode"),
@@ -230,13 +239,22 @@ def _check_training(training: Training, task: AnyTask, model: str, config: Model
     allowed = [logged(name) for name in task.validated if name in task.given_by(config)]
     if training.best_by not in allowed:
         raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
-    for name in ("label_smoothing", "r_drop", "capture"):
-        if getattr(training, name) and name not in task.trained_with(config):
-            off = "false" if getattr(training, name) is True else 0
+    for name, off in NOT_FOR_ALL.items():
+        if getattr(training, name) != off and name not in task.trained_with(config):
             raise RecipeError(
                 f"[train]: {name} is not for a {model} that is made to {task.verb}; "
-                f"leave it out, or set train.{name}={off}"
+                f"leave it out, or set train.{name}={str(off).lower()}"
             )
+
+
+def _check_batches(data: DataSettings, model: str, config: ModelConfig) -> None:
+    """A model with batch normalisation says how many rows it needs."""
+    least = getattr(config, "min_batch", 1)
+    if (size := getattr(data, "batch_size", least)) < least:
+        raise RecipeError(
+            f"[data]: batch_size must be at least {least} for this {model}, whose batch normalisation cannot learn "
+            f"from one image; got {size}"
+        )
 
 
 def logged(metric: str) -> str:

@@ -160,7 +160,7 @@ class Task(ABC, Generic[S, R, D]):
     columns: ClassVar[tuple[tuple[str, ...], ...]] = ()  # the orders in which --columns may name fields of settings
 
     sections: ClassVar[tuple[str, ...]] = ()  # sections of a recipe beside data, model and train: tokens, decode
-    trains_with: ClassVar[frozenset[str]] = frozenset()  # of label_smoothing, r_drop, capture
+    trains_with: ClassVar[frozenset[str]] = frozenset()  # of the settings in recipe.NOT_FOR_ALL
 
     def __repr__(self) -> str:
         return f"<task {self.verb}: {self.summary}>"
@@ -267,9 +267,11 @@ class Task(ABC, Generic[S, R, D]):
     def check(self, run: R, *, drawing: bool = False) -> None:
         """RunError where this run cannot be asked; `drawing`: or cannot show where it looked."""
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
+    def check_options(
+        self, output: Path | None, options: Options, given: Sequence[str], as_json: bool, source: Path | None = None
+    ) -> None:
         """BadInput where options contradict each other or cannot be served, before anything is loaded. `given`:
-        the inputs among the arguments."""
+        the inputs among the arguments; `source`: the file that has them instead."""
 
     def files(self, options: Options) -> Sequence[Path]:
         """Files beside the inputs that are read, so that no answer or picture may overwrite them."""

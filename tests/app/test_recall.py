@@ -13,7 +13,7 @@ import torch
 import regard
 from regard.data.artifacts import Artifacts
 from regard.data.sequences import SEQUENCES, sequences_of
-from regard.errors import BadInput, RunError
+from regard.errors import BadInput, NoAttention, RunError
 from regard.models.bit_lstm import BitLSTM, BitLSTMConfig
 from regard.models.ntm import NTM, NTMConfig
 from regard.runs.folder import begin, save_weights
@@ -109,6 +109,10 @@ def test_sequences_of_a_file(runs: dict[str, str], call: Any, tmp_path: Path) ->
     assert done.code == 1
     assert [line.split("\t")[0] for line in done.out.splitlines()] == ["010", "0", "111 000"]
     assert "line 2: a vector must be 3" in done.err
+    for option in ("--length", "--seed"):
+        done = call("recall", runs["copy"], "--input", str(tmp_path / "in.txt"), option, "4")
+        assert (done.code, done.out) == (2, "")
+        assert f"{option} is for a sequence that is drawn; give it or sequences, not both" in done.err
 
 
 @pytest.mark.parametrize("name", ["copy", "lstm"])
@@ -119,6 +123,21 @@ def test_what_it_did_is_drawn(runs: dict[str, str], call: Any, name: str, tmp_pa
     for suffix in ("svg", "html", "png"):
         call("recall", runs[name], "--length", "4", "--show", str(tmp_path / f"tape.{suffix}"))
         assert (tmp_path / f"tape.{suffix}").stat().st_size > 1000
+
+
+def test_the_heads_alone_are_drawn(runs: dict[str, str], call: Any, tmp_path: Path) -> None:
+    """--sites draws the named attention; gates are no part of this picture."""
+    done = call("recall", runs["copy"], "--length", "4", "--show", "-", "--sites", "memory.*")
+    assert "write 1" in done.out
+    assert "target" not in done.out
+    for name, site in (("copy", "cell"), ("lstm", "*")):
+        done = call("recall", runs[name], "--length", "4", "--show", str(tmp_path / "x.svg"), "--sites", site)
+        assert (done.code, done.out) == (2, ""), "refused before anything is computed"
+        assert f"no attention has a name like '{site}'" in done.err
+    one = regard.load(runs["copy"], device="cpu", task="recall").recall("010")
+    assert list(one.picture(["memory.attend"]).panels) == list(one.looks())
+    with pytest.raises(NoAttention, match="no attention has a name like 'cell'"):
+        one.picture(["cell"])
 
 
 def test_evaluated_by_length(runs: dict[str, str], call: Any, tmp_path: Path) -> None:
@@ -163,6 +182,10 @@ def test_from_python(runs: dict[str, str]) -> None:
     assert [row["length"] for row in by_length(run.evaluate(test_lengths=[2, 3], test_repeats=2))] == [2, 3]
     with pytest.raises(BadInput, match=r"sequences\[1\]: end with the number of copies"):
         run.recall([OWN["repeat"], "00"])
+    for told in ({"length": 3}, {"repeats": 2}, {"seed": 1}):
+        for asked in (OWN["repeat"], [OWN["repeat"]]):
+            with pytest.raises(BadInput, match=f"{next(iter(told))} is for a sequence that is drawn"):
+                run.recall(asked, **told)
     for wrong in ({"length": True}, {"seed": -1}, {"repeats": "2"}):
         with pytest.raises(BadInput, match="must be a whole number of at least 0"):
             run.recall(**wrong)

@@ -14,9 +14,10 @@ import small_models
 
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError, RunError
+from regard.learn.settings import Training
 from regard.models import MODELS
 from regard.runs.folder import Folder, begin, find, save_weights
-from regard.tasks.recipe import dump, read
+from regard.tasks.recipe import NOT_FOR_ALL, dump, read
 from regard.tasks.recipe_files import recipes
 from regard.tasks.settings import Tokens
 from regard.tasks.training import check_recipe
@@ -327,6 +328,42 @@ def test_a_plain_rnn_needs_packed_rows_which_cannot_be_captured() -> None:
     said = "[train]: capture is not for a han that is made to classify; leave it out, or set train.capture=false"
     assert refused("imdb-han", "train.capture=true", "model.cell=rnn") == said
     assert read("imdb-pooling", ["train.capture=true", "model.cell=rnn", "model.layers=0"])[0].train.capture
+
+
+@pytest.mark.parametrize(("name", "value", "off"), [("reward", "row", "token"), ("baseline", "moving", "rows")])
+def test_rewards_of_looks_are_for_models_that_may_look_hard(name: str, value: str, off: str) -> None:
+    """An agent has rewards of its own."""
+    setting = f"train.reinforce_{name}"
+    said = f"[train]: reinforce_{name} is not for a snail_agent that is made to play; leave it out, or set "
+    assert refused("bandit-snail", f"{setting}={value}") == f"{said}{setting}={off}"
+    assert getattr(read("bandit-snail", [f"{setting}={off}"])[0].train, f"reinforce_{name}") == off
+    for other in ("bahdanau-dates", "scenes-show-attend-tell"):
+        assert getattr(read(other, [f"{setting}={value}"])[0].train, f"reinforce_{name}") == value
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("scenes-show-and-tell", []),
+        ("scenes-show-and-tell", ["model.frozen=true"]),
+        ("scenes-show-attend-tell", ["model.image_size=8"]),
+        ("shapes-senet", ["model.image_size=4"]),
+        ("shapes-senet", ["model.stem=large", "model.image_size=16"]),
+    ],
+)
+def test_batch_normalisation_needs_batches(name: str, changes: list[str]) -> None:
+    """Of one image that is a single vector there are no statistics; that is told before any work."""
+    told = refused(name, "data.batch_size=1", *changes)
+    assert "batch_size must be at least 2 for this" in told
+    assert read(name, ["data.batch_size=2", *changes])
+    for fine in (["model.image_size=9"], ["model.image_size=8", "model.frozen=true"]):
+        assert read("scenes-show-attend-tell", ["data.batch_size=1", *fine])
+    assert read("shapes-senet", ["data.batch_size=1", "model.image_size=4", "model.image_width=5"])
+
+
+def test_settings_that_are_not_for_all_are_off_unless_set() -> None:
+    training = Training(steps=1)
+    assert {name: getattr(training, name) for name in NOT_FOR_ALL} == NOT_FOR_ALL
 
 
 @pytest.mark.parametrize("name", ["transformer", "luong", "bahdanau", "seq2seq"])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.attention import trace
 from regard.data.sequences import BitBatch
+from regard.errors import BadInput
 from regard.learn.loop import Stepper
 from regard.learn.settings import Training
 from regard.models.bit_lstm import BitLSTM, BitLSTMConfig
@@ -153,3 +154,12 @@ def test_it_learns_to_copy() -> None:
     test = copying(2, 64, 10_000)
     wrong = (model(test.inputs) > 0) != test.targets.bool()
     assert wrong[test.mask].float().mean().item() < 0.05
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 5), (2, 3, 4), (3, 5)])
+def test_sequences_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """None of no steps either."""
+    for model in (NTM(NTMConfig(**TINY)), BitLSTM(BitLSTMConfig(inputs=5, outputs=4, dim=6, layers=1))):
+        with pytest.raises(BadInput, match=r"shape \(batch, steps, 5\) with at least 1 step, got \(\d") as told:
+            model(torch.zeros(shape))
+        assert str(shape) in str(told.value)

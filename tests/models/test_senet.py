@@ -240,3 +240,15 @@ def test_widths_that_fall_need_a_projection() -> None:
 def test_one_image_of_one_pixel_is_refused_in_training() -> None:
     with pytest.raises(ValueError, match="batch normalisation cannot learn from one image"):
         build().train()(some_images(height=1, width=1)[:1])
+
+
+@pytest.mark.parametrize("block", ["basic", "bottleneck", "inception"])
+@pytest.mark.parametrize(("stem", "size"), [("small", 2), ("small", 3), ("large", 8), ("large", 9)])
+def test_the_smallest_batch_is_the_one_that_can_be_learned_from(block: str, stem: str, size: int) -> None:
+    model = build(block=block, stem=stem, image_size=size).train()
+    assert model.config.min_batch == (2 if size in (2, 8) else 1)
+    images = some_images(height=size, width=size)
+    assert model(images[: model.config.min_batch]).isfinite().all()
+    if model.config.min_batch == 2:
+        with pytest.raises(ValueError, match=r"cannot learn from one image|more than 1 value"):
+            model(images[:1])

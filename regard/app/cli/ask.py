@@ -83,12 +83,12 @@ def ask(
     given = given or []
     check_show(show, sites, as_json, pieces=pieces, scale=scale)
     check_options(task.options, options, flags=True)
-    task.check_options(output, options, given, as_json)
+    task.check_options(output, options, given, as_json, source)
     task.inputs.check(given, source)
     opened = load_for(run, task)
     task.check(opened, drawing=bool(show))
     if sites:
-        check_sites(opened, sites)
+        check_sites(task, opened, sites)
     asked, read = task.inputs.find(given, source), task.reader(opened, options)
     several = asked.count != 1
     keep_inputs([*asked.files, *task.files(options)], output, show, asked.count)
@@ -131,11 +131,11 @@ class Typed:
         print(self.prompt)
 
 
-def check_sites(run: Any, sites: list[str]) -> None:
-    """A name that no site has is reported before anything is computed."""
+def check_sites(task: AnyTask, run: Any, sites: list[str]) -> None:
+    """A name that no site has which the task can draw is reported before anything is computed."""
     from regard.tasks.search import sites_like
 
-    sites_like(run.model, sites, kind=None)
+    sites_like(run.model, sites, kind=None if task.shows_gates else "weights")
 
 
 def keep_inputs(files: Sequence[Path], output: Path | None, show: str | None, count: int | None) -> None:

@@ -70,7 +70,7 @@ class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):
     plot_suffixes = (".png", ".svg", ".html")
     columns = (("image", "caption"),)
     sections = ("tokens", "decode")
-    trains_with = frozenset({"label_smoothing", "r_drop", "capture"})
+    trains_with = frozenset({"label_smoothing", "r_drop", "capture", "reinforce_reward", "reinforce_baseline"})
 
     @property
     def Settings(self) -> type[CaptionSettings]:

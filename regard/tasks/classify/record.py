@@ -101,7 +101,9 @@ class Classify(ReaderTask["LabelledSettings", "TextReader", "LabelledData"]):
 
         return isinstance(run, TextReader)
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
+    def check_options(
+        self, output: Path | None, options: Options, given: Sequence[str], as_json: bool, source: Path | None = None
+    ) -> None:
         if options.get("second") is not None and len(given) != 1:
             raise BadInput("--second is the second text of one pair; give one text beside it")
 

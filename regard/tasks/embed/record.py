@@ -128,7 +128,9 @@ class Embed(ReaderTask["SentenceSettings", "Embedder", "SentenceData"]):
         if drawing:
             run.check_token_looks()
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
+    def check_options(
+        self, output: Path | None, options: Options, given: Sequence[str], as_json: bool, source: Path | None = None
+    ) -> None:
         from regard.tasks.embed.writing import kind_of
 
         if kind_of(output) != ".jsonl" and as_json:

@@ -70,7 +70,8 @@ class Recall(Task["RecallSettings", "Recaller", "HeldSequences"]):
         regard recall runs/copy-ntm --length 40 --seed 3 --show tape.png
 
     A line for each: sequence TAB output TAB target TAB wrong bits. The picture has input, output and target, the
-    weights of the read and write heads and the memory, over the steps."""
+    weights of the read and write heads and the memory, over the steps. --sites memory.attend draws the heads
+    alone."""
     inputs = BitTexts()
     options = (
         Option("length", int, "Draw a sequence of this length.", min=1, metavar="N", limit="tokens"),
@@ -207,8 +208,10 @@ class Recall(Task["RecallSettings", "Recaller", "HeldSequences"]):
 
         return curves(evaluations)
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
-        if given and (named := [name for name in DRAWING if options.get(name) is not None]):
+    def check_options(
+        self, output: Path | None, options: Options, given: Sequence[str], as_json: bool, source: Path | None = None
+    ) -> None:
+        if (given or source) and (named := [name for name in DRAWING if options.get(name) is not None]):
             raise BadInput(f"--{named[0]} is for a sequence that is drawn; give it or sequences, not both")
 
     def reader(self, run: Recaller, options: Options) -> Callable[[str], BitBatch]:

@@ -22,7 +22,7 @@ from regard.tasks.inputs import check_text, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import checks_keywords, is_number
 from regard.tasks.results import Evaluation, Shown
-from regard.tasks.search import need
+from regard.tasks.search import need, sites_like
 from regard.tasks.task import Run
 
 DRAWN = "drawn"  # stands for a sequence that is drawn at random
@@ -57,7 +57,12 @@ class Recalled(Shown):
         return self._run.looks(self.batch)[1]
 
     def picture(self, sites: Sequence[str] = ()) -> Tape:
-        """Input, output, target, the weights of all heads and the memory, over the steps."""
+        """Input, output, target, the weights of all heads and the memory, over the steps; of named sites the heads
+        alone."""
+        title = f"{self.wrong} of {self.bits} bits wrong"
+        if sites:
+            sites_like(self._run.model, sites)  # refuses those of gates; of attention there is one
+            return Tape({name: one.T for name, one in self.looks().items()}, title=title)
         weights, memory = self._run.looks(self.batch)
         wanted = self.batch.mask[0].numpy()
         bits = {
@@ -67,7 +72,6 @@ class Recalled(Shown):
         }
         panels = {name: np.asarray(rows).T for name, rows in (bits | weights).items()}
         shown = {"output": wanted, "target": wanted}
-        title = f"{self.wrong} of {self.bits} bits wrong"
         return Tape(panels, shown=shown, memory=memory, title=title)
 
     def to_dict(self) -> dict[str, object]:
@@ -127,6 +131,9 @@ class Recaller(Run):
     ) -> Recalled | list[Recalled]:
         """Read a sequence, as in "01010101 11001100", or each of a list. Without one, it is drawn at this length,
         the longest of the paper's unless told; `repeats`: the copies that repeat-copy asks for."""
+        for name, value in (("length", length), ("repeats", repeats), ("seed", seed or None)):
+            if value is not None and sequence != DRAWN:
+                raise BadInput(f"{name} is for a sequence that is drawn; give it or sequences, not both")
         if isinstance(sequence, list):
             return list(self.answers(read_all(sequence, self.read, "sequences")))
         one = self.drawn(length, repeats, seed) if sequence == DRAWN else self.read(sequence)

@@ -66,7 +66,7 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
     plotted = "BLEU by source length"
     columns = (("source", "target"),)
     sections = ("tokens", "decode")
-    trains_with = frozenset({"label_smoothing", "r_drop"})
+    trains_with = frozenset({"label_smoothing", "r_drop", "reinforce_reward", "reinforce_baseline"})
 
     @property
     def Settings(self) -> type[PairSettings]:
@@ -141,7 +141,9 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
         if drawing and not sites_of(run.model):  # neither attention nor gates
             run.check_looks()
 
-    def check_options(self, output: Path | None, options: Options, given: Sequence[str], as_json: bool) -> None:
+    def check_options(
+        self, output: Path | None, options: Options, given: Sequence[str], as_json: bool, source: Path | None = None
+    ) -> None:
         alignments = options.get("alignments")
         if output and alignments and output.resolve() == alignments.resolve():
             raise BadInput(f"--output and --alignments both name {output}; let them name two files")
