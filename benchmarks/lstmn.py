@@ -12,10 +12,10 @@ weights. A look back costs time by the number of places before it, so that of a 
 PyTorch keeps for the backward pass grows with T^2 x D, what regard keeps with T x D beside the T^2 weights.
 `times` is the time of `plain` divided by that of regard. `growth` compares with the line for half the length.
 
-Each measurement runs in its own process, in turns; the fastest of two counts. CPU: float32, one thread, CPU time of
-the fastest of several passes; memory is the peak of the process in these passes above what it held before them, as
-Linux counts it. GPU: float32, median wall-clock time, memory as torch counts it; the models' steps in bfloat16, as
-in the recipes. On a shared machine only the ratio is meaningful."""
+CPU: each measurement in its own process, the ways in turns, the faster of two; float32, one thread, CPU time of the
+fastest of several passes; memory is the peak of the process in these passes above what it held before
+them, as Linux counts it. GPU: float32, median wall-clock time, memory as torch counts it; the models' steps in
+bfloat16, as in the recipes. On a shared machine only the ratio is meaningful."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from recurrent import machine, take_turns
+from recurrent import machine, turns_of
 from torch import Tensor, nn
 
 GPU = torch.cuda.is_available()
@@ -39,7 +39,7 @@ LENGTHS = (500, 1000, 2000)
 WAYS = ("regard", "plain")
 MODELS = ("lstmn", "rnnlm")  # those of the recipes wikitext2-lstmn and wikitext2-rnnlm
 WORDS, LENGTH, TOKENS = 33278, 70, 8190 if GPU else 560  # of WikiText-2 and a batch
-PASSES, LONG = 5, 10.0  # of a measurement, and after so many seconds no further one
+PASSES, LONG = 5, 2.0 if GPU else 10.0  # of a measurement, and after so many seconds no further one
 
 
 class Plain(nn.Module):
@@ -150,6 +150,8 @@ def measure(step: Callable[[], None]) -> dict[str, float]:
     if not GPU:
         Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
         before = resident("VmRSS")
+    else:
+        torch.cuda.reset_peak_memory_stats()
     for _ in range(PASSES):
         start = clock()
         step()
@@ -168,6 +170,7 @@ def child(what: str, *words: str) -> dict[str, float]:
     torch.set_num_threads(1)
     if what == "model":
         step, parameters = model_step(*words)
+        step()  # warm-up
         return measure(step) | {"parameters": parameters}
     kind, length, way = words
     layer_step(way, kind, 10)()  # warm-up
@@ -178,7 +181,7 @@ def child(what: str, *words: str) -> dict[str, float]:
 
 
 def fastest(tools: tuple[str, ...], *words: str) -> dict[str, dict[str, float]]:
-    turns = take_turns(__file__, tools, *words)
+    turns = turns_of(__file__, child, tools, *words)
     return {tool: min(found, key=lambda one: one["seconds"]) for tool, found in turns.items()}
 
 

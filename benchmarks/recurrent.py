@@ -15,6 +15,7 @@ meaningful."""
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import platform
@@ -237,6 +238,19 @@ def take_turns(script: str, tools: Iterable[str], *words: str, turns: int = 2) -
         for tool, found in results.items():
             run = [sys.executable, script, *words, tool]
             found.append(json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout))
+    return results
+
+
+def turns_of(script: str, child: Callable[..., dict], tools: Iterable[str], *words: str) -> dict[str, list[dict]]:
+    """As `take_turns`. On a GPU one turn, in this process, where child(*WORDS, TOOL) gives what the script prints:
+    to start takes longer there than to measure, and nothing else runs."""
+    if not torch.cuda.is_available():
+        return take_turns(script, tools, *words)
+    results: dict[str, list[dict]] = {}
+    for tool in tools:
+        results[tool] = [child(*words, tool)]
+        gc.collect()
+        torch.cuda.empty_cache()
     return results
 
 
