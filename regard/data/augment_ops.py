@@ -127,28 +127,12 @@ def erase(images: Tensor, probability: float, generator: np.random.Generator) ->
     return torch.where(_boxes(images, first, last)[..., None], colour, images)
 
 
-def distort(
-    images: Tensor,
-    generator: np.random.Generator,
-    *,
-    share: float,
-    groups: np.ndarray | None = None,
-    group_share: float = 0.0,
-) -> Tensor:
+def distort(images: Tensor, share: float, generator: np.random.Generator) -> Tensor:
     """(B, H, W, C), each image turned, sheared, scaled and shifted: the place x shows what was at (I + D) x + d,
-    with D, and d in parts of a side, uniform in +-share. Edges are continued.
-
-    groups (B,): which images belong together. With a `group_share` those of a group are changed alike by another D
-    of that size, and mirrored or not."""
+    with D, and d in parts of a side, uniform in +-share. Edges are continued."""
     count, height, width, _ = images.shape
     drawn = share * generator.uniform(-1, 1, (count, 2, 3))
-    matrices = np.eye(2, 3) + drawn * [[1, 1, width], [1, 1, height]]
-    if groups is not None and group_share:
-        numbers, places = np.unique(groups, return_inverse=True)
-        alike = np.eye(2) + group_share * generator.uniform(-1, 1, (len(numbers), 2, 2))
-        alike[..., 0] *= generator.choice([-1, 1], (len(numbers), 1))
-        matrices = alike[places] @ matrices
-    return affine(images, matrices, fill=None)
+    return affine(images, np.eye(2, 3) + drawn * [[1, 1, width], [1, 1, height]], fill=None)
 
 
 def affine(images: Tensor, matrices: np.ndarray, *, fill: int | None = GREY) -> Tensor:

@@ -144,8 +144,8 @@ class EpisodeData(ABC):
         sizes = [self.batch_size] * full + ([rest] if rest else [])
         return [Item(epoch, number, size) for number, size in enumerate(sizes)]
 
-    def change(self, images: Tensor, labels: Tensor, item: Item) -> Tensor:
-        """What is done to the images of a batch (N, H, W, C), with labels (E, S + Q): nothing."""
+    def change(self, images: Tensor, item: Item) -> Tensor:
+        """What is done to the images of a batch (N, H, W, C): nothing."""
         return images
 
     def take(self, places: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class EpisodeData(ABC):
 
     def batch(self, item: Item) -> EpisodeBatch:
         places, labels = self.episodes(item)
-        images = self._read(self.change(self._look_up(places.flatten()), labels, item))
+        images = self._read(self.change(self._look_up(places.flatten()), item))
         support, answers = labels.split((labels.shape[1] - self.queries, self.queries), 1)
         given = (send(one.contiguous(), self.device) for one in (support, answers))
         return EpisodeBatch(images.unflatten(0, places.shape), *given)
@@ -170,8 +170,6 @@ class DrawnEpisodes(EpisodeData):
     """Classes, their images, their numbers and the order of the support are drawn. `count`: how many episodes;
     None: new ones in every epoch, for training. `queries`: how many are asked about the same examples; of a class
     there may be several, or none. `distort`: how much images are turned, sheared, scaled and shifted.
-    `vary_classes`: how much those of a class are so, all alike in an episode, and mirrored or not, as if it were
-    another class: more classes to learn from.
 
     In the first `curriculum_steps` batches the classes of an episode rise from 2 to `ways`, with numbers drawn from
     all: among many classes at once a network may never find out that the query has a counterpart."""
@@ -188,13 +186,12 @@ class DrawnEpisodes(EpisodeData):
         count: int | None = None,
         queries: int = 1,
         distort: float = 0.0,
-        vary_classes: float = 0.0,
         curriculum_steps: int = 0,
         device: torch.device | str = "cpu",
     ):
         super().__init__(pool.images, pixels=pixels, batch_size=batch_size, device=device)
         self.ways, self.shots, self.queries, self.seed = ways, shots, queries, seed
-        self.distort, self.vary_classes, self.curriculum_steps = distort, vary_classes, curriculum_steps
+        self.distort, self.curriculum_steps = distort, curriculum_steps
         self.count = EPOCH * batch_size if count is None else count
         self.counts, self.starts = pool.counts, np.cumsum(pool.counts) - pool.counts
 
@@ -205,17 +202,10 @@ class DrawnEpisodes(EpisodeData):
             return self.ways
         return min(2, self.ways) + (self.ways - 2) * step // self.curriculum_steps
 
-    def change(self, images: Tensor, labels: Tensor, item: Item) -> Tensor:
-        if not (self.distort or self.vary_classes):
+    def change(self, images: Tensor, item: Item) -> Tensor:
+        if not self.distort:
             return images
-        classes = labels.numpy() + self.ways * np.arange(len(labels))[:, None]
-        return distort(
-            images,
-            np.random.default_rng([self.seed, item.epoch, item.number, 1]),
-            share=self.distort,
-            groups=classes.ravel(),
-            group_share=self.vary_classes,
-        )
+        return distort(images, self.distort, np.random.default_rng([self.seed, item.epoch, item.number, 1]))
 
     def episodes(self, item: Item) -> tuple[Tensor, Tensor]:
         generator = np.random.default_rng([self.seed, item.epoch, item.number])

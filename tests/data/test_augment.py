@@ -132,12 +132,12 @@ def test_a_distortion_shows_what_was_at_its_place_and_continues_edges():
     height, width = 20, 32
     places = np.stack([*np.meshgrid(np.arange(width), np.arange(height)), np.zeros((height, width))], -1)
     images = torch.tensor(8 * places).to(torch.uint8).expand(4, -1, -1, -1)  # each pixel has its place as colour
-    found = distort(images, np.random.default_rng(0), share=0.2)
+    found = distort(images, 0.2, np.random.default_rng(0))
     centre = np.array([width - 1, height - 1]) / 2
     for image, drawn in zip(found, 0.2 * np.random.default_rng(0).uniform(-1, 1, (4, 2, 3)), strict=True):
         there = (places[..., :2] - centre) @ (np.eye(2) + drawn[:, :2]).T + drawn[:, 2] * [width, height] + centre
         np.testing.assert_allclose(image[..., :2], 8 * there.clip(0, 2 * centre), atol=0.51)
-    assert torch.equal(distort(images, np.random.default_rng(0), share=0.0), images)
+    assert torch.equal(distort(images, 0.0, np.random.default_rng(0)), images)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("auto-contrast", "equalise", "identity")])

@@ -95,23 +95,6 @@ def test_distorted_images_follow_from_the_item_and_are_distorted_in_batches_alon
     assert torch.equal(changed.take(places), plain.take(places))
 
 
-def test_the_images_of_a_varied_class_are_changed_alike():
-    """Every class has one image three times; in an episode they stay equal, and differ between episodes."""
-    images = np.random.default_rng(0).integers(256, size=(8, 1, 9, 9, 3)).astype(np.uint8).repeat(3, 1)
-    some = Pool(images.reshape(24, 9, 9, 3), np.full(8, 3))
-    pixels = Pixels((0.0,) * 3, (1.0,) * 3)
-    data = DrawnEpisodes(some, ways=3, shots=2, pixels=pixels, batch_size=8, seed=0, vary_classes=0.3, queries=4)
-    batch = data.batch(data.order(0)[0])
-    seen: dict[int, set[bytes]] = {}
-    places, labels = data.episodes(data.order(0)[0])
-    for row in range(8):
-        for number in range(3):
-            drawn = [one.numpy().tobytes() for one in batch.images[row][labels[row] == number]]
-            assert len(set(drawn)) == 1
-            seen.setdefault(int(places[row][labels[row] == number][0]) // 3, set()).update(drawn)
-    assert sum(map(len, seen.values())) == 24  # each class of each episode is another
-
-
 def test_episodes_follow_from_seed_epoch_and_number_alone():
     first, again, other = drawn(), drawn(), drawn(seed=1)
     items = first.order(3)

@@ -87,7 +87,6 @@ def drawn(
         count=count,
         queries=settings.queries if count is None else 1,
         distort=settings.distort if count is None else 0.0,
-        vary_classes=settings.vary_classes if count is None else 0.0,
         curriculum_steps=settings.curriculum_steps if count is None else 0,
         device=device,
     )

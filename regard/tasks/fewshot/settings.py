@@ -51,7 +51,6 @@ class EpisodeSettings(Normalised):
     batch_size: int = setting(32, at_least=1)  # episodes
     queries: int = setting(1, at_least=1)  # of a training episode, about the same examples; in the paper one
     distort: float = setting(0.0, at_least=0, at_most=1)  # how far training images are turned, scaled and shifted
-    vary_classes: float = setting(0.0, at_least=0, at_most=1)  # how far all images of a class alike, in an episode
     curriculum_steps: int = setting(0, at_least=0)  # in which the classes of an episode rise from 2; 0: all at once
     valid_episodes: int = setting(1000, at_least=1)
     test_episodes: int = setting(10000, at_least=1)
