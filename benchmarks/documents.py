@@ -296,10 +296,10 @@ Pass = Callable[[], Tensor]
 
 
 def our_run(name: str, way: str, data: Any) -> Pass:
-    from regard.layers.replay import replayed
+    from regard.tasks.measuring import answer as captured
 
     model, batches = ours(name, DROPOUT).to(DEVICE).eval(), our_batches(data, way)
-    answer = partial(replayed, model, model.class_logits) if way == CAPTURED else model.class_logits
+    answer = partial(captured, model) if way == CAPTURED else model.class_logits
 
     def run() -> Tensor:
         with torch.inference_mode():

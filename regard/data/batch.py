@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ class Batch:
     """Base of all batches, which are dataclasses of tensors; some may be None."""
 
     __repr__ = short_repr
+    judged_by: ClassVar[tuple[str, ...]] = ()  # tensors that losses need and answers do not; they may be None
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -58,6 +59,10 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Self:
         return self.each(lambda tensor: send(tensor, device))
+
+    def unlabelled(self) -> Self:
+        """Without labels: what answers depend on."""
+        return replace(self, **dict.fromkeys(self.judged_by)) if self.judged_by else self  # type: ignore[type-var]
 
     def twice(self) -> Self:
         """Every row once more, after the last."""

@@ -29,6 +29,7 @@ DOCUMENTS, SENTENCES, ROWS, WORDS = 2.0, 1.5, 1.1, 1.5
 class DocumentBatch(Batch):
     """R sentences of W words, of B documents of S sentences. A document may have no sentence."""
 
+    judged_by = ("labels", "counted")
     tokens: Tensor  # (R, W), the longest sentence first
     mask: Tensor  # (R, W)
     sentences: Tensor  # (B, S): the row of each sentence; 0 in padding

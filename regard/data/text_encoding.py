@@ -154,6 +154,7 @@ class PairEncoding(TextEncoding):
 class TokenBatch(Batch):
     """Texts without special tokens, and the class index of each."""
 
+    judged_by = ("labels", "counted")
     tokens: Tensor  # (B, T)
     mask: Tensor  # (B, T)
     labels: Tensor | None = None  # (B,)

@@ -186,7 +186,8 @@ class Encoder(Layers):
             bidirectional=bidirectional,
             chrono_steps=chrono_steps,
         )
-        self._kept: dict[int, Any] = {}  # by layer; see `_holding`
+        # By layer: which weights they were, and the wider ones made of them; see `_holding`.
+        self._kept: dict[int, tuple[list[tuple[int, int]], list[Tensor]]] = {}
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
         """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, D), 0 at padding, and the final
@@ -255,31 +256,51 @@ class Encoder(Layers):
         return x.transpose(0, 1)
 
     def _holding(self, layer: int) -> list[Tensor]:
-        """The weights of a layer with those of the additional input; kept while no gradient is wanted, but not in a
-        CUDA graph, which would go on reading those that were kept when it was captured."""
+        """The weights of a layer with those of the additional input; kept while no gradient is wanted."""
         weights = [getattr(self.rnn, f"{part}_l{layer}{end}") for end in self.ends for part in WEIGHTS]
-        kept = not (torch.is_grad_enabled() or weights[0].is_inference() or capturing(weights[0]))
-        now = [(weight.data_ptr(), weight._version) for weight in weights] if kept else []
-        if kept and self._kept.get(layer, ((), ()))[0] == now:
-            return self._kept[layer][1]
+        if torch.is_grad_enabled() or weights[0].is_inference():
+            return self._with_hold(weights)
+        now, kept = [(weight.data_ptr(), weight._version) for weight in weights], self._kept.get(layer)
+        if capturing(weights[0]):
+            return self._with_hold(weights) if kept is None else kept[1]
+        if kept is not None and kept[0] == now:
+            return kept[1]
+        with torch.inference_mode(False), torch.no_grad():
+            wider = self._with_hold(weights)
+            if kept is not None and wider[0].is_cuda and alike(kept[1][0], wider[0]):
+                for old, new in zip(kept[1], wider, strict=True):
+                    old.copy_(new)  # in place: CUDA graphs go on reading it there
+                wider = kept[1]
+        self._kept[layer] = now, wider
+        return wider
+
+    def _with_hold(self, weights: list[Tensor]) -> list[Tensor]:
         parts = KINDS[self.kind][1]
         hold = weights[0].new_zeros(len(parts), self.rnn.hidden_size, FLAGS)
         for part, value in HELD[self.kind].items():
             hold[parts.index(part)] = value / FLAGS
-        weights[::4] = [torch.cat([weight, hold.flatten(0, 1)], 1) for weight in weights[::4]]
-        weights = in_one_piece(weights)
-        if kept:
-            self._kept[layer] = now, weights
-        return weights
+        wider = list(weights)
+        wider[::4] = [torch.cat([weight, hold.flatten(0, 1)], 1) for weight in weights[::4]]
+        return in_one_piece(wider)
+
+    @torch.no_grad()
+    def refresh_kept(self) -> None:
+        """What is kept follows the weights; `layers.replay` calls it before a CUDA graph that reads it runs."""
+        for layer in self._kept:
+            self._holding(layer)
 
     def train(self, mode: bool = True) -> Encoder:
-        """A captured training step changes weights without their versions: what was kept is forgotten."""
-        self._kept.clear()
+        """A captured training step changes weights without their versions: what is kept must be computed again."""
+        self._kept = {layer: ([], weights) for layer, (_, weights) in self._kept.items()}
         return super().train(mode)
 
 
 def capturing(x: Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def alike(one: Tensor, other: Tensor) -> bool:
+    return one.device == other.device and one.dtype == other.dtype
 
 
 def never_empty(mask: Tensor) -> Tensor:

@@ -85,7 +85,17 @@ class Replay:
         return Recording(graph, held, found)
 
 
-replays: WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], Replay]] = WeakKeyDictionary()
+class Replayed(NamedTuple):
+    """The graphs of a model's answers."""
+
+    weights: tuple[int, ...]  # their addresses
+    keeping: list[
+        str
+    ]  # modules that keep what they make of their weights, for graphs to read, and `refresh_kept` it
+    replay: Replay
+
+
+replays: WeakKeyDictionary[nn.Module, Replayed] = WeakKeyDictionary()
 
 
 def replayed(model: nn.Module, work: Callable[[Any], Tensor], batch: Batch) -> Tensor:
@@ -97,6 +107,9 @@ def replayed(model: nn.Module, work: Callable[[Any], Tensor], batch: Batch) -> T
         return work(batch)
     weights = addresses(model)
     with torch.cuda.device(first.device):
-        if model not in replays or replays[model][0] != weights:
-            replays[model] = weights, Replay(warm=1)
-        return replays[model][1](lambda one: {"found": work(one)}, batch)["found"]
+        if model not in replays or replays[model].weights != weights:
+            keeping = [name for name, part in model.named_modules() if hasattr(part, "refresh_kept")]
+            replays[model] = Replayed(weights, keeping, Replay(warm=1))
+        for name in replays[model].keeping:
+            model.get_submodule(name).refresh_kept()  # type: ignore[operator]
+        return replays[model].replay(lambda one: {"found": work(one)}, batch)["found"]

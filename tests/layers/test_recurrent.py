@@ -121,6 +121,13 @@ def test_weights_kept_without_gradients_follow_their_changes(device: str) -> Non
     encoder.rnn.weight_ih_l1.data.add_(1.0)  # as a captured step: the version stays the same
     encoder.eval()
     assert off() < 1e-3
+    if device == "cuda":
+        assert encoder._kept[0][1] is first  # in place, as CUDA graphs go on reading it there
+    before = encoder._kept[0][1][0].clone()
+    encoder.rnn.weight_ih_l0.data.add_(1.0)
+    encoder.eval()
+    encoder.refresh_kept()
+    torch.testing.assert_close(encoder._kept[0][1][0][:, :INPUTS], before[:, :INPUTS] + 1)
 
 
 def test_only_real_tokens_are_looked_up_where_there_is_no_gradient() -> None:

@@ -122,11 +122,11 @@ def test_answers_are_replayed(name: str, way: Any) -> None:
             model.train().eval()
         with way():
             for batch in batches:
-                wanted = model.class_logits(batch)
                 found = replayed(model, model.class_logits, batch)
+                wanted = model.class_logits(batch)
                 torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
     shapes = {tuple(tensor.shape for tensor in batch.tensors().values()) for batch in batches}
-    assert len(replays[model][1].recordings) == len(shapes)
+    assert len(replays[model].replay.recordings) == len(shapes)
 
 
 @needs_gpu
