@@ -142,7 +142,8 @@ def compare() -> None:
         first, *_, last = network.parameters()
         grads.append(torch.autograd.grad(found.square().sum(), [first, last]))
     for one, two in zip(*grads, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3 * float(two.abs().max()))
+        off = float((one - two).norm() / two.norm())  # rounding may choose another of two pixels in a max-pooling
+        assert off < 1e-2, f"gradients differ by {off:.1e}"
     torch.backends.cudnn.allow_tf32 = tf32
 
 

@@ -66,3 +66,11 @@ def test_statistics_move_in_training_mode_without_gradients(many_places: Tensor)
     with torch.no_grad():
         layer(many_places.double())
     assert not torch.equal(layer.norm.running_mean, before)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("relu", [True, False])
+def test_pooled_states_are_those_of_the_parts(relu: bool, many_places: Tensor) -> None:
+    for training in (True, False):
+        layer, x = trained(3, 1, relu).train(training), many_places.double()
+        found, right = layer.pooled(x), F.max_pool2d(F.relu(layer.norm(layer.filter(x))), 2)
+        torch.testing.assert_close(found, right, atol=1e-12, rtol=1e-12)
