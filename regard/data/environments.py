@@ -217,6 +217,23 @@ class Seeds(Batch):
     seeds: Tensor  # (B,)
 
 
+@dataclass(frozen=True, repr=False)
+class Experience(Batch):
+    """Trials that were played, and how they were judged then."""
+
+    inputs: Tensor  # (B, T, I)
+    actions: Tensor  # (B, T)
+    rewards: Tensor  # (B, T)
+    advantages: Tensor  # (B, T)
+    value_targets: Tensor  # (B, T)
+    log_probability: Tensor  # (B, T) of the actions
+
+    def parts(self, count: int) -> list[Experience]:
+        """The trials in so many parts."""
+        split = (tensor.tensor_split(count) for tensor in self.tensors().values())
+        return [Experience(*some) for some in zip(*split, strict=True)]
+
+
 class TrainingSeeds:
     """New environments in each batch, a function of (seed, epoch, index)."""
 

@@ -37,6 +37,7 @@ class Sampled:
     log_probability: Tensor  # of the sampled place or action, with gradient
     entropy: Tensor  # of the distribution it was sampled from, with gradient
     mask: Tensor  # True = a target token
+    before: Tensor | None = None  # log p of an agent's actions when they were taken
 
 
 def label_loss(

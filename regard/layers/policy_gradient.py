@@ -17,7 +17,8 @@ def advantages(rewards: Tensor, values: Tensor, discount: float, decay: float) -
     place = torch.arange(rewards.shape[1], device=rewards.device)
     ahead = place[:, None] - place  # (from, to)
     weights = (discount * decay) ** ahead.clamp_min(0).to(surprise.dtype)
-    return surprise @ weights.masked_fill(ahead < 0, 0)
+    with torch.autocast(rewards.device.type, enabled=False):
+        return surprise @ weights.masked_fill(ahead < 0, 0)
 
 
 def normalised(x: Tensor) -> Tensor:

@@ -29,12 +29,12 @@ from regard.learn.lock import locked
 from regard.learn.log import Log
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.progress import Progress
-from regard.learn.reinforce import objective
+from regard.learn.reinforce import entropy_at, objective
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
 from regard.learn.validation import Metrics, Validation, words
 from regard.learn.watch import Watch, last_good
-from regard.models.protocols import Learner, Module
+from regard.models.protocols import Learner, Module, Player
 
 GO_ON = "use --resume (in Python: resume=True) to go on, or another --out"
 
@@ -147,6 +147,7 @@ class Stepper:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
         self.baseline = torch.zeros((), device=self.device)  # a moving average, see `objective`
+        self.entropy_weight = torch.full((), settings.entropy_weight, device=self.device)
         captured = settings.capture and self.device.type == "cuda"
         if loss is None:
             assert isinstance(model, Learner)
@@ -165,6 +166,8 @@ class Stepper:
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
+        if self.settings.entropy_schedule != "constant":
+            self.entropy_weight.fill_(entropy_at(step, self.settings))
         ready = self._seeded(step, batches)
         return self.captured.step(self._change, ready) if self.captured else self._change(ready)
 
@@ -174,18 +177,37 @@ class Stepper:
             yield batch.to(self.device)
 
     def _change(self, batches: Iterable[Batch]) -> Numbers:
+        """One update; of an agent, several from the same trials."""
+        if self.settings.updates == 1:
+            return self._update(batches)
+        (batch,) = batches
+        assert isinstance(self.model, Player)
+        with torch.no_grad(), self._autocast():
+            parts = self.model.experience(batch).parts(self.settings.ppo_parts)
+        numbers = [self._update([part]) for _ in range(self.settings.ppo_passes) for part in parts]
+        loss, norm = (torch.stack([one[name] for one in numbers]).mean() for name in ("loss", "gradient_norm"))
+        return {
+            "loss": loss,
+            "gradient_norm": norm,
+            "tokens": torch.stack([one["tokens"] for one in numbers[: len(parts)]]).sum(),
+        }
+
+    def _autocast(self) -> torch.autocast:
+        dtype = getattr(torch, self.settings.precision) if self.settings.half else None
+        return torch.autocast(self.device.type, dtype=dtype, enabled=self.settings.half)
+
+    def _update(self, batches: Iterable[Batch]) -> Numbers:
         settings = self.settings
         self.optimiser.zero_grad()
         totals, tokens = [], []
         for batch in batches:
-            dtype = getattr(torch, settings.precision) if settings.half else None
-            with torch.autocast(self.device.type, dtype=dtype, enabled=settings.half):
+            with self._autocast():
                 loss = self.loss(batch, **self.options)
             totals.append(loss.total.detach())
             tokens.append(loss.tokens)
             # Batches are weighted by their tokens. The total is not known yet, so weights are relative to the first
             # batch, which keeps them small enough for float16; gradients are rescaled to the total below.
-            mean = objective(loss, settings, self.baseline)
+            mean = objective(loss, settings, self.baseline, self.entropy_weight)
             if len(tokens) > 1:
                 mean = mean * (loss.tokens / tokens[0])
             self.scaler.scale(mean).backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from regard.layers.loss import Loss
@@ -10,7 +11,15 @@ from regard.learn.settings import Training
 KEPT = 0.9  # of the moving baseline, after each batch
 
 
-def objective(loss: Loss, settings: Training, average: Tensor | None = None) -> Tensor:
+def entropy_at(step: int, settings: Training) -> float:
+    """The weight of the entropy in a step, counted from 1."""
+    falls = settings.entropy_schedule == "linear"
+    return settings.entropy_weight * (max(0.0, 1 - (step - 1) / settings.steps) if falls else 1.0)
+
+
+def objective(
+    loss: Loss, settings: Training, average: Tensor | None = None, entropy_weight: Tensor | None = None
+) -> Tensor:
     """The loss to differentiate, per target token: total + penalty, and for models that sample nothing no more.
 
     With s_t the place sampled for token t, r_t its reward and b_t the baseline, the gradient is
@@ -24,10 +33,13 @@ def objective(loss: Loss, settings: Training, average: Tensor | None = None) -> 
     The defaults have less variance (measured in results/dates.md).
 
     For an agent, s_t is the action of step t and r_t its advantage; only the defaults make sense there, and
-    recipes with others are refused (`tasks.recipe`).
+    recipes with others are refused (`tasks.recipe`). Where several updates learn from the same actions (PPO,
+    Schulman et al. 2017), log p(s_t) becomes p(s_t) / p_then(s_t), clipped where it would go further than
+    1 +- ppo_clip.
 
     `average`, a scalar, holds the moving baseline. It starts at 0, as in the authors' code. A batch is measured by
-    the baseline of the batches before it, which leaves the gradient unbiased, and is then added to it."""
+    the baseline of the batches before it, which leaves the gradient unbiased, and is then added to it.
+    `entropy_weight`, a scalar, is that of this step; None: settings.entropy_weight."""
     found, total = loss.sampled, loss.total
     if loss.penalty is not None:
         total = total + loss.penalty
@@ -43,8 +55,14 @@ def objective(loss: Loss, settings: Training, average: Tensor | None = None) -> 
     else:
         expected = baseline(reward, found.mask)
     gain = (reward - expected) * found.mask
-    surrogate = settings.reinforce_weight * (gain * found.log_probability).sum()
-    surrogate = surrogate + settings.entropy_weight * (found.entropy * found.mask).sum()
+    if found.before is None:
+        better = gain * found.log_probability
+    else:
+        ratio = (found.log_probability - found.before).exp()
+        better = torch.minimum(gain * ratio, gain * ratio.clamp(1 - settings.ppo_clip, 1 + settings.ppo_clip))
+    surrogate = settings.reinforce_weight * better.sum()
+    weight = settings.entropy_weight if entropy_weight is None else entropy_weight
+    surrogate = surrogate + weight * (found.entropy * found.mask).sum()
     return (total - surrogate) / loss.tokens
 
 

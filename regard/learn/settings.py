@@ -46,6 +46,18 @@ class Training:
     reinforce_reward: str = setting("token", choices=("token", "row"))  # whose log-likelihood rewards a look
     reinforce_baseline: str = setting("rows", choices=("rows", "moving"))  # the other rows, or a moving average
     entropy_weight: float = setting(0.05, at_least=0)
+    # Agents: passes over the trials of a step, each in so many parts, with an update by each part.
+    ppo_passes: int = setting(1, at_least=1)
+    ppo_parts: int = setting(1, at_least=1)
+    ppo_clip: float = setting(
+        0.2, above=0
+    )  # how far they may change p(action) / p(action) of the policy that acted
+    entropy_schedule: str = setting("constant", choices=("constant", "linear"))  # linear: it falls to 0
+
+    @property
+    def updates(self) -> int:
+        """Updates in one step."""
+        return self.ppo_passes * self.ppo_parts
 
     @property
     def half(self) -> bool:
@@ -57,5 +69,10 @@ class Training:
         for name, fits in CAPTURED.items():
             if self.capture and (value := getattr(self, name)) not in fits:
                 raise ValueError(f"a step with {name} = {value} cannot be captured; set capture = false")
+        if self.updates > 1 and self.accumulate_steps > 1:
+            raise ValueError(
+                f"accumulate_steps must be 1 with ppo_passes = {self.ppo_passes} and ppo_parts = {self.ppo_parts}, "
+                f"got {self.accumulate_steps}; use larger batches"
+            )
         if self.nesterov and (self.optimiser != "sgd" or not self.momentum):
             raise ValueError("nesterov is for optimiser = sgd with a momentum; set both, or nesterov = false")

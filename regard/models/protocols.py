@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.characters import CharacterEncoding
-from regard.data.environments import Environments, Trajectory
+from regard.data.environments import Environments, Experience, Trajectory
 from regard.data.text_encoding import TextEncoding
 from regard.layers.loss import Loss
 from regard.layers.state import State
@@ -253,6 +253,8 @@ class Player(Model, Protocol):
     def play(self, seeds: Tensor, *, greedy: bool = False) -> Trajectory: ...  # seeds (B,)
 
     def __call__(self, inputs: Tensor) -> Tensor: ...  # a whole trajectory's (B, T, I) -> logits (B, T, A)
+
+    def experience(self, batch: Any) -> Experience: ...  # of Seeds; `loss` takes it too
 
 
 @runtime_checkable

@@ -7,13 +7,15 @@ A trial is one sequence of T steps in an environment that the agent has never me
 episodes of one MDP. What it learns there is in its activations; the weights stay as they are. The blocks are those
 of `layers.causal`: they run over a whole trial at once, or one step after another while it is played.
 
-`loss` plays one trial in each environment of the batch without gradients, then passes over all trials at once. The
-paper uses TRPO. Here it is one step of the advantage actor-critic (A2C, Mnih et al. 2016) with generalised
-advantage estimation: environments are cheap, so every step has new ones, and a trust region, which helps to use the
-same trials several times, is not needed. The discount of 0.99 and lambda of 0.3 of earlier work with TRPO (Duan et
-al. 2016) learned far more slowly than 1 and 0.95. Advantages are normalised over the batch. The policy's part of
-the loss is REINFORCE with these as rewards (`learn.reinforce`), with train.entropy_weight; `total` is the error of
-the values alone. Values are in units of `config.scale`, about their largest size.
+`experience` plays one trial in each environment of the batch without gradients and judges the actions by
+generalised advantage estimation; `loss` passes over all trials at once. The paper uses TRPO. Here it is PPO
+(Schulman et al. 2017), which bounds how far the same trials change the policy by clipping and not by a constraint:
+train.ppo_passes over the trials of a step, each in train.ppo_parts. With 1 and 1 it is the advantage actor-critic
+(A2C, Mnih et al. 2016). Lambda is 0.95 for bandits; in MDPs, where rewards are noisy and an action earns its own at
+once, 0.3, that of earlier work with TRPO (Duan et al. 2016), learns far faster. The discount is 1, there 0.99.
+Advantages are normalised over the batch. The policy's part of the loss is REINFORCE with these as rewards
+(`learn.reinforce`), less the mean of the other trials at the same step, with train.entropy_weight; `total` is the
+error of the values alone. Values are in units of `config.scale`, about their largest size.
 
 Policy and value share all but their last layers."""
 
@@ -26,7 +28,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.environments import CHOICES, Bandits, Environments, MDPs, Seeds, Trajectory, World, uniform
+from regard.data.environments import (
+    CHOICES,
+    Bandits,
+    Environments,
+    Experience,
+    MDPs,
+    Seeds,
+    Trajectory,
+    World,
+    uniform,
+)
 from regard.data.fields import check, setting
 from regard.layers.causal import AttentionBlock, Block, CausalStack, TCBlock
 from regard.layers.loss import Loss, Sampled
@@ -145,19 +157,29 @@ class SNAILAgent(nn.Module):
         done = (snail_agent_cuda.play if fused else play_by_steps)(self, world, chances, greedy=greedy)
         return Trajectory(kind.saw(*done), *done)
 
-    def loss(self, batch: Seeds) -> Loss:
-        """Of one trial in each environment; `likelihood` holds their total rewards."""
+    def judge(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """log p of all actions (B, T, A), and the values (B, T) in units of config.scale"""
+        states = self.states(inputs)
+        return self.policy(states).float().log_softmax(-1), self.value(states).float()[..., 0]
+
+    @torch.no_grad()
+    def experience(self, batch: Seeds) -> Experience:
+        """One trial in each environment: what several updates can learn from."""
         config, played = self.config, self.play(batch.seeds)
-        states = self.states(played.inputs)
-        known = self.policy(states).float().log_softmax(-1)  # (B, T, A)
-        values = self.value(states).float()[..., 0]  # in units of config.scale
-        rewards = played.rewards / config.scale
-        gains = advantages(rewards, values.detach(), config.discount, config.gae_lambda)
-        error = config.value_weight * F.mse_loss(values, values.detach() + gains, reduction="sum")
-        chosen = known.gather(-1, played.actions[..., None])[..., 0]
-        mask = torch.ones_like(chosen, dtype=torch.bool)
-        sampled = Sampled(normalised(gains), chosen, -(known.exp() * known).sum(-1), mask)
-        return Loss(error, played.rewards.sum(1), mask.sum(), sampled)
+        known, values = self.judge(played.inputs)
+        gains = advantages(played.rewards / config.scale, values, config.discount, config.gae_lambda)
+        chosen = of_actions(known, played.actions)
+        return Experience(played.inputs, played.actions, played.rewards, normalised(gains), values + gains, chosen)
+
+    def loss(self, batch: Seeds | Experience) -> Loss:
+        """Of one trial in each environment; `likelihood` holds their total rewards."""
+        done = batch if isinstance(batch, Experience) else self.experience(batch)
+        known, values = self.judge(done.inputs)
+        error = self.config.value_weight * F.mse_loss(values, done.value_targets, reduction="sum")
+        mask = torch.ones_like(done.actions, dtype=torch.bool)
+        entropy = -(known.exp() * known).sum(-1)
+        sampled = Sampled(done.advantages, of_actions(known, done.actions), entropy, mask, done.log_probability)
+        return Loss(error, done.rewards.sum(1), mask.sum(), sampled)
 
 
 def play_by_steps(
@@ -174,6 +196,11 @@ def play_by_steps(
         state = after
     states, actions, rewards = (torch.stack(one, 1) for one in zip(*taken, strict=True))
     return states, actions, rewards
+
+
+def of_actions(known: Tensor, actions: Tensor) -> Tensor:
+    """Those of the actions that were taken: (B, T, A), (B, T) -> (B, T)"""
+    return known.gather(-1, actions[..., None])[..., 0]
 
 
 def choose(logits: Tensor, chance: Tensor) -> Tensor:

@@ -31,6 +31,9 @@ NOT_FOR_ALL = {
     "capture": False,
     "reinforce_reward": "token",
     "reinforce_baseline": "rows",
+    "ppo_passes": 1,
+    "ppo_parts": 1,
+    "ppo_clip": 0.2,
 }
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 

@@ -330,6 +330,18 @@ def test_a_plain_rnn_needs_packed_rows_which_cannot_be_captured() -> None:
     assert read("imdb-pooling", ["train.capture=true", "model.cell=rnn", "model.layers=0"])[0].train.capture
 
 
+@pytest.mark.parametrize(("name", "off"), [("passes", 1), ("parts", 1), ("clip", 0.2)])
+def test_only_agents_learn_from_the_same_trials_again(name: str, off: float) -> None:
+    setting = f"train.ppo_{name}"
+    said = f"[train]: ppo_{name} is not for a han that is made to classify; leave it out, or set {setting}={off}"
+    assert refused("imdb-han", f"{setting}=2") == said
+
+
+def test_updates_by_the_same_trials_accumulate_none() -> None:
+    said = "[train]: accumulate_steps must be 1 with ppo_passes = 4 and ppo_parts = 4, got 2; use larger batches"
+    assert refused("bandit-snail", "train.accumulate_steps=2", "train.capture=false") == said
+
+
 @pytest.mark.parametrize(("name", "value", "off"), [("reward", "row", "token"), ("baseline", "moving", "rows")])
 def test_rewards_of_looks_are_for_models_that_may_look_hard(name: str, value: str, off: str) -> None:
     """An agent has rewards of its own."""

@@ -13,7 +13,7 @@ from regard.data.batch import Batch, Filter, PairBatch, PairData, Rows, pad, sen
 from regard.data.caption_batches import CaptionBatch
 from regard.data.characters import CharacterBatch
 from regard.data.document_encoding import DocumentBatch
-from regard.data.environments import Seeds
+from regard.data.environments import Experience, Seeds
 from regard.data.episodes import EpisodeBatch
 from regard.data.image_batches import ImageBatch
 from regard.data.masking import MaskedBatch
@@ -225,6 +225,7 @@ BATCHES = {
     "images": ImageBatch(torch.rand(2, 3, 4, 4), torch.eye(2)),
     "episodes": EpisodeBatch(torch.rand(2, 4, 1, 4, 4), IDS % 2, IDS[:, :1] % 2),
     "environments": Seeds(torch.tensor([3, 1])),
+    "trials": Experience(torch.rand(2, 3, 4), torch.randint(4, (2, 3)), *(torch.rand(2, 3) for _ in range(4))),
     "sequences": BitBatch(torch.rand(2, 3, 4), torch.rand(2, 3, 2), MASK),
     "images in half": ImageBatch(torch.rand(2, 3, 4, 4).bfloat16(), torch.eye(2)),
 }
@@ -283,3 +284,11 @@ def test_twice_is_every_row_again_behind_the_last():
         assert torch.equal(getattr(twice, key), torch.cat([value, value]))
         assert getattr(twice, key).dtype == value.dtype
     assert len(batch.source) == 2, "the batch itself stays"
+
+
+def test_what_no_answer_depends_on_is_left_out():
+    batch = TokenBatch(torch.ones(2, 3), MASK, torch.ones(2), torch.ones(2))
+    assert list(batch.unlabelled().tensors()) == ["tokens", "mask"]
+    assert list(batch.tensors()) == ["tokens", "mask", "labels", "counted"]
+    seeds = Seeds(torch.tensor([3, 1]))
+    assert seeds.unlabelled() is seeds

@@ -1,7 +1,9 @@
 import pytest
 import torch
 
+from regard.data.text_encoding import TokenBatch
 from regard.layers.loss import Loss, Sampled
+from regard.learn.loop import Stepper
 from regard.learn.reinforce import baseline, objective
 from regard.learn.settings import Training
 
@@ -82,3 +84,44 @@ def test_a_moving_average_of_tokens():
     settings = Training(steps=1, reinforce_baseline="moving")
     objective(Loss(torch.tensor(0.0), reward.sum(1), torch.tensor(3), found), settings, average)
     assert average.item() == pytest.approx(0.9 * -2 + 0.1 * -3)
+
+
+def test_the_weight_of_the_entropy_may_fall():
+    """With a reward of 0 only the entropy is left, so that the gradient is as large as its weight."""
+    logits = torch.nn.Parameter(torch.tensor([[0.2, -0.4, 1.1]]))
+
+    def loss(_):
+        sampled = Sampled(torch.zeros(1, 1), torch.zeros(1, 1), entropy_of(logits)[None], torch.ones(1, 1).bool())
+        return Loss(0.0 * logits.sum(), torch.zeros(1), torch.tensor(1), sampled)
+
+    module = torch.nn.Module()
+    module.logits = logits
+    norms = {}
+    for schedule in ("constant", "linear"):
+        settings = Training(steps=4, entropy_weight=0.2, entropy_schedule=schedule, device="cpu")
+        stepper = Stepper(module, settings, loss)
+        batch = TokenBatch(torch.zeros(1, 1), torch.zeros(1, 1))
+        norms[schedule] = [float(stepper.step(step, [batch], 0.0)["gradient_norm"]) for step in (1, 2, 4)]
+    expected = norms["constant"][0]
+    assert expected > 0.01
+    assert norms["constant"] == pytest.approx([expected] * 3)
+    assert norms["linear"] == pytest.approx([expected, 0.75 * expected, 0.25 * expected])
+
+
+@pytest.mark.parametrize("gain", [1.0, -1.0])
+def test_an_update_does_not_go_further_than_the_clip(gain):
+    """Rows whose action is now 0.5 to 2 times as likely. The other rows make the sum of all gains 0."""
+    ratio = torch.tensor([0.5, 0.9, 1.0, 1.1, 2.0])
+    known = ratio.log()[:, None].requires_grad_()
+    gains = torch.full((5, 1), gain)
+    both = torch.cat([gains, -gains])
+    before = torch.zeros(10, 1)
+    chosen = torch.cat([known, torch.zeros(5, 1)])
+    found = Sampled(both, chosen, torch.zeros(10, 1), torch.ones(10, 1).bool(), before)
+    settings = Training(steps=1, entropy_weight=0.0, ppo_clip=0.2)
+    objective(Loss(torch.zeros(()), torch.zeros(10), torch.tensor(1), found), settings).backward()
+    free = [True, True, True, True, False] if gain > 0 else [False, True, True, True, True]
+    scale = gain * 10 / 9  # the baseline is the mean of the other nine
+    assert known.grad[:, 0].tolist() == pytest.approx(
+        [-scale * r * f for r, f in zip(ratio.tolist(), free, strict=True)]
+    )

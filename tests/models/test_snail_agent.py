@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from regard.attention import trace
 from regard.data.environments import Seeds, TrainingSeeds
 from regard.learn.loop import Stepper
+from regard.learn.reinforce import objective
 from regard.learn.settings import Training
 from regard.models.snail_agent import SNAILAgent, SNAILAgentConfig, choose
 
@@ -86,7 +88,8 @@ def test_a_step_looks_back_only() -> None:
 def test_a_captured_step_is_as_an_eager_one() -> None:
     data, losses = TrainingSeeds(8, 0), []
     for capture in (False, True):
-        settings = Training(steps=8, learning_rate=1e-2, capture=capture, device="cuda")
+        ppo = {"ppo_passes": 2, "ppo_parts": 2, "entropy_schedule": "linear"}
+        settings = Training(steps=8, learning_rate=1e-2, capture=capture, device="cuda", **ppo)
         stepper = Stepper(agent().train(), settings)
         found = [stepper.step(step, [data.batch((0, step))], 1e-2)["loss"] for step in range(1, 9)]
         losses.append(torch.stack(found))
@@ -116,3 +119,31 @@ def test_an_mdp_that_would_fill_the_memory_is_refused(sizes: dict[str, int], mes
     with pytest.raises(ValueError, match=message):
         SNAILAgentConfig(environment="mdps", **sizes)
     SNAILAgentConfig(environment="bandits", **sizes)
+
+
+def test_several_updates_learn_from_the_same_trials() -> None:
+    """Two passes of two parts are four steps with the parts of one experience."""
+    seeds, models = Seeds(torch.arange(100, 108)), [agent().train(), agent().train()]
+    settings = Training(steps=1, entropy_weight=0.02, device="cpu", ppo_passes=2, ppo_parts=2)
+    numbers = Stepper(models[0], settings).step(1, [seeds], 1e-2)
+    parts = models[1].experience(seeds).parts(2)
+    assert [len(part.actions) for part in parts] == [4, 4]
+    single = Stepper(models[1], replace(settings, ppo_passes=1, ppo_parts=1))
+    found = [single.step(1, [part], 1e-2) for part in (*parts, *parts)]
+    assert int(numbers["tokens"]) == sum(int(one["tokens"]) for one in found[:2])
+    torch.testing.assert_close(numbers["loss"], torch.stack([one["loss"] for one in found]).mean())
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_first_update_follows_the_policy_gradient() -> None:
+    """Where the policy is still the one that acted, the clipped ratio has the gradient of log p."""
+    model, settings, gradients = agent().train(), Training(steps=1, device="cpu"), []
+    done = model.experience(Seeds(torch.arange(6)))
+    for before in (done.log_probability, None):
+        model.zero_grad()
+        loss = model.loss(done)
+        assert loss.sampled is not None
+        objective(replace(loss, sampled=replace(loss.sampled, before=before)), settings).backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    torch.testing.assert_close(gradients[0], gradients[1])

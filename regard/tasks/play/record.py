@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.errors import BadInput
+from regard.errors import BadInput, RecipeError
 from regard.tasks.inputs import Asked, Inputs, listed
 from regard.tasks.options import Option
 from regard.tasks.received import Received
@@ -73,7 +73,7 @@ class Play(Task["PlaySettings", "Agent", "range"]):
     validated = ("reward", "regret")
     unit = "steps"
     evaluate_options = (Option("test_count", int, "Play: in how many environments.", min=2, metavar="N"),)
-    trains_with = frozenset({"capture"})
+    trains_with = frozenset({"capture", "ppo_passes", "ppo_parts", "ppo_clip"})
 
     @property
     def Settings(self) -> type[PlaySettings]:
@@ -92,6 +92,11 @@ class Play(Task["PlaySettings", "Agent", "range"]):
         from regard.data.environments import TrainingSeeds
         from regard.tasks.play.run import Agent
 
+        if job.train.ppo_parts > job.data.batch_size:
+            raise RecipeError(
+                f"train.ppo_parts must be at most data.batch_size, as each part has a trial or more; got "
+                f"{job.train.ppo_parts} and {job.data.batch_size}"
+            )
         data, run = TrainingSeeds(job.data.batch_size, job.train.seed), Agent(model)
         held = range(-1, -1 - job.data.valid_count, -1)
         return Prepared(data, run, held, f"{run.kind}, {job.data.batch_size:,} new ones in each step")
