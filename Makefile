@@ -24,11 +24,13 @@ demo: $(INSTALLED)
 	$(RUN) -m regard demo
 
 # Tests are compiled by pytest, and the package by each process that they start: once, if that may be kept.
+# Each worker gets a run of neighbouring tests and then takes from the end of another's: files stay together, so that
+# what the tests of a file share is made once.
 test: $(INSTALLED)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 bench: $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[bench]'

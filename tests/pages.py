@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,15 @@ DOCS = ROOT / "docs"
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))}
 SHORT = ("train.steps=2", "train.eval_every=2")
 FEW = ("data.train_count=100", "data.valid_count=10", "data.test_count=10")
-RECURRENT = ("model.embed=16", "model.encoder=16", "model.decoder=32", "model.readout=16", "data.batch_tokens=512")
+BRIEF = ("decode.max_length=12",)  # models that have learned nothing write as long as they may
+RECURRENT = (
+    *BRIEF,
+    "model.embed=16",
+    "model.encoder=16",
+    "model.decoder=32",
+    "model.readout=16",
+    "data.batch_tokens=512",
+)
 EYE = (
     "model.depths=[1,1]",
     "model.widths=[4,8]",
@@ -44,14 +52,15 @@ EYE = (
     "model.embed=8",
     "model.decoder=8",
     "data.batch_size=8",
+    *BRIEF,
 )
 WORDS = ("model.widths=[1,2]", "model.filters=[4,4]", "model.dim=8", "model.cell=16")
 EPISODES = ("data.valid_episodes=4", "data.test_episodes=8", "data.batch_size=2", "model.conv_filters=4")
 SMALL = {  # the recipes that pages train by, with less to do
-    "bahdanau-dates": FEW,
+    "bahdanau-dates": (*FEW, *BRIEF),
     "bahdanau-pairs": ("data.train=pairs.tsv", *RECURRENT),
-    "luong-pairs": ("data.train=pairs.tsv", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
-    "transformer-pairs": ("data.train=pairs.tsv", "model.size=tiny", "data.batch_tokens=512"),
+    "luong-pairs": ("data.train=pairs.tsv", *BRIEF, "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
+    "transformer-pairs": ("data.train=pairs.tsv", *BRIEF, "model.size=tiny", "data.batch_tokens=512"),
     "gpt2-text": ("data.train=book.txt", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
     "lstmn-text": ("data.train=book.txt", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
     "lstmn-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=8", "data.batch_tokens=512"),
@@ -74,6 +83,7 @@ SMALL = {  # the recipes that pages train by, with less to do
     "mine.toml": RECURRENT,
 }
 USUAL_PORT = ":8000"  # of `regard serve`
+SERVERS = []  # those that run
 WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write
 
 
@@ -228,29 +238,28 @@ def run_command(line: str, monkeypatch, capsys) -> str:
     return capsys.readouterr().out
 
 
-@contextmanager
+@cache
 def serving(line: str):
-    """A server runs until the end of its page, at a port that is free."""
+    """A server at a port that is free; it runs until `end_servers`, for all pages that start it."""
     if not all(map(find_spec, ("starlette", "uvicorn", "multipart"))):
         pytest.skip("the extra `serve` is not installed")
     from served_models import Process
 
-    process = Process(*shlex.split(line, comments=True)[2:])
-    try:
-        yield process
-    finally:
-        process.end()
+    process = Process(*shlex.split(line)[2:])
+    SERVERS.append(process)
+    return process
+
+
+def end_servers() -> None:
+    while SERVERS:
+        SERVERS.pop().end()
+    serving.cache_clear()
 
 
 def carry_out(text: str, monkeypatch, capsys) -> None:
     """Do what a page says, in the current folder, and compare what comes with what it shows."""
     monkeypatch.setattr(compare, "_run_all", run_all)
     names: dict[str, object] = {}
-    with ExitStack() as running:
-        carry_out_blocks(text, names, running, monkeypatch, capsys)
-
-
-def carry_out_blocks(text: str, names: dict[str, object], running: ExitStack, monkeypatch, capsys) -> None:
     port = USUAL_PORT
     for block in blocks(text):
         if block.title:
@@ -262,7 +271,7 @@ def carry_out_blocks(text: str, names: dict[str, object], running: ExitStack, mo
                 assert agrees(value, shown), f"{line} is {value!r:.200}, and the page shows {shown}"
         for line, answer in commands(block):
             if line.startswith("regard serve"):
-                port = f":{running.enter_context(serving(line)).port}"
+                port = f":{serving(line.partition('#')[0].strip()).port}"
                 continue
             printed = run_command(line, monkeypatch, capsys)
             assert is_shown(answer, printed), f"{line} should print\n{answer}but printed\n{printed}"

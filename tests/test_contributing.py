@@ -25,9 +25,10 @@ def insert(path: Path, before: str, line: str) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with both examples added as the docs say."""
+    """A copy of the package with both examples added as the docs say; what is compiled is copied too, unless it
+    is just being written."""
     place = tmp_path_factory.mktemp("copy")
-    shutil.copytree(ROOT / "regard", place / "regard", ignore=shutil.ignore_patterns("__pycache__", "de-en"))
+    shutil.copytree(ROOT / "regard", place / "regard", ignore=shutil.ignore_patterns("de-en", "*.pyc.*"))
     for name, text in FILES.items():
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
@@ -81,10 +82,12 @@ for words in json.load(sys.stdin):
     answers.append((code, out.getvalue(), err.getvalue()))
 run = regard.load("run")
 python = run.rate("good good").number, run.evaluate("rated.tsv").metrics, type(run).__name__
-print(json.dumps([answers, python]))
+print(json.dumps(answers))
+print(json.dumps(python))
 """
 
 
+SERVES = all(map(find_spec, ("starlette", "httpx2")))  # the extra `serve`
 SERVED = """
 import json
 from starlette.testclient import TestClient
@@ -104,8 +107,10 @@ print(json.dumps({"number": answer["number"], "kind": look["kind"], "option": ta
 
 def run(copy: Path, folder: Path, commands: dict[tuple[str, ...], int]) -> tuple[list[str], list[Any]]:
     """What commands print, one after the other in one process that has the copy's `regard`, each with the exit code
-    that it should have; then what the run answers from Python."""
-    answers, asked = json.loads(python(copy, folder, "-c", DRIVER, stdin=json.dumps(list(commands))))
+    that it should have; then what the run answers from Python and, where that is installed, from a server."""
+    script = DRIVER + SERVED if SERVES else DRIVER
+    printed = python(copy, folder, "-c", script, stdin=json.dumps(list(commands)))
+    answers, *asked = map(json.loads, printed.splitlines())
     for words, (code, out, err), wanted in zip(commands, answers, commands.values(), strict=True):
         assert code == wanted, f"regard {' '.join(words)}\n{out}\n{err}"
     return [out for _, out, _ in answers], asked
@@ -142,7 +147,8 @@ def test_a_new_task_and_a_new_paper_are_trained_asked_evaluated_and_compared(cop
         ("translate", "kv", "3 May 1979", "--beam", "3", "--show", "kv.svg"): 0,
         ("models",): 0,
     }
-    (_, judged, told, rated, asked, _, table, *_, models), (number, metrics, kind) = run(copy, folder, commands)
+    printed, ((number, metrics, kind), *served) = run(copy, folder, commands)
+    _, judged, told, rated, asked, _, table, *_, models = printed
     log = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
     errors = [row["error"] for row in log if "error" in row]
     assert len(set(errors)) == 3
@@ -161,9 +167,7 @@ def test_a_new_task_and_a_new_paper_are_trained_asked_evaluated_and_compared(cop
     assert kind == "TextRater"
     assert "<svg" in (folder / "kv.svg").read_text()
     assert "Daniluk" in models
-    if all(map(find_spec, ("starlette", "httpx2"))):  # the extra `serve`
-        served = json.loads(python(copy, folder, "-c", SERVED))
-        assert served == {"number": pytest.approx(number), "kind": "map", "option": "digits"}
+    assert served == [{"number": pytest.approx(number), "kind": "map", "option": "digits"}] * SERVES
 
 
 def test_the_grid_of_models_takes_in_a_new_paper(copy: Path, folder: Path) -> None:

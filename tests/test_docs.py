@@ -16,6 +16,7 @@ from pages import (
     agrees,
     blocks,
     carry_out,
+    end_servers,
     is_shown,
     read_page,
     results,
@@ -32,6 +33,13 @@ from regard.tasks.task import Run
 README = read_page("README.md")
 EXTRA = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "results/README.md")}
 ELSEWHERE = ("docs/adding/paper.md", "docs/adding/task.md")  # carried out by test_contributing.py
+
+
+@pytest.fixture(scope="module", autouse=True)
+def servers():
+    """Those that pages start."""
+    yield
+    end_servers()
 
 
 @pytest.fixture(scope="module")

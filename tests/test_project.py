@@ -241,7 +241,11 @@ runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
 asked = {"recognise": [image], "caption": [image], "recall": ["01010101 11001100"]}
 asked["fewshot"] = [image, {"a": image, "b": image[::-1]}]
-texts = [getattr(run, run.task.verb)(*asked.get(run.task.verb, ["3 May 1979"])).line() for run in runs]
+options = {"generate": {"max_tokens": 20}}
+texts = []
+for run in runs:
+    verb = run.task.verb
+    texts.append(getattr(run, verb)(*asked.get(verb, ["3 May 1979"]), **options.get(verb, {})).line())
 html = regard.load("dates").translate("3 May 1979").attention.html()
 assert "function show(" in html
 print(json.dumps([regard.__file__, list(recipes()), shipped(), texts]))

@@ -246,7 +246,7 @@ WRONG = {
     "no tab": ("x.tsv", GOOD + b"a b c\n", "x.tsv, line 2: 1 column, but a line needs "),
     "no line": ("x.tsv", b"", "x.tsv is empty"),
     "a line of 10 MB": ("x.tsv", GOOD + b"a" * 10_000_000 + b"\tb\n", "x.tsv, line 2: is longer than 1,048,576"),
-    "a cut gz": ("x.tsv.gz", gzip.compress(GOOD * 5000)[:-20], "x.tsv.gz, line "),
+    "a cut gz": ("x.tsv.gz", gzip.compress(GOOD * 500)[:-20], "x.tsv.gz, line "),
     "no gz": ("x.tsv.gz", GOOD, "x.tsv.gz, line 1: here the .gz file is damaged"),
     "CSV without the column": (
         "x.csv",

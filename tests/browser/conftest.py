@@ -58,24 +58,49 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     """Opens pages, each in a context of its own, as `browser.new_context` takes it. What goes wrong in one fails
     the test: an error of a script, a message of the console, a dialog, a request to another machine. Messages that
     a test expects are taken out of `page.troubles`."""
-    contexts, troubles = [], []
+    pages: list[Any] = []
+    troubles: list[str] = []
 
     def new(**settings: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **settings})
-        context.set_default_timeout(20_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
-        page.on("console", lambda said: said.type in ("error", "warning") and troubles.append(said.text))
-        page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: is_far(request.url) and troubles.append(f"asked {request.url}"))
-        page.troubles = troubles
-        return page
+        pages.append(watched(browser, troubles, **settings))
+        return pages[-1]
 
     yield new
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.context.close()
     assert not troubles
+
+
+@pytest.fixture(scope="module")
+def kept_page(browser: Any) -> Iterator[Any]:
+    """One page for a file of tests, for `same_page`."""
+    page = watched(browser, [])
+    yield page
+    page.context.close()
+
+
+@pytest.fixture
+def same_page(kept_page: Any) -> Iterator[Any]:
+    """As from `new_page`, but shared with other tests, since a new one takes half a second: for those that keep
+    nothing in the browser, and begin by opening a document."""
+    kept_page.troubles.clear()
+    kept_page.mouse.move(0, 0)
+    yield kept_page
+    kept_page.goto("about:blank")  # what was said late arrives now
+    assert not kept_page.troubles
+
+
+def watched(browser: Any, troubles: list[str], **settings: Any) -> Any:
+    """A page in a context of its own; what goes wrong in it is added to `troubles`."""
+    context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **settings})
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+    page.on("console", lambda said: said.type in ("error", "warning") and troubles.append(said.text))
+    page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: is_far(request.url) and troubles.append(f"asked {request.url}"))
+    page.troubles = troubles
+    return page
 
 
 def is_far(address: str) -> bool:
@@ -181,11 +206,12 @@ def serve() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def visit(address: str, new_page: Callable[..., Any]) -> Callable[..., Any]:
-    """Opens the page at a state, given as its parameters, and waits for the answer and its view."""
+def visit(address: str, same_page: Any) -> Callable[..., Any]:
+    """Opens the page at a state, given as its parameters, and waits for the answer and its view. For what is kept
+    in the browser, or for other settings of it, give a new page."""
 
-    def go(view: str | None = ".regard .stage", settings: dict[str, Any] | None = None, **state: str) -> Any:
-        page = new_page(**(settings or {}))
+    def go(view: str | None = ".regard .stage", page: Any = same_page, **state: str) -> Any:
+        page.goto("about:blank")
         page.goto(f"{address}/#{urlencode(state)}")
         page.wait_for_selector(".panel:not([aria-busy]) .answer > *")
         if view:

@@ -21,11 +21,11 @@ MAP = np.array([[0.7, 0.2, 0.1], [0.05, 0.15, 0.8]])
 
 
 @pytest.fixture
-def opened(new_page: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
-    """The page of a picture, from disk."""
+def opened(same_page: Any, tmp_path: Path) -> Callable[..., Any]:
+    """The page of a picture, from disk, in place of what the browser shows."""
 
-    def opening(picture: Any, **settings: Any) -> Any:
-        page, path = new_page(**settings), tmp_path / "picture.html"
+    def opening(picture: Any, page: Any = same_page) -> Any:
+        path = tmp_path / "picture.html"
         path.write_text(picture if isinstance(picture, str) else picture.html(), encoding="utf-8")
         page.goto(path.as_uri())
         page.wait_for_selector(".regard .told, .regard .card")
@@ -50,30 +50,32 @@ def whole_width(page: Any) -> int:
     return page.evaluate("document.documentElement.scrollWidth")
 
 
-@pytest.mark.parametrize("kind", PICTURES)
 def test_hostile_words_are_text_on_a_phone_and_nothing_is_wrong(
-    opened: Callable[..., Any], violations: Callable[..., list[str]], kind: str
+    opened: Callable[..., Any], new_page: Callable[..., Any], violations: Callable[..., list[str]]
 ) -> None:
-    page = opened(PICTURES[kind](HOSTILE, TITLE), viewport=PHONE)
-    assert page.evaluate("window.broken") is None
-    assert page.locator("main img[src=x], main b b, main script").count() == 0
-    assert "<script>window.broken = 1</script>" in page.inner_text("h1")
-    shown = page.inner_text("main")
-    for visible in ("\\u202eabc", "\\x00\\x1b[31m\\x07", "\\ud800"):
-        assert visible in shown
-    assert whole_width(page) == PHONE["width"], "the page never scrolls sideways"
-    assert violations(page) == []
+    page = new_page(viewport=PHONE)
+    for kind, draw in PICTURES.items():
+        opened(draw(HOSTILE, TITLE), page)
+        assert page.evaluate("window.broken") is None, kind
+        assert page.locator("main img[src=x], main b b, main script").count() == 0, kind
+        assert "<script>window.broken = 1</script>" in page.inner_text("h1"), kind
+        shown = page.inner_text("main")
+        for visible in ("\\u202eabc", "\\x00\\x1b[31m\\x07", "\\ud800"):
+            assert visible in shown, kind
+        assert whole_width(page) == PHONE["width"], f"{kind}: the page never scrolls sideways"
+        assert violations(page) == [], kind
 
 
-@pytest.mark.parametrize("kind", PICTURES)
 def test_dark_is_dark_and_legible(
-    opened: Callable[..., Any], violations: Callable[..., list[str]], kind: str
+    opened: Callable[..., Any], new_page: Callable[..., Any], violations: Callable[..., list[str]]
 ) -> None:
-    page = opened(PICTURES[kind](WORDS, "T"), color_scheme="dark")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 21, 28)"
-    assert violations(page) == []
-    page.evaluate("document.documentElement.dataset.theme = 'light'")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page = new_page(color_scheme="dark")
+    for kind, draw in PICTURES.items():
+        opened(draw(WORDS, "T"), page)
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 21, 28)", kind
+        assert violations(page) == [], kind
+        page.evaluate("document.documentElement.dataset.theme = 'light'")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", kind
 
 
 def test_a_map_names_what_a_row_looks_at(opened: Callable[..., Any]) -> None:
@@ -312,9 +314,9 @@ def test_typing_shows_the_captions_that_have_the_text(opened: Callable[..., Any]
     assert page.locator("section:visible").count() == 1
 
 
-def test_two_pictures_in_one_notebook(new_page: Callable[..., Any], tmp_path: Path) -> None:
+def test_two_pictures_in_one_notebook(same_page: Any, tmp_path: Path) -> None:
     """Each in a frame of its own, as high as its content, in the notebook's theme."""
-    page, path = new_page(), tmp_path / "notebook.html"
+    page, path = same_page, tmp_path / "notebook.html"
     pictures = [Map(MAP, rows, ["x", "y", "z"], "T") for rows in (["a", "b"], ["c", "d"])]
     body = "".join(picture._repr_html_() for picture in pictures)
     path.write_text(f'<!doctype html><body data-jp-theme-light="false">{body}</body>', encoding="utf-8")

@@ -119,7 +119,7 @@ def test_every_parameter_gets_a_gradient(name: str, variant: str) -> None:
 def test_overfits_one_batch(name: str, variant: str) -> None:
     model = fresh(name, variant, size=16).train()
     given, settings = batch(model), Training(steps=1)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.02, betas=(0.8, 0.95))
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.02, betas=(0.8, 0.95), fused=True)
     for _ in range(300):
         loss = model.loss(given)
         if loss.total < LEARNED * loss.tokens and learned(model, given):

@@ -114,7 +114,7 @@ REST = '[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n[train]\nstep
 def recipe(tmp_path: Path) -> str:
     path = tmp_path / "tiny.toml"
     path.write_text(
-        f'[data]\nmade = "reverse"\ntrain_count = 100\nvalid_count = 10\nbatch_tokens = 256\n{REST}',
+        f'[data]\nmade = "reverse"\ntrain_count = 100\nvalid_count = 4\nbatch_tokens = 256\n{REST}',
     )
     return str(path)
 
@@ -192,6 +192,7 @@ def acting(tmp_path: Path) -> str:
     path.write_text(
         "[data]\nbatch_size = 4\nvalid_count = 4\ntest_count = 4\n[model]\n"
         '[train]\nsteps = 4\neval_every = 2\nbest_by = "reward"\n'
+        'ppo_passes = 2\nppo_parts = 2\nentropy_schedule = "linear"\n'
     )
     return str(path)
 
@@ -240,7 +241,7 @@ def test_it_trains_stops_goes_on_and_answers(
     kind = "marian" if variant == "transformer" else f"regard-{name}"
     assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == kind
     assert f"# {name} on reverse" in (tmp_path / "run/README.md").read_text()
-    texts, decode = ["a b c", "z", "", "q w e r t y"], Decoding(beam=3, n_best=2, min_length=1)
+    texts, decode = ["a b c", "z", "", "q w e r t y"], Decoding(beam=3, n_best=2, min_length=1, max_length=10)
     first, second = (load(tmp_path / run).translate(texts, decode) for run in ("run", "whole"))
     assert first == second
     assert all(len(answer.others) == 1 for answer in first)
@@ -351,7 +352,7 @@ def test_it_trains_stops_goes_on_and_tells(
     check_goes_on(train, interrupt, telling, tmp_path, [f"model.name={name}", *SMALL[name], *options])
     assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
     images = [scenes("test", 2).images.read(number) for number in range(2)]
-    decode = Decoding(beam=3, n_best=2, min_length=1)
+    decode = Decoding(beam=3, n_best=2, min_length=1, max_length=10)
     first, second = (load(tmp_path / run).caption(images, decode) for run in ("run", "whole"))
     assert first == second
     assert all(len(one.others) == 1 for one in first)

@@ -83,16 +83,17 @@ def test_extreme_options_are_no_failure(model: tuple[str, TestClient], image: st
     with server as client:
         for task in client.get(f"/api/models/{name}").json()["tasks"]:
             inputs = inputs_for(task["inputs"]["what"], image)
+            beside = {"max_tokens": 3} if any(one["name"] == "max_tokens" for one in task["options"]) else {}
             for option in task["options"]:
                 for value in extremes[option["schema"]["type"]]:
-                    body = {"inputs": inputs, "options": {option["name"]: value}}
+                    body = {"inputs": inputs, "options": {**beside, option["name"]: value}}
                     response = client.post(f"/api/models/{name}/{task['task']}", json=body)
                     assert response.status_code in (200, 413, 422), (option["name"], value, response.text)
 
 
 def test_extreme_inputs_are_no_failure(model: tuple[str, TestClient], image: str) -> None:
     name, server = model
-    texts = ("", " ", "\0", "\t", "\n\n", "a" * 20_000, "💥" * 5000, "[MASK] " * 900, "0101 " * 900, "\u202e[MASK]")
+    texts = ("", " ", "\0", "\t", "\n\n", "a" * 20_000, "💥" * 1500, "[MASK] " * 200, "0101 " * 300, "\u202e[MASK]")
     numbers = (-1, 2**70, True, 1.5, "7", "x", None)
     images = ("", "AAAA", "data:", "data:image/png;base64,AAAA", image[:50])
     with server as client:

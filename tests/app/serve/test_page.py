@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import subprocess
-import sys
 from importlib.resources import files
 from typing import Any
 
@@ -97,8 +95,9 @@ def test_a_server_without_a_token_has_nothing_to_sign_in_to(client: TestClient) 
 # ---- files to keep
 
 
-def attention(client: TestClient, model: str, task: str, one: str, **query: Any) -> Any:
-    answer = client.post(f"/api/models/{model}/{task}", json={"inputs": [one]}).json()["answers"][0]
+def attention(client: TestClient, model: str, task: str, one: str, options: Any = None, **query: Any) -> Any:
+    body = {"inputs": [one], "options": options or {}}
+    answer = client.post(f"/api/models/{model}/{task}", json=body).json()["answers"][0]
     return client.get(f"/api/models/{model}/answers/{answer['id']}/attention", params=query)
 
 
@@ -135,14 +134,15 @@ def test_numbers_of_many_heads(client: TestClient) -> None:
 )
 def test_every_text_model_gives_a_table(client: TestClient, model: str) -> None:
     task = next(one for one in client.get("/api/models").json()["models"] if one["name"] == model)["tasks"][0]
-    response = attention(client, model, task["task"], task["inputs"]["examples"][0], form="csv")
+    one, options = task["inputs"]["examples"][0], task["example_options"]
+    response = attention(client, model, task["task"], one, options, form="csv")
     assert response.status_code == 200
     assert len(response.text.splitlines()) > 3
 
 
 def test_programs_get_lists_and_views_get_packed_tables(client: TestClient) -> None:
     answer = client.post(
-        "/api/models/shakespeare/generate", json={"inputs": ["ROMEO:"], "options": {"max_tokens": 40}}
+        "/api/models/shakespeare/generate", json={"inputs": ["ROMEO:"], "options": {"max_tokens": 12}}
     ).json()["answers"][0]
     where = f"/api/models/shakespeare/answers/{answer['id']}/attention"
     plain, packed = (client.get(where, params={"site": "*", "packed": one}).json() for one in ("false", "true"))
@@ -188,9 +188,8 @@ def test_steps_name_what_is_written(client: TestClient) -> None:
 # ---- starting
 
 
-def test_nothing_is_served_where_no_run_can_be_opened() -> None:
-    command = [sys.executable, "-m", "regard", "serve", "--port", "0", "nowhere"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert found.returncode == 2
-    assert "there is no run 'nowhere'" in found.stderr
-    assert "Go to" not in found.stdout
+def test_nothing_is_served_where_no_run_can_be_opened(call: Any) -> None:
+    found = call("serve", "--port", "0", "nowhere")
+    assert found.code == 2
+    assert "there is no run 'nowhere'" in found.err
+    assert "Go to" not in found.out

@@ -179,7 +179,7 @@ def test_the_usual_picture(client: TestClient, image: str) -> None:
         ("scenes", "caption", image),
         ("omniglot", "fewshot", image),
     ):
-        options = {"support": support} if task == "fewshot" else {}
+        options = {"fewshot": {"support": support}, "generate": {"max_tokens": 12}}.get(task, {})
         response = look(client, model, asked(client, model, task, one, **options))
         assert response.status_code == 200, response.text
         kinds[model] = response.json()["kind"]
@@ -210,7 +210,7 @@ def test_no_answer_holds_everything(client: TestClient) -> None:
     from regard.app.serve.limits import Limits
 
     with served("shakespeare", limits=replace(Limits(), numbers=20_000)) as small:
-        name = asked(small, "shakespeare", "generate", "ROMEO:" * 20, max_tokens=100)
+        name = asked(small, "shakespeare", "generate", "ROMEO:" * 20, max_tokens=40)
         site = "blocks.0.attend"
         response = look(small, "shakespeare", name, site=site, pieces="true")
         assert response.status_code == 413
