@@ -89,9 +89,7 @@ class Replayed(NamedTuple):
     """The graphs of a model's answers."""
 
     weights: tuple[int, ...]  # their addresses
-    keeping: list[
-        str
-    ]  # modules that keep what they make of their weights, for graphs to read, and `refresh_kept` it
+    keeping: list[str]  # modules with `refresh_kept`: graphs read what they make of their weights
     replay: Replay
 
 
