@@ -11,11 +11,11 @@ of `layers.causal`: they run over a whole trial at once, or one step after anoth
 generalised advantage estimation; `loss` passes over all trials at once. The paper uses TRPO. Here it is PPO
 (Schulman et al. 2017), which bounds how far the same trials change the policy by clipping and not by a constraint:
 train.ppo_passes over the trials of a step, each in train.ppo_parts. With 1 and 1 it is the advantage actor-critic
-(A2C, Mnih et al. 2016). Lambda is 0.95 for bandits; in MDPs, where rewards are noisy and an action earns its own at
-once, 0.3, that of earlier work with TRPO (Duan et al. 2016), learns far faster. The discount is 1, there 0.99.
-Advantages are normalised over the batch. The policy's part of the loss is REINFORCE with these as rewards
-(`learn.reinforce`), less the mean of the other trials at the same step, with train.entropy_weight; `total` is the
-error of the values alone. Values are in units of `config.scale`, about their largest size.
+(A2C, Mnih et al. 2016). The recipes have a lambda of 0.5 for bandits and 0.3 for MDPs, that of earlier work with
+TRPO (Duan et al. 2016): with the usual 0.95 MDPs and bandits of many arms learn far more slowly. The discount is 1,
+there 0.99. Advantages are normalised over the batch. The policy's part of the loss is REINFORCE with these as
+rewards (`learn.reinforce`), less the mean of the other trials at the same step, with train.entropy_weight; `total`
+is the error of the values alone. Values are in units of `config.scale`, about their largest size.
 
 Policy and value share all but their last layers."""
 
