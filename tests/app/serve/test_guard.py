@@ -86,7 +86,7 @@ def test_a_token_is_asked_for() -> None:
 def test_too_many_at_once_are_told_to_come_back() -> None:
     with served("shakespeare", limits=Limits(requests=1)) as client:
         found: list[int] = []
-        body: dict[str, Any] = {"inputs": ["ROMEO:"], "options": {"max_tokens": 150, "min_length": 149}}
+        body: dict[str, Any] = {"inputs": ["ROMEO:"], "options": {"max_tokens": 300, "min_length": 299}}
 
         def ask() -> None:
             found.append(client.post("/api/models/shakespeare/generate", json=body).status_code)
