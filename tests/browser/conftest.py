@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from expected import DEADLINE
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # No GPU and no sandbox: tests may run as root in a container.
@@ -93,7 +94,7 @@ def same_page(kept_page: Any) -> Iterator[Any]:
 def watched(browser: Any, troubles: list[str], **settings: Any) -> Any:
     """A page in a context of its own; what goes wrong in it is added to `troubles`."""
     context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **settings})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(DEADLINE)
     page = context.new_page()
     page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
     page.on("console", lambda said: said.type in ("error", "warning") and troubles.append(said.text))
@@ -210,10 +211,12 @@ def visit(address: str, same_page: Any) -> Callable[..., Any]:
     """Opens the page at a state, given as its parameters, and waits for the answer and its view. For what is kept
     in the browser, or for other settings of it, give a new page."""
 
-    def go(view: str | None = ".regard .stage", page: Any = same_page, **state: str) -> Any:
+    def go(
+        view: str | None = ".regard .stage", page: Any = same_page, timeout: int = DEADLINE, **state: str
+    ) -> Any:
         page.goto("about:blank")
         page.goto(f"{address}/#{urlencode(state)}")
-        page.wait_for_selector(".panel:not([aria-busy]) .answer > *")
+        page.wait_for_selector(".panel:not([aria-busy]) .answer > *", timeout=timeout)
         if view:
             page.wait_for_selector(f".panel {view}")
         return page

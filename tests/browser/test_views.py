@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from every_picture import HOSTILE, PICTURES, TITLE, image, weights
+from expected import expect
 
 from regard.show import Document, Gates, Heads, Line, Looks, Map, Overlay, ShadedText, Sheet, Tape, Words
 from regard.show.html_page import html_page, json_text
@@ -29,13 +31,16 @@ def opened(same_page: Any, tmp_path: Path) -> Callable[..., Any]:
         path.write_text(picture if isinstance(picture, str) else picture.html(), encoding="utf-8")
         page.goto(path.as_uri())
         page.wait_for_selector(".regard .told, .regard .card")
+        page.wait_for_selector(".whole:empty", state="detached")  # an image has been decoded, and is drawn
         return page
 
     return opening
 
 
-def told(page: Any) -> str:
-    return re.sub(r"\s+", " ", page.inner_text(".told")).strip()
+def expect_told(page: Any, text: str, *, more: bool = False) -> None:
+    """What is told of what is pointed at; `more`: it begins so."""
+    begins = re.compile(r"^\s*" + r"\s+".join(map(re.escape, text.split())))
+    expect(page.locator(".told")).to_have_text(begins if more else text, use_inner_text=True)
 
 
 def hover(page: Any, selector: str, across: float, down: float) -> None:
@@ -80,18 +85,18 @@ def test_dark_is_dark_and_legible(
 
 def test_a_map_names_what_a_row_looks_at(opened: Callable[..., Any]) -> None:
     page = opened(Map(MAP, ["die", "Katze"], ["the", "black", "cat"], "T"))
-    assert told(page).startswith("Point at a word")
+    expect_told(page, "Point at a word", more=True)
     hover(page, ".cells canvas", 0.5, 0.75)
-    assert told(page) == "Katze looks at cat 0.80 black 0.15 the 0.05 · here black 0.15"
-    assert page.inner_text(".row.on") == "Katze"
-    assert page.evaluate("getComputedStyle(document.querySelectorAll('.column')[2]).color") == "rgb(255, 255, 255)"
+    expect_told(page, "Katze looks at cat 0.80 black 0.15 the 0.05 · here black 0.15")
+    expect(page.locator(".row.on")).to_have_text("Katze")
+    expect(page.locator(".column").nth(2)).to_have_css("color", "rgb(255, 255, 255)")
     page.mouse.move(0, 0)
-    assert told(page).startswith("Point at a word")
+    expect_told(page, "Point at a word", more=True)
     hover(page, ".cells canvas", 0.1, 0.25)
     page.mouse.down()
     page.mouse.up()
     page.mouse.move(0, 0)
-    assert told(page).startswith("die looks at the 0.70"), "a click keeps it"
+    expect_told(page, "die looks at the 0.70", more=True)  # a click keeps it
 
 
 def test_the_keyboard_alone_reaches_everything(opened: Callable[..., Any]) -> None:
@@ -99,35 +104,35 @@ def test_the_keyboard_alone_reaches_everything(opened: Callable[..., Any]) -> No
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowDown")
-    assert told(page).startswith("die looks at the 0.70")
+    expect_told(page, "die looks at the 0.70", more=True)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    assert told(page) == "Katze looks at cat 0.80 black 0.15 the 0.05 · here the 0.05"
-    assert page.get_attribute("[role=slider]", "aria-valuetext") == "2 of 2: Katze"
+    expect_told(page, "Katze looks at cat 0.80 black 0.15 the 0.05 · here the 0.05")
+    expect(page.locator("[role=slider]")).to_have_attribute("aria-valuetext", "2 of 2: Katze")
     page.keyboard.press("Escape")
-    assert told(page).startswith("Point at a word")
+    expect_told(page, "Point at a word", more=True)
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("ArrowRight")
-    assert page.locator(".links").count() == 1
+    expect(page.locator(".links")).to_have_count(1)
     page.keyboard.press("Tab")
     page.keyboard.press("End")
-    assert told(page).startswith("Katze looks at cat 0.80")
+    expect_told(page, "Katze looks at cat 0.80", more=True)
 
 
 def test_links_tell_both_ways(opened: Callable[..., Any]) -> None:
     page = opened(Map(MAP, ["die", "Katze"], ["the", "black", "cat"], "T"))
     page.click("text=Links")
     hover(page, ".from li:nth-child(1)", 0.5, 0.5)
-    assert told(page) == "die looks at the 0.70 black 0.20 cat 0.10"
+    expect_told(page, "die looks at the 0.70 black 0.20 cat 0.10")
     hover(page, ".to li:nth-child(3)", 0.5, 0.5)
-    assert told(page) == "cat is looked at by Katze 0.80 die 0.10 · on average 0.45"
+    expect_told(page, "cat is looked at by Katze 0.80 die 0.10 · on average 0.45")
 
 
 def test_hidden_places_windows_and_centres_are_explained(opened: Callable[..., Any]) -> None:
     mask = np.tril(np.ones((3, 3), bool))
     page = opened(Map(mask / mask.sum(1, keepdims=True), "abc", "abc", "T", mask=mask))
     hover(page, ".cells canvas", 0.9, 0.1)
-    assert told(page) == "a looks at a 1.00 · here c may not be looked at"
+    expect_told(page, "a looks at a 1.00 · here c may not be looked at")
     assert "may not be looked at" in page.inner_text(".key")
     page = opened(Map(weights(3, 9), "abc", "abcdefghi", "T", centres=[1.5, 4, np.nan], window=2))
     assert "centre p_t" in page.inner_text(".key")
@@ -137,11 +142,26 @@ def test_hidden_places_windows_and_centres_are_explained(opened: Callable[..., A
 def test_words_and_pieces(opened: Callable[..., Any]) -> None:
     merged = Words(["unable", "!"], [0, 0, 1])
     page = opened(Map(weights(3, 3), ["un", "able", "!"], ["un", "able", "!"], "T").in_words(merged, merged))
-    assert page.locator(".row").all_inner_texts() == ["unable", "!"]
+    expect(page.locator(".row")).to_have_text(["unable", "!"])
     page.click("text=Pieces of words")
-    assert page.locator(".row").all_inner_texts() == ["un", "able", "!"]
+    expect(page.locator(".row")).to_have_text(["un", "able", "!"])
     page.click("text=Pieces of words")
-    assert page.locator(".row").all_inner_texts() == ["unable", "!"]
+    expect(page.locator(".row")).to_have_text(["unable", "!"])
+
+
+def test_pieces_that_come_late_do_not_replace_the_words(opened: Callable[..., Any]) -> None:
+    """They are asked for, and no longer wanted when they come."""
+    shown = Map(weights(2, 2), ["unable", "!"], ["unable", "!"], "T").data()
+    pieces = Map(weights(3, 3), ["un", "able", "!"], ["un", "able", "!"], "T").data()
+    host = "{level: 1, part: () => new Promise(done => { window.come = done; })}"
+    page = opened(html_page("map", "T", {**shown, "pieces": True}).replace("{level: 1}", host))
+    page.click("text=Pieces of words")
+    page.click("text=Pieces of words")
+    page.evaluate("async pieces => { await come(pieces); await new Promise(done => setTimeout(done)); }", pieces)
+    expect(page.locator(".row")).to_have_text(["unable", "!"])
+    page.click("text=Pieces of words")
+    page.evaluate("pieces => come(pieces)", pieces)
+    expect(page.locator(".row")).to_have_text(["un", "able", "!"])
 
 
 def test_a_thousand_tokens_are_a_text_that_answers_at_once(opened: Callable[..., Any]) -> None:
@@ -151,11 +171,11 @@ def test_a_thousand_tokens_are_a_text_that_answers_at_once(opened: Callable[...,
     table[0, 0] = 1
     page = opened(Map(table, words, words, "T"))
     hover(page, ".word:nth-child(501)", 0.5, 0.5)
-    assert told(page) == "w500 looks at w499 0.75 · here w500 0.00"
+    expect_told(page, "w500 looks at w499 0.75 · here w500 0.00")
     page.click("text=Map")
     assert page.locator(".cells canvas").bounding_box()["width"] <= 1100
     hover(page, ".cells canvas", 0.1005, 0.1005)
-    assert told(page).startswith("w100 looks at w99 0.75")
+    expect_told(page, "w100 looks at w99 0.75", more=True)
     assert whole_width(page) <= 1200
 
 
@@ -171,7 +191,7 @@ def test_a_text_is_spaced_and_its_queries_are_found(opened: Callable[..., Any]) 
     page = opened(ShadedText(weights(2, 3), ["a", "b", "c"], ["x", "y"], "T"))
     assert page.locator(".asked .asks").all_inner_texts() == ["x", "y"]
     hover(page, ".asked .word:nth-child(2)", 0.5, 0.5)
-    assert told(page).startswith("y looks at")
+    expect_told(page, "y looks at", more=True)
 
 
 def test_pointing_builds_no_word_anew(opened: Callable[..., Any]) -> None:
@@ -185,25 +205,26 @@ def test_pointing_builds_no_word_anew(opened: Callable[..., Any]) -> None:
       return [spans.length, seen.takeRecords().length];
     }"""
     assert page.evaluate(script) == [200, 0]
-    assert told(page).startswith("w59 looks at")
+    expect_told(page, "w59 looks at", more=True)
 
 
 def test_a_head_is_chosen_by_click_and_by_arrow(opened: Callable[..., Any]) -> None:
     heads = Heads({"a.0": weights(3, 4, 4), "a.1": np.eye(4)[None].repeat(2, 0)}, WORDS[:4], WORDS[:4], "T")
     page = opened(heads)
-    assert page.inner_text(".chosen .sub") == "a.0, head 0"
+    expect(page.locator(".chosen .sub")).to_have_text("a.0, head 0")
     page.click("button[title='a.1, head 1']")
-    assert page.inner_text(".chosen .sub") == "a.1, head 1"
+    expect(page.locator(".chosen .sub")).to_have_text("a.1, head 1")
     hover(page, ".cells canvas", 0.4, 0.4)
-    assert told(page) == "black looks at black 1.00"
+    expect_told(page, "black looks at black 1.00")
     page.focus("button[title='a.1, head 1']")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowRight")
-    assert page.inner_text(".chosen .sub") == "a.0, head 2"
+    expect(page.locator(".chosen .sub")).to_have_text("a.0, head 2")
     page.click("text=Links")
     page.focus("button[title='a.0, head 2']")
     page.keyboard.press("ArrowLeft")
-    assert page.locator(".links").count() == 1, "another head is shown in the same way"
+    expect(page.locator(".chosen .sub")).to_have_text("a.0, head 1")
+    expect(page.locator(".links")).to_have_count(1)  # another head is shown in the same way
 
 
 def test_an_overview_fetches_a_head_when_it_is_asked_for(opened: Callable[..., Any]) -> None:
@@ -217,58 +238,58 @@ def test_an_overview_fetches_a_head_when_it_is_asked_for(opened: Callable[..., A
     whole = page.replace("{level: 1}", host)
     page = opened(whole)
     assert page.evaluate("window.asked") == {"site": "b", "head": 1, "pieces": False}
-    assert page.locator(".words .word").count() == count
-    assert page.inner_text(".chosen .sub") == "b, head 1"
+    expect(page.locator(".words .word")).to_have_count(count)
+    expect(page.locator(".chosen .sub")).to_have_text("b, head 1")
     page.click("button[title='a, head 2']")
+    expect(page.locator(".chosen .sub")).to_have_text("a, head 2")
     assert page.evaluate("[window.asked.site, window.state.site, window.state.head]") == ["a", "a", 2]
 
 
 def test_a_word_of_a_caption_shows_its_look(opened: Callable[..., Any]) -> None:
     soft = np.array([[[3.0, 1.0]], [[0.0, 1.0]], [[1.0, 1.0]]])
     page = opened(Looks(image(), [Line(["dog", "and", "cat"], soft, [0.9, 0.1, 0.5])], "T"))
-    assert told(page) == "dog looks most at row 1, column 1: 75.0 %, gate 0.90"
+    expect_told(page, "dog looks most at row 1, column 1: 75.0 %, gate 0.90")
     page.hover(".thumb:nth-child(2)")
-    assert told(page) == "and looks most at row 1, column 2: 100.0 %, gate 0.10"
+    expect_told(page, "and looks most at row 1, column 2: 100.0 %, gate 0.10")
     assert "one place" in page.inner_text(".thumb:nth-child(2)")
     page.focus(".thumb:nth-child(2)")
     page.keyboard.press("ArrowRight")
-    assert told(page) == "cat looks everywhere alike, gate 0.50"
+    expect_told(page, "cat looks everywhere alike, gate 0.50")
     hover(page, ".frame canvas", 0.9, 0.5)
-    assert told(page) == "cat, row 1, column 2: 50.0 %"
-    assert "25.0 %" in page.inner_text(".thumb:nth-child(1)")
+    expect_told(page, "cat, row 1, column 2: 50.0 %")
+    expect(page.locator(".thumb:nth-child(1)")).to_contain_text("25.0 %")
     page.mouse.move(0, 0)
     page.click("text=Play")
     page.wait_for_selector(".thumb:first-child[aria-pressed=true]")
+    page.click("text=Play")
+    page.hover(".thumb:nth-child(2)")
+    expect_told(page, "and looks most at row 1, column 2: 100.0 %, gate 0.10")
 
 
 def test_a_patch_of_an_overlay_tells_its_share_in_every_map(opened: Callable[..., Any]) -> None:
     maps = {"rollout": [[3, 1], [0, 0]], "a, head 0": [[1, 0, 999]], "a, head 1": [[0, 0], [0, 1]]}
     page = opened(Overlay(image(30, 20), maps, "T", "a cat"))
     hover(page, ".frame canvas", 0.9, 0.1)
-    assert told(page) == "rollout, row 1, column 2: 25.0 %"
-    assert [text.split("\n")[1] for text in page.locator(".thumb").all_inner_texts()] == [
-        "25.0 %",
-        "99.9 %",
-        "0.00 %",
-    ]
+    expect_told(page, "rollout, row 1, column 2: 25.0 %")
+    expect(page.locator(".thumb .small")).to_have_text(["25.0 %", "99.9 %", "0.00 %"])
     page.focus(".frame")
     page.keyboard.press("ArrowLeft")
-    assert told(page) == "rollout, row 1, column 1: 75.0 %"
+    expect_told(page, "rollout, row 1, column 1: 75.0 %")
     page.focus(".thumb:first-child")
     page.keyboard.press("End")
-    assert page.inner_text(".large .sub") == "a, head 1"
+    expect(page.locator(".large .sub")).to_have_text("a, head 1")
 
 
 def test_a_document_tells_words_and_sentences(opened: Callable[..., Any]) -> None:
     found = Document([["Dull", "."], ["Superb", "!"]], [[0.6, 0.4], [0.9, 0.1]], [0.25, 0.75], "T")
     page = opened(found)
     page.hover(".sentence:nth-child(2) .word:nth-child(1)")
-    assert told(page) == "Superb 0.90 in its sentence, shaded by 0.78"
+    expect_told(page, "Superb 0.90 in its sentence, shaded by 0.78")
     page.mouse.move(0, 0)
     page.focus(".sentence:nth-child(1)")
-    assert told(page) == "Sentence 1 has weight 0.25; its words: Dull 0.60 . 0.40"
+    expect_told(page, "Sentence 1 has weight 0.25; its words: Dull 0.60 . 0.40")
     page.keyboard.press("ArrowDown")
-    assert told(page).startswith("Sentence 2 has weight 0.75; its words: Superb 0.90")
+    expect_told(page, "Sentence 2 has weight 0.75; its words: Superb 0.90", more=True)
 
 
 def test_a_channel_tells_its_gate_in_every_row(opened: Callable[..., Any]) -> None:
@@ -278,9 +299,9 @@ def test_a_channel_tells_its_gate_in_every_row(opened: Callable[..., Any]) -> No
     page.focus(".plots section:nth-child(2) .plot")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("End")
-    assert told(page) == "b, channel 2: cat 0.750 dog 0.300"
+    expect_told(page, "b, channel 2: cat 0.750 dog 0.300")
     hover(page, ".plots section:nth-child(2) .plot", 0.5, 0.5)
-    assert told(page) == "b, channel 1: cat 0.500 dog 0.200"
+    expect_told(page, "b, channel 1: cat 0.500 dog 0.200")
 
 
 def test_a_step_of_a_tape_tells_its_largest_places(opened: Callable[..., Any]) -> None:
@@ -292,26 +313,27 @@ def test_a_step_of_a_tape_tells_its_largest_places(opened: Callable[..., Any]) -
     page.focus(".scroll")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert told(page) == "Step 1 · input: 010 · read 0: place 1 0.70"
-    assert page.inner_text(".memory .sub") == "Memory after step 1"
+    expect_told(page, "Step 1 · input: 010 · read 0: place 1 0.70")
+    expect(page.locator(".memory .sub")).to_have_text("Memory after step 1")
 
 
 def test_an_example_tells_its_weight_and_that_of_its_class(opened: Callable[..., Any]) -> None:
     page = opened(PICTURES["examples"](["star", "ring", "star", "cross"], "T"))
     page.focus(".thumb:first-child")
-    assert re.fullmatch(r"star [\d.]+ % · all of its class [\d.]+ % · star", told(page))
-    assert page.locator(".thumb.same").count() == 2
+    weight = re.compile(r"^\s*star\s+[\d.]+\s+%\s+·\s+all of its class\s+[\d.]+\s+%\s+·\s+star\s*$")
+    expect(page.locator(".told")).to_have_text(weight, use_inner_text=True)
+    expect(page.locator(".thumb.same")).to_have_count(2)
     before = page.inner_text(".shares")
     page.select_option("select", "1")
-    assert page.inner_text(".shares") != before
+    expect(page.locator(".shares")).not_to_have_text(before, use_inner_text=True)
 
 
 def test_typing_shows_the_captions_that_have_the_text(opened: Callable[..., Any]) -> None:
     texts = [("a red Dog", "right"), ("a cat", "right"), ("cats", "unrelated")]
     page = opened(Sheet([Entry(image(), text, ["a dog"], 1.0, grade) for text, grade in texts], "T"))
     page.fill("input", " dog ")
-    assert page.locator(".card:visible .caption").all_inner_texts() == ["a red Dog"]
-    assert page.locator("section:visible").count() == 1
+    expect(page.locator(".card:visible .caption")).to_have_text(["a red Dog"])
+    expect(page.locator("section:visible")).to_have_count(1)
 
 
 def test_two_pictures_in_one_notebook(same_page: Any, tmp_path: Path) -> None:
@@ -323,9 +345,8 @@ def test_two_pictures_in_one_notebook(same_page: Any, tmp_path: Path) -> None:
     page.goto(path.as_uri())
     frames = [page.frame_locator("iframe >> nth=0"), page.frame_locator("iframe >> nth=1")]
     for frame, names in zip(frames, (["a", "b"], ["c", "d"]), strict=True):
-        assert frame.locator(".row").all_inner_texts() == names
+        expect(frame.locator(".row")).to_have_text(names)
     assert page.locator("body > svg, body > div > svg").count() == 0, "the SVG is for where there are no scripts"
-    box = page.locator("iframe").first.bounding_box()
-    inside = frames[0].locator("body").bounding_box()
-    assert abs(box["height"] - inside["height"]) < 2
-    assert frames[0].locator("html").get_attribute("data-theme") == "dark"
+    inside = frames[0].locator("body").bounding_box()["height"]
+    expect(page.locator("iframe").first).to_have_css("height", f"{math.ceil(inside)}px")
+    expect(frames[0].locator("html")).to_have_attribute("data-theme", "dark")

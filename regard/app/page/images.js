@@ -22,14 +22,14 @@ async function imageUrl(file) {
 
 /** A place for one image. `changed()` is called when the person chose one; `failed(message)` when it cannot be read. */
 export function imageInput(examples, changed, failed) {
-  let state = {}, url = null;
+  let state = {}, url = null, reading = null;
   const picked = make("input", {type: "file", accept: "image/*", "aria-label": "Choose an image"});
   const preview = make("img", {alt: "The image that is asked about", hidden: true});
   const hint = make("span", {class: "aside"}, make("b", {}, "Drop an image"), " here, paste one, or choose a file");
   const drop = make("label", {class: "drop"}, picked, preview, hint);
 
   function show(next, nextUrl) {
-    [state, url] = [next, nextUrl];
+    [state, url, reading] = [next, nextUrl, null];
     preview.hidden = !url;
     if (url) preview.src = url;
     else preview.removeAttribute("src");
@@ -39,10 +39,13 @@ export function imageInput(examples, changed, failed) {
   async function take(files) {
     const file = [...files].find(one => one.type.startsWith("image/")) ?? files[0];
     if (!file) return;
+    const own = reading = imageUrl(file);  // what is chosen meanwhile takes its place
     try {
-      show({image: true}, await imageUrl(file));
+      const found = await own;
+      if (reading !== own) return;
+      show({image: true}, found);
     } catch {
-      failed("This file is not an image that the browser can read.");
+      if (reading === own) failed("This file is not an image that the browser can read.");
       return;
     }
     changed();
@@ -83,7 +86,10 @@ export function imageInput(examples, changed, failed) {
       if ("example" in next && examples[next.example]) show(next, examples[next.example]);
       else if (!(next.image && state.image)) show({}, null);
     },
-    close: () => document.removeEventListener("paste", paste),
+    close() {
+      reading = null;
+      document.removeEventListener("paste", paste);
+    },
   };
 }
 

@@ -9,16 +9,18 @@ export const EVERY = "*";  // all heads of all sites
 /** The view of a kind of picture, with its style: loaded once. */
 function viewOf(kind) {
   if (!views.has(kind)) {
-    document.head.append(make("link", {rel: "stylesheet", href: `/views/${kind}.css`}));
-    views.set(kind, import(`/views/${kind}.js`));
+    const styled = new Promise(done => document.head.append(
+      make("link", {rel: "stylesheet", href: `/views/${kind}.css`, onload: done, onerror: done})));
+    views.set(kind, Promise.all([import(`/views/${kind}.js`), styled]).then(([view]) => view));  // views measure their room
   }
   return views.get(kind);
 }
 
-/** Draws data into an element; the view that was there is closed. */
+/** Draws data into an element; the view that was there is closed. What is drawn or cleared later takes its place. */
 export async function draw(element, data, host = {}) {
+  element.awaited = data;
   const {show} = await viewOf(data.kind);
-  if (!element.isConnected) return;  // its panel was closed meanwhile
+  if (element.awaited !== data || !element.isConnected) return;  // its panel may be closed
   element.shown?.close();
   element.className = `regard regard-${data.kind}`;
   element.shown = show(element, data, {level: 3, ...host});
@@ -26,7 +28,7 @@ export async function draw(element, data, host = {}) {
 
 export function clear(element, ...children) {
   element.shown?.close();
-  element.shown = null;
+  element.shown = element.awaited = null;
   element.className = "regard";
   element.replaceChildren(...children);
 }

@@ -177,6 +177,10 @@ class Page {
 
 async function start() {
   whenSignedOut(askForToken);
+  find("skip").addEventListener("click", event => {
+    event.preventDefault();  // the address stays that of what is seen
+    find("ask").focus();
+  });
   try {
     const {models} = await get("/api/models"), waiting = find("waiting");
     if (!models.some(one => one.status !== "broken")) {

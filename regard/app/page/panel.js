@@ -31,7 +31,7 @@ export class Panel {
 
   /** Another model or task; what is kept of a view is that of the state. */
   set(model, task, state = {}) {
-    Object.assign(this, {model, task, answer: null, data: null});
+    Object.assign(this, {model, task, answer: null, data: null, looking: null});
     this.state = {site: "", view: {}, ...state, model: model.name, task: task.task};
     if (!this.sites.includes(this.state.site)) this.state.site = "";
     if (!task.steps) delete this.state.steps;
@@ -39,6 +39,7 @@ export class Panel {
     this.head.replaceChildren(this.title(), make("p", {class: "quiet"}, this.describe()));
     this.out.replaceChildren();
     clear(this.look);
+    this.look.removeAttribute("aria-busy");
     this.showTools();
   }
 
@@ -107,7 +108,6 @@ export class Panel {
   close() {
     this.stop();
     this.looking = null;
-    this.stepping.stop();
     clear(this.look);
     clear(this.stepping.look);
     this.element.remove();
@@ -118,6 +118,7 @@ export class Panel {
   stop() {
     this.running?.abort();
     this.running = null;
+    this.stepping.close();
   }
 
   /** Ask, show the answer as it comes, then where the model looked. */
@@ -132,8 +133,8 @@ export class Panel {
     } catch (error) {
       if (error.name !== "AbortError") this.fail(error);
     } finally {
-      if (this.running === running) {
-        this.running = null;
+      if (this.running === running) this.running = null;
+      if (!this.running) {  // none was asked meanwhile
         this.element.removeAttribute("aria-busy");
         this.out.removeAttribute("aria-busy");
       }
@@ -192,7 +193,7 @@ export class Panel {
     if (!this.answer) return;
     try {
       if (!stepping || !this.data) await this.showLook();
-      if (stepping) await this.stepping.begin(this.state.steps);
+      if (stepping && this.state.steps) await this.stepping.begin(this.state.steps);
     } catch (error) {
       if (error.name !== "AbortError") this.fail(error);
     }
@@ -217,11 +218,12 @@ export class Panel {
         },
       });
     } catch (error) {
+      if (this.looking !== own) return;
       if (!(error instanceof Failure)) throw error;
       this.data = null;
       clear(this.look, make("p", {class: "aside"}, error.message));
     } finally {
-      this.look.removeAttribute("aria-busy");
+      if (this.looking === own) this.look.removeAttribute("aria-busy");
     }
   }
 

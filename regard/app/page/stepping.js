@@ -27,7 +27,7 @@ function lookData({site, columns, weights, grid}, head, image) {
 export class Stepping {
   /** `question()` gives {model, task, inputs, options, site, image}; `changed(tokens)` is told of every step. */
   constructor(element, question, changed) {
-    Object.assign(this, {element, question, changed, path: [], at: 0, known: new Map(), head: "", writing: null});
+    Object.assign(this, {element, question, changed, path: [], at: 0, known: new Map(), head: "", writing: null, showing: {}});
     this.written = make("div", {class: "tokens", role: "group", "aria-label": "Written so far"});
     this.said = make("p", {class: "quiet", role: "status"});
     this.list = make("ol", {class: "candidates", "aria-label": "Candidates for the next token"});
@@ -92,19 +92,15 @@ export class Stepping {
   /** One token further: along the path, else the likeliest one. */
   async step() {
     if (this.at < this.path.length) return this.go(this.at + 1);
-    const {candidates} = await this.ask(this.tokens);
-    return this.take(candidates[0]);
+    const {tokens, showing} = this, {candidates} = await this.ask(tokens);
+    if (this.showing === showing) return this.take(candidates[0], tokens);  // else another step came first
   }
 
-  async take(candidate) {
-    if (candidate.ends) {
-      this.path = this.tokens;
-      this.finished = {key: this.path.join("."), text: candidate.text};
-      return this.show();
-    }
-    this.path = [...this.tokens, candidate.token];
-    this.finished = null;
-    return this.go(this.at + 1);
+  /** One of the candidates after these tokens, which need not be those of now: the next ones may be on their way. */
+  async take(candidate, tokens) {
+    this.path = candidate.ends ? tokens : [...tokens, candidate.token];
+    this.finished = candidate.ends ? {key: tokens.join("."), text: candidate.text} : null;
+    return this.go(this.path.length);
   }
 
   stop() {
@@ -112,24 +108,31 @@ export class Stepping {
     this.end.textContent = "Write to the end";
   }
 
+  /** Nothing more is shown, also of what was asked before. */
+  close() {
+    this.stop();
+    this.showing = {};
+  }
+
   async writeOn() {
     const own = this.writing = {};
     this.end.textContent = "Stop";
-    this.at = this.path.length;
+    if (this.at < this.path.length) await this.go(this.path.length);
     for (let count = 0; count < MOST && this.writing === own && !this.ended; count++) await this.step();
     if (this.writing === own) this.stop();
   }
 
   async show() {
-    const tokens = this.tokens;
+    const {tokens} = this, own = this.showing = {};  // what is shown later takes its place
     this.changed(tokens);
     try {
       const found = await this.ask(tokens);
-      if (tokens.join(".") !== this.tokens.join(".")) return;
+      if (this.showing !== own) return;
       this.said.classList.remove("error");
       this.fill(found);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
+      if (this.showing !== own) return;
       this.stop();
       this.said.textContent = error.message;
       this.said.classList.add("error");
@@ -137,7 +140,7 @@ export class Stepping {
   }
 
   fill({written, text, candidates, look}) {
-    const ended = this.ended;
+    const {ended, tokens} = this;
     this.written.replaceChildren(...written.map((one, number) => button(make("bdi", {}, visible(one.text)),
       () => this.go(number), {class: "token", "aria-label": `Back to before ${visible(one.text)}`})),
     ended ? make("span", {class: "token end"}, visible(this.finished.text)) : make("span", {class: "caret", "aria-hidden": "true"}));
@@ -145,14 +148,14 @@ export class Stepping {
     this.back.disabled = this.at === 0;
     this.forward.disabled = this.end.disabled = Boolean(ended);
     const next = ended ? candidates.find(one => one.ends)?.token : this.path[this.at];
-    this.list.replaceChildren(...candidates.map(one => this.candidate(one, next)));
+    this.list.replaceChildren(...candidates.map(one => this.candidate(one, next, tokens)));
     this.showLook(look);
   }
 
-  candidate(one, next) {
+  candidate(one, next, tokens) {
     const bar = make("span", {class: "gauge"}), name = one.ends ? `${visible(one.text)} (the end)` : visible(one.text);
     bar.style.setProperty("--share", one.probability);
-    return make("li", {}, button(make("bdi", {class: "what"}, name), () => this.take(one),
+    return make("li", {}, button(make("bdi", {class: "what"}, name), () => this.take(one, tokens),
       {"aria-label": `${name}, ${percent(one.probability)}`, "aria-pressed": String(one.token === next)}),
     bar, make("span", {class: "amount"}, percent(one.probability)));
   }

@@ -126,7 +126,7 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
 
   const play = toggleOf("Play", false, playing => {
     clearInterval(timer);
-    if (playing) timer = setInterval(() => choose((at + 1) % looks.length), PAUSE);
+    timer = playing ? setInterval(() => choose((at + 1) % looks.length), PAUSE) : null;
   });
   const sections = groups.map(({title, looks: own}) =>
     make(
@@ -156,6 +156,7 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
   );
 
   function paint() {
+    if (!image) return; // it is painted once it is there
     ramp = readRamp(root, "--heat");
     looks.forEach((look, number) =>
       paintLook(canvases[number], image, look, top ?? look.most, ramp, slider.value / 100, THUMB),
@@ -266,7 +267,7 @@ export function showImages(root, {url, groups, top, topText, hint}, {state, keep
     stop(at);
     choose(at);
   }
-  const unwatch = onTheme(() => image && paint());
+  const unwatch = onTheme(paint);
   return {
     close() {
       clearInterval(timer);

@@ -335,7 +335,8 @@ export function onTheme(redraw) {
 /** Draws in words, and in pieces of words where they are asked for: `draw(root, data, context)` returns {close()};
     context is {state, keep, tools}: what is chosen, whom to tell of changes, and the controls to show. */
 export function withPieces(element, data, host, draw) {
-  let shown = null;
+  let shown = null,
+    awaited = null;
   const state = {...host.state},
     root = make("div", {class: "view"});
   const keep = changes => {
@@ -344,7 +345,9 @@ export function withPieces(element, data, host, draw) {
   };
 
   async function drawNext(pieces) {
+    const own = (awaited = {}); // what is asked for later takes its place
     const next = !pieces ? data : data.pieces === true ? await host.part({pieces: true}) : data.pieces;
+    if (awaited !== own) return;
     shown?.close();
     shown = draw(root, next, {state, keep, tools});
   }
@@ -361,5 +364,10 @@ export function withPieces(element, data, host, draw) {
   enter(element, data.kind);
   element.append(...headingOf(data, host), root);
   drawNext(Boolean(data.pieces && state.pieces));
-  return {close: () => shown?.close()};
+  return {
+    close() {
+      awaited = null;
+      shown?.close();
+    },
+  };
 }

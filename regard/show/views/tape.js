@@ -50,7 +50,7 @@ export function show(element, data, host = {}) {
   track.style.setProperty("width", `${cell * steps}px`);
   const play = toggleOf("Play", false, playing => {
     clearInterval(timer);
-    if (playing) timer = setInterval(() => lookAt(((step ?? -1) + 1) % steps), PAUSE);
+    timer = playing ? setInterval(() => lookAt(((step ?? -1) + 1) % steps), PAUSE) : null;
   });
   const beside = memory ? [make("section", {class: "memory"}, afterName, after)] : [];
   const tops = [...new Set(panels.filter(({signed}) => !signed).map(({top}) => Number(top.toPrecision(3))))].sort();
