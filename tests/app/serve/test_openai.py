@@ -106,5 +106,5 @@ def test_the_description_names_these_routes(listening: Listening) -> None:
     import httpx2
 
     headers = {"authorization": "Bearer s3cret"}
-    paths = httpx2.get(f"{listening.address}/openapi.json", headers=headers).json()["paths"]
+    paths = httpx2.get(f"{listening.address}/openapi.json", headers=headers, timeout=60).json()["paths"]
     assert {"/v1/completions", "/v1/embeddings"} <= set(paths)
