@@ -12,7 +12,7 @@ Letters: B environments, A actions, S states, T steps."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -100,6 +100,11 @@ class Environments(Protocol):
         """(B,) the expected total reward of one who knows the environment."""
         ...
 
+    def prospects(self, world: World, states: Tensor) -> Tensor:
+        """The rewards to be expected from each step to the last, in states (B, T): of one who acts at random, and
+        of one who knows the environment (B, T, 2)."""
+        ...
+
 
 @dataclass(frozen=True)
 class Bandits:
@@ -133,6 +138,11 @@ class Bandits:
 
     def best(self, world: World) -> Tensor:
         return self.pulls * world.rewards.amax((1, 2))
+
+    def prospects(self, world: World, states: Tensor) -> Tensor:
+        left = torch.arange(self.pulls, 0, -1, device=states.device)
+        arms = world.rewards[:, 0]
+        return left[:, None] * torch.stack([arms.mean(1), arms.amax(1)], 1)[:, None]
 
 
 @dataclass(frozen=True)
@@ -183,12 +193,28 @@ class MDPs:
         return torch.cat([_before(actions, rewards, self.actions), known, ended[..., None]], -1)
 
     def best(self, world: World) -> Tensor:
-        """By value iteration from the last step of an episode to the first."""
+        return self.episodes * self._values(world, torch.amax)[:, 0, 0]
+
+    def prospects(self, world: World, states: Tensor) -> Tensor:
+        values = torch.stack([self._values(world, over) for over in (torch.mean, torch.amax)], -1)
+        here = values.repeat(1, self.episodes, 1, 1)
+        here = here.gather(2, states[..., None, None].expand(-1, -1, -1, 2))[:, :, 0]
+        later = self.episodes - 1 - torch.arange(self.steps, device=states.device) // self.horizon  # episodes
+        return here + later[:, None] * values[:, :1, 0]
+
+    def _values(self, world: World, over: Callable[[Tensor, int], Tensor]) -> Tensor:
+        """(B, horizon, S): the rewards to be expected from each step of an episode to its last, by value iteration.
+        over: torch.amax for the best of the actions, torch.mean for any of them."""
         moves = world.moves.diff(dim=-1, prepend=torch.zeros_like(world.moves[..., :1]))
-        value = torch.zeros_like(world.rewards[..., 0])  # (B, S)
+        values = [torch.zeros_like(world.rewards[..., 0])]  # (B, S), after the last step
         for _ in range(self.horizon):
-            value = (world.rewards + (moves @ value[:, None, :, None])[..., 0]).amax(-1)
-        return self.episodes * value[:, 0]
+            values.append(over(world.rewards + (moves @ values[-1][:, None, :, None])[..., 0], -1))
+        return torch.stack(values[:0:-1], 1)
+
+
+def mean_rewards(world: World, states: Tensor, actions: Tensor) -> Tensor:
+    """Those of actions in states (B, T): what they earned without their luck."""
+    return world.rewards.flatten(1).gather(1, states * world.rewards.shape[2] + actions)
 
 
 def _last(state: Tensor, actions: int, action: Tensor | None, reward: Tensor | None) -> Tensor:
@@ -225,7 +251,8 @@ class Experience(Batch):
     actions: Tensor  # (B, T)
     rewards: Tensor  # (B, T)
     advantages: Tensor  # (B, T)
-    value_targets: Tensor  # (B, T)
+    returns: Tensor  # (B, T): mean rewards from each step to the last
+    prospects: Tensor  # (B, T, 2)
     log_probability: Tensor  # (B, T) of the actions
 
     def parts(self, count: int) -> list[Experience]:

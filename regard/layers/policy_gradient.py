@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 
-def advantages(rewards: Tensor, values: Tensor, discount: float, decay: float) -> Tensor:
-    """A_t = sum_k (discount decay)^k d_{t+k},  d_t = r_t + discount V_{t+1} - V_t   (GAE, Schulman et al. 2016)
+def advantages(rewards: Tensor, values: Tensor, decay: float) -> Tensor:
+    """A_t = sum_k decay^k d_{t+k},  d_t = r_t + V_{t+1} - V_t   (GAE, Schulman et al. 2016, without a discount)
 
     Rewards and values (B, T); nothing is earned after the last step. decay (lambda in the paper): with 0 the
     advantage relies on the values, with 1 on the rewards. One product with a triangular matrix takes the place of a
     loop from the last step to the first."""
     later = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], 1)
-    surprise = rewards + discount * later - values
+    surprise = rewards + later - values
     place = torch.arange(rewards.shape[1], device=rewards.device)
     ahead = place[:, None] - place  # (from, to)
-    weights = (discount * decay) ** ahead.clamp_min(0).to(surprise.dtype)
+    weights = decay ** ahead.clamp_min(0).to(surprise.dtype)
     with torch.autocast(rewards.device.type, enabled=False):
         return surprise @ weights.masked_fill(ahead < 0, 0)
 

@@ -11,11 +11,21 @@ of `layers.causal`: they run over a whole trial at once, or one step after anoth
 generalised advantage estimation; `loss` passes over all trials at once. The paper uses TRPO. Here it is PPO
 (Schulman et al. 2017), which bounds how far the same trials change the policy by clipping and not by a constraint:
 train.ppo_passes over the trials of a step, each in train.ppo_parts. With 1 and 1 it is the advantage actor-critic
-(A2C, Mnih et al. 2016). The recipes have a lambda of 0.5 for bandits and 0.3 for MDPs, that of earlier work with
-TRPO (Duan et al. 2016): with the usual 0.95 MDPs and bandits of many arms learn far more slowly. The discount is 1,
-there 0.99. Advantages are normalised over the batch. The policy's part of the loss is REINFORCE with these as
-rewards (`learn.reinforce`), less the mean of the other trials at the same step, with train.entropy_weight; `total`
-is the error of the values alone. Values are in units of `config.scale`, about their largest size.
+(A2C, Mnih et al. 2016). Advantages are normalised over the batch. The policy's part of the loss is REINFORCE with
+these as rewards (`learn.reinforce`), less the mean of the other trials at the same step, with train.entropy_weight;
+`total` is the error of the values alone.
+
+Batches are far smaller than the paper's, so actions are judged with what the environment knows and the agent does
+not (as in Pinto et al. 2018, an actor-critic whose critic sees more than its actor):
+
+    r_t   the mean reward of an action in its state, without the luck
+    V_t   = random_t + share_t (best_t - random_t)      share = w . state + b, from what the agent saw
+
+where random_t and best_t are the rewards that one who acts at random and one who knows the environment would still
+expect (`Environments.prospects`). Neither changes what the policy gradient is on average with lambda = 1; both take
+noise away. The values learn from the mean rewards that were earned from step t on, each error divided by the steps
+left. The policy sees only what the paper's sees, and in use nothing else is needed. There is no discount (there
+0.99): a trial ends, and its total counts.
 
 Policy and value share all but their last layers."""
 
@@ -25,7 +35,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.environments import (
@@ -37,10 +46,11 @@ from regard.data.environments import (
     Seeds,
     Trajectory,
     World,
+    mean_rewards,
     uniform,
 )
 from regard.data.fields import check, setting
-from regard.layers.causal import AttentionBlock, Block, CausalStack, TCBlock
+from regard.layers.causal import AttentionBlock, Block, CausalConv, CausalStack, TCBlock
 from regard.layers.loss import Loss, Sampled
 from regard.layers.policy_gradient import advantages, normalised
 
@@ -69,7 +79,6 @@ class SNAILAgentConfig:
     keys: int = setting(32, at_least=1)
     values: int = setting(32, at_least=1)
     temporal: bool = True  # false: no TC blocks
-    discount: float = setting(1.0, above=0, at_most=1)
     gae_lambda: float = setting(0.95, at_least=0, at_most=1)  # see `layers.policy_gradient.advantages`
     value_weight: float = setting(0.5, at_least=0)  # of the values' squared error in the loss
 
@@ -93,12 +102,6 @@ class SNAILAgentConfig:
             return Bandits(self.actions, self.pulls)
         return MDPs(self.actions, self.states, self.horizon, self.episodes)
 
-    @property
-    def scale(self) -> float:
-        """The value of a reward of 1 at each step, about."""
-        steps = self.environments.steps
-        return steps if self.discount == 1 else min(steps, 1 / (1 - self.discount))
-
 
 class SNAILAgent(nn.Module):
     """Acts in environments of one kind, and improves while it acts."""
@@ -120,9 +123,22 @@ class SNAILAgent(nn.Module):
         self.blocks = CausalStack(blocks)
         self.policy = nn.Linear(self.blocks.width, kind.actions)
         self.value = nn.Linear(self.blocks.width, 1)
-        with torch.no_grad():  # all actions are about equally likely at first
-            self.policy.weight.mul_(0.01)
-            self.policy.bias.zero_()
+        self._begin()
+
+    @torch.no_grad()
+    def _begin(self) -> None:
+        """The weights before training. It acts about at random, and its values are those of a random player. The
+        other weights are larger than torch draws them, so that steps differ and a look is not the same mean of all
+        steps for every question."""
+        self.policy.weight.mul_(0.01)
+        for weight in (self.policy.bias, self.value.weight, self.value.bias):
+            weight.zero_()
+        self.embed.weight.mul_(3)
+        for layer in self.blocks.modules():
+            if isinstance(layer, CausalConv):
+                layer.weight.mul_(2)
+            elif isinstance(layer, AttentionBlock):
+                layer.project.weight[: 2 * layer.keys].mul_(3)  # of queries and keys
 
     @property
     def alignment(self) -> str:
@@ -157,25 +173,32 @@ class SNAILAgent(nn.Module):
         done = (snail_agent_cuda.play if fused else play_by_steps)(self, world, chances, greedy=greedy)
         return Trajectory(kind.saw(*done), *done)
 
-    def judge(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """log p of all actions (B, T, A), and the values (B, T) in units of config.scale"""
+    def judge(self, inputs: Tensor, prospects: Tensor) -> tuple[Tensor, Tensor]:
+        """log p of all actions (B, T, A), and the values (B, T)"""
         states = self.states(inputs)
-        return self.policy(states).float().log_softmax(-1), self.value(states).float()[..., 0]
+        random, best = prospects.unbind(-1)
+        share = self.value(states).float()[..., 0]
+        return self.policy(states).float().log_softmax(-1), random + share * (best - random)
 
     @torch.no_grad()
     def experience(self, batch: Seeds) -> Experience:
         """One trial in each environment: what several updates can learn from."""
-        config, played = self.config, self.play(batch.seeds)
-        known, values = self.judge(played.inputs)
-        gains = advantages(played.rewards / config.scale, values, config.discount, config.gae_lambda)
+        kind, played = self.environments, self.play(batch.seeds)
+        world = kind.draw(batch.seeds)
+        prospects = kind.prospects(world, played.states)
+        known, values = self.judge(played.inputs, prospects)
+        means = mean_rewards(world, played.states, played.actions)
+        gains = normalised(advantages(means, values, self.config.gae_lambda))
+        returns = means.flip(1).cumsum(1).flip(1)
         chosen = of_actions(known, played.actions)
-        return Experience(played.inputs, played.actions, played.rewards, normalised(gains), values + gains, chosen)
+        return Experience(played.inputs, played.actions, played.rewards, gains, returns, prospects, chosen)
 
     def loss(self, batch: Seeds | Experience) -> Loss:
         """Of one trial in each environment; `likelihood` holds their total rewards."""
         done = batch if isinstance(batch, Experience) else self.experience(batch)
-        known, values = self.judge(done.inputs)
-        error = self.config.value_weight * F.mse_loss(values, done.value_targets, reduction="sum")
+        known, values = self.judge(done.inputs, done.prospects)
+        left = torch.arange(values.shape[1], 0, -1, device=values.device)  # steps: what is earned in them varies
+        error = self.config.value_weight * ((values - done.returns).square() / left).sum()
         mask = torch.ones_like(done.actions, dtype=torch.bool)
         entropy = -(known.exp() * known).sum(-1)
         sampled = Sampled(done.advantages, of_actions(known, done.actions), entropy, mask, done.log_probability)

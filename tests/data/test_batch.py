@@ -225,7 +225,13 @@ BATCHES = {
     "images": ImageBatch(torch.rand(2, 3, 4, 4), torch.eye(2)),
     "episodes": EpisodeBatch(torch.rand(2, 4, 1, 4, 4), IDS % 2, IDS[:, :1] % 2),
     "environments": Seeds(torch.tensor([3, 1])),
-    "trials": Experience(torch.rand(2, 3, 4), torch.randint(4, (2, 3)), *(torch.rand(2, 3) for _ in range(4))),
+    "trials": Experience(
+        torch.rand(2, 3, 4),
+        torch.randint(4, (2, 3)),
+        *(torch.rand(2, 3) for _ in range(3)),
+        torch.rand(2, 3, 2),
+        torch.rand(2, 3),
+    ),
     "sequences": BitBatch(torch.rand(2, 3, 4), torch.rand(2, 3, 2), MASK),
     "images in half": ImageBatch(torch.rand(2, 3, 4, 4).bfloat16(), torch.eye(2)),
 }

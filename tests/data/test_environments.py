@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.environments import EPOCH, Bandits, MDPs, TrainingSeeds, normal, uniform
+from regard.data.environments import EPOCH, Bandits, MDPs, TrainingSeeds, World, mean_rewards, normal, uniform
 
 KINDS = [Bandits(3, 6), MDPs(3, 4, horizon=5, episodes=2)]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["bandits", "mdps"])
@@ -114,6 +114,39 @@ def test_the_best_of_an_mdp_is_that_of_all_policies() -> None:
             for a in (0, 1) for b in (0, 1) for c in (0, 1)
         ]  # fmt: skip
         assert kind.best(world)[row].item() == pytest.approx(3 * max(values).item(), rel=1e-5)
+
+
+@each_kind
+def test_prospects_are_what_players_earn(kind: Any) -> None:
+    """Many trials in one environment, played at random: the mean of what is earned from a step on. At the first
+    step one who knows the environment expects the best."""
+    count, random = 20_000, torch.Generator().manual_seed(0)
+    one = kind.draw(torch.tensor([7]))
+    luck = (torch.rand if isinstance(kind, Bandits) else torch.randn)(count, kind.steps, generator=random)
+    turns = torch.rand(count, kind.steps, generator=random)
+    world = World(*(x.expand(count, *x.shape[1:]) for x in one[:3]), luck, turns)
+    states, actions, rewards = played_at_random(kind, world, random)
+    found = kind.prospects(world, states)
+    assert found.shape == (count, kind.steps, 2)
+    returns = rewards.flip(1).cumsum(1).flip(1)
+    torch.testing.assert_close(returns.mean(0), found[..., 0].mean(0), rtol=0, atol=0.1)
+    torch.testing.assert_close(found[:, 0, 1], kind.best(world))
+    assert (found[..., 1] > found[..., 0]).all()
+    means = mean_rewards(world, states, actions)
+    torch.testing.assert_close(means.mean(0), rewards.mean(0), rtol=0, atol=0.05)
+    if isinstance(kind, MDPs):
+        torch.testing.assert_close(means, rewards - luck, rtol=0, atol=1e-5)
+
+
+def played_at_random(kind: Any, world: World, random: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """States, actions and rewards (B, T)."""
+    state, done = world.first, []
+    for now in range(kind.steps):
+        action = torch.randint(kind.actions, state.shape, generator=random)
+        reward, after = kind.step(world, now, state, action)
+        done.append((state, action, reward))
+        state = after
+    return tuple(torch.stack(one, 1) for one in zip(*done, strict=True))
 
 
 def test_training_seeds_follow_from_the_place_and_are_never_those_of_tests() -> None:

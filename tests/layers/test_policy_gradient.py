@@ -8,20 +8,20 @@ import torch
 from regard.layers.policy_gradient import advantages, normalised
 
 
-@pytest.mark.parametrize(("discount", "decay"), [(0.9, 0.7), (1.0, 1.0), (0.5, 0.0)])
-def test_advantages_are_those_of_a_loop_from_the_end(discount: float, decay: float) -> None:
+@pytest.mark.parametrize("decay", [0.7, 1.0, 0.0])
+def test_advantages_are_those_of_a_loop_from_the_end(decay: float) -> None:
     rewards, values = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(0))
-    found = advantages(rewards, values, discount, decay)
+    found = advantages(rewards, values, decay)
     after, later = torch.zeros(3), torch.zeros(3)
     for now in reversed(range(6)):
-        after = rewards[:, now] + discount * later - values[:, now] + discount * decay * after
+        after = rewards[:, now] + later - values[:, now] + decay * after
         later = values[:, now]
         torch.testing.assert_close(found[:, now], after)
 
 
-def test_without_discount_and_decay_an_advantage_is_what_was_earned_beyond_the_value() -> None:
+def test_without_decay_an_advantage_is_what_was_earned_beyond_the_value() -> None:
     rewards, values = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[2.0, 1.0, 5.0]])
-    assert advantages(rewards, values, 1.0, 1.0).tolist() == [[1.0, 1.0, -3.0]]
+    assert advantages(rewards, values, 1.0).tolist() == [[1.0, 1.0, -3.0]]
 
 
 def test_normalised_has_mean_0_and_deviation_1_and_survives_a_constant() -> None:

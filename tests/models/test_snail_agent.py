@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from regard.attention import trace
-from regard.data.environments import Seeds, TrainingSeeds
+from regard.data.environments import Seeds, TrainingSeeds, mean_rewards
+from regard.layers.policy_gradient import advantages, normalised
 from regard.learn.loop import Stepper
 from regard.learn.reinforce import objective
 from regard.learn.settings import Training
@@ -82,6 +83,24 @@ def test_a_step_looks_back_only() -> None:
     assert weights.shape == (2, 7, 7)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 7))
     assert not weights.triu(1).any()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_actions_are_judged_by_what_the_environment_knows(variant: str) -> None:
+    model = agent(**VARIANTS[variant])
+    seeds = Seeds(torch.arange(6))
+    kind, played, done = model.environments, model.play(seeds.seeds), model.experience(seeds)
+    world = kind.draw(seeds.seeds)
+    means = mean_rewards(world, played.states, played.actions)
+    torch.testing.assert_close(done.returns, means.flip(1).cumsum(1).flip(1))
+    _, values = model.judge(done.inputs, done.prospects)
+    torch.testing.assert_close(values, done.prospects[..., 0], msg="at first those of a random player")
+    with torch.no_grad():
+        model.value.bias.fill_(1)
+    _, values = model.judge(done.inputs, done.prospects)
+    torch.testing.assert_close(values, done.prospects[..., 1], msg="of one who knows the environment")
+    gains = normalised(advantages(means, values, model.config.gae_lambda))
+    torch.testing.assert_close(model.experience(seeds).advantages, gains)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
