@@ -80,7 +80,7 @@ class SNAILAgentConfig:
     values: int = setting(32, at_least=1)
     temporal: bool = True  # false: no TC blocks
     gae_lambda: float = setting(0.95, at_least=0, at_most=1)  # see `layers.policy_gradient.advantages`
-    value_weight: float = setting(0.5, at_least=0)  # of the values' squared error in the loss
+    value_weight: float = setting(0.02, at_least=0)  # of the values' squared error in the loss
 
     def __post_init__(self) -> None:
         check(self)
