@@ -33,6 +33,7 @@ from regard.tasks.table import TASKS, AnyTask, load
 from regard.tasks.training import train
 
 Result = dict[str, float]  # metrics and the number of parameters
+RESULT = "result.json"  # beside the run
 Way = tuple[str, tuple[str, ...]]  # what is trained, as RECIPE or RECIPE,KEY=VALUE,..., and the values varied
 
 
@@ -87,12 +88,16 @@ def compare(
 
 
 def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Result], None]) -> None:
-    """`_run` with each of these arguments, in a process each; `tell` gets the number and the result of each.
+    """`_run` with each of these arguments, in a process each; `tell` gets the number and the result of each. No
+    process is started for a training that was finished before.
 
     Told to end, every training saves what it has. A pool of processes would not do: one that waits for work holds a
     lock, which stays locked if it is terminated."""
     context = get_context("spawn")
-    left = iter(enumerate(calls))
+    done = {number: kept for number, call in enumerate(calls) if (kept := _kept(*call))}
+    for number, result in done.items():
+        tell(number, result)
+    left = iter([(number, call) for number, call in enumerate(calls) if number not in done])
     running: dict[Connection, tuple[int, SpawnProcess]] = {}
 
     def begin(count: int) -> None:
@@ -203,10 +208,9 @@ def _folder(out: Path, way: Way, seed: int, *, several: bool) -> Path:
 
 def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> Result:
     """One training and its evaluation, in a process of its own; kept beside the run."""
+    if kept := _kept(recipe, changes, folder, jobs, start):
+        return kept
     job, text = read(recipe, changes, start)
-    kept = folder / "result.json"
-    if kept.is_file() and (folder / "recipe.toml").read_text(encoding="utf-8") == text:
-        return _numbers(job, json.loads(kept.read_text()))
     if jobs > 1:
         torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
@@ -218,8 +222,16 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path |
     with task.test_data(run, job.data) as held:
         result = task.evaluate(run, held).to_dict()
     result["parameters"] = sum(parameter.numel() for parameter in run.model.parameters())
-    write_file(kept, json.dumps(result).encode())
+    write_file(folder / RESULT, json.dumps(result).encode())
     return _numbers(job, result)
+
+
+def _kept(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> Result | None:
+    """The result of a training that was finished before; None: there is none by this recipe."""
+    job, text = read(recipe, changes, start)
+    if (folder / RESULT).is_file() and (folder / "recipe.toml").read_text(encoding="utf-8") == text:
+        return _numbers(job, json.loads((folder / RESULT).read_text()))
+    return None
 
 
 def _numbers(job: AnyJob, result: Mapping[str, object]) -> Result:

@@ -111,8 +111,10 @@ def test_a_run_without_its_tokenizer(run: Any, tmp_path: Path) -> None:
         opened.evaluate()
 
 
-def test_without_the_tokenizer_of_the_source(lexicon: Any, tmp_path: Path) -> None:
-    folder = shutil.copytree(lexicon.folder, tmp_path / "run")
+def test_without_the_tokenizer_of_the_source(words: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    job, text = read(words, ["train.steps=1", "decode.max_length=2"])
+    train(job, folder, recipe=text, command="")
     (folder / "source_tokenizer.json").unlink()
     with pytest.raises(regard.NoTokenizer, match=r"source_tokenizer\.json does not exist"):
         regard.load(folder, task="translate").translate("one")

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from regard.data.artifacts import Artifacts
 from regard.data.tokenizer import Tokenizer
+from regard.decode.settings import Decoding
 from regard.errors import DataError, Interrupted, RunError
 from regard.learn.lock import locked
 from regard.learn.loop import Report
@@ -91,6 +92,15 @@ def test_the_weights_kept_are_the_best_ones(run: Any, recipe: str) -> None:
     held = pair_data(job.data.pairs("valid"), run.translator, 512)
     nats, tokens = total_loss(run.translator.model, map(held.batch, held.order(0)))
     assert nats / tokens == pytest.approx(run.report.best["valid_loss"], abs=1e-6)
+
+
+def test_validation_is_greedy_and_its_answers_are_as_long_as_the_recipe_allows(recipe: str, tmp_path: Path) -> None:
+    job, _ = read(recipe, ["decode.max_length=3", "decode.beam=4"])
+    task = TASKS[job.task]
+    artifacts = task.survey(job, None)
+    run: Any = task.prepare(job, training.build_model(job, artifacts), artifacts, tmp_path).run
+    assert run.decode == Decoding(max_length=3)
+    assert max(len(answer.text) for answer in run.translate(["a b c", "q w e r t y"])) <= 3  # characters
 
 
 def test_loaded_twice_it_answers_the_same(run: Any) -> None:

@@ -11,6 +11,7 @@ from regard.data.artifacts import Artifacts
 from regard.data.augment import Augment
 from regard.data.caption_batches import CaptionData
 from regard.data.captions import CaptionSet
+from regard.decode.settings import Decoding
 from regard.learn.device import choose_device
 from regard.learn.progress import say
 from regard.models import MODELS, blank
@@ -46,7 +47,8 @@ def prepare(
 ) -> Prepared[Captioner, TestCaptions]:
     settings = job.data
     assert artifacts.pixels is not None
-    run = Captioner(model, artifacts.text, artifacts.pixels)
+    decode = Decoding(max_length=job.decode.max_length)  # validated greedily, which takes the least time
+    run = Captioner(model, artifacts.text, artifacts.pixels, decode)
     device = choose_device(job.train.device)
     train, valid = settings.captions("train"), settings.captions("valid")
     data = build_data(settings, train, run, seed=job.train.seed, augment=settings.augment, device=device)

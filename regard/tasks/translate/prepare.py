@@ -13,6 +13,7 @@ from regard.data.artifacts import Artifacts
 from regard.data.batch import Filter, PairData
 from regard.data.blocks import BlockData, gather
 from regard.data.tokenizer import Tokenizer
+from regard.decode.settings import Decoding
 from regard.errors import DataError, NoTokenizer
 from regard.learn.progress import counted, say
 from regard.models.protocols import Model
@@ -57,7 +58,8 @@ def survey(job: Job[PairSettings], start: Artifacts | None) -> Artifacts:
 def prepare(
     job: Job[PairSettings], model: Model, artifacts: Artifacts, out: Path
 ) -> Prepared[Translator, TestPairs]:
-    translator = Translator(model, artifacts.text, source_tokenizer=artifacts.source_tokenizer)
+    decode = Decoding(max_length=job.decode.max_length)  # validated greedily, which takes the least time
+    translator = Translator(model, artifacts.text, decode, source_tokenizer=artifacts.source_tokenizer)
     examples = valid_examples(job.data, translator)
     data, held = build_data(job, translator, examples, out)
     test = TestPairs(held, examples[: job.data.eval_pairs])
