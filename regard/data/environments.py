@@ -207,8 +207,9 @@ class MDPs:
         over: torch.amax for the best of the actions, torch.mean for any of them."""
         moves = world.moves.diff(dim=-1, prepend=torch.zeros_like(world.moves[..., :1]))
         values = [torch.zeros_like(world.rewards[..., 0])]  # (B, S), after the last step
-        for _ in range(self.horizon):
-            values.append(over(world.rewards + (moves @ values[-1][:, None, :, None])[..., 0], -1))
+        with torch.autocast(moves.device.type, enabled=False):
+            for _ in range(self.horizon):
+                values.append(over(world.rewards + (moves @ values[-1][:, None, :, None])[..., 0], -1))
         return torch.stack(values[:0:-1], 1)
 
 

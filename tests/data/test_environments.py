@@ -132,6 +132,8 @@ def test_prospects_are_what_players_earn(kind: Any) -> None:
     torch.testing.assert_close(returns.mean(0), found[..., 0].mean(0), rtol=0, atol=0.1)
     torch.testing.assert_close(found[:, 0, 1], kind.best(world))
     assert (found[..., 1] > found[..., 0]).all()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(kind.prospects(world, states), found)
     means = mean_rewards(world, states, actions)
     torch.testing.assert_close(means.mean(0), rewards.mean(0), rtol=0, atol=0.05)
     if isinstance(kind, MDPs):
