@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -19,6 +20,13 @@ def advantages(rewards: Tensor, values: Tensor, decay: float) -> Tensor:
     weights = decay ** ahead.clamp_min(0).to(surprise.dtype)
     with torch.autocast(rewards.device.type, enabled=False):
         return surprise @ weights.masked_fill(ahead < 0, 0)
+
+
+def running_mean(x: Tensor, count: int) -> Tensor:
+    """Of each step and those before it, `count` together or as many as there are: (B, T) -> (B, T)"""
+    total = F.pad(x.cumsum(1), (count, 0))
+    known = torch.arange(1, x.shape[1] + 1, device=x.device).clamp_max(count)
+    return (total[:, count:] - total[:, :-count]) / known
 
 
 def normalised(x: Tensor) -> Tensor:

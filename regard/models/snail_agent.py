@@ -23,9 +23,11 @@ not (as in Pinto et al. 2018, an actor-critic whose critic sees more than its ac
 
 where random_t and best_t are the rewards that one who acts at random and one who knows the environment would still
 expect (`Environments.prospects`). Neither changes what the policy gradient is on average with lambda = 1; both take
-noise away. The values learn from the mean rewards that were earned from step t on, each error divided by the steps
-left. The policy sees only what the paper's sees, and in use nothing else is needed. There is no discount (there
-0.99): a trial ends, and its total counts.
+noise away. The shares learn from the mean rewards that were earned from step t on, each error divided by the steps
+left. Advantages take the mean share of the last T / 10 steps: a share changes a little with every step, and times
+hundreds of rewards that are still to come this drowns what one action earns (T = 1,000: its standard deviation was
+41, that of the rest 1). The policy sees only what the paper's sees, and in use nothing else is needed. There is no
+discount (there 0.99): a trial ends, and its total counts.
 
 Policy and value share all but their last layers."""
 
@@ -52,7 +54,7 @@ from regard.data.environments import (
 from regard.data.fields import check, setting
 from regard.layers.causal import AttentionBlock, Block, CausalConv, CausalStack, TCBlock
 from regard.layers.loss import Loss, Sampled
-from regard.layers.policy_gradient import advantages, normalised
+from regard.layers.policy_gradient import advantages, normalised, running_mean
 
 try:
     from regard.models import snail_agent_cuda
@@ -173,12 +175,10 @@ class SNAILAgent(nn.Module):
         done = (snail_agent_cuda.play if fused else play_by_steps)(self, world, chances, greedy=greedy)
         return Trajectory(kind.saw(*done), *done)
 
-    def judge(self, inputs: Tensor, prospects: Tensor) -> tuple[Tensor, Tensor]:
-        """log p of all actions (B, T, A), and the values (B, T)"""
+    def judge(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """log p of all actions (B, T, A), and the shares (B, T)"""
         states = self.states(inputs)
-        random, best = prospects.unbind(-1)
-        share = self.value(states).float()[..., 0]
-        return self.policy(states).float().log_softmax(-1), random + share * (best - random)
+        return self.policy(states).float().log_softmax(-1), self.value(states).float()[..., 0]
 
     @torch.no_grad()
     def experience(self, batch: Seeds) -> Experience:
@@ -186,8 +186,9 @@ class SNAILAgent(nn.Module):
         kind, played = self.environments, self.play(batch.seeds)
         world = kind.draw(batch.seeds)
         prospects = kind.prospects(world, played.states)
-        known, values = self.judge(played.inputs, prospects)
+        known, shares = self.judge(played.inputs)
         means = mean_rewards(world, played.states, played.actions)
+        values = of_shares(running_mean(shares, max(1, kind.steps // 10)), prospects)
         gains = normalised(advantages(means, values, self.config.gae_lambda))
         returns = means.flip(1).cumsum(1).flip(1)
         chosen = of_actions(known, played.actions)
@@ -196,7 +197,8 @@ class SNAILAgent(nn.Module):
     def loss(self, batch: Seeds | Experience) -> Loss:
         """Of one trial in each environment; `likelihood` holds their total rewards."""
         done = batch if isinstance(batch, Experience) else self.experience(batch)
-        known, values = self.judge(done.inputs, done.prospects)
+        known, shares = self.judge(done.inputs)
+        values = of_shares(shares, done.prospects)
         left = torch.arange(values.shape[1], 0, -1, device=values.device)  # steps: what is earned in them varies
         error = self.config.value_weight * ((values - done.returns).square() / left).sum()
         mask = torch.ones_like(done.actions, dtype=torch.bool)
@@ -219,6 +221,12 @@ def play_by_steps(
         state = after
     states, actions, rewards = (torch.stack(one, 1) for one in zip(*taken, strict=True))
     return states, actions, rewards
+
+
+def of_shares(shares: Tensor, prospects: Tensor) -> Tensor:
+    """Values between those of a random player and the best: (B, T), (B, T, 2) -> (B, T)"""
+    random, best = prospects.unbind(-1)
+    return random + shares * (best - random)
 
 
 def of_actions(known: Tensor, actions: Tensor) -> Tensor:

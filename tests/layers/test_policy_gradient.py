@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.layers.policy_gradient import advantages, normalised
+from regard.layers.policy_gradient import advantages, normalised, running_mean
 
 
 @pytest.mark.parametrize("decay", [0.7, 1.0, 0.0])
@@ -22,6 +22,13 @@ def test_advantages_are_those_of_a_loop_from_the_end(decay: float) -> None:
 def test_without_decay_an_advantage_is_what_was_earned_beyond_the_value() -> None:
     rewards, values = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[2.0, 1.0, 5.0]])
     assert advantages(rewards, values, 1.0).tolist() == [[1.0, 1.0, -3.0]]
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"), [(1, [4.0, 2.0, 6.0, 0.0]), (2, [4.0, 3.0, 4.0, 3.0]), (9, [4.0, 3.0, 4.0, 3.0])]
+)
+def test_a_running_mean_is_of_the_last_steps(count: int, wanted: list[float]) -> None:
+    assert running_mean(torch.tensor([[4.0, 2.0, 6.0, 0.0]]), count).tolist() == [wanted]
 
 
 def test_normalised_has_mean_0_and_deviation_1_and_survives_a_constant() -> None:

@@ -93,14 +93,25 @@ def test_actions_are_judged_by_what_the_environment_knows(variant: str) -> None:
     world = kind.draw(seeds.seeds)
     means = mean_rewards(world, played.states, played.actions)
     torch.testing.assert_close(done.returns, means.flip(1).cumsum(1).flip(1))
-    _, values = model.judge(done.inputs, done.prospects)
-    torch.testing.assert_close(values, done.prospects[..., 0], msg="at first those of a random player")
-    with torch.no_grad():
-        model.value.bias.fill_(1)
-    _, values = model.judge(done.inputs, done.prospects)
-    torch.testing.assert_close(values, done.prospects[..., 1], msg="of one who knows the environment")
-    gains = normalised(advantages(means, values, model.config.gae_lambda))
-    torch.testing.assert_close(model.experience(seeds).advantages, gains)
+    for share in (0, 1):  # the values are those of a random player, and of one who knows the environment
+        with torch.no_grad():
+            model.value.bias.fill_(share)
+        gains = normalised(advantages(means, done.prospects[..., share], model.config.gae_lambda))
+        torch.testing.assert_close(model.experience(seeds).advantages, gains)
+
+
+@torch.no_grad()
+def test_values_of_long_trials_follow_the_mean_share_of_a_tenth() -> None:
+    model, seeds = agent(pulls=40), torch.arange(6)
+    model.value.weight.normal_()
+    done = model.experience(Seeds(seeds))
+    played = model.play(seeds)
+    means = mean_rewards(model.environments.draw(seeds), played.states, played.actions)
+    shares = model.value(model.states(done.inputs))[..., 0]
+    smooth = torch.stack([shares[:, max(0, t - 3) : t + 1].mean(1) for t in range(40)], 1)
+    random, best = done.prospects.unbind(-1)
+    gains = normalised(advantages(means, random + smooth * (best - random), model.config.gae_lambda))
+    torch.testing.assert_close(done.advantages, gains)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
