@@ -23,11 +23,12 @@ not (as in Pinto et al. 2018, an actor-critic whose critic sees more than its ac
 
 where random_t and best_t are the rewards that one who acts at random and one who knows the environment would still
 expect (`Environments.prospects`). Neither changes what the policy gradient is on average with lambda = 1; both take
-noise away. The shares learn from the mean rewards that were earned from step t on, each error divided by the steps
-left. Advantages take the mean share of the last T / 10 steps: a share changes a little with every step, and times
-hundreds of rewards that are still to come this drowns what one action earns (T = 1,000: its standard deviation was
-41, that of the rest 1). The policy sees only what the paper's sees, and in use nothing else is needed. There is no
-discount (there 0.99): a trial ends, and its total counts.
+noise away. The shares learn from the mean rewards that were earned from step t on, each squared error divided by
+the steps left and by T, so that one weight fits short and long trials. Advantages take the mean share of the last
+T / 10 steps: a share changes a little with every step, and times hundreds of rewards that are still to come this
+drowns what one action earns (T = 1,000: its standard deviation was 41, that of the rest 1). The policy sees only
+what the paper's sees, and in use nothing else is needed. There is no discount (there 0.99): a trial ends, and its
+total counts.
 
 Policy and value share all but their last layers."""
 
@@ -82,7 +83,7 @@ class SNAILAgentConfig:
     values: int = setting(32, at_least=1)
     temporal: bool = True  # false: no TC blocks
     gae_lambda: float = setting(0.95, at_least=0, at_most=1)  # see `layers.policy_gradient.advantages`
-    value_weight: float = setting(0.02, at_least=0)  # of the values' squared error in the loss
+    value_weight: float = setting(2.5, at_least=0)  # of the values' squared error in the loss
 
     def __post_init__(self) -> None:
         check(self)
@@ -199,8 +200,9 @@ class SNAILAgent(nn.Module):
         done = batch if isinstance(batch, Experience) else self.experience(batch)
         known, shares = self.judge(done.inputs)
         values = of_shares(shares, done.prospects)
-        left = torch.arange(values.shape[1], 0, -1, device=values.device)  # steps: what is earned in them varies
-        error = self.config.value_weight * ((values - done.returns).square() / left).sum()
+        steps = values.shape[1]
+        left = torch.arange(steps, 0, -1, device=values.device)  # what is earned in them varies
+        error = self.config.value_weight / steps * ((values - done.returns).square() / left).sum()
         mask = torch.ones_like(done.actions, dtype=torch.bool)
         entropy = -(known.exp() * known).sum(-1)
         sampled = Sampled(done.advantages, of_actions(known, done.actions), entropy, mask, done.log_probability)
