@@ -15,6 +15,8 @@ from regard.data.artifacts import Artifacts
 from regard.errors import BadInput
 from regard.models.snail_agent import SNAILAgent, SNAILAgentConfig
 from regard.runs.folder import begin, save_weights
+from regard.show import ShadedText
+from regard.tasks.play.run import Agent
 
 TINY: dict[str, Any] = {"dim": 4, "tc_filters": 4, "keys": 4, "values": 4, "actions": 3, "pulls": 6}
 MDP: dict[str, Any] = {"environment": "mdps", "states": 3, "horizon": 2, "episodes": 3}
@@ -69,6 +71,17 @@ def test_where_it_looked_is_drawn(runs: dict[str, str], call: Any, name: str, tm
     for suffix in ("svg", "html"):
         call("play", runs[name], "3", "--show", str(tmp_path / f"looks.{suffix}"))
         assert "start" in (tmp_path / f"looks.{suffix}").read_text()
+
+
+def test_of_a_long_trial_the_last_step_is_drawn() -> None:
+    torch.manual_seed(1)
+    trial = Agent(SNAILAgent(SNAILAgentConfig(**TINY | MDP | {"episodes": 40}))).play(3)
+    look, picture = trial.attention(), trial.picture()
+    assert look.columns[1] == f"{look.rows[0]}{trial.rewards[0]:+.1f}"
+    assert look.rows[79] == f"{trial.states[79]}:{trial.actions[79]}"
+    assert isinstance(picture, ShadedText)
+    np.testing.assert_array_equal(picture.received, look.weights[79])
+    assert f"where '{look.rows[79]}' looks" in picture.terminal(colour=False, width=80)
 
 
 def test_a_bad_number_is_named_and_the_others_are_answered(runs: dict[str, str], call: Any, tmp_path: Path) -> None:

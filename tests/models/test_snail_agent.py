@@ -100,6 +100,19 @@ def test_actions_are_judged_by_what_the_environment_knows(variant: str) -> None:
         torch.testing.assert_close(model.experience(seeds).advantages, gains)
 
 
+def test_an_error_of_the_values_counts_alike_in_short_and_long_trials() -> None:
+    """Where each step of a trial earned 0.5 more than its value says, whatever the length."""
+    errors = []
+    for pulls in (5, 50):
+        model = agent(pulls=pulls, value_weight=1.0)
+        done = model.experience(Seeds(torch.arange(4)))
+        left = torch.arange(pulls, 0, -1.0)
+        loss = model.loss(replace(done, returns=done.prospects[..., 0] + 0.5 * left))
+        errors.append((loss.total / loss.tokens).item())
+        assert errors[-1] == pytest.approx(0.25 * left.mean().item() / pulls)
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)
+
+
 @torch.no_grad()
 def test_values_of_long_trials_follow_the_mean_share_of_a_tenth() -> None:
     model, seeds = agent(pulls=40), torch.arange(6)

@@ -18,7 +18,8 @@ from regard.data.short_repr import short_repr
 from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
 from regard.models.protocols import Model, Player
-from regard.show import Map
+from regard.show import Map, ShadedText
+from regard.show.map.picture import LONG
 from regard.tasks.inputs import in_parts, read_all
 from regard.tasks.measuring import device_of
 from regard.tasks.options import checks_keywords
@@ -58,14 +59,15 @@ class Trial(Shown):
         if not self._run.episode:
             pulled, before = [str(arm) for arm in self.actions], ["start", *self._pulls()[:-1]]
             return Map(weights, pulled, before, title, "arm", "pulls before it: +, it paid", mask=may)
-        steps = list(zip(self.states, self.actions, self.rewards, strict=True))
-        acted, before = [f"{state}:{action}" for state, action, _ in steps], ["start"]
-        before += [f"{action}:{reward:+.1f}" for _, action, reward in steps[:-1]]
-        return Map(weights, acted, before, title, "state:action", "steps before it, action:reward", mask=may)
+        acted = [f"{state}:{action}" for state, action in zip(self.states, self.actions, strict=True)]
+        earned = [f"{step}{reward:+.1f}" for step, reward in zip(acted, self.rewards, strict=True)]
+        before = ["start", *earned[:-1]]
+        return Map(weights, acted, before, title, "state:action", "steps before it and their rewards", mask=may)
 
-    def picture(self, sites: Sequence[str] = ()) -> Map:
-        """Where it looked."""
-        return self.attention(*sites)
+    def picture(self, sites: Sequence[str] = ()) -> Map | ShadedText:
+        """Where it looked; of a trial that is too long for a map, where its last step looked."""
+        found = self.attention(*sites)
+        return found if len(found.columns) <= LONG else found.shaded(len(found.rows) - 1)
 
     def _pulls(self) -> list[str]:
         """Arms, with + where they paid."""

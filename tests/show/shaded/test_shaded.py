@@ -57,6 +57,27 @@ def test_words_are_shaded_by_the_mean_of_those_that_may_look():
         ShadedText(weights, "abc", "xyz", query=3)
 
 
+@pytest.mark.parametrize(("query", "wanted"), [(None, None), (2, 1), (0, None)])
+def test_a_part_has_some_of_the_queries(query, wanted):
+    whole = ShadedText(np.eye(3), "abc", "xyz", query=query, mask=np.eye(3, dtype=bool))
+    part = whole.part(rows=range(1, 3))
+    assert (part.queries, part.query, part.words) == ("yz", wanted, "abc")
+    np.testing.assert_array_equal(part.weights, np.eye(3)[1:])
+    assert part.mask.tolist() == np.eye(3, dtype=bool)[1:].tolist()
+    assert whole.part() is whole
+    with pytest.raises(ValueError, match="rows must lie in 0 to 2"):
+        whole.part(rows=range(3, 5))
+
+
+@pytest.mark.parametrize("query", [None, 1, 1199])
+def test_an_html_file_holds_the_last_queries_of_many(query):
+    kept, note = ShadedText(np.full((1200, 1000), 1e-3), ["w"] * 1000, ["q"] * 1200, query=query)._kept()
+    whole = query == 1  # it must be there
+    assert len(kept.queries) == (1200 if whole else 1000)
+    assert kept.query == {None: None, 1: 1, 1199: 999}[query]
+    assert note == ("" if whole else "only the last 1,000 queries are here")
+
+
 def test_one_word_that_receives_most_does_not_make_the_others_pale():
     """As [CLS] does, or the first word of a language model."""
     weights = np.full((1, 100), 0.004)
