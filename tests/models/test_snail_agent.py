@@ -93,11 +93,12 @@ def test_actions_are_judged_by_what_the_environment_knows(variant: str) -> None:
     world = kind.draw(seeds.seeds)
     means = mean_rewards(world, played.states, played.actions)
     torch.testing.assert_close(done.returns, means.flip(1).cumsum(1).flip(1))
-    for share in (0, 1):  # the values are those of a random player, and of one who knows the environment
-        with torch.no_grad():
-            model.value.bias.fill_(share)
-        gains = normalised(advantages(means, done.prospects[..., share], model.config.gae_lambda))
-        torch.testing.assert_close(model.experience(seeds).advantages, gains)
+    judged = [done.advantages]  # at first by the values of a random player
+    with torch.no_grad():
+        model.value.bias.fill_(1)
+    judged.append(model.experience(seeds).advantages)  # by those of one who knows the environment
+    for found, values in zip(judged, done.prospects.unbind(-1), strict=True):
+        torch.testing.assert_close(found, normalised(advantages(means, values, model.config.gae_lambda)))
 
 
 def test_an_error_of_the_values_counts_alike_in_short_and_long_trials() -> None:
