@@ -41,9 +41,9 @@ LENGTHS = {
 
 def tokenizer() -> Any:
     """As many made-up words as BERT has pieces."""
-    from regard.data.special_tokens import BERT
-    from regard.data.tokenizer import Tokenizer
-    from regard.data.wordpiece import NAMES, word_pieces
+    from regard.data.text.special_tokens import BERT
+    from regard.data.text.tokenizer import Tokenizer
+    from regard.data.text.wordpiece import NAMES, word_pieces
 
     names = [*NAMES, *(f"word{number}" for number in range(FIRST, VOCABULARY))]
     inner = word_pieces({name: number for number, name in enumerate(names)}, lowercase=True)
@@ -60,7 +60,7 @@ def texts(lengths: list[int], seed: int = 0) -> tuple[Rows, Rows]:
 
 
 def ours(folder: str, *, plain: bool) -> Read:
-    from regard.data.batch import pad
+    from regard.data.batches.batch import pad
     from regard.layers.onednn import without_onednn
     from regard.runs.folder import Folder
 
@@ -77,7 +77,7 @@ def ours(folder: str, *, plain: bool) -> Read:
 def transformers_own(folder: str) -> Read:
     from transformers import BertModel
 
-    from regard.data.batch import pad
+    from regard.data.batches.batch import pad
 
     model = BertModel.from_pretrained(folder).eval()
 

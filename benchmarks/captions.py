@@ -224,7 +224,7 @@ def take_weights(plain: Any, mine: Any) -> None:
 
 
 def batch_of(images: int) -> Any:
-    from regard.data.caption_batches import CaptionBatch
+    from regard.data.images.caption_batches import CaptionBatch
 
     torch.manual_seed(0)
     target = torch.randint(4, WORDS, (images, 15))

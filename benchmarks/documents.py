@@ -99,8 +99,8 @@ def even(count: int) -> list[Sentences]:
 
 def data_of(name: str, documents: list[Sentences]) -> Any:
     """As `regard train` holds them."""
-    from regard.data.labelled_texts import LabelledData
-    from regard.data.special_tokens import REGARD
+    from regard.data.text.labelled_texts import LabelledData
+    from regard.data.text.special_tokens import REGARD
 
     encoding = ours(name, 0.0).encoding
     if NETWORKS[name][0] == "han":
@@ -120,7 +120,7 @@ def our_batches(data: Any, way: str = "regard") -> list[Any]:
 def plain_batches(data: Any) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """(tokens (B, S, W), sentences of each document (B,), words of each sentence (B, S), labels (B,)); a text
     that is not split is one sentence. Lengths stay on the CPU, where packing reads them."""
-    from regard.data.text_encoding import sentences_of
+    from regard.data.text.text_encoding import sentences_of
 
     batches = []
     for rows in data.order(0)[:BATCHES]:
@@ -296,7 +296,7 @@ Pass = Callable[[], Tensor]
 
 
 def our_run(name: str, way: str, data: Any) -> Pass:
-    from regard.tasks.measuring import answer as captured
+    from regard.tasks.shared.measuring import answer as captured
 
     model, batches = ours(name, DROPOUT).to(DEVICE).eval(), our_batches(data, way)
     answer = partial(captured, model) if way == CAPTURED else model.class_logits

@@ -67,8 +67,8 @@ def made_up(count: int) -> list[tuple[list[int], list[str]]]:
 
 def our_batches() -> list[Any]:
     """As `regard train` makes them."""
-    from regard.data.sentence_data import SentenceData
-    from regard.data.special_tokens import REGARD
+    from regard.data.text.sentence_data import SentenceData
+    from regard.data.text.special_tokens import REGARD
 
     data = SentenceData(
         made_up(2000), special=REGARD, length=100, batch_tokens=TOKENS, seed=0, widest=max(WIDTHS), most=MOST
@@ -78,7 +78,7 @@ def our_batches() -> list[Any]:
 
 def plain_batches() -> list[tuple[Tensor, Tensor, Tensor]]:
     """Characters (B, T, 50), mask (B, T) and the ids of the words (B, T) of the same batches."""
-    from regard.data.characters import FILL
+    from regard.data.text.characters import FILL
 
     batches = []
     for batch in our_batches():
@@ -91,7 +91,7 @@ def plain_batches() -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def ours(clip: float, dropout: float) -> Any:
-    from regard.models.elmo import ELMo, ELMoConfig
+    from regard.models.elmo.model import ELMo, ELMoConfig
 
     return ELMo(
         ELMoConfig(

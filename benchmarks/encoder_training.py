@@ -35,8 +35,8 @@ Tool = tuple[Any, Callable[[Any], Tensor]]  # model, its loss
 
 
 def batches(count: int) -> Iterator[Any]:
-    from regard.data.batch import pad
-    from regard.data.text_encoding import LabelledBatch
+    from regard.data.batches.batch import pad
+    from regard.data.text.text_encoding import LabelledBatch
 
     for seed in range(count):
         dice = np.random.default_rng(seed)

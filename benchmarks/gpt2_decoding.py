@@ -70,7 +70,7 @@ def transformers_own(folder: str) -> Write:
 def ctranslate(folder: str, kind: str) -> Write:
     import ctranslate2
 
-    from regard.data.tokenizer import Tokenizer
+    from regard.data.text.tokenizer import Tokenizer
 
     vocabulary = Tokenizer.load(Path(folder) / "tokenizer.json").inner
     names = [vocabulary.id_to_token(number) for number in range(VOCABULARY)]
@@ -117,7 +117,7 @@ def prepare(folder: Path) -> None:
     from ctranslate2.converters import TransformersConverter
 
     from regard.data.artifacts import Artifacts
-    from regard.data.tokenizer import Tokenizer
+    from regard.data.text.tokenizer import Tokenizer
     from regard.models.gpt2 import GPT2, GPT2Config
     from regard.runs.folder import begin, save_weights
 

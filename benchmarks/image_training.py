@@ -41,7 +41,7 @@ WARM = 20 if GPU else 2  # steps before the clock runs
 
 
 def recipe() -> Any:
-    from regard.tasks.recipe import read
+    from regard.tasks.core.recipe import read
 
     lite = ["model.dim=256", "model.layers=7", "model.heads=4", "model.ff=512", "model.drop_path=0"]
     less = [] if GPU else ["data.batch_size=16", "train.precision=float32"]
@@ -50,8 +50,8 @@ def recipe() -> Any:
 
 def images(job: Any) -> Any:
     from regard.data.artifacts import Pixels
-    from regard.data.image_batches import ImageData
-    from regard.data.labelled_images import ImageSet
+    from regard.data.images.image_batches import ImageData
+    from regard.data.images.labelled_images import ImageSet
 
     dice = np.random.default_rng(0)
     pixels = dice.integers(256, size=(16 * job.data.batch_size, 32, 32, 3), dtype=np.uint8)
@@ -131,7 +131,7 @@ def data_step(job: Any) -> Callable[[int], Any]:
 
 
 def measure(steps: str, way: str) -> dict[str, float]:
-    from regard.data.image_batches import TOGETHER
+    from regard.data.images.image_batches import TOGETHER
 
     torch.manual_seed(0)
     job = recipe()

@@ -5,7 +5,7 @@ text; and a training step of the recipe wikitext2-lstmn beside that of wikitext2
 
 plain    a Python list of states, stacked at every step; the scores v . tanh(W_h h + q) of all places before it, and
          autograd. W_h h_i is computed once for each place.
-regard   `layers.tape`.
+regard   `models.lstmn.tape`.
 
 `run`: no gradients. `train`: forward and backward. The outputs and all gradients are compared first, with the same
 weights. A look back costs time by the number of places before it, so that of a text grows with T^2. What plain
@@ -78,7 +78,7 @@ class Plain(nn.Module):
 
 
 def ours(inputs: int, dim: int) -> Any:
-    from regard.layers.tape import TapeLSTM
+    from regard.models.lstmn.tape import TapeLSTM
 
     return TapeLSTM(inputs, dim, dim)
 
@@ -114,9 +114,9 @@ def layer_step(way: str, kind: str, length: int) -> Callable[[], None]:
 
 def model_step(name: str) -> tuple[Callable[[], None], int]:
     """A training step as the recipe's, with its sizes; and how many parameters there are."""
-    from regard.data.windows import TextBatch
+    from regard.data.text.windows import TextBatch
     from regard.models import MODELS as KINDS
-    from regard.tasks.recipe import read
+    from regard.tasks.core.recipe import read
 
     config = read(f"wikitext2-{name}")[0].config
     model: Any = KINDS[name](KINDS[name].Config(vocabulary=WORDS, **config))

@@ -129,8 +129,8 @@ def build(heads: int, length: int) -> tuple[Any, Any]:
     """The paper's machine for copying, and a batch."""
     import numpy as np
 
-    from regard.data.sequences import Copy, Size
-    from regard.models.ntm import NTM, NTMConfig
+    from regard.data.made.sequences import Copy, Size
+    from regard.models.ntm.model import NTM, NTMConfig
 
     torch.manual_seed(0)
     kind = Copy(BITS)

@@ -41,7 +41,7 @@ Rows = list[list[int]]
 
 def lines(part: str) -> list[str]:
     """Lines of Multi30k, such as those of train.en."""
-    from regard.data.files import find_data
+    from regard.base.files import find_data
 
     try:
         return gzip.decompress(find_data(f"multi30k/{part}.gz").read_bytes()).decode().splitlines()
@@ -51,7 +51,7 @@ def lines(part: str) -> list[str]:
 
 def encoded(*parts: str) -> list[Rows]:
     """Those parts of Multi30k as token ids of one joint vocabulary of the training set."""
-    from regard.data.tokenizer import Tokenizer
+    from regard.data.text.tokenizer import Tokenizer
 
     texts = [text for part in ("train.en", "train.de") for text in lines(part)]
     tokenizer = Tokenizer.train(texts, kind="bpe", size=VOCABULARY)
@@ -60,7 +60,7 @@ def encoded(*parts: str) -> list[Rows]:
 
 def similar_lengths(sources: Rows, targets: Rows) -> list[np.ndarray]:
     """Our batches: rows x longest side <= 4,096, rows of similar length together."""
-    from regard.data.batch import PairData
+    from regard.data.batches.batch import PairData
 
     order = PairData(sources, targets, batch_tokens=TOKENS, seed=0).order(0)
     return order[:BATCHES]
@@ -92,7 +92,7 @@ def luong() -> Any:
 
 
 def ours(model: Any) -> tuple:
-    from regard.data.batch import PairData
+    from regard.data.batches.batch import PairData
 
     optimiser = torch.optim.AdamW(model.parameters())
 
@@ -200,7 +200,7 @@ def measure(file: str, name: str, tool: str) -> dict[str, float]:
 
 def on_gpu() -> None:
     """`bahdanau` alone on a GPU, eager and compiled: 256 x 20 random tokens, encoder of 512 units per direction."""
-    from regard.data.batch import PairBatch
+    from regard.data.batches.batch import PairBatch
     from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {date.today()}, seed 0, ", end="")

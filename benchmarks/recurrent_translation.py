@@ -30,8 +30,8 @@ BATCH, LENGTH, BEAM = 64, 15, 5
 
 
 def ours(model: Any) -> tuple:
-    from regard.data.batch import pad
-    from regard.data.special_tokens import END, PAD, START
+    from regard.data.batches.batch import pad
+    from regard.data.text.special_tokens import END, PAD, START
     from regard.decode.beam import beam
     from regard.decode.greedy import greedy
 

@@ -189,7 +189,7 @@ def running(model: Any, images: Tensor) -> Call:
 
 
 def our_training(network: Network, way: dict[str, Any]) -> Call:
-    from regard.data.image_batches import ImageBatch
+    from regard.data.images.image_batches import ImageBatch
     from regard.layers.onednn import without_onednn
     from regard.learn.loop import Stepper
     from regard.learn.settings import Training

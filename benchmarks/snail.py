@@ -115,9 +115,9 @@ class Plain(nn.Module):
 
 def build(ways: int, shots: int) -> tuple[Any, Any]:
     """The recipe's model, and a batch."""
-    from regard.data.episodes import EpisodeBatch
-    from regard.models.snail import SNAIL, SNAILConfig
-    from regard.tasks.recipe import read
+    from regard.data.images.episodes import EpisodeBatch
+    from regard.models.snail.model import SNAIL, SNAILConfig
+    from regard.tasks.core.recipe import read
 
     torch.manual_seed(0)
     job, _ = read("omniglot-snail", [f"model.ways={ways}", f"model.shots={shots}"])

@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 def tokenizer() -> Any:
     """A joint vocabulary of Multi30k, or of 8,000 made-up words, numbered as in Marian."""
-    from regard.data.tokenizer import Tokenizer
+    from regard.data.text.tokenizer import Tokenizer
 
     if "REGARD_DATA" in os.environ:
         texts = [text for part in ("train.en", "train.de") for text in lines(part)]
@@ -69,7 +69,7 @@ def translator(dropout: dict[str, Any]) -> Any:
 
 
 def ours(folder: str, dropout: dict[str, Any]) -> tuple:
-    from regard.data.batch import PairBatch
+    from regard.data.batches.batch import PairBatch
 
     model = translator(dropout)
 
@@ -113,8 +113,8 @@ def measure(folder: str, setting: str, tool: str) -> dict[str, float]:
 
 
 def run(folder: str, model: Any, loss_of: Any) -> dict[str, float]:
-    from regard.data.batch import PairData
-    from regard.data.special_tokens import Special
+    from regard.data.batches.batch import PairData
+    from regard.data.text.special_tokens import Special
 
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4)
     special = Special(VOCABULARY - 1, VOCABULARY - 1, 0, 1)
@@ -140,7 +140,7 @@ def run(folder: str, model: Any, loss_of: Any) -> dict[str, float]:
 def prepare(folder: Path, batches: int) -> None:
     """What both tools read: the batches, and a model in the form of `transformers`."""
     from regard.data.artifacts import Artifacts
-    from regard.data.batch import PairData
+    from regard.data.batches.batch import PairData
     from regard.runs.folder import begin, save_weights
 
     words = tokenizer()

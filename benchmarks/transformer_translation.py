@@ -37,7 +37,7 @@ Translate = Callable[[Batches, int], Rows]
 
 
 def ours(folder: str) -> Translate:
-    from regard.data.batch import pad
+    from regard.data.batches.batch import pad
     from regard.decode.beam import beam
     from regard.decode.greedy import greedy
     from regard.runs.folder import Folder
@@ -61,7 +61,7 @@ def ours(folder: str) -> Translate:
 def marian(folder: str) -> Translate:
     from transformers import MarianMTModel
 
-    from regard.data.batch import pad
+    from regard.data.batches.batch import pad
 
     model = MarianMTModel.from_pretrained(folder).eval()
     model.generation_config.forced_eos_token_id = None
@@ -88,7 +88,7 @@ def marian(folder: str) -> Translate:
 def ctranslate(folder: str, kind: str) -> Translate:
     import ctranslate2
 
-    from regard.data.tokenizer import Tokenizer
+    from regard.data.text.tokenizer import Tokenizer
 
     vocabulary = Tokenizer.load(Path(folder) / "tokenizer.json").inner
     names = [vocabulary.id_to_token(number) for number in range(VOCABULARY)]

@@ -32,7 +32,7 @@ Tool = tuple[Any, Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]
 
 
 def ours(folder: str) -> Tool:
-    from regard.data.image_batches import ImageBatch
+    from regard.data.images.image_batches import ImageBatch
     from regard.runs.folder import Folder
 
     model: Any = Folder(folder).model()

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 import regard
-from regard.data.glyphs import glyphs
-from regard.data.scenes import scenes
-from regard.data.shapes import shapes
+from regard.data.made.glyphs import glyphs
+from regard.data.made.scenes import scenes
+from regard.data.made.shapes import shapes
 from regard.show import Line, Looks
 
 

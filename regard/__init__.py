@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
     from regard import attention, data, decode, layers, learn, metrics, models, show
     from regard.tasks.caption.run import Captioner
+    from regard.tasks.core.task import Run
     from regard.tasks.embed.run import Embedder
     from regard.tasks.fewshot.run import FewShot
     from regard.tasks.generate.run import LanguageModel
     from regard.tasks.play.run import Agent
-    from regard.tasks.reader import Reader
     from regard.tasks.recall.run import Recaller
     from regard.tasks.recognise.run import Recogniser
-    from regard.tasks.task import Run
-    from regard.tasks.text_reader import TextReader
+    from regard.tasks.shared.reader import Reader
+    from regard.tasks.shared.text_reader import TextReader
     from regard.tasks.translate.run import Translator
 
 __version__ = "0.1.0"
@@ -54,11 +54,11 @@ CLASSES = {
     "Embedder": "regard.tasks.embed.run",
     "FewShot": "regard.tasks.fewshot.run",
     "LanguageModel": "regard.tasks.generate.run",
-    "Reader": "regard.tasks.reader",
+    "Reader": "regard.tasks.shared.reader",
     "Recaller": "regard.tasks.recall.run",
     "Recogniser": "regard.tasks.recognise.run",
-    "Run": "regard.tasks.task",
-    "TextReader": "regard.tasks.text_reader",
+    "Run": "regard.tasks.core.task",
+    "TextReader": "regard.tasks.shared.text_reader",
     "Translator": "regard.tasks.translate.run",
 }
 __all__ = [
@@ -141,7 +141,7 @@ def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> R
     device: torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
     task: translate, generate, fill, embed, classify, recognise, caption, fewshot, play or recall. RunError if the
         run cannot be asked to do this; editors and type checkers then know what `load` returns."""
-    from regard.tasks.table import load, load_for, task_named
+    from regard.tasks.core.table import load, load_for, task_named
 
     return load(run, device) if task is None else load_for(run, task_named(task), device)
 
@@ -149,7 +149,7 @@ def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> R
 def load_model(run: str | Path, *, device: str = "cpu") -> nn.Module:
     """The torch module of a run, in float32 and eval mode, without tokenizer and task. `run` is as for `load`; a
     folder needs no tokenizer, as after `model.save_pretrained(folder)` of transformers."""
-    from regard.tasks.table import load_model
+    from regard.tasks.core.table import load_model
 
     return load_model(run, device)
 
@@ -176,7 +176,7 @@ def train(
     start: a run, or a `transformers` folder, whose weights and vocabulary to begin with.
 
     Ctrl-C saves a checkpoint and raises `regard.Interrupted`; the same call with resume=True goes on from there."""
-    from regard.tasks.training import train_and_open
+    from regard.tasks.core.training import train_and_open
 
     return train_and_open(recipe, out, set or {}, resume=resume, start=start)
 

@@ -15,7 +15,7 @@ import torch
 
 import regard
 from regard.attention import trace
-from regard.models.snail_agent import SNAILAgent
+from regard.models.snail.agent import SNAILAgent
 
 
 @torch.no_grad()

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.files import find_data
-from regard.data.lines import open_lines
+from regard.base.files import find_data
+from regard.base.lines import open_lines
 from regard.metrics.captions import GRADES, caption_bleu_each, caption_grade, cider, rouge_l
 from regard.metrics.rank_correlation import tau_b, tau_c
 

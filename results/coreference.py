@@ -21,11 +21,11 @@ from xml.etree import ElementTree
 import numpy as np
 
 import regard
-from regard.data.files import find_data
+from regard.base.files import find_data
 from regard.metrics.accuracy import interval
 from regard.metrics.pointing import points_at
 from regard.show import Map
-from regard.tasks.reader import Reader
+from regard.tasks.shared.reader import Reader
 
 SPLITS, SHUFFLES, SEED = 100, 1000, 0
 HEADS = [f"{layer}.{head}" for layer in range(6) for head in range(12)]

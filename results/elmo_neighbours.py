@@ -13,11 +13,11 @@ from __future__ import annotations
 import sys
 from itertools import chain, islice
 
-from regard.data.documents import read_documents
-from regard.data.masking import read_sentences
+from regard.data.text.documents import read_documents
+from regard.data.text.masking import read_sentences
+from regard.tasks.core.table import load_as
 from regard.tasks.embed.neighbours import Neighbour
 from regard.tasks.embed.run import Embedder
-from regard.tasks.table import load_as
 
 SENTENCES, TOP, AROUND = 5000, 5, 6  # AROUND: words shown on each side
 

@@ -12,8 +12,8 @@ import random
 import sys
 from pathlib import Path
 
-from regard.data.files import write_file
-from regard.data.pairs import read_pairs
+from regard.base.files import write_file
+from regard.data.text.pairs import read_pairs
 
 SETS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 

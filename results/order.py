@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.layers.causal import AttentionBlock, Block, CausalStack, TCBlock
 from regard.metrics.accuracy import interval
+from regard.models.snail.blocks import AttentionBlock, Block, CausalStack, TCBlock
 
 LENGTH, SYMBOLS, DIM = 16, 8, 16  # symbols 0 and 1 are asked about, the others are fillers
 TESTED = 5000

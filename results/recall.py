@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from regard.data.made import LETTERS
+from regard.data.made.pairs import LETTERS
 from regard.show import Curves
 
 CELLS = {"rnn": "plain RNN", "gru": "GRU", "lstm": "LSTM"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 import regard
-from regard.data.reviews import ADJECTIVES, reviews
+from regard.data.made.reviews import ADJECTIVES, reviews
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 
 import regard
 from regard.attention import trace
-from regard.data.labelled_images import ImageSet, open_image_set
+from regard.data.images.labelled_images import ImageSet, open_image_set
 from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import Z, interval
 from regard.metrics.pointing import MIDDLE_HALF, area, mass_inside

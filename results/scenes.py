@@ -14,8 +14,8 @@ from collections import defaultdict
 import numpy as np
 
 import regard
-from regard.data.scenes import COLOURS, scenes
-from regard.data.shapes import CLASSES
+from regard.data.made.scenes import COLOURS, scenes
+from regard.data.made.shapes import CLASSES
 from regard.metrics.pointing import on_object
 from regard.tasks.caption.run import BATCH
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 import regard
-from regard.data.shapes import shapes
+from regard.data.made.shapes import shapes
 from regard.metrics.pointing import Box, area, mass_inside
 
 

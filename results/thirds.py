@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from regard.data.lines import open_lines
+from regard.base.lines import open_lines
 
 THIRDS = 3
 

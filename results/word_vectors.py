@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gensim.models import Word2Vec
 
-from regard.tasks.recipe import read
+from regard.tasks.core.recipe import read
 
 
 def main(recipe: str, out: str) -> None:

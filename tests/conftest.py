@@ -194,15 +194,15 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, signals_heard: None) -> Callable[
 
 
 def _train(recipe: str, folder: Path, *changes: str, resume: bool = False) -> Report:
-    from regard.tasks import training
-    from regard.tasks.recipe import read
+    from regard.tasks.core import training
+    from regard.tasks.core.recipe import read
 
     job, text = read(recipe, changes)
     return training.train(job, folder, recipe=text, command="regard train tiny", resume=resume)
 
 
 def _load(folder: Path) -> Any:
-    from regard.tasks.table import load
+    from regard.tasks.core.table import load
 
     return load(folder)
 

@@ -24,11 +24,11 @@ import pytest
 from PIL import Image
 
 from regard.app.cli import main as cli
-from regard.data.glyphs import glyphs
-from regard.data.made import MADE
-from regard.data.shapes import shapes
-from regard.tasks import compare
-from regard.tasks.recipe import read
+from regard.data.made.glyphs import glyphs
+from regard.data.made.pairs import MADE
+from regard.data.made.shapes import shapes
+from regard.tasks.core import compare
+from regard.tasks.core.recipe import read
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

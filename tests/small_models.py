@@ -20,20 +20,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.base.field_types import types_of
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.batch import PairBatch, pad
-from regard.data.caption_batches import CaptionBatch
-from regard.data.characters import CharacterBatch, spell
-from regard.data.environments import Seeds
-from regard.data.episodes import EpisodeBatch
-from regard.data.field_types import types_of
-from regard.data.image_batches import ImageBatch
-from regard.data.masking import MaskedBatch
-from regard.data.sequences import BitBatch
-from regard.data.special_tokens import Special
-from regard.data.text_encoding import LabelledBatch, PlainEncoding
-from regard.data.tokenizer import Tokenizer
-from regard.data.windows import TextBatch
+from regard.data.batches.batch import PairBatch, pad
+from regard.data.images.caption_batches import CaptionBatch
+from regard.data.images.episodes import EpisodeBatch
+from regard.data.images.image_batches import ImageBatch
+from regard.data.made.environments import Seeds
+from regard.data.made.sequences import BitBatch
+from regard.data.text.characters import CharacterBatch, spell
+from regard.data.text.masking import MaskedBatch
+from regard.data.text.special_tokens import Special
+from regard.data.text.text_encoding import LabelledBatch, PlainEncoding
+from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.windows import TextBatch
 from regard.models import MODELS, name_of, task_of
 from regard.models.protocols import (
     Captioner,

@@ -33,11 +33,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
     (place / "regard/tasks/rate/__init__.py").touch()
-    models, tasks = place / "regard/models/__init__.py", place / "regard/tasks/table.py"
+    models, tasks = place / "regard/models/__init__.py", place / "regard/tasks/core/table.py"
     for name, kind in (("key_value", "KeyValue"), ("rater", "Rater")):
         insert(models, "\nMODELS:", f"from regard.models.{name} import {kind}\n")
         insert(models, '    "vit": ViT,\n', f'    "{name}": {kind},\n')
-    insert(tasks, "from regard.tasks.task import", "from regard.tasks.rate.record import Rate\n")
+    insert(tasks, "from regard.tasks.core.task import", "from regard.tasks.rate.record import Rate\n")
     insert(tasks, '    "recognise": Recognise(),\n', '    "rate": Rate(),\n')
     return place
 
@@ -62,7 +62,7 @@ assert "rate" in get_command(app).commands
 assert "torch" not in sys.modules, "the record imports torch"
 
 import regard
-from regard.tasks import compare
+from regard.tasks.core import compare
 
 def run_all(calls, jobs, tell):
     for number, call in enumerate(calls):

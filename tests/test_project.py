@@ -18,14 +18,15 @@ import torch
 import regard
 from regard.models import MODELS, blank
 from regard.runs.shipped import SHIPPED, shipped
-from regard.tasks.recipe import read
-from regard.tasks.recipe_files import RECIPES, recipes
+from regard.tasks.core.recipe import read
+from regard.tasks.core.recipe_files import RECIPES, recipes
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "regard"
 LEAVES = ("show", "metrics")
-ORDER = "data attention layers models learn,decode foreign runs tasks app"  # imports point to the left only
-LAYERS = (LEAVES, *(tuple(names.split(",")) for names in ORDER.split()))
+# Imports point to the left only.
+ORDER = "base show,metrics data,attention layers models learn,decode foreign runs tasks app"
+LAYERS = tuple(tuple(names.split(",")) for names in ORDER.split())
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -239,9 +240,9 @@ def test_an_installed_copy_has_its_recipes_and_shipped_runs(installed):
     target, empty = installed
     script = """
 import json, regard
-from regard.data.shapes import shapes
+from regard.data.made.shapes import shapes
 from regard.runs.shipped import shipped
-from regard.tasks.recipe_files import recipes
+from regard.tasks.core.recipe_files import recipes
 runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
 asked = {"recognise": [image], "caption": [image], "recall": ["01010101 11001100"]}

@@ -14,21 +14,21 @@ import torch
 
 import regard
 from regard.attention import Additive, Attend, GrowingMemory, Memory, Packing, Question, trace
-from regard.data.batch import PairBatch
-from regard.data.shapes import shapes
+from regard.data.batches.batch import PairBatch
+from regard.data.made.shapes import shapes
 from regard.decode.hypothesis import Hypothesis
 from regard.learn.loop import Report
 from regard.metrics.accuracy import report
 from regard.runs.folder import Folder
 from regard.show import Barcode, Curves, Heads, Map, Overlay, ShadedText, Words
-from regard.tasks.evaluation import SideBySide
-from regard.tasks.results import Evaluation
-from regard.tasks.table import TASKS
+from regard.tasks.core.evaluation import SideBySide
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.table import TASKS
 
 PACKAGES = [path.parent.name for path in sorted(Path(regard.__file__).parent.glob("*/__init__.py"))]
 # What the methods of public objects give and take.
 OTHERS = {
-    "data.tokenizer": ["Tokenizer"],
+    "data.text.tokenizer": ["Tokenizer"],
     "data.artifacts": ["Pixels"],
     "decode.settings": ["Decoding"],
     "decode.hypothesis": ["Hypothesis"],
@@ -41,18 +41,18 @@ OTHERS = {
     "metrics.accuracy": ["Report"],
     "metrics.bootstrap": ["Comparison"],
     "runs.folder": ["Folder"],
-    "tasks.task": ["Run", "Task"],
-    "tasks.results": ["Evaluation", "Metric"],
-    "tasks.evaluation": ["SideBySide"],
+    "tasks.core.task": ["Run", "Task"],
+    "tasks.core.results": ["Evaluation", "Metric"],
+    "tasks.core.evaluation": ["SideBySide"],
     "tasks.translate.run": ["Translator"],
     "tasks.translate.translation": ["Translation"],
     "tasks.generate.run": ["LanguageModel"],
     "tasks.generate.continuation": ["Continuation"],
-    "tasks.reader": ["Reader"],
+    "tasks.shared.reader": ["Reader"],
     "tasks.embed.run": ["Embedder"],
     "tasks.embed.answers": ["Vector", "TokenVectors"],
     "tasks.embed.neighbours": ["Neighbour"],
-    "tasks.reader_answers": ["Filled", "Classified"],
+    "tasks.shared.reader_answers": ["Filled", "Classified"],
     "tasks.recognise.run": ["Recogniser", "Recognised"],
     "tasks.caption.run": ["Captioner", "Caption"],
     "tasks.fewshot.run": ["FewShot", "Support", "Told"],

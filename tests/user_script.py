@@ -14,14 +14,14 @@ from regard.decode.settings import Decoding
 from regard.metrics.alignment import Links
 from regard.show import Examples, Heads, Looks, Map, Overlay, ShadedText, Tape
 from regard.tasks.caption.run import Caption
+from regard.tasks.core.results import Evaluation
 from regard.tasks.fewshot.run import Told
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
-from regard.tasks.reader import Reader
-from regard.tasks.reader_answers import Classified, Filled
 from regard.tasks.recall.run import Recalled
 from regard.tasks.recognise.run import Recognised, Recogniser
-from regard.tasks.results import Evaluation
+from regard.tasks.shared.reader import Reader
+from regard.tasks.shared.reader_answers import Classified, Filled
 from regard.tasks.translate.run import Translator
 from regard.tasks.translate.translation import Translation
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from regard.learn.checkpoint import checkpoints
 from regard.learn.progress import say
-from regard.tasks.recipe import read
-from regard.tasks.table import load_as
-from regard.tasks.training import train
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load_as
+from regard.tasks.core.training import train
 from regard.tasks.translate.run import Translator
 
 EXAMPLES = ("3 May 1979", "Saturday, 29 February 2020", "le 1er août 1914", "1969年7月20日")

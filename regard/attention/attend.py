@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import memory as memories
-from regard.attention.kernels.dropout import drop
 from regard.attention.kernels.fused import fused_attention, has_packed_kernel, packed_attention
 from regard.attention.kernels.products import weighted_sums
 from regard.attention.memory import Memory
@@ -19,7 +18,8 @@ from regard.attention.record import Trace, record, watching
 from regard.attention.score import Question, Score, gather
 from regard.attention.shapes import check_batch, check_extras, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
-from regard.data.short_repr import short_repr
+from regard.base.dropout import drop
+from regard.base.short_repr import short_repr
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.shapes import check_growth
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class GrowingMemory:
     """A memory that grows at its end: a decoder's own past. Attention reads `memory`.
 
     With gradients enabled `append` concatenates, so autograd sees every place, but keeps the past of every step:
-    learning from a long past takes a function of its own for all steps, as `layers.tape` has. Without gradients it
+    learning from a long past takes a function of its own for all steps, as `lstmn.tape` has. Without gradients it
     writes into buffers with spare capacity, so a step costs only what it adds; two branches would then write into
     the same buffer, so call `State.fork` before appending twice to one GrowingMemory.
 

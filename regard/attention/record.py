@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import NoAttention
-from regard.show import Heads
+
+if TYPE_CHECKING:
+    from regard.show import Heads
 
 active: ContextVar[tuple[Trace, ...]] = ContextVar("active", default=())  # the traces of this thread
 
@@ -106,6 +109,8 @@ class Trace:
                 f"this picture shows attention weights, and none were recorded at {', '.join(lacking)}; "
                 f"recorded: {there:.500}"
             )
+        from regard.show import Heads  # only who draws loads the pictures
+
         weights = {site: self[site][item].float().cpu() for site in sites}
         panels = {site: x.numpy() if x.dim() == 3 else x[None].numpy() for site, x in weights.items()}
         masks = {site: self[site, "mask"][item].cpu().numpy() for site in panels}

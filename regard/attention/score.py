@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
 from regard.attention.packing import Packing
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.record import Trace, watching
-from regard.attention.shared_change import SharedChange
+from regard.base.shared_change import SharedChange
 
 SIGNATURE = inspect.signature(nn.MultiheadAttention.forward)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.record import Trace, watching
-from regard.attention.shared_change import SharedChange
+from regard.base.shared_change import SharedChange
 
 LIBRARY = "transformers.modeling_utils"
 READABLE = (None, "eager", "sdpa")  # implementations whose masks are known

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.memory import Memory
 from regard.attention.score import Question
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import NoTokenizer, RunError
 
 if TYPE_CHECKING:
-    from regard.data.sequences import Sequences
+    from regard.data.made.sequences import Sequences
 
 MOST_EDGE = 1 << 16  # pixels
 
@@ -21,7 +21,7 @@ class Pixels:
     """How images become numbers: resized to the model's size, then (value / 255 - mean) / std in each channel.
 
     With `shortest_edge`, the shorter side is resized to that many pixels, and the centre of the model's size is cut
-    out (`data.images.fit_image`)."""
+    out (`data.images.images.fit_image`)."""
 
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # as many as the model has channels
     std: tuple[float, ...] = (0.5, 0.5, 0.5)

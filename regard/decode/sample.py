@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.batch import wide
+from regard.data.batches.batch import wide
 from regard.decode.generator import finish
 from regard.decode.greedy import follow
 from regard.decode.hypothesis import Hypothesis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
 
 # Beyond these limits scores would overflow float32; useful values are far below.
 MOST_PENALTY = 10

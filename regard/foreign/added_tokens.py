@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken
 
-from regard.data.tokenizer_file import without_panic
+from regard.data.text.tokenizer_file import without_panic
 from regard.errors import RunError
 from regard.foreign.contents import Contents, Json
 from regard.foreign.hf_files import TOKENIZER_CONFIG

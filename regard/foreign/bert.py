@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from regard.data.artifacts import AnyTokenizer, Artifacts
-from regard.data.special_tokens import Special
+from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.foreign.contents import Contents, Json
 from regard.foreign.form import Form, Part, Table, read_labels, same, write_labels

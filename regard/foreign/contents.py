@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from regard.data.files import LARGEST_JSON, is_there, read_bytes
+from regard.base.files import LARGEST_JSON, is_there, read_bytes
 from regard.errors import DataError, RecipeError, RunError
 from regard.learn.progress import say
 

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from regard.data.artifacts import AnyTokenizer
-from regard.data.characters import CHARACTERS
-from regard.data.special_tokens import LAYOUTS, REGARD, SPECIAL, Special
-from regard.data.tokenizer import Tokenizer
-from regard.data.tokenizer_training import train_vocabulary
+from regard.data.text.characters import CHARACTERS
+from regard.data.text.special_tokens import LAYOUTS, REGARD, SPECIAL, Special
+from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.tokenizer_training import train_vocabulary
 from regard.errors import RunError, Unrepresentable
 from regard.foreign.contents import Contents, Json
 from regard.foreign.form import Form, Part, Table, same
 from regard.foreign.hdf5 import SUFFIX
-from regard.models.elmo import ELMoConfig
+from regard.models.elmo.model import ELMoConfig
 
 OPTIONS = "options.json"
 MOST_WIDTHS = 1000

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.data.artifacts import AnyTokenizer, Artifacts, Pixels
-from regard.data.special_tokens import Special
+from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.errors import RunError, Unrepresentable
 from regard.foreign.contents import Contents, Json, say_once

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.files import check_regular, explain_os_errors
+from regard.base.files import check_regular, explain_os_errors
 from regard.errors import RunError
 
 SUFFIX = ".hdf5"

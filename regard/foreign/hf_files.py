@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.data.artifacts import Pixels
-from regard.data.images import RESAMPLING
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.images.images import RESAMPLING
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.errors import RunError
 from regard.foreign.contents import Contents, Json

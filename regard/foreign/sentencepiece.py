@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import valid_text, words_of_characters, words_of_parts
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import valid_text, words_of_characters, words_of_parts
 from regard.errors import RunError
 
 SPACE = "▁"

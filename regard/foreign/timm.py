@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from regard.data.artifacts import MOST_EDGE, Artifacts, Pixels
-from regard.data.images import RESAMPLING
-from regard.data.special_tokens import Special
+from regard.data.images.images import RESAMPLING
+from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.errors import RunError, Unrepresentable
 from regard.foreign.contents import Contents, Json, say_once

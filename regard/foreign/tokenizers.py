@@ -8,12 +8,12 @@ from pathlib import Path
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from regard.base.files import LARGEST_TOKENIZER
 from regard.data.artifacts import MissingTokenizer
-from regard.data.files import LARGEST_TOKENIZER
-from regard.data.special_tokens import TEXT_END, UNKNOWN_NAME, Special
-from regard.data.tokenizer import Tokenizer
-from regard.data.tokenizer_file import read_tokenizer, without_panic
-from regard.data.wordpiece import NAMES, word_pieces
+from regard.data.text.special_tokens import TEXT_END, UNKNOWN_NAME, Special
+from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.tokenizer_file import read_tokenizer, without_panic
+from regard.data.text.wordpiece import NAMES, word_pieces
 from regard.errors import RunError
 from regard.foreign.added_tokens import SPECIAL_MAP, add_tokens, refuse_tokens
 from regard.foreign.contents import Contents, Json, run_errors

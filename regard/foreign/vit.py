@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.special_tokens import Special
+from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.errors import Unrepresentable
 from regard.foreign.contents import Contents, Json

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from regard.data.files import LARGEST_TOKENIZER
+from regard.base.files import LARGEST_TOKENIZER
 from regard.errors import RunError
 from regard.foreign.contents import Contents, say_once
 

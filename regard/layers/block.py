@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
-from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.fused import HALF
+from regard.base.dropout import Dropout
 
 NORMS = ("post", "pre")
 WORTH = 0.05  # with a smaller share of padding, packing costs more than it saves

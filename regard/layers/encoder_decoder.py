@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Attend, Look, build_score, build_weigh
-from regard.attention.kernels.dropout import Dropout
-from regard.data.batch import PairBatch
+from regard.base.dropout import Dropout
+from regard.data.batches.batch import PairBatch
 from regard.layers.loss import Loss, Sampled, token_loss
 
 NO_LIMIT = 1 << 30

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.data.windows import TextBatch
+from regard.data.text.windows import TextBatch
 
 ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
 ALIGNED = 64  # in half precision GPUs multiply matrices of other numbers of words several times more slowly

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Attend, Memory, Question, Score
-from regard.attention.kernels.dropout import Dropout
 from regard.attention.kernels.products import weighted_sums
+from regard.base.dropout import Dropout
 from regard.layers.recurrent import Encoder, last_real
 
 POOLS = ("attention", "mean", "max", "last")

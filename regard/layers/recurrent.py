@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from regard.attention.kernels.dropout import Dropout, drop
 from regard.attention.record import record, tracing, watching
+from regard.base.dropout import Dropout, drop
 
 # The layer and the parts of its weights in torch's order: gates, and the new content.
 KINDS = {

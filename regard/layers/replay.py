@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.record import tracing
-from regard.data.batch import Batch
+from regard.data.batches.batch import Batch
 
 MOST = 64  # shapes that are captured; each graph holds the memory of its work
 

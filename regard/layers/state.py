@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import GrowingMemory, Memory
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
 
 
 def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:

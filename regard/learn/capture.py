@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from regard.data.batch import Batch
+from regard.data.batches.batch import Batch
 from regard.layers.replay import Recording, Replay, Tensors
 
 WARM = 3  # eager steps per shape before capture: libraries pick kernels, the optimiser allocates its state

@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 from safetensors.torch import load as parse_tensors
-from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from regard.data.files import (
+from regard.base.files import (
     DRAFT,
     LARGEST_JSON,
     check_regular,
@@ -29,6 +28,7 @@ from regard.data.files import (
     sync_folder,
     write_file,
 )
+from regard.base.tensors import fill, form_of, named_tensors, tensors_to_bytes
 from regard.errors import DataError, RunError
 from regard.models.protocols import Module
 
@@ -59,58 +59,6 @@ class Damaged(Exception):
     """Why a checkpoint cannot be used."""
 
 
-# ---- tensors by name
-
-
-def named_tensors(model: Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers; a tied one comes once, under its first name."""
-    seen: set[int] = set()
-    tensors = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if isinstance(tensor, Tensor) and id(tensor) not in seen:
-            seen.add(id(tensor))
-            tensors[name] = tensor
-    return tensors
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically; OSError when the disk is full."""
-    write_file(path, _to_bytes(tensors, metadata))
-
-
-def _to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    return tensors_to_bytes(plain, metadata)
-
-
-def fill(model: Module, tensors: Mapping[str, Tensor], *, source: str | Path) -> None:
-    """Copy tensors into the model by name; nothing is changed unless all of them fit."""
-    own = named_tensors(model)
-    if own.keys() != tensors.keys():
-        missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-        raise ValueError(
-            f"{source} does not fit this model: missing {_some(missing)}, unknown {_some(extra)}. "
-            "Use the model settings it was written with"
-        )
-    for name, place in own.items():
-        if (tensors[name].shape, tensors[name].dtype) != (place.shape, place.dtype):
-            raise ValueError(
-                f"{source} does not fit this model: {name} is {_form(tensors[name])}, the model has "
-                f"{_form(place)}. Use the model settings it was written with"
-            )
-    with torch.no_grad():
-        for name, place in own.items():
-            place.copy_(tensors[name])
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "nothing"
-
-
-def _form(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
-
-
 def optimiser_tensors(model: Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's state by parameter name: {"exp_avg/encoder.weight": ...}."""
     tensors = {}
@@ -130,7 +78,7 @@ def fill_optimiser(
     for label, tensor in tensors.items():
         key, _, name = label.partition("/")
         if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
-            raise ValueError(f"{source}: {label} {_form(tensor)} belongs to no parameter of this model")
+            raise ValueError(f"{source}: {label} {form_of(tensor)} belongs to no parameter of this model")
         known.setdefault(parameters[name], {})[key] = tensor
     groups = optimiser.state_dict()["param_groups"]  # torch numbers parameters in the order of the groups
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
@@ -190,7 +138,7 @@ def save(
         files = {}
         parts = {MODEL: named_tensors(model), OPTIMISER: optimiser_tensors(model, optimiser)}
         for name, tensors in parts.items():
-            data = _to_bytes(tensors)
+            data = tensors_to_bytes(tensors)
             files[name] = _sha256(data)
             write_file(temporary / name, data)
         _write_state(temporary, standing, files, type(optimiser).__name__)

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.data.batch import send, wide
+from regard.base.tensors import fill, named_tensors, write_tensors
+from regard.data.batches.batch import send, wide
 from regard.errors import BadInput, RunError
 from regard.layers.loss import Loss
-from regard.learn.checkpoint import fill, named_tensors, write_tensors
 from regard.learn.lock import locked
 from regard.learn.loop import Report, Stepper, take_steps
 from regard.learn.progress import Progress

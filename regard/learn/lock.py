@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from regard.data.files import read_bytes
+from regard.base.files import read_bytes
 from regard.errors import DataError, RunError
 
 fcntl: Any

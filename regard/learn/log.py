@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.data.files import check_regular, write_file
+from regard.base.files import check_regular, write_file
 from regard.learn.checkpoint import Say, Standing
 
 

@@ -15,15 +15,16 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import Batch
-from regard.data.files import DRAFT, FULL, sync_folder
+from regard.base.device import choose_device, with_tf32
+from regard.base.files import DRAFT, FULL, sync_folder
+from regard.base.tensors import fill, named_tensors
+from regard.data.batches.batch import Batch
 from regard.errors import Interrupted, RunError
 from regard.layers.loss import Loss
 from regard.layers.onednn import without_onednn
 from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
-from regard.learn.device import choose_device, with_tf32
 from regard.learn.interrupt import Interrupt
 from regard.learn.lock import locked
 from regard.learn.log import Log
@@ -312,11 +313,11 @@ def _finish(
     """Validate the average of the last checkpoints, keep it if it is the best, and mark the run as ended."""
     model, count = validation.model, validation.settings.average_checkpoints
     if count > 1:
-        last = {name: tensor.detach().clone() for name, tensor in checkpoint.named_tensors(model).items()}
+        last = {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
         averaged = checkpoint.average(folder, count, model, say=progress.say)
         metrics = interrupt.unless_asked(lambda: validation.measure(standing.step))
         best = metrics is not None and validation.keep_if_best(metrics, standing)
-        checkpoint.fill(model, last, source=folder)
+        fill(model, last, source=folder)
         if metrics is None:
             raise _stopped(standing, validation.settings, checkpoint.checkpoints(folder)[0], interrupt)
         standing.averaged = averaged

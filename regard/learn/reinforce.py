@@ -33,7 +33,7 @@ def objective(
     The defaults have less variance (measured in results/dates.md).
 
     For an agent, s_t is the action of step t and r_t its advantage; only the defaults make sense there, and
-    recipes with others are refused (`tasks.recipe`). Where several updates learn from the same actions (PPO,
+    recipes with others are refused (`tasks.core.recipe`). Where several updates learn from the same actions (PPO,
     Schulman et al. 2017), log p(s_t) becomes p(s_t) / p_then(s_t), clipped where it would go further than
     1 +- ppo_clip.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
 
 CAPTURED = {"precision": ("float32", "tf32", "bfloat16"), "accumulate_steps": (1,)}
 

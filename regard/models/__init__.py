@@ -5,12 +5,12 @@ import dataclasses
 from regard.models.bahdanau import Bahdanau
 from regard.models.bert import Bert
 from regard.models.bit_lstm import BitLSTM
-from regard.models.elmo import ELMo
+from regard.models.elmo.model import ELMo
 from regard.models.gpt2 import GPT2
 from regard.models.han import HAN
-from regard.models.lstmn import LSTMN
+from regard.models.lstmn.model import LSTMN
 from regard.models.luong import Luong
-from regard.models.ntm import NTM
+from regard.models.ntm.model import NTM
 from regard.models.pooling import Pooling
 from regard.models.protocols import Model, ModelConfig
 from regard.models.rnnlm import RNNLM
@@ -18,8 +18,8 @@ from regard.models.senet import SENet
 from regard.models.seq2seq import Seq2seq
 from regard.models.show_and_tell import ShowAndTell
 from regard.models.show_attend_tell import ShowAttendTell
-from regard.models.snail import SNAIL
-from regard.models.snail_agent import SNAILAgent
+from regard.models.snail.agent import SNAILAgent
+from regard.models.snail.model import SNAIL
 from regard.models.transformer import Transformer
 from regard.models.vit import ViT
 

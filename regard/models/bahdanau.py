@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import SCORES, WAYS, Look, Memory, Question
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
 from regard.layers.state import State

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.kernels.dropout import Dropout
-from regard.data.fields import check, setting
-from regard.data.masking import MaskedBatch
-from regard.data.text_encoding import LabelledBatch, PairEncoding
+from regard.base.dropout import Dropout
+from regard.base.fields import check, setting
+from regard.data.text.masking import MaskedBatch
+from regard.data.text.text_encoding import LabelledBatch, PairEncoding
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, label_loss, token_loss

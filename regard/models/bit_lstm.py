@@ -1,5 +1,5 @@
 """The LSTM that neural Turing machines are compared with (Graves, Wayne & Danihelka 2014, section 4): stacked
-layers, whose states are all the memory there is. It reads and writes bits as `models.ntm` does:
+layers, whose states are all the memory there is. It reads and writes bits as `models.ntm.model` does:
 
     h_t = LSTM(x_t),  p(y_t = 1) = sigmoid(W h_t + b)
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
 from regard.layers.loss import Loss, bit_loss
 from regard.layers.recurrent import CellState, Stack
-from regard.models.ntm import check_steps
+from regard.models.ntm.model import check_steps
 from regard.models.protocols import BitSequences
 
 MOST = 10_000  # of each: a hostile configuration must not fill the memory

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from regard.data.caption_batches import CaptionBatch
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
+from regard.data.images.caption_batches import CaptionBatch
 from regard.layers.encoder_decoder import TargetSide
 from regard.layers.init import take_over
 from regard.layers.loss import Loss

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import GrowingMemory
-from regard.attention.kernels.dropout import Dropout
-from regard.data.fields import check, setting
-from regard.data.windows import TextBatch
+from regard.base.dropout import Dropout
+from regard.base.fields import check, setting
+from regard.data.text.windows import TextBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads
 from regard.layers.loss import Loss, next_token_loss
 from regard.layers.positions import Learned

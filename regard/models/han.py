@@ -22,10 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.kernels.dropout import Dropout
-from regard.data.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
-from regard.data.fields import check, setting
-from regard.data.sentences import WAYS
+from regard.base.dropout import Dropout
+from regard.base.fields import check, setting
+from regard.data.text.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
+from regard.data.text.sentences import WAYS
 from regard.layers.loss import Loss, label_loss
 from regard.layers.pooling import PooledEncoder, WordEmbedding
 from regard.layers.recurrent import HELD, KINDS

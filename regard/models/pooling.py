@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.dropout import Dropout
-from regard.data.fields import check, setting
-from regard.data.text_encoding import PlainEncoding, TokenBatch
+from regard.base.dropout import Dropout
+from regard.base.fields import check, setting
+from regard.data.text.text_encoding import PlainEncoding, TokenBatch
 from regard.layers.loss import Loss, label_loss
 from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
 from regard.layers.recurrent import HELD, KINDS

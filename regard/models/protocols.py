@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from regard.data.characters import CharacterEncoding
-from regard.data.environments import Environments, Experience, Trajectory
-from regard.data.text_encoding import TextEncoding
+from regard.data.made.environments import Environments, Experience, Trajectory
+from regard.data.text.characters import CharacterEncoding
+from regard.data.text.text_encoding import TextEncoding
 from regard.layers.loss import Loss
 from regard.layers.state import State
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.dropout import Dropout
-from regard.data.fields import check, setting
-from regard.data.windows import TextBatch
+from regard.base.dropout import Dropout
+from regard.base.fields import check, setting
+from regard.data.text.windows import TextBatch
 from regard.layers.encoder_decoder import check_tied
 from regard.layers.loss import Loss, check_one_document, next_token_loss
 from regard.layers.recurrent import KINDS, Stack

@@ -27,10 +27,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.fields import check, setting
-from regard.data.image_batches import ImageBatch
+from regard.attention.record import record
+from regard.base.fields import check, setting
+from regard.data.images.image_batches import ImageBatch
 from regard.layers.convolution import Convolution
-from regard.layers.excite import Excite
 from regard.layers.loss import Loss, class_loss
 from regard.models.labels import adopt_weights, check_labels
 from regard.models.protocols import Images
@@ -84,6 +84,27 @@ class SENetConfig:
         """Images of a training batch: where one has become 1 x 1 pixel, it has no batch statistics alone."""
         halved = len(self.depths) - 1 + 2 * (self.stem == "large")
         return 2 if max(self.size) <= 1 << halved else 1
+
+
+class Excite(nn.Module):
+    """x_c * gate_c, gate = sigmoid(W_2 relu(W_1 z)), z_c = the mean of x_c over all places   (eq. 2 to 4)
+
+    W_1 reduces the channels by `reduction`. A trace sees the gates as "gate" (B, C). W_1 and W_2 have no weight
+    decay: a convolution that is normalised loses nothing by it, but gates would no longer see the image."""
+
+    traced = ("gate",)
+    decayed = False
+
+    def __init__(self, channels: int, reduction: int):
+        super().__init__()
+        hidden = max(1, channels // reduction)
+        self.inner, self.outer = nn.Linear(channels, hidden), nn.Linear(hidden, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        squeezed = x.mean((2, 3))  # (B, C)
+        gate = torch.sigmoid(self.outer(F.relu(self.inner(squeezed))))
+        record(self, "gate", gate, axis=0)
+        return x * gate[:, :, None, None]
 
 
 class ResidualBlock(nn.Module):

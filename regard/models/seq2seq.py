@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Look
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, check_tied
 from regard.layers.recurrent import KINDS, CellState, Encoder, Stack
 from regard.layers.state import State

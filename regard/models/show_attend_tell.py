@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from regard.attention import SCORES, Attend, Look, Memory, Question, build_score, build_weigh
 from regard.attention.record import record
-from regard.data.fields import setting
+from regard.base.fields import setting
 from regard.layers.recurrent import Cell, CellState
 from regard.layers.state import State
 from regard.models.captioner import CaptionerConfig, ImageCaptioner

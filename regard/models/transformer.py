@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import GrowingMemory, Look, Memory
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
 from regard.layers.block import ACTIVATIONS, NORMS, Block, check_heads
 from regard.layers.encoder_decoder import EncoderDecoder
 from regard.layers.positions import POSITIONS, build_positions

@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.kernels.dropout import Dropout
-from regard.data.fields import check, setting
-from regard.data.image_batches import ImageBatch
+from regard.base.dropout import Dropout
+from regard.base.fields import check, setting
+from regard.data.images.image_batches import ImageBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, class_loss

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from regard.base.fields import build, read_toml
+from regard.base.files import is_there, write_file
+from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.artifacts import AnyTokenizer, Artifacts, MissingTokenizer, Pixels
-from regard.data.fields import build, read_toml
-from regard.data.files import is_there, write_file
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError, RunError
 from regard.foreign import FORMS, form_of
@@ -34,7 +35,6 @@ from regard.foreign.hf_files import (
     read_max_length,
     read_pixels,
 )
-from regard.learn.checkpoint import fill, named_tensors, write_tensors
 from regard.models import MODELS, name_of
 from regard.models.protocols import Model, ModelConfig
 from regard.runs.hub import hub_folder, is_hub_name

@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.data.files import LARGEST_JSON, check_regular, explain_os_errors, is_there, read_bytes
+from regard.base.files import LARGEST_JSON, check_regular, explain_os_errors, is_there, read_bytes
 from regard.errors import RunError
 from regard.foreign.contents import Contents, run_errors
 from regard.foreign.form import Form

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
+from regard.base.files import draft_of, write_file
+from regard.base.tensors import named_tensors
 from regard.data.artifacts import Artifacts
-from regard.data.files import draft_of, write_file
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign import form_of, why_no_form
-from regard.learn.checkpoint import named_tensors
 from regard.models.protocols import Model, Module
 from regard.runs.folder import Folder, begin, in_dtype, save_weights, save_weights_in
 from regard.runs.weights import INDEX

@@ -14,13 +14,13 @@ import torch
 
 from regard.app.cli.main import DEBUG, main
 from regard.data.artifacts import Artifacts
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.models.bert import Bert, BertConfig
 from regard.runs.folder import begin, save_weights
-from regard.tasks import compare
-from regard.tasks.recipe import read
-from regard.tasks.table import load
-from regard.tasks.training import train
+from regard.tasks.core import compare
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
+from regard.tasks.core.training import train
 
 RECIPE = """# A few tiny steps.
 [data]

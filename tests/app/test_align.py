@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.runs.folder import save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 PAIRS = [("a b c d", "d c b a"), ("q w", "w q e"), ("x", "x y"), ("o p q r s", "s")]
 

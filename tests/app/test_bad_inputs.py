@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from regard.errors import BadInput
-from regard.tasks.inputs import NAMED, Reading, in_parts, read_all
-from regard.tasks.table import load
+from regard.tasks.core.inputs import NAMED, Reading, in_parts, read_all
+from regard.tasks.core.table import load
 
 LONG = "x" * 50  # more tokens than any of the runs takes
 TOO_LONG = "tokens"

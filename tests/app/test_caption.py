@@ -12,11 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.scenes import scenes
+from regard.data.made.scenes import scenes
 from regard.runs.folder import save_weights
-from regard.tasks.recipe import read
-from regard.tasks.table import load
-from regard.tasks.training import train
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
+from regard.tasks.core.training import train
 
 RECIPE = """# A few tiny steps.
 [data]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 LABELS = ("bad", "fair", "good")
 MOST = 16  # tokens the model takes

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 LABELS = ("bad", "fair", "good")
 

@@ -13,8 +13,8 @@ import regard
 from regard.app.cli import main as cli
 from regard.errors import Interrupted
 from regard.models import MODELS
-from regard.tasks.recipe import read
-from regard.tasks.recipe_files import recipes
+from regard.tasks.core.recipe import read
+from regard.tasks.core.recipe_files import recipes
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from regard.errors import Interrupted, RunError
-from regard.tasks import compare
-from regard.tasks.compare import _choices, _folder, _run, _settings, _table
-from regard.tasks.results import Metric
-from regard.tasks.table import load
+from regard.tasks.core import compare
+from regard.tasks.core.compare import _choices, _folder, _run, _settings, _table
+from regard.tasks.core.results import Metric
+from regard.tasks.core.table import load
 
 
 def test_two_variants_with_one_seed(call: Any, recipe: str) -> None:

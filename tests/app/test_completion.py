@@ -14,8 +14,8 @@ from regard.app.cli.completion import joined
 from regard.app.cli.model_settings import model_names, model_settings, task_name
 from regard.models import MODELS, blank
 from regard.runs.shipped import shipped
-from regard.tasks.recipe import in_toml, parse_change
-from regard.tasks.recipe_files import recipes
+from regard.tasks.core.recipe import in_toml, parse_change
+from regard.tasks.core.recipe_files import recipes
 
 ROOT = Path(__file__).parents[2]
 

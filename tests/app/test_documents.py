@@ -13,7 +13,7 @@ import pytest
 import regard
 from regard.errors import DataError, NoAttention, RecipeError
 from regard.show import Document
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 WORDS = {"good": ("wonderful", "superb"), "bad": ("awful", "dreadful")}
 DECIDING = {word for words in WORDS.values() for word in words}

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from regard.tasks.core.table import load
 from regard.tasks.embed import writing
-from regard.tasks.reader import Reader
-from regard.tasks.table import load
+from regard.tasks.shared.reader import Reader
 
 MOST = 16  # tokens the model takes
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from regard.data.made import reverse
+from regard.data.made.pairs import reverse
 from regard.decode.settings import Decoding
-from regard.tasks.table import load, load_as
+from regard.tasks.core.table import load, load_as
 from regard.tasks.translate import prepare
 from regard.tasks.translate.evaluate import evaluate
 from regard.tasks.translate.run import Translator

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.glyphs import glyphs
-from regard.models.snail import SNAIL, SNAILConfig
+from regard.data.made.glyphs import glyphs
+from regard.models.snail.model import SNAIL, SNAILConfig
 from regard.runs.folder import begin, save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 RECIPE = '[data]\nmade = "glyphs"\ntest_count = 5\ntest_episodes = 8\n'
 IMAGES: Any = glyphs("test", 3, examples=2).pixels

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 
 def test_fill_tells_each_candidate_and_the_text_with_it(call: Any, filler: str) -> None:

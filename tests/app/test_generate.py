@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from regard.decode.settings import Decoding
 from regard.metrics.perplexity import count_words
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 LINES = "".join(f"{number} bottles of beer\n" for number in range(99, 0, -1))
 

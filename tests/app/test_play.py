@@ -13,7 +13,7 @@ import torch
 import regard
 from regard.data.artifacts import Artifacts
 from regard.errors import BadInput
-from regard.models.snail_agent import SNAILAgent, SNAILAgentConfig
+from regard.models.snail.agent import SNAILAgent, SNAILAgentConfig
 from regard.runs.folder import begin, save_weights
 from regard.show import ShadedText
 from regard.tasks.play.run import Agent

@@ -12,14 +12,14 @@ import torch
 
 import regard
 from regard.data.artifacts import Artifacts
-from regard.data.sequences import SEQUENCES, sequences_of
+from regard.data.made.sequences import SEQUENCES, sequences_of
 from regard.errors import BadInput, NoAttention, RunError
 from regard.models.bit_lstm import BitLSTM, BitLSTMConfig
-from regard.models.ntm import NTM, NTMConfig
+from regard.models.ntm.model import NTM, NTMConfig
 from regard.runs.folder import begin, save_weights
+from regard.tasks.core.recipe import read
+from regard.tasks.core.results import Evaluation
 from regard.tasks.recall.settings import KINDS, RecallSettings
-from regard.tasks.recipe import read
-from regard.tasks.results import Evaluation
 
 RUNS = {
     "copy": ("copy-bits", 3),

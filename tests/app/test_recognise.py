@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.shapes import CLASSES, shapes
+from regard.data.made.shapes import CLASSES, shapes
 from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import begin, save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 RECIPE = """
 [data]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from regard.data.made import reverse
-from regard.tasks.table import TASKS
+from regard.data.made.pairs import reverse
+from regard.tasks.core.table import TASKS
 
 
 def test_train_leaves_a_run_and_prints_where(call: Any, recipe: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from regard.decode.settings import Decoding
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 TEXTS = ["a b c", "q w e r t y", "z y"]
 

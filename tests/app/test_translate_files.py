@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from regard.decode.settings import Decoding
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 from regard.tasks.translate import run as translating
 from regard.tasks.translate.translation import Translation
 

@@ -9,7 +9,7 @@ import torch
 from small_models import LENGTHS, build, each, images, small, special, words, writes
 from torch import Tensor
 
-from regard.data.batch import pad
+from regard.data.batches.batch import pad
 from regard.decode.greedy import greedy
 from regard.decode.joining import Batch, Row, Way
 from regard.decode.sample import sample

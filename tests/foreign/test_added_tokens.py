@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tokenizers
 
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign.added_tokens import refuse_tokens
 from regard.foreign.contents import Contents

@@ -22,11 +22,11 @@ from torch import nn
 
 from regard.errors import RunError
 from regard.runs import weights
-from regard.tasks import training
-from regard.tasks.export import export
-from regard.tasks.reader import Reader
-from regard.tasks.recipe import read
-from regard.tasks.table import load
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
+from regard.tasks.shared.export import export
+from regard.tasks.shared.reader import Reader
 
 transformers = pytest.importorskip("transformers")
 

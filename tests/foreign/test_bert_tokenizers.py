@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.special_tokens import Special
+from regard.data.text.special_tokens import Special
 from regard.errors import RunError
 from regard.foreign.contents import Contents
 from regard.foreign.tokenizers import open_bert
@@ -68,7 +68,7 @@ def test_bert_gives_the_ids_of_transformers(minilm, files, changes, tmp_path):
 
 
 def test_bert_reads_and_streams_the_real_vocabulary(minilm, monkeypatch):
-    monkeypatch.setattr("regard.data.tokenizer.PART", 8)
+    monkeypatch.setattr("regard.data.text.tokenizer.PART", 8)
     ours = open_bert(Contents(minilm), vocabulary=30522, pad=0)
     assert len(ours) == 30522
     text = " ".join(HARD)

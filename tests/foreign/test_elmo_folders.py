@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.characters import END_SPELLING, START_SPELLING, character_batch, spell
+from regard.base.tensors import named_tensors
+from regard.data.text.characters import END_SPELLING, START_SPELLING, character_batch, spell
 from regard.errors import RunError
 from regard.foreign import ELMO_FORM, form_of, why_no_form
 from regard.foreign.form import used, write_parts
-from regard.learn.checkpoint import named_tensors
-from regard.models.elmo import ELMo, ELMoConfig
+from regard.models.elmo.model import ELMo, ELMoConfig
 from regard.runs.folder import Folder
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 h5py = pytest.importorskip("h5py", reason="needs h5py: pip install 'regard[elmo]'")
 

@@ -11,18 +11,18 @@ import small_models
 import torch
 from safetensors.torch import load_file, save_file
 
+from regard.base.tensors import named_tensors
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign import FORMS, form_of, why_no_form
 from regard.foreign.contents import Contents, Json
 from regard.foreign.form import Form, Part, Table, same
 from regard.foreign.gpt2 import GPT2Form
-from regard.learn.checkpoint import named_tensors
 from regard.models import MODELS
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.runs.folder import Folder, begin, find, save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 
 class ToyForm(GPT2Form):

@@ -18,8 +18,8 @@ from regard.attention import trace
 from regard.decode.generator import finish
 from regard.decode.settings import Decoding
 from regard.errors import RunError
-from regard.tasks.export import export
-from regard.tasks.table import load
+from regard.tasks.core.table import load
+from regard.tasks.shared.export import export
 
 transformers = pytest.importorskip("transformers")
 

@@ -11,15 +11,15 @@ import tokenizers
 import torch
 
 from regard.data.artifacts import Artifacts
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign.contents import Contents
 from regard.foreign.tokenizers import open_bert, open_text
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.runs.folder import begin, save_weights
-from regard.tasks.export import export
-from regard.tasks.table import load
+from regard.tasks.core.table import load
+from regard.tasks.shared.export import export
 
 TEXTS = ["The cat sat.", "", " a dog", "naïve 😀", "\n"]
 END = "<|endoftext|>"

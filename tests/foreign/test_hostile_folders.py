@@ -20,13 +20,13 @@ from safetensors.torch import load_file, save_file
 
 from regard.app.cli.main import main
 from regard.data.artifacts import Artifacts
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs import weights
 from regard.runs.folder import begin, save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 Damage = Callable[[Path], object]
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.errors import RunError
 from regard.runs.folder import Folder
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 CLASS = "must be a number from 0 to 1,048,576"
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

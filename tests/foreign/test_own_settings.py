@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from regard.data.artifacts import Artifacts
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign import FORMS, hf_files
 from regard.foreign.form import Table
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.runs.folder import begin, save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 
 @pytest.fixture

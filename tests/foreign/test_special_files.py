@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from regard.base.files import LARGEST_JSON, LARGEST_RECIPE, LARGEST_TOKENIZER, read_bytes
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.files import LARGEST_JSON, LARGEST_RECIPE, LARGEST_TOKENIZER, read_bytes
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RecipeError, RunError
 from regard.models import MODELS
 from regard.models.bert import Bert, BertConfig
@@ -24,8 +24,8 @@ from regard.models.gpt2 import GPT2, GPT2Config
 from regard.models.rnnlm import RNNLM, RNNLMConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import Folder, begin, save_weights
-from regard.tasks.recipe import read
-from regard.tasks.table import load
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
 
 SMALL: dict[str, Any] = {"dim": 8, "layers": 1, "heads": 2}
 WEIGHTS = "model.safetensors"

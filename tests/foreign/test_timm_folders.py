@@ -31,7 +31,7 @@ from timm_folders import (
 
 from regard.app.cli.main import main
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.shapes import CLASSES, shapes
+from regard.data.made.shapes import CLASSES, shapes
 from regard.errors import RunError
 from regard.foreign import TIMM, form_of, why_no_form
 from regard.foreign.form import write_parts
@@ -39,8 +39,8 @@ from regard.foreign.timm import ARCHITECTURES, crop_share
 from regard.models.senet import SENet, SENetConfig
 from regard.runs.folder import Folder, begin, save_weights
 from regard.runs.folder import shapes as tensors_of
-from regard.tasks.export import export
-from regard.tasks.table import load
+from regard.tasks.core.table import load
+from regard.tasks.shared.export import export
 
 # ---- names and numbers
 

@@ -9,8 +9,8 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.special_tokens import Special
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.special_tokens import Special
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign import tokenizers as foreign
 from regard.foreign.contents import Contents
@@ -96,7 +96,7 @@ def test_gpt2_gives_any_text_back_and_never_a_special_token(gpt2, text):
 
 
 def test_gpt2_streams(gpt2, monkeypatch):
-    monkeypatch.setattr("regard.data.tokenizer.PART", 8)
+    monkeypatch.setattr("regard.data.text.tokenizer.PART", 8)
     text = "The cat, the dog.\n\n  They sat <|endoftext|> 2 x " * 20
     for ours in gpt2[0]:
         parts = list(ours.encode_stream(text.splitlines(keepends=True)))

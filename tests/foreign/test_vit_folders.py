@@ -21,13 +21,13 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.images import resize
-from regard.data.shapes import shapes
+from regard.data.images.images import resize
+from regard.data.made.shapes import shapes
 from regard.errors import RunError
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import begin, save_weights
-from regard.tasks.export import export
-from regard.tasks.table import load
+from regard.tasks.core.table import load
+from regard.tasks.shared.export import export
 
 transformers = pytest.importorskip("transformers")
 

@@ -13,15 +13,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.data.artifacts import Artifacts
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.foreign import form_of
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs.folder import Folder, begin, save_weights
-from regard.tasks import training
-from regard.tasks.recipe import read
-from regard.tasks.table import load
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
 
 transformers = pytest.importorskip("transformers")
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.layers import convolution
 from regard.layers.convolution import Convolution
-from regard.models.snail import ImageEmbedding, SNAILConfig
+from regard.models.snail.model import ImageEmbedding, SNAILConfig
 
 INTERPRETED = convolution.convolution_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [

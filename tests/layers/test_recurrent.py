@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import trace
-from regard.attention.kernels.dropout import drop
 from regard.attention.trace import sites_of
+from regard.base.dropout import drop
 from regard.errors import NoAttention
 from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of
 

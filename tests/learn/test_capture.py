@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from regard.data.artifacts import Pixels
-from regard.data.augment import Augment
-from regard.data.image_batches import ImageData
-from regard.data.labelled_images import ImageSet
-from regard.data.windows import TextData
+from regard.data.images.augment import Augment
+from regard.data.images.image_batches import ImageData
+from regard.data.images.labelled_images import ImageSet
+from regard.data.text.windows import TextData
 from regard.learn.capture import WARM
 from regard.learn.checkpoint import Standing
 from regard.learn.loop import Stepper, fit

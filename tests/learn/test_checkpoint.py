@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.base.tensors import named_tensors, write_tensors
 from regard.learn import checkpoint
 from regard.learn.checkpoint import Standing
 from regard.learn.optimise import build_optimiser
@@ -74,7 +75,7 @@ def test_everything_comes_back_bit_by_bit(tmp_path, kind):
 
 
 def test_tied_weights_are_stored_once_and_scratch_not_at_all():
-    names = set(checkpoint.named_tensors(Tied()))
+    names = set(named_tensors(Tied()))
     assert "embed.weight" in names
     assert "norm.running_mean" in names
     assert not names & {"out.weight", "scratch"}
@@ -211,7 +212,7 @@ def test_write_tensors_replaces_whole_files_and_keeps_metadata(tmp_path):
 
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"old")
-    checkpoint.write_tensors(path, {"x": torch.arange(6.0).view(2, 3).T}, {"format": "pt"})
+    write_tensors(path, {"x": torch.arange(6.0).view(2, 3).T}, {"format": "pt"})
     with safe_open(path, "pt") as file:
         assert file.metadata() == {"format": "pt"}
         assert torch.equal(file.get_tensor("x"), torch.arange(6.0).view(2, 3).T)

@@ -1,8 +1,8 @@
 import pytest
 import torch
+from regard.layers.excite import Excite
 from torch import nn
 
-from regard.layers.excite import Excite
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.settings import Training
 

@@ -12,7 +12,7 @@ from small_models import fresh, plain, small
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.data.batch import PairBatch, PairData
+from regard.data.batches.batch import PairBatch, PairData
 from regard.layers.loss import Loss
 from regard.learn.loop import Stepper, fit
 from regard.learn.settings import Training

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from regard.data.text_encoding import TokenBatch
+from regard.data.text.text_encoding import TokenBatch
 from regard.layers.loss import Loss, Sampled
 from regard.learn.loop import Stepper
 from regard.learn.reinforce import baseline, objective

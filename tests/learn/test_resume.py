@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from regard.base.tensors import named_tensors, write_tensors
 from regard.layers.loss import Loss
 from regard.learn import checkpoint
 from regard.learn.loop import fit
@@ -69,7 +70,7 @@ def train(folder, *, resume, dim=16, steps=STEPS):
         return {"valid_loss": (loss.total / loss.tokens).item()}
 
     def keep_best(model, metrics):
-        checkpoint.write_tensors(folder / "model.safetensors", checkpoint.named_tensors(model))
+        write_tensors(folder / "model.safetensors", named_tensors(model))
 
     settings = Training(
         steps=steps, eval_every=5, accumulate_steps=2, average_checkpoints=3, learning_rate=0.01,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
-from regard.data.masking import MaskedBatch
-from regard.data.text_encoding import LabelledBatch
+from regard.data.text.masking import MaskedBatch
+from regard.data.text.text_encoding import LabelledBatch
 from regard.models.bert import HEADS, Bert, BertConfig
 
 WORDS, DIM, LOOKS, LAYERS, LONGEST = 11, 6, 2, 2, 12

@@ -15,13 +15,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.attention import trace
-from regard.data.masking import MaskedBatch
-from regard.data.special_tokens import Special
-from regard.data.text_encoding import LabelledBatch
+from regard.base.tensors import named_tensors
+from regard.data.text.masking import MaskedBatch
+from regard.data.text.special_tokens import Special
+from regard.data.text.text_encoding import LabelledBatch
 from regard.errors import RunError
 from regard.foreign.bert import BERT_FORM
 from regard.foreign.form import write_parts
-from regard.learn.checkpoint import named_tensors
 from regard.models.bert import HEADS, Bert, BertConfig
 from regard.runs.folder import Folder
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from regard.attention import trace
-from regard.data.labelled_texts import LabelledData
-from regard.data.special_tokens import REGARD
+from regard.data.text.labelled_texts import LabelledData
+from regard.data.text.special_tokens import REGARD
 from regard.layers.replay import replayed, replays
 from regard.learn.loop import Stepper
 from regard.learn.settings import Training
 from regard.models import MODELS
-from regard.tasks.measuring import class_logits
+from regard.tasks.shared.measuring import class_logits
 
 GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
-from regard.data.windows import TextBatch
+from regard.data.text.windows import TextBatch
 from regard.errors import RecipeError
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.runs.folder import shapes
-from regard.tasks.recipe import build_job
+from regard.tasks.core.recipe import build_job
 
 WORDS, DIM, HEADS, LAYERS = 9, 6, 2, 2
 TEXT = torch.tensor([0, 5, 3, 7, 4])

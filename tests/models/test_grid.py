@@ -28,13 +28,13 @@ from small_models import (
 from small_models import artifacts as artifacts_of
 from torch import nn
 
-from regard.data.text_encoding import LabelledBatch
+from regard.data.text.text_encoding import LabelledBatch
 from regard.learn.reinforce import objective
 from regard.learn.settings import Training
 from regard.models import MODELS, task_of
 from regard.models.protocols import Classifier, DocumentClassifier, Encoder, Generator, LanguageModel, Translator
 from regard.runs import folder
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 LEARNED = 0.1  # nats a token; of four rows that cannot be told apart the first tokens alone would cost more
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import trace
-from regard.data.document_encoding import DocumentBatch, DocumentEncoding
-from regard.data.special_tokens import REGARD
+from regard.data.text.document_encoding import DocumentBatch, DocumentEncoding
+from regard.data.text.special_tokens import REGARD
 from regard.models import han
 from regard.models.han import HAN, HANConfig
 

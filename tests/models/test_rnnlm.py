@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.data.windows import TextBatch
+from regard.data.text.windows import TextBatch
 from regard.layers.recurrent import KINDS
 from regard.models.rnnlm import RNNLM, RNNLMConfig
 

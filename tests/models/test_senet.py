@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import trace
-from regard.data.image_batches import ImageBatch
+from regard.data.images.image_batches import ImageBatch
 from regard.layers.convolution import Convolution
-from regard.layers.excite import Excite
-from regard.models.senet import SENet, SENetConfig
+from regard.models.senet import Excite, SENet, SENetConfig
 
 LABELS = ("cat", "dog", "fox")
 VARIANTS: dict[str, dict[str, Any]] = {

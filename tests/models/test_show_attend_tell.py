@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention import trace
 from regard.attention.weigh import Hard
-from regard.data.caption_batches import CaptionBatch
+from regard.data.images.caption_batches import CaptionBatch
 from regard.learn.reinforce import objective
 from regard.learn.settings import Training
 from regard.models.show_attend_tell import ShowAttendTell, ShowAttendTellConfig

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
-from regard.data.batch import PairBatch
+from regard.data.batches.batch import PairBatch
 from regard.errors import RecipeError
 from regard.layers.positions import POSITIONS
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs.folder import shapes
-from regard.tasks.recipe import build_job
+from regard.tasks.core.recipe import build_job
 
 WORDS, DIM, HEADS = 9, 6, 2
 UNEQUAL = {"layers": 1, "decoder_layers": 3, "heads": 4, "decoder_heads": 2, "ff": 10, "decoder_ff": 14}

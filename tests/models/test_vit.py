@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import trace
-from regard.data.image_batches import ImageBatch
+from regard.data.images.image_batches import ImageBatch
 from regard.models.vit import ViT, ViTConfig, regrid
 
 DIM, HEADS, LAYERS, PATCH, CHANNELS = 6, 2, 2, 3, 2

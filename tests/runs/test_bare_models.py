@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import regard
-from regard.tasks.recipe import read
-from regard.tasks.training import train
+from regard.tasks.core.recipe import read
+from regard.tasks.core.training import train
 
 transformers = pytest.importorskip("transformers")
 

@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.base.tensors import named_tensors
 from regard.errors import RunError
 from regard.layers.init import take_over
 from regard.learn import checkpoint
-from regard.learn.checkpoint import Standing, named_tensors
+from regard.learn.checkpoint import Standing
 from regard.runs.folder import Folder, begin, save_weights
 from regard.runs.weights import read_headers, read_weights
 from regard.runs.writing import check

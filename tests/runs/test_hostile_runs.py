@@ -17,10 +17,10 @@ import small_models
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.runs.folder import Folder, begin, find, save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 Damage = Callable[[Path], object]
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import Folder, begin, save_weights
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from regard.data.glyphs import glyphs
-from regard.data.scenes import scenes
-from regard.data.shapes import shapes
+from regard.data.made.glyphs import glyphs
+from regard.data.made.scenes import scenes
+from regard.data.made.shapes import shapes
 from regard.decode.settings import Decoding
 from regard.learn.loop import Report
 from regard.models import MODELS
-from regard.tasks import training
-from regard.tasks.recipe import read
-from regard.tasks.table import TASKS, load
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import TASKS, load
 
 SMALL = {
     "seq2seq": ["model.embed=8", "model.dim=12"],

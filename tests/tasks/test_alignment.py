@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.data.special_tokens import END
+from regard.data.text.special_tokens import END
 from regard.decode.settings import Decoding
 from regard.show import Map
-from regard.tasks import training
-from regard.tasks.recipe import read
-from regard.tasks.table import load
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
 
 
 def owners(labels: Sequence[str]) -> list[int]:

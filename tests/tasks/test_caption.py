@@ -12,11 +12,11 @@ from PIL import Image
 
 import regard
 from regard.data.artifacts import Pixels
-from regard.data.caption_batches import CaptionData
-from regard.data.captions import CaptionSet, Named
-from regard.data.images import Images
-from regard.data.scenes import scenes
-from regard.data.tokenizer import Tokenizer
+from regard.data.images.caption_batches import CaptionData
+from regard.data.images.captions import CaptionSet, Named
+from regard.data.images.images import Images
+from regard.data.made.scenes import scenes
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, DataError, NoAttention
 from regard.models.show_and_tell import ShowAndTell, ShowAndTellConfig

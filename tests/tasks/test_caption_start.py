@@ -11,9 +11,9 @@ import torch
 from regard.errors import RecipeError
 from regard.learn.loop import Report
 from regard.runs.folder import Folder
-from regard.tasks import training
-from regard.tasks.recipe import read
-from regard.tasks.table import load
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
 
 SENET = """
 [data]

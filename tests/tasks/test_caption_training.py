@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.scenes import scenes
-from regard.data.tokenizer import Tokenizer
+from regard.data.made.scenes import scenes
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
 from regard.tasks.caption import prepare
 from regard.tasks.caption.settings import CaptionSettings
-from regard.tasks.recipe import read
-from regard.tasks.table import TASKS
-from regard.tasks.training import build_model
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import TASKS
+from regard.tasks.core.training import build_model
 
 EYE = ["model.image_size=32", "model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"]
 FEW = ["data.train_count=12", "data.valid_count=6", "data.test_count=3", "data.eval_images=4", "data.batch_size=5"]

@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import load_file
 
 from regard.data.artifacts import Artifacts
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, DataError, RecipeError, RunError
 from regard.learn.loop import Report
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt2 import GPT2, GPT2Config
 from regard.runs.folder import Folder, begin, save_weights
-from regard.tasks import training
 from regard.tasks.classify.prepare import build_data
 from regard.tasks.classify.settings import LabelledSettings
-from regard.tasks.recipe import read
-from regard.tasks.table import TASKS, load
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import TASKS, load
 
 GOOD, BAD = ["lovely", "bright", "funny"], ["dull", "gloomy", "silly"]
 ANIMALS = ["cat", "dog", "bird", "fish", "horse"]

@@ -13,10 +13,10 @@ import torch
 
 from regard.errors import BadInput, DataError, NoAttention, RecipeError
 from regard.learn.loop import Report
-from regard.tasks import training
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import TASKS, load
 from regard.tasks.embed.run import Embedder
-from regard.tasks.recipe import read
-from regard.tasks.table import TASKS, load
 
 # "bank" has two meanings, each with words of its own before and after it.
 MEADOW = "the river near a bank has grass and trees"

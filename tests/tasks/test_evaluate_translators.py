@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from regard.data.made import copy
-from regard.data.special_tokens import END, START
+from regard.data.made.pairs import copy
+from regard.data.text.special_tokens import END, START
 from regard.decode.settings import Decoding
 from regard.metrics.bleu import bleu
-from regard.tasks.measuring import total_loss
-from regard.tasks.recipe import read
-from regard.tasks.results import Evaluation, Metric
-from regard.tasks.table import TASKS, load
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.recipe import read
+from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.table import TASKS, load
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import total_loss
 from regard.tasks.translate import evaluate, prepare
 from regard.tasks.translate.evaluate import Translated, compare
 from regard.tasks.translate.prepare import pair_data

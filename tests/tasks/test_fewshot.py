@@ -12,15 +12,15 @@ from PIL import Image
 
 import regard
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.glyphs import glyphs
+from regard.data.made.glyphs import glyphs
 from regard.errors import BadInput, DataError
-from regard.models.snail import SNAIL, SNAILConfig
+from regard.models.snail.model import SNAIL, SNAILConfig
 from regard.runs.folder import begin, save_weights
+from regard.tasks.core.table import TASKS, load
 from regard.tasks.fewshot.evaluate import evaluate
 from regard.tasks.fewshot.prepare import drawn, test_data
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings
-from regard.tasks.table import TASKS, load
 
 test_data.__test__ = False  # type: ignore[attr-defined]
 GREY = Pixels((0.0,), (1.0,))

@@ -12,16 +12,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from regard.data.batch import Rows
+from regard.data.batches.batch import Rows
 from regard.errors import DataError, RecipeError
 from regard.learn.loop import Report
-from regard.tasks import training
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import TASKS, load
 from regard.tasks.fill import prepare
 from regard.tasks.fill.prepare import build_data, encoded, hold_out
 from regard.tasks.fill.settings import MaskedSettings
-from regard.tasks.reader import Reader
-from regard.tasks.recipe import read
-from regard.tasks.table import TASKS, load
+from regard.tasks.shared.reader import Reader
 
 # Each animal has a food and a place of its own, so that a hidden word follows from the others.
 ANIMALS = {

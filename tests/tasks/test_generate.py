@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.attention import trace
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.generator import finish
 from regard.decode.settings import Decoding
 from regard.errors import NoAttention

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RecipeError
 from regard.models import MODELS
+from regard.tasks.core.recipe import read
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.table import TASKS, load
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.generate import prepare
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.generate.settings import TextSettings
-from regard.tasks.recipe import read
-from regard.tasks.results import Evaluation
-from regard.tasks.table import TASKS, load
-from regard.tasks.ticks import Tick, no_tick
 
 LINES = [f"{number} bottles of beer on the wall" for number in range(120, 0, -1)]
 RECIPE = """

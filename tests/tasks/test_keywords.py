@@ -12,17 +12,17 @@ import torch
 import regard
 from regard.errors import BadInput
 from regard.tasks.caption.run import Captioner
+from regard.tasks.core.options import check_options
+from regard.tasks.core.table import TASKS, load_as
+from regard.tasks.core.task import Run
 from regard.tasks.embed.run import Embedder
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.run import LanguageModel
-from regard.tasks.options import check_options
 from regard.tasks.play.run import Agent
-from regard.tasks.reader import Reader
 from regard.tasks.recall.run import Recaller
 from regard.tasks.recognise.run import Recogniser
-from regard.tasks.table import TASKS, load_as
-from regard.tasks.task import Run
+from regard.tasks.shared.reader import Reader
 from regard.tasks.translate.run import Translator
 
 KINDS: dict[str, type[Run]] = {

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import regard
-from regard.data.shapes import shapes
+from regard.data.made.shapes import shapes
 from regard.errors import NoAttention
 from regard.metrics.bootstrap import Comparison
 from regard.show import Heads, Map, Overlay
 from regard.show.html_table import html_table
-from regard.tasks.evaluation import SideBySide
+from regard.tasks.core.evaluation import SideBySide
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.table import TASKS
 from regard.tasks.generate.continuation import Continuation
-from regard.tasks.results import Evaluation
-from regard.tasks.table import TASKS
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>\u202e"
 VOID = {"img", "image", "path", "rect", "line", "stop", "use", "br", "meta", "polygon", "circle"}

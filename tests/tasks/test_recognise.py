@@ -14,16 +14,16 @@ from PIL import Image
 
 from regard.attention import trace
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.images import read_image
-from regard.data.shapes import shapes
+from regard.data.images.images import read_image
+from regard.data.made.shapes import shapes
 from regard.errors import DataError, RunError
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import begin, save_weights
 from regard.show import Overlay, patch_map, rollout
-from regard.tasks.image_run import pixels_of
-from regard.tasks.inputs import Images, Reading
+from regard.tasks.core.inputs import Images, Reading
+from regard.tasks.core.table import load, load_as
 from regard.tasks.recognise.run import Recogniser
-from regard.tasks.table import load, load_as
+from regard.tasks.shared.image_run import pixels_of
 from regard.tasks.translate.run import Translator
 
 CONFIG = ViTConfig(

@@ -11,17 +11,17 @@ import torch
 
 from regard.attention import trace
 from regard.data.artifacts import Pixels
-from regard.data.image_batches import ImageData
-from regard.data.shapes import CLASSES
+from regard.data.images.image_batches import ImageData
+from regard.data.made.shapes import CLASSES
 from regard.errors import BadInput, NoAttention
 from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.show import Gates, Overlay
+from regard.tasks.core.table import TASKS
 from regard.tasks.recognise.evaluate import evaluate, plot
 from regard.tasks.recognise.prepare import build_data
 from regard.tasks.recognise.run import BATCH, Recogniser
 from regard.tasks.recognise.settings import ImageSettings
-from regard.tasks.table import TASKS
 
 PIXELS = Pixels((0.5,) * 3, (0.5,) * 3)
 CONFIG = SENetConfig(CLASSES, image_size=8, depths=(1, 2), widths=(4, 8), reduction=2)

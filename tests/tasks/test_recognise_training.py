@@ -14,19 +14,19 @@ import torch
 from PIL import Image
 
 from regard.data.artifacts import Artifacts, Pixels
-from regard.data.shapes import CLASSES, shapes
+from regard.data.made.shapes import CLASSES, shapes
 from regard.errors import BadInput, DataError, RecipeError
 from regard.learn.loop import Report
 from regard.models.vit import ViT, ViTConfig, regrid
 from regard.runs.folder import Folder, begin, save_weights
-from regard.tasks import training
-from regard.tasks.image_run import pixels_of
-from regard.tasks.measuring import class_logits
-from regard.tasks.recipe import read
+from regard.tasks.core import training
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
 from regard.tasks.recognise.prepare import build_data, survey
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
-from regard.tasks.table import load
+from regard.tasks.shared.image_run import pixels_of
+from regard.tasks.shared.measuring import class_logits
 
 RECIPE = """
 [data]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RunError
-from regard.tasks.settings import Tokens
-from regard.tasks.table import load
+from regard.tasks.core.settings import Tokens
+from regard.tasks.core.table import load
 
 
 def test_each_side_has_its_vocabulary(lexicon: Any) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.special_tokens import END, START
+from regard.data.text.special_tokens import END, START
 from regard.decode.settings import Decoding
 from regard.errors import RunError
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 from regard.tasks.translate.run import Translator
 
 TEXTS = ["a b c", "q w e r t y", "z", "a b c", "l m n o p q r s t u v"]

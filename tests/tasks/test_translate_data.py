@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from regard.data.blocks import BlockData
+from regard.data.batches.blocks import BlockData
 from regard.errors import DataError
-from regard.tasks.recipe import read
-from regard.tasks.table import load
+from regard.tasks.core.recipe import read
+from regard.tasks.core.table import load
 from regard.tasks.translate import prepare
 from regard.tasks.translate.settings import PairSettings
 

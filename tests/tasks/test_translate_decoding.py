@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from regard.attention import trace
-from regard.data.special_tokens import END, START
+from regard.data.text.special_tokens import END, START
 from regard.decode.coverage import coverage_penalty
 from regard.decode.settings import Decoding
-from regard.tasks.table import load
+from regard.tasks.core.table import load
 from regard.tasks.translate.run import AHEAD
 
 WAYS: dict[str, dict[str, Any]] = {"greedy": {}, "beam": {"beam": 3}, "draw": {"temperature": 1.0}}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.app.cli.completion import of, run_names, settings
-from regard.tasks.options import Option
+from regard.tasks.core.options import Option
 
 Run = Annotated[
     str,

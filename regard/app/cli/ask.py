@@ -13,9 +13,9 @@ import typer
 from regard.app.cli.arguments import Json, Pieces, Run, Scale, Show, Sites, annotated
 from regard.app.console import check_show, draw, numbered, progress, read_scale
 from regard.errors import BadInput, Unanswered
-from regard.tasks.inputs import Reading
-from regard.tasks.options import check_options
-from regard.tasks.table import AnyTask
+from regard.tasks.core.inputs import Reading
+from regard.tasks.core.options import check_options
+from regard.tasks.core.table import AnyTask
 
 Strict = Annotated[
     bool,
@@ -78,7 +78,7 @@ def ask(
     pieces: bool = False,
 ) -> None:
     """Open the run, ask it, write its answers and draw where it looked."""
-    from regard.tasks.table import load_for
+    from regard.tasks.core.table import load_for
 
     given = given or []
     check_show(show, sites, as_json, pieces=pieces, scale=scale)
@@ -133,7 +133,7 @@ class Typed:
 
 def check_sites(task: AnyTask, run: Any, sites: list[str]) -> None:
     """A name that no site has which the task can draw is reported before anything is computed."""
-    from regard.tasks.search import sites_like
+    from regard.tasks.shared.search import sites_like
 
     sites_like(run.model, sites, kind=None if task.shows_gates else "weights")
 

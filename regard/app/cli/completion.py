@@ -16,8 +16,8 @@ import typer
 from regard.app.cli.model_settings import Setting, as_set, model_settings, task_name
 from regard.errors import RecipeError
 from regard.runs.shipped import shipped
-from regard.tasks.recipe_files import read_table, recipes
-from regard.tasks.table import TASKS
+from regard.tasks.core.recipe_files import read_table, recipes
+from regard.tasks.core.table import TASKS
 
 Offer = list[tuple[str, str]]  # values, each with a word of help
 BASH = "complete_bash"
@@ -94,7 +94,7 @@ def _settings(recipe: str | None) -> dict[str, Setting]:
     those of all tasks, but none of a model."""
     from regard.decode.settings import Decoding
     from regard.learn.settings import Training
-    from regard.tasks.settings import Tokens
+    from regard.tasks.core.settings import Tokens
 
     table = read_table(recipe) if recipe else {}
     model = table.get("model", {}).get("name", "")

@@ -18,11 +18,11 @@ from regard.app.cli.run_commands import align, evaluate_command, export, models
 from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
-from regard.data.files import final_name
+from regard.base.files import final_name
 from regard.errors import BadInput, Interrupted
 from regard.learn.interrupt import sigterm_exits
 from regard.learn.progress import say
-from regard.tasks.table import TASKS
+from regard.tasks.core.table import TASKS
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -15,11 +15,11 @@ from rich.table import Column, Table
 from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
 from regard.app.cli.completion import of, run_names
 from regard.app.console import check_picture, progress
-from regard.data.line_writer import line_writer
+from regard.base.line_writer import line_writer
 from regard.errors import BadInput
 from regard.learn.progress import say
-from regard.tasks.options import check_options
-from regard.tasks.table import TASKS
+from regard.tasks.core.options import check_options
+from regard.tasks.core.table import TASKS
 
 PLOTTED = "; ".join(
     f"{task.plotted} ({task.verb}: {', '.join(task.plot_suffixes)})" for task in TASKS.values() if task.plotted
@@ -32,7 +32,7 @@ def models() -> None:
     from regard.models import MODELS
     from regard.runs.folder import Folder
     from regard.runs.shipped import SHIPPED, shipped
-    from regard.tasks.recipe_files import model_of, recipes
+    from regard.tasks.core.recipe_files import model_of, recipes
 
     recipe_names = Column("recipes", no_wrap=True)  # else the long ones would be cut
     table = Table("system", "paper", recipe_names, "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
@@ -113,7 +113,7 @@ def evaluate_command() -> Callable[..., None]:
 def evaluate_all(
     runs: list[str], data: str | None, columns: str, show: Path | None, as_json: bool, options: dict[str, Any]
 ) -> None:
-    from regard.tasks.evaluation import evaluate_runs, task_of_runs
+    from regard.tasks.core.evaluation import evaluate_runs, task_of_runs
 
     if show:  # a name that no task can draw to is refused before a run is opened
         check_picture(str(show), SUFFIXES)
@@ -179,7 +179,7 @@ def align(
 
     This is the Pharaoh format: source word - target word, counted from 0; words are split at spaces, and pieces of
     a word are taken together. With --gold, the alignment error rate goes to stderr."""
-    from regard.tasks.table import load_as
+    from regard.tasks.core.table import load_as
     from regard.tasks.translate.align import align_pairs
     from regard.tasks.translate.run import Translator
 
@@ -219,7 +219,7 @@ def export(
     Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, those of `transformer` in Marian's form:
     post-norm, sinusoidal, with one vocabulary, and those of `senet` whose network `timm` has: resnet18 to
     resnet152, seresnet50 to seresnet152. Others are refused by name."""
-    from regard.tasks.export import export
+    from regard.tasks.shared.export import export
 
     export(run, to, dtype)
     print(to)

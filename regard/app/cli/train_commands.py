@@ -54,7 +54,7 @@ def train(
     Ctrl-C and SIGTERM (of timeout, docker, Slurm) save a checkpoint; the same command with --resume goes on from
     it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then. A folder in
     which another process is training is refused."""
-    from regard.tasks.training import train_recipe
+    from regard.tasks.core.training import train_recipe
 
     command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
     print(train_recipe(recipe, out, changes or [], command=command, resume=resume, start=start).folder)
@@ -108,6 +108,6 @@ def compare(
         regard compare seq2seq-dates bahdanau-dates luong-dates luong-dates,model.score=dot --seeds 3
 
     Runs that are already in the folder are not trained again."""
-    from regard.tasks.compare import compare
+    from regard.tasks.core.compare import compare
 
     print(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))

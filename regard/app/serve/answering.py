@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from regard.app.serve.guard import problem
 from regard.app.serve.limits import Refused
-from regard.tasks.received import TooLarge
+from regard.tasks.shared.received import TooLarge
 
 log = logging.getLogger("regard.serve")
 Found = TypeVar("Found")

@@ -15,11 +15,11 @@ from starlette.requests import Request
 
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.worker import Job
-from regard.data.fields import nearest
+from regard.base.fields import nearest
 from regard.errors import BadInput
-from regard.tasks.inputs import check_text
-from regard.tasks.options import Option, check_options
-from regard.tasks.table import AnyTask
+from regard.tasks.core.inputs import check_text
+from regard.tasks.core.options import Option, check_options
+from regard.tasks.core.table import AnyTask
 
 Body = dict[str, Any]
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from regard.app.serve.answering import encoded
 from regard.app.serve.looks import Wanted
 from regard.show.plain import DIGITS
-from regard.tasks.results import Picture
+from regard.tasks.core.results import Picture
 
 KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "png": "image/png", "svg": "image/svg+xml"}
 DRAWING = threading.Lock()  # matplotlib draws one picture at a time

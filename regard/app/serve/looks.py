@@ -9,10 +9,10 @@ from typing import Any
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served
 from regard.show.plain import count_numbers
-from regard.tasks.reader_answers import BarsAndLooks
-from regard.tasks.received import TooLarge
-from regard.tasks.results import Answer, Picture
-from regard.tasks.task import Run
+from regard.tasks.core.results import Answer, Picture
+from regard.tasks.core.task import Run
+from regard.tasks.shared.reader_answers import BarsAndLooks
+from regard.tasks.shared.received import TooLarge
 
 KNOWN = ("site", "head", "rows", "pieces", "side", "packed", "form")
 FORMS = ("json", "csv", "png", "svg")

@@ -9,7 +9,7 @@ from regard import __version__
 from regard.app.serve.limits import Limits
 from regard.app.serve.looks import FORMS, SIDES
 from regard.app.serve.shelf import Served, option_schema
-from regard.tasks.table import AnyTask
+from regard.tasks.core.table import AnyTask
 
 Table = dict[str, Any]
 ERROR: Table = {

@@ -52,7 +52,7 @@ def start(
     from regard.app.serve.counters import Counters
     from regard.app.serve.guard import LOCAL
     from regard.app.serve.shelf import Shelf
-    from regard.learn.device import choose_device
+    from regard.base.device import choose_device
 
     choose_device(device)
     local = host in LOCAL

@@ -8,8 +8,8 @@ from typing import Any
 from regard.app.serve.asking import Body, as_whole, read_job
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served
-from regard.tasks.table import AnyTask
-from regard.tasks.task import Run
+from regard.tasks.core.table import AnyTask
+from regard.tasks.core.task import Run
 
 TOP = 10  # candidates, unless told
 MOST = 100
@@ -31,7 +31,7 @@ async def read_step(one: Served, task: AnyTask, body: Body, limits: Limits) -> C
         raise Refused(422, f"a step is one of a single answer; send one of the {task.inputs.what}")
 
     def work(run: Run) -> dict[str, Any]:
-        from regard.tasks.stepping import next_step
+        from regard.tasks.shared.stepping import next_step
 
         item = task.reader(run, job.options)(job.inputs[0])
         begun = task.beginning(run, item, prefix, job.options)

@@ -18,10 +18,10 @@ from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits, Refused
 from regard.decode.generator import Stopped, unwanted
 from regard.learn.progress import silent
-from regard.tasks.results import Answer
-from regard.tasks.table import AnyTask
-from regard.tasks.task import Run
-from regard.tasks.writing import Together, Writing, Written
+from regard.tasks.core.results import Answer
+from regard.tasks.core.table import AnyTask
+from regard.tasks.core.task import Run
+from regard.tasks.shared.writing import Together, Writing, Written
 
 KEPT_BYTES = 64 << 20  # of images whose attention can still be asked for
 Event = tuple[str, int, Any]  # kind (piece, answer, end, error), which input, what

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.packing import Packing
-from regard.attention.shared_change import SharedChange
+from regard.base.shared_change import SharedChange
 
 HALF = (torch.float16, torch.bfloat16)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.captions import CaptionSet
-from regard.data.images import resize, with_channels
+from regard.data.images.captions import CaptionSet
+from regard.data.images.images import resize, with_channels
 from regard.decode.settings import Decoding
 from regard.metrics.bootstrap import Comparison, bootstrap_means
 from regard.metrics.captions import caption_bleu, caption_grade, caption_words, cider, rouge_l
@@ -18,9 +18,9 @@ from regard.metrics.pointing import chance, near_object
 from regard.show import Entry, Sheet
 from regard.tasks.caption.prepare import TestCaptions
 from regard.tasks.caption.run import Captioner
-from regard.tasks.measuring import total_loss
-from regard.tasks.results import Evaluation
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import total_loss
 
 BATCH = 64  # images
 EDGE = 200  # pixels of an image on a sheet

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import torch
 
+from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
-from regard.data.augment import Augment
-from regard.data.caption_batches import CaptionData
-from regard.data.captions import CaptionSet
+from regard.data.images.augment import Augment
+from regard.data.images.caption_batches import CaptionData
+from regard.data.images.captions import CaptionSet
 from regard.decode.settings import Decoding
-from regard.learn.device import choose_device
 from regard.learn.progress import say
 from regard.models import MODELS, blank
 from regard.models.protocols import Model
 from regard.tasks.caption.run import Captioner
 from regard.tasks.caption.settings import CaptionSettings
-from regard.tasks.image_settings import choose_pixels
-from regard.tasks.settings import Job
-from regard.tasks.task import Prepared
+from regard.tasks.core.settings import Job
+from regard.tasks.core.task import Prepared
+from regard.tasks.shared.image_settings import choose_pixels
 
 
 @dataclass(frozen=True)

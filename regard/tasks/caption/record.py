@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
-from regard.tasks.inputs import Images
-from regard.tasks.options import BEAM, CAPTION, Option, change_decoding
-from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Images
+from regard.tasks.core.options import BEAM, CAPTION, Option, change_decoding
+from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Task
+from regard.tasks.core.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from regard.tasks.caption.prepare import TestCaptions
     from regard.tasks.caption.run import Caption, Captioner
     from regard.tasks.caption.settings import CaptionSettings
-    from regard.tasks.image_run import OpenedImage
-    from regard.tasks.settings import Job
-    from regard.tasks.stepping import Beginning
-    from regard.tasks.writing import Writing
+    from regard.tasks.core.settings import Job
+    from regard.tasks.shared.image_run import OpenedImage
+    from regard.tasks.shared.stepping import Beginning
+    from regard.tasks.shared.writing import Writing
 
 
 class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from regard.attention import Trace, trace
 from regard.attention.trace import sites_of
+from regard.base.short_repr import short_repr
 from regard.data.artifacts import AnyTokenizer, Pixels
-from regard.data.batch import pad
-from regard.data.images import check_channels
-from regard.data.short_repr import short_repr
+from regard.data.batches.batch import pad
+from regard.data.images.images import check_channels
 from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.joining import Row
@@ -28,17 +28,17 @@ from regard.layers.recurrent import GATES
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Gates, Heads, Line, Looks, Words
-from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
-from regard.tasks.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
-from regard.tasks.inputs import check_many, in_parts, read_all
-from regard.tasks.options import CAPTION, change_decoding, check_options, checks_keywords
-from regard.tasks.results import Evaluation, Scored, Shown, scored_data, scored_lines
-from regard.tasks.search import check_search, need, search, sites_like
-from regard.tasks.stepping import Beginning, check_tokens
-from regard.tasks.text_stream import Stream
-from regard.tasks.ticks import Tick, no_tick
-from regard.tasks.words import words_of
-from regard.tasks.writing import Writing, alone, is_beam, way_of
+from regard.tasks.core.inputs import check_many, in_parts, read_all
+from regard.tasks.core.options import CAPTION, change_decoding, check_options, checks_keywords
+from regard.tasks.core.results import Evaluation, Scored, Shown, scored_data, scored_lines
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
+from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
+from regard.tasks.shared.search import check_search, need, search, sites_like
+from regard.tasks.shared.stepping import Beginning, check_tokens
+from regard.tasks.shared.text_stream import Stream
+from regard.tasks.shared.words import words_of
+from regard.tasks.shared.writing import Writing, alone, is_beam, way_of
 
 LENGTH = 50  # tokens of a caption, at most, unless told
 BATCH = 64  # images

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.data.fields import setting
+from regard.base.fields import setting
 from regard.errors import DataError
-from regard.tasks.image_settings import Varied
+from regard.tasks.shared.image_settings import Varied
 
 if TYPE_CHECKING:
-    from regard.data.captions import CaptionSet
+    from regard.data.images.captions import CaptionSet
 
 
 def _scenes(split: str, count: int) -> CaptionSet:
-    from regard.data.scenes import scenes
+    from regard.data.made.scenes import scenes
 
     return scenes(split, count)
 
@@ -28,7 +28,7 @@ MADE: dict[str, Callable[[str, int], CaptionSet]] = {"scenes": _scenes}
 
 @dataclass(frozen=True)
 class CaptionSettings(Varied):
-    """A recipe's [data] (`data.captions` describes the forms of files)."""
+    """A recipe's [data] (`data.images.captions` describes the forms of files)."""
 
     made: str = ""  # a generated set: scenes
     train_count: int = setting(20000, at_least=1)  # how many images of a generated set
@@ -94,6 +94,6 @@ class CaptionSettings(Varied):
         return self.all.subset(np.sort(rows))
 
     def _open(self, file: str, names: str) -> CaptionSet:
-        from regard.data.captions import open_caption_set
+        from regard.data.images.captions import open_caption_set
 
         return open_caption_set(file, images=self.images, image=self.image, caption=self.caption, only=names)

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import torch
 
-from regard.data.labelled_texts import LabelledData
+from regard.data.text.labelled_texts import LabelledData
 from regard.models.protocols import Classifier, LayerMixer
 from regard.show import bars
-from regard.tasks.measuring import can_replay, class_logits, evaluate_classes
-from regard.tasks.results import Evaluation
-from regard.tasks.search import need
-from regard.tasks.text_reader import TextReader
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
+from regard.tasks.shared.search import need
+from regard.tasks.shared.text_reader import TextReader
 
 
 def evaluate(run: TextReader, data: LabelledData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
-from regard.data.labelled_texts import LabelledData, classes
-from regard.data.text_encoding import Row as Encoded
-from regard.data.tokenizer import Tokenizer
-from regard.data.word_vectors import read_vectors
+from regard.data.text.labelled_texts import LabelledData, classes
+from regard.data.text.text_encoding import Row as Encoded
+from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.word_vectors import read_vectors
 from regard.errors import DataError, RecipeError
 from regard.learn.checkpoint import checkpoints
-from regard.learn.device import choose_device
 from regard.learn.progress import say
 from regard.models import name_of
 from regard.models.protocols import Model, WordReader
 from regard.tasks.classify.settings import LabelledSettings, Row
-from regard.tasks.settings import Job
-from regard.tasks.task import Prepared
-from regard.tasks.text_reader import TextReader
+from regard.tasks.core.settings import Job
+from regard.tasks.core.task import Prepared
+from regard.tasks.shared.text_reader import TextReader
 
 PART = 1000  # texts encoded at once
 

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
-from regard.tasks.inputs import Texts
-from regard.tasks.options import Option
-from regard.tasks.reader_task import ReaderTask
-from regard.tasks.results import CLASS_METRICS, Evaluation
-from regard.tasks.task import Options, Prepared, Run
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Texts
+from regard.tasks.core.options import Option
+from regard.tasks.core.results import CLASS_METRICS, Evaluation
+from regard.tasks.core.task import Options, Prepared, Run
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.reader_task import ReaderTask
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
-    from regard.data.labelled_texts import LabelledData
+    from regard.data.text.labelled_texts import LabelledData
     from regard.models.protocols import Model, ModelConfig
     from regard.runs.folder import Folder
     from regard.tasks.classify.settings import LabelledSettings
-    from regard.tasks.reader_answers import ClassifiedText
-    from regard.tasks.settings import Job
-    from regard.tasks.text_reader import Encoded, TextReader
+    from regard.tasks.core.settings import Job
+    from regard.tasks.shared.reader_answers import ClassifiedText
+    from regard.tasks.shared.text_reader import Encoded, TextReader
 
 
 class Classify(ReaderTask["LabelledSettings", "TextReader", "LabelledData"]):
@@ -97,7 +97,7 @@ class Classify(ReaderTask["LabelledSettings", "TextReader", "LabelledData"]):
         return reader
 
     def takes(self, run: Run) -> bool:
-        from regard.tasks.text_reader import TextReader
+        from regard.tasks.shared.text_reader import TextReader
 
         return isinstance(run, TextReader)
 

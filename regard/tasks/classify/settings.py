@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from regard.data.fields import FILES, check, file_names, setting
+from regard.base.fields import FILES, check, file_names, setting
 
 Row = tuple[str, str, str]  # a text, the second one of a pair or "", and the label
 
 
 def _reviews(split: str, count: int) -> list[Row]:
-    from regard.data.reviews import reviews
+    from regard.data.made.reviews import reviews
 
     return [(text, "", label) for text, label, _ in reviews(split, count)]
 
@@ -23,7 +23,7 @@ MADE: dict[str, Callable[[str, int], list[Row]]] = {"reviews": _reviews}
 
 @dataclass(frozen=True)
 class LabelledSettings:
-    """A recipe's [data] (`data.labelled_texts` describes the forms of files)."""
+    """A recipe's [data] (`data.text.labelled_texts` describes the forms of files)."""
 
     made: str = ""  # a generated set: reviews
     train_count: int = setting(4000, at_least=1)  # how many of a generated set
@@ -55,7 +55,7 @@ class LabelledSettings:
         return self.made or ", ".join(file.rpartition("/")[2] for file in self.train)
 
     def read(self, files: Iterable[str], labels: Collection[str] = ()) -> Iterator[Row]:
-        from regard.data.labelled_texts import read_labelled
+        from regard.data.text.labelled_texts import read_labelled
 
         for file in files:
             yield from read_labelled(file, text=self.text, second=self.second, label=self.label, known=labels)

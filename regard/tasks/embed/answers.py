@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
 from regard.errors import NoAttention
 from regard.show import Heads
-from regard.tasks.reader_answers import Texts
+from regard.tasks.shared.reader_answers import Texts
 
 Look = Callable[[Sequence[str]], Heads]
 

@@ -6,14 +6,14 @@ from collections.abc import Collection
 
 import torch
 
-from regard.data.sentence_data import SentenceData
+from regard.data.text.sentence_data import SentenceData
 from regard.layers.onednn import without_onednn
 from regard.models.protocols import BidirectionalLanguageModel
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.embed.run import Embedder
-from regard.tasks.measuring import device_of
-from regard.tasks.results import Evaluation
-from regard.tasks.search import need
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.search import need
 
 
 @torch.no_grad()

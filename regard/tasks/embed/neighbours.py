@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
 from regard.errors import BadInput
 from regard.tasks.embed.answers import TokenVectors
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 from itertools import chain
 
 from regard.data.artifacts import Artifacts
-from regard.data.masking import read_sentences
-from regard.data.sentence_data import SentenceData, encode_words
-from regard.data.special_tokens import SPECIAL
+from regard.data.text.masking import read_sentences
+from regard.data.text.sentence_data import SentenceData, encode_words
+from regard.data.text.special_tokens import SPECIAL
 from regard.errors import DataError, RecipeError
 from regard.learn.progress import counted
 from regard.models.protocols import BidirectionalLanguageModel, Model
+from regard.tasks.core.settings import Job
+from regard.tasks.core.task import Prepared
 from regard.tasks.embed.run import Embedder
 from regard.tasks.embed.settings import SentenceSettings
-from regard.tasks.search import need
-from regard.tasks.settings import Job
-from regard.tasks.task import Prepared
+from regard.tasks.shared.search import need
 
 WORDS = ("word", "space")  # kinds of tokens
 

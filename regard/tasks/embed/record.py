@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
-from regard.tasks.inputs import Texts
-from regard.tasks.options import Option
-from regard.tasks.reader_task import ReaderTask
-from regard.tasks.results import Answer, Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Run
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Texts
+from regard.tasks.core.options import Option
+from regard.tasks.core.results import Answer, Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Run
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.reader_task import ReaderTask
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
-    from regard.data.sentence_data import SentenceData
+    from regard.data.text.sentence_data import SentenceData
     from regard.models.protocols import Model, ModelConfig
+    from regard.tasks.core.settings import Job
     from regard.tasks.embed.answers import TokenVectors, Vector
     from regard.tasks.embed.run import Embedder
     from regard.tasks.embed.settings import SentenceSettings
-    from regard.tasks.settings import Job
-    from regard.tasks.text_reader import Encoded
+    from regard.tasks.shared.text_reader import Encoded
 
 POOLS = ("mean", "cls")  # as in run.py, which imports torch
 

@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention
 from regard.models import name_of, protocols
 from regard.models.protocols import Model
+from regard.tasks.core.inputs import check_top
+from regard.tasks.core.options import checks_keywords
 from regard.tasks.embed.answers import Look, TokenVectors, Vector
 from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
-from regard.tasks.inputs import check_top
-from regard.tasks.options import checks_keywords
-from regard.tasks.reader_answers import Texts
-from regard.tasks.search import need
-from regard.tasks.text_reader import Asked, Cut, Encoded, Many, TextReader, is_one
+from regard.tasks.shared.reader_answers import Texts
+from regard.tasks.shared.search import need
+from regard.tasks.shared.text_reader import Asked, Cut, Encoded, Many, TextReader, is_one
 
 Pool = Literal["mean", "cls"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.documents import READERS
-from regard.data.fields import setting
-from regard.tasks.text_files import TextFiles
+from regard.base.fields import setting
+from regard.data.text.documents import READERS
+from regard.tasks.shared.text_files import TextFiles
 
 
 @dataclass(frozen=True)
 class SentenceSettings(TextFiles):
-    """A recipe's [data]. Sentences are found as `data.masking.read_sentences` says; each is read by itself."""
+    """A recipe's [data]. Sentences are found as `data.text.masking.read_sentences` says; each is read by itself."""
 
     documents: str = setting("line", choices=tuple(READERS))
     valid_fraction: float = setting(0.05, above=0, below=1)  # of train's sentences, from its end

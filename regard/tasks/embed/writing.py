@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.files import drafted
-from regard.data.line_writer import line_writer
-from regard.data.records import need_parquet
+from regard.base.files import drafted
+from regard.base.line_writer import line_writer
+from regard.base.records import need_parquet
 from regard.errors import BadInput
+from regard.tasks.core.inputs import Failed
 from regard.tasks.embed.answers import TokenVectors, Vector
-from regard.tasks.inputs import Failed
 
 KINDS = (".npy", ".parquet", ".jsonl")
 PART = 1024  # rows written at once

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batch import send
-from regard.data.episodes import EpisodeData
+from regard.data.batches.batch import send
+from regard.data.images.episodes import EpisodeData
 from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import interval
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.fewshot.run import FewShot
-from regard.tasks.results import Evaluation
-from regard.tasks.ticks import Tick, no_tick
 
 IMAGES = 512  # that are embedded at once
 

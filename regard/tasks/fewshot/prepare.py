@@ -6,17 +6,17 @@ from pathlib import Path
 
 import torch
 
+from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
-from regard.data.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
+from regard.data.images.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
 from regard.errors import DataError
-from regard.learn.device import choose_device
 from regard.models import MODELS
 from regard.models.protocols import Model
+from regard.tasks.core.settings import Job
+from regard.tasks.core.task import Prepared
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings, find_list
-from regard.tasks.image_settings import choose_pixels
-from regard.tasks.settings import Job
-from regard.tasks.task import Prepared
+from regard.tasks.shared.image_settings import choose_pixels
 
 
 def survey(job: Job[EpisodeSettings], start: Artifacts | None) -> Artifacts:

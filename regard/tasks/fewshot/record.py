@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from regard.errors import BadInput
-from regard.tasks.inputs import Queries
-from regard.tasks.options import TOP, Option
-from regard.tasks.received import SUPPORT as RECEIVED_SUPPORT
-from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Queries
+from regard.tasks.core.options import TOP, Option
+from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Task
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.received import SUPPORT as RECEIVED_SUPPORT
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
-    from regard.data.episodes import EpisodeData
+    from regard.data.images.episodes import EpisodeData
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
+    from regard.tasks.core.settings import Job
     from regard.tasks.fewshot.run import FewShot, Told
     from regard.tasks.fewshot.settings import EpisodeSettings
-    from regard.tasks.image_run import OpenedImage
-    from regard.tasks.settings import Job
+    from regard.tasks.shared.image_run import OpenedImage
 
 SUPPORT = Option(
     "support",
@@ -117,7 +117,7 @@ class FewShotTask(Task["EpisodeSettings", "FewShot", "EpisodeData"]):
 
     def has_columns(self, settings: EpisodeSettings) -> bool:
         """A folder has none."""
-        from regard.data.files import find_data
+        from regard.base.files import find_data
 
         return not settings.made and not any(find_data(name).is_dir() for name in self.test_files(settings))
 

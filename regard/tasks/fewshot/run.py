@@ -12,21 +12,21 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
+from regard.base.short_repr import short_repr
 from regard.data.artifacts import Pixels
-from regard.data.images import check_channels
-from regard.data.labelled_images import open_image_set
-from regard.data.short_repr import short_repr
+from regard.data.images.images import check_channels
+from regard.data.images.labelled_images import open_image_set
 from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Example, Examples
-from regard.tasks.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
-from regard.tasks.inputs import check_top, in_parts, read_all
-from regard.tasks.options import checks_keywords
-from regard.tasks.reader_answers import one_line
-from regard.tasks.results import Evaluation, Shown
-from regard.tasks.search import need, sites_like
+from regard.tasks.core.inputs import check_top, in_parts, read_all
+from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.results import Evaluation, Shown
+from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
+from regard.tasks.shared.reader_answers import one_line
+from regard.tasks.shared.search import need, sites_like
 
 BATCH = 64  # queries, or images of the support
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.data.fields import setting
-from regard.data.files import find_data
+from regard.base.fields import setting
+from regard.base.files import find_data
 from regard.errors import DataError
-from regard.tasks.image_settings import Normalised
+from regard.tasks.shared.image_settings import Normalised
 
 if TYPE_CHECKING:
-    from regard.data.episodes import Chosen
-    from regard.data.labelled_images import ImageSet
+    from regard.data.images.episodes import Chosen
+    from regard.data.images.labelled_images import ImageSet
 
 
 def _glyphs(split: str, count: int) -> ImageSet:
-    from regard.data.glyphs import glyphs
+    from regard.data.made.glyphs import glyphs
 
     return glyphs(split, count)
 
@@ -31,7 +31,7 @@ MADE: dict[str, Callable[[str, int], ImageSet]] = {"glyphs": _glyphs}
 
 @dataclass(frozen=True)
 class EpisodeSettings(Normalised):
-    """A recipe's [data] (`data.labelled_images` describes the forms of files). How many classes and examples an
+    """A recipe's [data] (`labelled_images.py` describes the forms of files). How many classes and examples an
     episode has is the model's: model.ways and model.shots."""
 
     made: str = ""  # a generated set: glyphs
@@ -85,7 +85,7 @@ class EpisodeSettings(Normalised):
     def classes(self, split: str, ways: int = 1) -> tuple[ImageSet, list[Chosen]]:
         """The images of train, valid or test, and the classes among them that episodes are drawn from, of `ways`
         classes each."""
-        from regard.data.episodes import with_rotations
+        from regard.data.images.episodes import with_rotations
 
         if split == "test" and not (self.made or self.test or self.test_classes):
             split = "valid"
@@ -97,7 +97,7 @@ class EpisodeSettings(Normalised):
         return images, _every(images)
 
     def _of_files(self, split: str, ways: int) -> tuple[ImageSet, list[Chosen]]:
-        from regard.data.episodes import listed_classes
+        from regard.data.images.episodes import listed_classes
 
         file, listed = getattr(self, split), getattr(self, f"{split}_classes")
         images = self._open(file) if file not in ("", self.train) else self.all
@@ -114,7 +114,7 @@ class EpisodeSettings(Normalised):
 
     def _unlisted(self, images: ImageSet) -> list[Chosen]:
         """The classes of train that are not listed for validation or test."""
-        from regard.data.episodes import listed_classes
+        from regard.data.images.episodes import listed_classes
 
         lists = [(self.valid, self.valid_classes), (self.test, self.test_classes)]
         names = [listed for file, listed in lists if listed and file in ("", self.train)]
@@ -124,7 +124,7 @@ class EpisodeSettings(Normalised):
     def _part(self, chosen: list[Chosen], split: str, ways: int) -> list[Chosen]:
         """All rotations of a class are on the same side. Where `valid_fraction` is too little for an episode, more
         classes are held out, if enough remain for training."""
-        from regard.data.episodes import with_rotations
+        from regard.data.images.episodes import with_rotations
 
         turned = with_rotations(chosen) if self.rotations else chosen
         labels, counts = np.unique([one.label for one in turned], return_counts=True)
@@ -137,7 +137,7 @@ class EpisodeSettings(Normalised):
         return [one for one in chosen if (one.label in held) == (split != "train")]
 
     def _open(self, name: str) -> ImageSet:
-        from regard.data.labelled_images import open_image_set
+        from regard.data.images.labelled_images import open_image_set
 
         return open_image_set(name, image=self.image, label=self.label)
 
@@ -151,6 +151,6 @@ def find_list(name: str) -> Path:
 
 
 def _every(images: ImageSet) -> list[Chosen]:
-    from regard.data.episodes import Chosen
+    from regard.data.images.episodes import Chosen
 
     return [Chosen(label) for label in range(len(images.classes))]

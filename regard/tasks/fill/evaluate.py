@@ -9,12 +9,12 @@ import torch.nn.functional as F
 
 from regard.layers.onednn import without_onednn
 from regard.models.protocols import MaskedLanguageModel
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.fill.prepare import TestText
-from regard.tasks.measuring import device_of
-from regard.tasks.reader import Reader
-from regard.tasks.results import Evaluation
-from regard.tasks.search import need
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.reader import Reader
+from regard.tasks.shared.search import need
 
 
 @torch.no_grad()

@@ -8,16 +8,16 @@ from itertools import chain
 from pathlib import Path
 
 from regard.data.artifacts import Artifacts
-from regard.data.batch import Rows
-from regard.data.masking import MaskedData, encode_sentences
-from regard.data.tokenizer import Tokenizer
+from regard.data.batches.batch import Rows
+from regard.data.text.masking import MaskedData, encode_sentences
+from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
 from regard.learn.progress import counted
 from regard.models.protocols import Model
+from regard.tasks.core.settings import Job
+from regard.tasks.core.task import Prepared
 from regard.tasks.fill.settings import MaskedSettings
-from regard.tasks.reader import Reader
-from regard.tasks.settings import Job
-from regard.tasks.task import Prepared
+from regard.tasks.shared.reader import Reader
 
 
 @dataclass(frozen=True)

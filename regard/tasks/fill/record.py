@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from regard.tasks.inputs import Texts
-from regard.tasks.options import TOP
-from regard.tasks.reader_task import ReaderTask
-from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Run
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Texts
+from regard.tasks.core.options import TOP
+from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Run
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.reader_task import ReaderTask
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.models.protocols import Model, ModelConfig
+    from regard.tasks.core.settings import Job
     from regard.tasks.fill.prepare import TestText
     from regard.tasks.fill.settings import MaskedSettings
-    from regard.tasks.reader import Encoded, Reader
-    from regard.tasks.reader_answers import Filled
-    from regard.tasks.settings import Job
+    from regard.tasks.shared.reader import Encoded, Reader
+    from regard.tasks.shared.reader_answers import Filled
 
 
 class TextsWithBlanks(Texts):
@@ -99,7 +99,7 @@ class Fill(ReaderTask["MaskedSettings", "Reader", "TestText"]):
         return evaluate(run, data, only, tick)
 
     def takes(self, run: Run) -> bool:
-        from regard.tasks.reader import Reader
+        from regard.tasks.shared.reader import Reader
 
         return isinstance(run, Reader)
 

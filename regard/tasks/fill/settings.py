@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.documents import READERS
-from regard.data.fields import setting
-from regard.tasks.text_files import TextFiles
+from regard.base.fields import setting
+from regard.data.text.documents import READERS
+from regard.tasks.shared.text_files import TextFiles
 
 
 @dataclass(frozen=True)

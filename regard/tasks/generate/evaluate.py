@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from regard.metrics.perplexity import Perplexity
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.generate.prepare import TestText
 from regard.tasks.generate.run import LanguageModel
-from regard.tasks.measuring import total_loss
-from regard.tasks.results import Evaluation
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import total_loss
 
 
 def evaluate(run: LanguageModel, data: TestText, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

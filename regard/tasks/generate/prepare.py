@@ -11,16 +11,16 @@ from typing import TypedDict
 import numpy as np
 
 from regard.data.artifacts import Artifacts
-from regard.data.tokenizer import Tokenizer
-from regard.data.windows import TextBatch, TextData, encode_documents, windows
+from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.windows import TextBatch, TextData, encode_documents, windows
 from regard.errors import BadInput, DataError
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
 from regard.models.protocols import Model
+from regard.tasks.core.settings import BLOCKS, Job
+from regard.tasks.core.task import Prepared
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.generate.settings import TextSettings
-from regard.tasks.settings import BLOCKS, Job
-from regard.tasks.task import Prepared
 
 PART = 1 << 16  # tokens decoded at once
 WINDOW = 1024  # tokens, where neither recipe nor model says less

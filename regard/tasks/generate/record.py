@@ -9,24 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.tasks.inputs import Texts
-from regard.tasks.options import GENERATE, Option
-from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Texts
+from regard.tasks.core.options import GENERATE, Option
+from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Task
+from regard.tasks.core.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.decode.settings import Decoding
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
+    from regard.tasks.core.settings import Job
     from regard.tasks.generate.continuation import Continuation
     from regard.tasks.generate.prepare import TestText
     from regard.tasks.generate.run import LanguageModel, Prompt
     from regard.tasks.generate.settings import TextSettings
-    from regard.tasks.settings import Job
-    from regard.tasks.stepping import Beginning
-    from regard.tasks.writing import Writing
+    from regard.tasks.shared.stepping import Beginning
+    from regard.tasks.shared.writing import Writing
 
 
 class Prompts(Texts):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
-from regard.data.batch import pad
-from regard.data.tokenizer import Tokenizer
+from regard.data.batches.batch import pad
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.generator import finish, step_by_step
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.joining import Row, Way
@@ -23,19 +23,19 @@ from regard.errors import BadInput, NoAttention
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads
-from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
+from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
+from regard.tasks.core.options import GENERATE, change_decoding, check_options, checks_keywords
+from regard.tasks.core.results import NOTHING_BEFORE, Evaluation
+from regard.tasks.core.task import Run
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.windows import LENGTH, Windows, windows
-from regard.tasks.inputs import check_many, check_text, in_parts, read_all
-from regard.tasks.measuring import device_of
-from regard.tasks.options import GENERATE, change_decoding, check_options, checks_keywords
-from regard.tasks.results import NOTHING_BEFORE, Evaluation
-from regard.tasks.search import Searching, looks_back, need, search, sites_like
-from regard.tasks.stepping import Beginning, check_tokens
-from regard.tasks.task import Run
-from regard.tasks.text_stream import Stream, cut
-from regard.tasks.words import heads_of
-from regard.tasks.writing import Rows, Writing, is_beam, way_of
+from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
+from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.search import Searching, looks_back, need, search, sites_like
+from regard.tasks.shared.stepping import Beginning, check_tokens
+from regard.tasks.shared.text_stream import Stream, cut
+from regard.tasks.shared.words import heads_of
+from regard.tasks.shared.writing import Rows, Writing, is_beam, way_of
 
 Pieces = Generator[str, None, Continuation]  # of a text, as it is written
 

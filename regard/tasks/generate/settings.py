@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.data.fields import setting
-from regard.tasks.text_files import TextFiles
+from regard.base.fields import setting
+from regard.tasks.shared.text_files import TextFiles
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.data.environments import Bandits, Environments, MDPs, World
+from regard.data.made.environments import Bandits, Environments, MDPs, World
 from regard.metrics import bandits, mdps
 from regard.metrics.bandits import mean_interval
 from regard.metrics.bootstrap import Comparison, bootstrap_means
-from regard.tasks.measuring import aligned, device_of
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.play.run import Agent
-from regard.tasks.results import Evaluation
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import aligned, device_of
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput, RecipeError
-from regard.tasks.inputs import Asked, Inputs, listed
-from regard.tasks.options import Option
-from regard.tasks.received import Received
-from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Asked, Inputs, listed
+from regard.tasks.core.options import Option
+from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Task
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.received import Received
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
     from regard.metrics.bootstrap import Comparison
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
+    from regard.tasks.core.settings import Job
     from regard.tasks.play.run import Agent, Trial
     from regard.tasks.play.settings import PlaySettings
-    from regard.tasks.settings import Job
 
 
 class EnvironmentNumbers(Inputs):
@@ -89,7 +89,7 @@ class Play(Task["PlaySettings", "Agent", "range"]):
     def prepare(
         self, job: Job[PlaySettings], model: Model, artifacts: Artifacts, out: Path
     ) -> Prepared[Agent, range]:
-        from regard.data.environments import TrainingSeeds
+        from regard.data.made.environments import TrainingSeeds
         from regard.tasks.play.run import Agent
 
         if job.train.ppo_parts > job.data.batch_size:

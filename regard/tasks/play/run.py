@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from regard.attention import trace
-from regard.data.environments import TRAINED, MDPs, Trajectory
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
+from regard.data.made.environments import TRAINED, MDPs, Trajectory
 from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
 from regard.models.protocols import Model, Player
 from regard.show import Map, ShadedText
 from regard.show.map.picture import LONG
-from regard.tasks.inputs import in_parts, read_all
-from regard.tasks.measuring import device_of
-from regard.tasks.options import checks_keywords
-from regard.tasks.results import Evaluation, Shown
-from regard.tasks.search import need, sites_like
-from regard.tasks.task import Run
+from regard.tasks.core.inputs import in_parts, read_all
+from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.results import Evaluation, Shown
+from regard.tasks.core.task import Run
+from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.search import need, sites_like
 
 # Of all environments that are played at once: their steps, and the numbers that describe them.
 STEPS, NUMBERS = 1 << 17, 1 << 24

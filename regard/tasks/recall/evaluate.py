@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.sequences import BitBatch, NGrams, Sequences, Size
+from regard.data.made.sequences import BitBatch, NGrams, Sequences, Size
 from regard.metrics.bit_errors import BitErrors, bit_errors, estimate_ngrams, together
 from regard.metrics.bootstrap import Comparison, bootstrap_means
 from regard.show import Curves
-from regard.tasks.measuring import aligned
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.recall.run import Recaller
-from regard.tasks.results import Evaluation
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import aligned
 
 AT_ONCE = 250  # sequences
 VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; a training has smaller ones

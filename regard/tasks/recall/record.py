@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import BadInput
-from regard.tasks.inputs import Asked, Texts
-from regard.tasks.options import Option
-from regard.tasks.results import Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Asked, Texts
+from regard.tasks.core.options import Option
+from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Task
+from regard.tasks.core.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
-    from regard.data.sequences import BitBatch
+    from regard.data.made.sequences import BitBatch
     from regard.metrics.bootstrap import Comparison
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
     from regard.show import Curves
+    from regard.tasks.core.settings import Job
     from regard.tasks.recall.evaluate import HeldSequences
     from regard.tasks.recall.run import Recalled, Recaller
     from regard.tasks.recall.settings import RecallSettings
-    from regard.tasks.settings import Job
 
 DRAWING = ("length", "repeats", "seed")
 
@@ -136,7 +136,7 @@ class Recall(Task["RecallSettings", "Recaller", "HeldSequences"]):
     def prepare(
         self, job: Job[RecallSettings], model: Model, artifacts: Artifacts, out: Path
     ) -> Prepared[Recaller, HeldSequences]:
-        from regard.data.sequences import BitData
+        from regard.data.made.sequences import BitData
         from regard.tasks.recall.evaluate import VALID, HeldSequences
         from regard.tasks.recall.run import Recaller
 

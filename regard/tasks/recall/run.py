@@ -11,19 +11,19 @@ import numpy as np
 import torch
 
 from regard.attention import trace
-from regard.data.sequences import BitBatch, NGrams, Sequences, Size
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
+from regard.data.made.sequences import BitBatch, NGrams, Sequences, Size
 from regard.errors import BadInput, RunError
 from regard.layers.onednn import without_onednn
 from regard.metrics.bit_errors import bit_errors
 from regard.models.protocols import Model, SequenceMachine
 from regard.show import Tape
-from regard.tasks.inputs import check_text, read_all
-from regard.tasks.measuring import device_of
-from regard.tasks.options import checks_keywords, is_number
-from regard.tasks.results import Evaluation, Shown
-from regard.tasks.search import need, sites_like
-from regard.tasks.task import Run
+from regard.tasks.core.inputs import check_text, read_all
+from regard.tasks.core.options import checks_keywords, is_number
+from regard.tasks.core.results import Evaluation, Shown
+from regard.tasks.core.task import Run
+from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.search import need, sites_like
 
 DRAWN = "drawn"  # stands for a sequence that is drawn at random
 

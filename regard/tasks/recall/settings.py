@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from regard.data.fields import check, setting
+from regard.base.fields import check, setting
 from regard.errors import BadInput
 
 if TYPE_CHECKING:
-    from regard.data.sequences import Sequences, Size
+    from regard.data.made.sequences import Sequences, Size
 
 KINDS = ("copy-bits", "repeat-copy", "associative-recall", "n-gram", "priority-sort")  # SEQUENCES, without torch
 MOST = 1000  # of a length, and of copies
@@ -19,7 +19,7 @@ VALIDATED = 5  # sizes of the validation sequences, from the shortest to the lon
 @dataclass(frozen=True)
 class RecallSettings:
     """A recipe's [data]. All sequences are generated, and every training step has new ones. A length counts
-    vectors, items or bits, see `data.sequences`; 0: as in the paper."""
+    vectors, items or bits, see `data.made.sequences`; 0: as in the paper."""
 
     made: str = setting("copy-bits", choices=KINDS)
     bits: int = setting(0, at_least=0, at_most=MOST)  # of a vector; 0: as in the paper
@@ -49,7 +49,7 @@ class RecallSettings:
 
     @property
     def kind(self) -> Sequences:
-        from regard.data.sequences import sequences_of
+        from regard.data.made.sequences import sequences_of
 
         return sequences_of(self.made, self.bits)
 
@@ -67,7 +67,7 @@ class RecallSettings:
         return lengths, repeats
 
     def test_sizes(self) -> list[Size]:
-        from regard.data.sequences import Size
+        from regard.data.made.sequences import Size
 
         lengths, repeats = self.ranges()
         sizes = [Size(int(length), self.test_repeats or repeats[1]) for length in self.test_lengths or lengths[1:]]
@@ -77,7 +77,7 @@ class RecallSettings:
 
     def valid_sizes(self) -> list[Size]:
         """Evenly spaced over the training ranges."""
-        from regard.data.sequences import Size
+        from regard.data.made.sequences import Size
 
         lengths, repeats = self.ranges()
         shares = [at / (VALIDATED - 1) for at in range(VALIDATED)]

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from regard.attention.trace import sites_of
-from regard.data.image_batches import ImageData
+from regard.data.images.image_batches import ImageData
 from regard.show import Gates
-from regard.tasks.measuring import class_logits, evaluate_classes
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.recognise.gates import ClassGates, gates_of, side_by_side
 from regard.tasks.recognise.run import Recogniser
-from regard.tasks.results import Evaluation
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import class_logits, evaluate_classes
 
 
 def evaluate(run: Recogniser, data: ImageData, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:

@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.attention import trace
 from regard.models.protocols import Module
 from regard.show import Gates
-from regard.tasks.results import Evaluation
-from regard.tasks.search import need_gates
+from regard.tasks.core.results import Evaluation
+from regard.tasks.shared.search import need_gates
 
 TITLE = "Mean gates of each class"
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import torch
 
+from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
-from regard.data.augment import Augment
-from regard.data.image_batches import ImageData
-from regard.data.images import check_channels
-from regard.data.labelled_images import need_classes
+from regard.data.images.augment import Augment
+from regard.data.images.image_batches import ImageData
+from regard.data.images.images import check_channels
+from regard.data.images.labelled_images import need_classes
 from regard.errors import RunError
-from regard.learn.device import choose_device
 from regard.models import MODELS
 from regard.models.protocols import Model
-from regard.tasks.image_settings import choose_pixels
+from regard.tasks.core.settings import Job
+from regard.tasks.core.task import Prepared
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
-from regard.tasks.settings import Job
-from regard.tasks.task import Prepared
+from regard.tasks.shared.image_settings import choose_pixels
 
 
 def survey(job: Job[ImageSettings], start: Artifacts | None) -> Artifacts:

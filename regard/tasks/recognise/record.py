@@ -8,22 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from regard.tasks.inputs import Images
-from regard.tasks.options import TOP
-from regard.tasks.results import CLASS_METRICS, Evaluation
-from regard.tasks.task import Options, Prepared, Task
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Images
+from regard.tasks.core.options import TOP
+from regard.tasks.core.results import CLASS_METRICS, Evaluation
+from regard.tasks.core.task import Options, Prepared, Task
+from regard.tasks.core.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
-    from regard.data.image_batches import ImageData
+    from regard.data.images.image_batches import ImageData
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
     from regard.show import Gates
-    from regard.tasks.image_run import OpenedImage
+    from regard.tasks.core.settings import Job
     from regard.tasks.recognise.run import Recognised, Recogniser
     from regard.tasks.recognise.settings import ImageSettings
-    from regard.tasks.settings import Job
+    from regard.tasks.shared.image_run import OpenedImage
 
 
 class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
@@ -88,7 +88,7 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
 
     def has_columns(self, settings: ImageSettings) -> bool:
         """A folder has none."""
-        from regard.data.files import find_data
+        from regard.base.files import find_data
 
         return not settings.made and not any(find_data(name).is_dir() for name in self.test_files(settings))
 
@@ -106,7 +106,7 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
         return evaluate(run, data, only, tick)
 
     def check_plot(self, run: Recogniser) -> None:
-        from regard.tasks.search import need_gates
+        from regard.tasks.shared.search import need_gates
 
         need_gates(run.model)
 

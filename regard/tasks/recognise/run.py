@@ -13,21 +13,21 @@ from torch import Tensor
 
 from regard.attention import trace
 from regard.attention.trace import sites_of
+from regard.base.short_repr import short_repr
 from regard.data.artifacts import Pixels
-from regard.data.images import check_channels
-from regard.data.short_repr import short_repr
+from regard.data.images.images import check_channels
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import name_of, protocols
 from regard.models.protocols import Model
 from regard.show import Gates, Overlay, patch_map, rollout
-from regard.tasks.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
-from regard.tasks.inputs import check_top, in_parts, read_all
-from regard.tasks.options import checks_keywords
-from regard.tasks.reader_answers import one_line
+from regard.tasks.core.inputs import check_top, in_parts, read_all
+from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.results import Shown
 from regard.tasks.recognise.gates import ClassGates, gates_of
-from regard.tasks.results import Shown
-from regard.tasks.search import need, need_gates, sites_like
+from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
+from regard.tasks.shared.reader_answers import one_line
+from regard.tasks.shared.search import need, need_gates, sites_like
 
 BATCH = 32
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.data.fields import setting
+from regard.base.fields import setting
 from regard.errors import DataError
-from regard.tasks.image_settings import Varied
+from regard.tasks.shared.image_settings import Varied
 
 if TYPE_CHECKING:
-    from regard.data.labelled_images import ImageSet
+    from regard.data.images.labelled_images import ImageSet
 
 
 def _shapes(split: str, count: int) -> ImageSet:
-    from regard.data.shapes import shapes
+    from regard.data.made.shapes import shapes
 
     return shapes(split, count)
 
@@ -28,7 +28,7 @@ MADE: dict[str, Callable[[str, int], ImageSet]] = {"shapes": _shapes}
 
 @dataclass(frozen=True)
 class ImageSettings(Varied):
-    """A recipe's [data] (`data.labelled_images` describes the forms of files)."""
+    """A recipe's [data] (`data.images.labelled_images` describes the forms of files)."""
 
     made: str = ""  # a generated set: shapes
     train_count: int = setting(20000, at_least=1)  # how many of a generated set
@@ -81,6 +81,6 @@ class ImageSettings(Varied):
         return found, np.sort(rows)
 
     def _open(self, name: str) -> ImageSet:
-        from regard.data.labelled_images import open_image_set
+        from regard.data.images.labelled_images import open_image_set
 
         return open_image_set(name, image=self.image, label=self.label)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.files import find_data
-from regard.data.lines import open_lines
-from regard.data.pairs import Columns, read_pairs
+from regard.base.files import find_data
+from regard.base.lines import open_lines
+from regard.data.text.pairs import Columns, read_pairs
 from regard.errors import DataError
 from regard.metrics.alignment import AlignmentScores, Links, alignment_scores, pharaoh, read_links
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.translate.run import Translator
 
 

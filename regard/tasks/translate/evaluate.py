@@ -12,9 +12,9 @@ from regard.metrics.bleu_by_length import Bucket, bleu_by_length
 from regard.metrics.bootstrap import Comparison, paired_bootstrap
 from regard.metrics.exact_match import exact_match
 from regard.show import Curves, length_curves
-from regard.tasks.measuring import total_loss
-from regard.tasks.results import Evaluation
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.measuring import total_loss
 from regard.tasks.translate.prepare import TestPairs
 from regard.tasks.translate.run import Translator
 

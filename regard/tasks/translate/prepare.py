@@ -10,15 +10,15 @@ from itertools import chain, islice
 from pathlib import Path
 
 from regard.data.artifacts import Artifacts
-from regard.data.batch import Filter, PairData
-from regard.data.blocks import BlockData, gather
-from regard.data.tokenizer import Tokenizer
+from regard.data.batches.batch import Filter, PairData
+from regard.data.batches.blocks import BlockData, gather
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.errors import DataError, NoTokenizer
 from regard.learn.progress import counted, say
 from regard.models.protocols import Model
-from regard.tasks.settings import BLOCKS, Job
-from regard.tasks.task import Prepared
+from regard.tasks.core.settings import BLOCKS, Job
+from regard.tasks.core.task import Prepared
 from regard.tasks.translate.run import Translator
 from regard.tasks.translate.settings import Example, Pair, PairSettings
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.data.line_writer import line_writer
+from regard.base.line_writer import line_writer
 from regard.errors import BadInput
-from regard.tasks.inputs import Texts
-from regard.tasks.options import BEAM, TRANSLATE, Option, change_decoding
-from regard.tasks.results import Answer, Evaluation, Metric
-from regard.tasks.task import Options, Prepared, Task, write_answers
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import Texts
+from regard.tasks.core.options import BEAM, TRANSLATE, Option, change_decoding
+from regard.tasks.core.results import Answer, Evaluation, Metric
+from regard.tasks.core.task import Options, Prepared, Task, write_answers
+from regard.tasks.core.ticks import Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
     from regard.show import Curves
-    from regard.tasks.settings import Job
-    from regard.tasks.stepping import Beginning
+    from regard.tasks.core.settings import Job
+    from regard.tasks.shared.stepping import Beginning
+    from regard.tasks.shared.writing import Writing
     from regard.tasks.translate.prepare import TestPairs
     from regard.tasks.translate.run import Translator
     from regard.tasks.translate.settings import PairSettings
     from regard.tasks.translate.source import Source
     from regard.tasks.translate.translation import Translation
-    from regard.tasks.writing import Writing
 
 
 class Translate(Task["PairSettings", "Translator", "TestPairs"]):
@@ -128,7 +128,7 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
 
     def has_columns(self, settings: PairSettings) -> bool:
         """Aligned files have none."""
-        from regard.data.files import find_files
+        from regard.base.files import find_files
 
         return not settings.made and all(len(find_files(name)) == 1 for name in self.test_files(settings))
 
@@ -195,7 +195,7 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
     ) -> Iterator[Translation]:
-        from regard.data.pairs import read_pairs
+        from regard.data.text.pairs import read_pairs
 
         dictionary = options.get("dictionary")
         words = None if dictionary is None else dict(read_pairs(dictionary))

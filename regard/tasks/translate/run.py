@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import Trace, trace
 from regard.data.artifacts import AnyTokenizer
-from regard.data.batch import pad
+from regard.data.batches.batch import pad
 from regard.decode.coverage import rerank
 from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
@@ -26,20 +26,20 @@ from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads, Map
 from regard.show.heads.data import heads_title
-from regard.tasks.gate_maps import UNITS, gate_maps, gate_sites
-from regard.tasks.inputs import check_many, check_text, in_parts, read_all
-from regard.tasks.measuring import device_of
-from regard.tasks.options import TRANSLATE, change_decoding, check_options, checks_keywords
-from regard.tasks.results import Evaluation
-from regard.tasks.search import check_batch, check_search, head_weights, need, search, sites_like
-from regard.tasks.stepping import Beginning, check_tokens
-from regard.tasks.task import Run
-from regard.tasks.text_stream import Stream
-from regard.tasks.ticks import Tick, no_tick
+from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
+from regard.tasks.core.options import TRANSLATE, change_decoding, check_options, checks_keywords
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.task import Run
+from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
+from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.search import check_batch, check_search, head_weights, need, search, sites_like
+from regard.tasks.shared.stepping import Beginning, check_tokens
+from regard.tasks.shared.text_stream import Stream
+from regard.tasks.shared.words import Tokens, heads_of, words_of
+from regard.tasks.shared.writing import Writing, alone, is_beam, way_of
 from regard.tasks.translate.source import Source, looks_across
 from regard.tasks.translate.translation import Translation
-from regard.tasks.words import Tokens, heads_of, words_of
-from regard.tasks.writing import Writing, alone, is_beam, way_of
 
 AHEAD = 8  # batches of texts read at once, so that texts of similar length are answered together
 

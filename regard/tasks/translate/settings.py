@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from regard.data.fields import FILES, check, file_names, setting
-from regard.data.made import MADE
-from regard.data.pairs import Columns, read_pairs, read_rows
+from regard.base.fields import FILES, check, file_names, setting
+from regard.data.made.pairs import MADE
+from regard.data.text.pairs import Columns, read_pairs, read_rows
 from regard.errors import DataError
 
 Pair = tuple[str, str]
@@ -21,7 +21,7 @@ MOST_VALID = 2000  # sources held out of the training files; more would only mak
 
 @dataclass(frozen=True)
 class PairSettings:
-    """A recipe's [data]: a generated set, or files (`data.pairs` describes their forms)."""
+    """A recipe's [data]: a generated set, or files (`data.text.pairs` describes their forms)."""
 
     made: str = ""  # dates, copy, reverse, sort or recall
     distance: int = setting(10, at_least=2)  # recall: steps from the letter to the question

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from regard.data.short_repr import short_repr
+from regard.base.short_repr import short_repr
 from regard.errors import NoAttention
 from regard.metrics.alignment import Links
 from regard.show import Heads, Map
-from regard.tasks.gate_maps import UNITS
-from regard.tasks.results import Scored, Shown, scored_data, scored_lines
+from regard.tasks.core.results import Scored, Shown, scored_data, scored_lines
+from regard.tasks.shared.gate_maps import UNITS
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from regard.models import MODELS
 from regard.runs.folder import begin, save_weights
-from regard.tasks.table import TASKS
+from regard.tasks.core.table import TASKS
 
 RECIPES = {"recall": '[data]\nmade = "copy-bits"\n[model]\nname = "{name}"\n'}
 SIZES = {"recall": {"inputs": 9, "outputs": 8}}  # that the kind of sequences asks for

@@ -1,0 +1,150 @@
+"""Rows of TSV, CSV and JSONL files, plain or compressed, for every kind of data.
+
+A row comes with its place, such as "train.tsv, line 3", which every error names. Only one row is in memory."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+
+from regard.base.lines import COMPRESSED, open_lines
+from regard.errors import DataError
+
+LONGEST_FIELD = 1 << 24  # characters of a CSV field; a longer one means a quote that is never closed
+FORMS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
+NOT_UTF8 = re.compile("[\0\ud800-\udfff]")  # JSON can escape what UTF-8 cannot hold
+
+Row = tuple[str, Sequence[str]]  # its place, its fields
+Record = tuple[str, dict[str, object]]  # its place, its keys and values
+
+
+def form_of(path: Path) -> str:
+    """The form by the file's name, whether compressed or not; "" for none of FORMS."""
+    name = path.stem if path.suffix.lower() in COMPRESSED else path.name
+    return FORMS.get(Path(name).suffix.lower(), "")
+
+
+def read_tsv(path: Path) -> Iterator[Row]:
+    return split_at_tabs(filled_lines(path))
+
+
+def split_at_tabs(lines: Iterable[tuple[str, str]]) -> Iterator[Row]:
+    for where, line in lines:
+        yield where, line.split("\t")
+
+
+def read_csv(path: Path) -> Iterator[Row]:
+    """By the csv module: quoted fields may hold commas and line breaks."""
+    # The module has one limit for all its readers; raising it harms none of them.
+    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))
+    name, first = str(path), 1
+    reader = csv.reader((line + "\n" for _, line in open_lines(path)), strict=True)
+    try:
+        for fields in reader:
+            where = _lines(name, first, reader.line_num)
+            refuse_empty("".join(fields), "line", where)
+            yield where, fields
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{_lines(name, first, reader.line_num)}: is not CSV: {error}") from None
+
+
+def read_jsonl(path: Path, keys: str) -> Iterator[Record]:
+    """One object per line; `keys` says in error messages which keys it needs."""
+    for where, line in filled_lines(path):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: is not JSON ({error}); each line must be one object") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: holds a {type(record).__name__}, but must hold an object with {keys}")
+        yield where, record
+
+
+def filled_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Each line with its place; an empty line is an error."""
+    name = str(path)
+    for number, line in open_lines(path):
+        where = f"{name}, line {number}"
+        refuse_empty(line, "line", where)
+        yield where, line
+
+
+def find_columns(header: Row, names: Iterable[str], *, by_number: bool = False) -> list[int]:
+    """Where in the header the named columns are. `by_number`: a file without a header could be read too."""
+    where, fields = header
+    for name in names:
+        if fields.count(name) != 1:
+            which = "no" if name not in fields else "more than one"
+            hint = (
+                "; is it no header? Then give columns by number, from 1" if name not in fields and by_number else ""
+            )
+            raise DataError(f"{where}: {which} column {name!r}; the header names {first_ten(fields)}{hint}")
+    return [fields.index(name) for name in names]
+
+
+def take_columns(rows: Iterable[Row], columns: Sequence[int], *, width: int = 0) -> Iterator[Row]:
+    """The fields at `columns` of each row. Every row must have `width` columns; 0: enough for these."""
+    least = 1 + max(columns)
+    for where, fields in rows:
+        if width and len(fields) != width:
+            raise DataError(f"{where}: {count_columns(fields)}, but the first line has {width}")
+        if len(fields) < least:
+            raise DataError(
+                f"{where}: {count_columns(fields)}, but a line needs at least {least}, separated by tabs"
+            )
+        yield where, [fields[column] for column in columns]
+
+
+def value_of(record: dict[str, object], key: str, where: str) -> object:
+    if key not in record:
+        raise DataError(f"{where}: no key {key!r}; the object has {first_ten(record)}")
+    return record[key]
+
+
+def check_text(value: object, key: str, where: str) -> str:
+    """The value of a JSON key, which must be text."""
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {key!r} must be text, got {value!r:.40}")
+    if NOT_UTF8.search(value):
+        raise DataError(f"{where}: holds a NUL or half a surrogate pair: {value!r:.40}")
+    return value
+
+
+def refuse_empty(text: str, what: str, where: str) -> None:
+    if not text.strip():
+        raise DataError(f"{where}: the {what} is empty; fill it in or remove the line")
+
+
+def column_number(name: str) -> int | None:
+    """The place of a column named by its number, "1" being the first; None if `name` is not such a number."""
+    return int(name) - 1 if re.fullmatch("[1-9][0-9]{0,5}", name) else None
+
+
+def count_columns(fields: Sequence[str]) -> str:
+    return f"{len(fields)} column{'s' * (len(fields) != 1)}"
+
+
+def first_ten(names: Iterable[str]) -> str:
+    """The first ten names in quotes, for error messages."""
+    shown = [repr(name) for name in islice(names, 11)]
+    return ", ".join(shown if len(shown) < 11 else [*shown[:10], "..."]) or "none"
+
+
+def need_parquet(path: str | Path) -> tuple[ModuleType, ModuleType]:
+    """pyarrow and pyarrow.parquet, which are an optional dependency."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError(f"{path} needs one more package: pip install 'regard[parquet]'") from None
+    return pyarrow, pyarrow.parquet
+
+
+def _lines(name: str, first: int, last: int) -> str:
+    return f"{name}, line {first}" if last <= first else f"{name}, lines {first} to {last}"

@@ -1,0 +1,70 @@
+"""Tensors by name: those of a model, copied into it, written to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from regard.base.files import write_file
+
+
+class HasState(Protocol):
+    """A torch module, or what is used as one: it gives its tensors by name."""
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]: ...
+
+
+def named_tensors(model: HasState) -> dict[str, Tensor]:
+    """Parameters and persistent buffers; a tied one comes once, under its first name."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if isinstance(tensor, Tensor) and id(tensor) not in seen:
+            seen.add(id(tensor))
+            tensors[name] = tensor
+    return tensors
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically; OSError when the disk is full."""
+    write_file(path, tensors_to_bytes(tensors, metadata))
+
+
+def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """The contents of a safetensors file."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return save(plain, metadata)
+
+
+def fill(model: HasState, tensors: Mapping[str, Tensor], *, source: str | Path) -> None:
+    """Copy tensors into the model by name; nothing is changed unless all of them fit."""
+    own = named_tensors(model)
+    if own.keys() != tensors.keys():
+        missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+        raise ValueError(
+            f"{source} does not fit this model: missing {_some(missing)}, unknown {_some(extra)}. "
+            "Use the model settings it was written with"
+        )
+    for name, place in own.items():
+        if (tensors[name].shape, tensors[name].dtype) != (place.shape, place.dtype):
+            raise ValueError(
+                f"{source} does not fit this model: {name} is {form_of(tensors[name])}, the model has "
+                f"{form_of(place)}. Use the model settings it was written with"
+            )
+    with torch.no_grad():
+        for name, place in own.items():
+            place.copy_(tensors[name])
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "nothing"
+
+
+def form_of(tensor: Tensor) -> str:
+    """Shape and dtype, for messages: (2, 3) float32."""
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"

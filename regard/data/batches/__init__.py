@@ -1,0 +1,1 @@
+"""Rows become batches: padding, buckets of similar lengths, an exact order."""

@@ -1,0 +1,218 @@
+"""Training pairs larger than memory: distributed at random over block files, one of which is in memory."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from regard.base.files import FULL, draft_of
+from regard.data.batches.batch import Pair, PairBatch, PairData, Rows, check_batching, draw_batches
+from regard.data.text.special_tokens import REGARD, Special
+from regard.errors import DataError
+
+# Bytes per pair besides its ids: the ends of its rows, its lengths, its place while the order is drawn.
+OVERHEAD = 96
+# At least this many of the longest pair must fit the budget; with fewer, random blocks would often overflow.
+LEAST_PAIRS = 16
+SIDES = ("source", "target")
+SUFFIXES = (".ids", ".lengths")  # int32, in the machine's byte order, because blocks are temporary
+
+
+def gather(
+    pairs: Iterable[Pair],
+    *,
+    folder: Path,
+    budget: int,
+    batch_tokens: int,
+    seed: int,
+    special: Special = REGARD,
+) -> PairData | BlockData:
+    """The pairs in memory if they take at most `budget` bytes, else in blocks under `folder`.
+
+    What an earlier call left in `folder` is removed. New blocks are written to a temporary folder beside it, which
+    needs twice their size, and renamed when complete. They are a function of pairs, budget and seed."""
+    check_batching(batch_tokens=batch_tokens, seed=seed)
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1 byte, got {budget}")
+    temporary = draft_of(folder)
+    for old in (folder, temporary):
+        _remove(old)
+    held, pairs = Held(), iter(pairs)
+    for source, target in pairs:
+        held.append(source, target)
+        if held.bytes > budget:
+            break
+    else:
+        return PairData(*held.sides, batch_tokens=batch_tokens, seed=seed, special=special)
+    temporary.mkdir(parents=True)
+    try:
+        _spill(held, pairs, temporary / "all", budget)
+        # Half full on average, so that an uneven distribution still fits.
+        blocks = 2 * -(-held.total // budget)
+        while not _distribute(temporary, blocks, budget=budget, seed=seed):
+            blocks *= 2
+        os.rename(temporary, folder)
+    except BaseException as error:
+        _remove(temporary)
+        if isinstance(error, OSError) and error.errno in FULL:
+            needs = f"the blocks of training data need about {2 * held.total:,} bytes or more while being written"
+            raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
+        raise
+    return BlockData(
+        folder,
+        blocks,
+        count=held.count,
+        longest_source=held.longest_source,
+        batch_tokens=batch_tokens,
+        seed=seed,
+        special=special,
+    )
+
+
+class BlockData:
+    """Pairs in block files, each a random sample of all; one block is in memory. Otherwise like PairData."""
+
+    def __init__(
+        self,
+        folder: Path,
+        blocks: int,
+        *,
+        count: int,
+        longest_source: int,
+        batch_tokens: int,
+        seed: int,
+        special: Special = REGARD,
+    ) -> None:
+        self.folder, self.blocks, self.count = folder, blocks, count
+        self.longest_source = longest_source
+        self.batch_tokens, self.seed, self.special = batch_tokens, seed, special
+        self.held: tuple[int, PairData] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def order(self, epoch: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The epoch's batches as (block, row indices in it); needs only the lengths, so no ids are read."""
+        for block in np.random.default_rng([self.seed, epoch]).permutation(self.blocks).tolist():
+            source, target = (_lengths(self.folder / f"{block}.{side}") for side in SIDES)
+            # block + 1, because numpy ignores a trailing 0 in a seed.
+            generator = np.random.default_rng([self.seed, epoch, block + 1])
+            longest = np.maximum(source + 1, target + 2)  # with the special tokens
+            for rows in draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator):
+                yield block, rows
+
+    def batch(self, item: tuple[int, np.ndarray]) -> PairBatch:
+        block, rows = item
+        if self.held is None or self.held[0] != block:
+            self.held = None  # freed before the next is loaded: two would not fit
+            sides = (_load(self.folder / f"{block}.{side}") for side in SIDES)
+            data = PairData(*sides, batch_tokens=self.batch_tokens, seed=self.seed, special=self.special)
+            self.held = block, data
+        return self.held[1].batch(rows)
+
+
+class Held:
+    """Pairs in memory that wait to be written to a file, and totals over all pairs so far."""
+
+    def __init__(self) -> None:
+        self.sides = Rows(), Rows()
+        self.bytes = self.total = self.count = self.largest = self.longest_source = 0
+
+    def append(self, source: Sequence[int], target: Sequence[int]) -> None:
+        for side, row in zip(self.sides, (source, target), strict=True):
+            side.append(row)
+        size = 4 * (len(source) + len(target)) + OVERHEAD
+        self.bytes, self.total, self.count = self.bytes + size, self.total + size, self.count + 1
+        self.largest = max(self.largest, size)
+        self.longest_source = max(self.longest_source, len(source) + 1)  # with </s>
+
+    def write(self, stem: Path) -> None:
+        """Appends to the files; afterwards no pairs are in memory."""
+        for name, side in zip(SIDES, self.sides, strict=True):
+            with open(f"{stem}.{name}.ids", "ab") as file:
+                file.write(side.ids)
+            with open(f"{stem}.{name}.lengths", "ab") as file:
+                file.write(side.lengths().astype(np.int32).data)
+        self.sides, self.bytes = (Rows(), Rows()), 0
+
+
+def _spill(held: Held, pairs: Iterator[Pair], stem: Path, budget: int) -> None:
+    """All pairs to one file, because the number of blocks is known only after the last pair."""
+    held.write(stem)
+    for source, target in pairs:
+        held.append(source, target)
+        if held.largest * LEAST_PAIRS > budget:
+            break
+        if held.bytes > budget // 2:
+            held.write(stem)
+    if held.largest * LEAST_PAIRS > budget:
+        raise DataError(
+            f"a pair takes {held.largest:,} bytes of a budget of {budget:,}; "
+            f"raise the budget to at least {held.largest * LEAST_PAIRS:,} or drop long pairs"
+        )
+    held.write(stem)
+
+
+def _distribute(folder: Path, blocks: int, *, budget: int, seed: int) -> bool:
+    """Each pair to a block drawn from (seed, its index). False, and no blocks, if one exceeds the budget."""
+    generator = np.random.default_rng([seed, blocks])
+    parts, waiting = [Held() for _ in range(blocks)], 0
+    for pair in zip(*(_read(folder / f"all.{side}") for side in SIDES), strict=True):
+        part = parts[int(generator.random() * blocks)]
+        waiting -= part.bytes
+        part.append(*pair)
+        waiting += part.bytes
+        if waiting > budget // 2:
+            for number, full in enumerate(parts):
+                if full.bytes:
+                    full.write(folder / str(number))
+            waiting = 0
+    for number, part in enumerate(parts):
+        part.write(folder / str(number))
+    fits = max(part.total for part in parts) <= budget
+    for path in folder.iterdir():
+        if path.name.startswith("all.") == fits:  # the single file if the blocks fit, else the blocks
+            path.unlink()
+    return fits
+
+
+def _read(stem: Path) -> Iterator[array[int]]:
+    """Row after row; only one is in memory."""
+    with open(f"{stem}.lengths", "rb") as lengths, open(f"{stem}.ids", "rb") as ids:
+        while piece := lengths.read(1 << 14):
+            for length in array("i", piece):
+                row = array("i")
+                row.fromfile(ids, length)
+                yield row
+
+
+def _lengths(stem: Path) -> np.ndarray:
+    return np.fromfile(f"{stem}.lengths", np.int32).astype(np.int64)
+
+
+def _load(stem: Path) -> Rows:
+    rows = Rows()
+    rows.ends.frombytes(np.cumsum(_lengths(stem)).tobytes())
+    rows.ids = array("i", [0]) * rows.ends[-1]
+    with open(f"{stem}.ids", "rb") as file:
+        if file.readinto(rows.ids) < 4 * len(rows.ids):
+            raise OSError(f"{stem}.ids was truncated after it was written; start the training again")
+    return rows
+
+
+def _remove(folder: Path) -> None:
+    if not folder.exists():
+        return
+    paths = list(folder.iterdir())
+    for path in paths:
+        if path.suffix not in SUFFIXES:
+            raise OSError(
+                f"{folder} is the folder for blocks of training data, but {path.name} is in it; empty the folder"
+            )
+    for path in paths:
+        path.unlink()
+    folder.rmdir()

@@ -1,0 +1,1 @@
+"""Images become arrays: files, labels, captions, augmentation, episodes."""

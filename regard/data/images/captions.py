@@ -1,0 +1,283 @@
+"""Images with captions: TSV, CSV, JSONL or COCO JSON beside a folder or a .zip of images.
+
+Every problem with the files is a DataError that names the line or the image."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.base.files import explain_os_errors, find_data
+from regard.base.lines import DAMAGED, open_decompressed
+from regard.base.records import (
+    Row,
+    check_text,
+    column_number,
+    count_columns,
+    filled_lines,
+    find_columns,
+    first_ten,
+    form_of,
+    read_csv,
+    read_jsonl,
+    refuse_empty,
+    split_at_tabs,
+    take_columns,
+    value_of,
+)
+from regard.base.zip_files import explain_zip_errors, read_member
+from regard.data.images.images import Images, Size, decode_image, read_image
+from regard.errors import DataError
+
+COLUMNS = (("image", "file_name", "filename"), ("caption", "text", "sentence"))  # usual names, sought in this order
+LARGEST_JSON = 1 << 28  # bytes of a COCO file; that of COCO itself has 92 MB
+LARGEST_IMAGE = 1 << 28  # bytes of a file in a .zip
+NUMBERED = re.compile(r"#[0-9]+$")  # Flickr8k: name.jpg#0 is the first caption of name.jpg
+
+Caption = tuple[str, str, str]  # where it is said, the image's name, the caption
+
+
+class Named(NamedTuple):
+    """An object in an image that a word of its caption names."""
+
+    word: int  # its index in the caption, split at spaces
+    mask: np.ndarray  # (H, W) bool: the object's pixels
+
+
+class CaptionSet:
+    """Images, each with one caption or several; `objects`, if they are known, are those that its first caption
+    names."""
+
+    def __init__(
+        self,
+        images: Images,
+        captions: Sequence[tuple[str, ...]],
+        objects: Sequence[tuple[Named, ...]] | None = None,
+    ) -> None:
+        for what, some in (("captions", captions), ("objects", objects)):
+            if some is not None and len(some) != len(images):
+                raise ValueError(f"each image needs its {what}, got {len(images)} images and {len(some)} of {what}")
+        self.images, self.captions, self.objects = images, captions, objects
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def subset(self, rows: Sequence[int] | np.ndarray) -> CaptionSet:
+        places = [int(row) for row in rows]
+        objects = None if self.objects is None else [self.objects[row] for row in places]
+        return CaptionSet(self.images.subset(places), [self.captions[row] for row in places], objects)
+
+
+def open_caption_set(
+    name: str | Path, *, images: str | Path = "", image: str = "", caption: str = "", only: str | Path = ""
+) -> CaptionSet:
+    """The captions of a file, found here or under $REGARD_DATA, plain or compressed, in order of their images.
+
+    TSV, CSV and JSONL have an image's name and a caption in each row; `image` and `caption` name the columns ("" =
+    the usual names). A TSV needs no header: its columns are image and caption, or numbers from 1. Rows of the same
+    image are its captions; in JSONL a caption may be a list. In a TSV "name.jpg#0" is the image name.jpg, as in
+    Flickr8k. .json is COCO's form: `images` with `id` and `file_name`, `annotations` with `image_id` and `caption`.
+
+    `images`: the folder or .zip with the images ("" = the folder of the file). `only`: a file with the names of the
+    images to take, one per line."""
+    path = _find(name)
+    found: dict[str, list[str]] = {}
+    places: dict[str, str] = {}  # where an image is first named
+    for where, named, text in _read(path, image, caption):
+        refuse_empty(named, "name of the image", where)
+        refuse_empty(text, "caption", where)
+        places.setdefault(named, where)
+        found.setdefault(named, []).append(text.strip())
+    if not found:
+        raise DataError(f"{path} has no captions; it needs at least one")
+    names = _only(_find(only), found) if only else list(found)
+    for one in names:
+        _check_name(one, places[one])
+    folder = _find(images) if images else path.parent
+    open_images = _folder if folder.is_dir() else _zip
+    return CaptionSet(open_images(folder, names, places), [tuple(found[one]) for one in names])
+
+
+def _find(name: str | Path) -> Path:
+    try:
+        return find_data(str(name))
+    except FileNotFoundError as error:
+        raise DataError(str(error)) from None
+
+
+# ---- the captions
+
+
+def _read(path: Path, image: str, caption: str) -> Iterator[Caption]:
+    names = image, caption
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name the file with the captions, and the folder with `images`")
+    match form_of(path):
+        case "jsonl":
+            return _jsonl(path, names)
+        case "json":
+            return _coco(path)
+        case "csv":
+            return _table(read_csv(path), names, header=True)
+    lines = filled_lines(path)
+    first = list(islice(lines, 1))
+    if form_of(path) == "tsv" or any("\t" in line for _, line in first):
+        return _table(split_at_tabs(chain(first, lines)), names, header=False)
+    return _table(read_csv(path), names, header=True)
+
+
+def _table(rows: Iterator[Row], names: tuple[str, str], *, header: bool) -> Iterator[Caption]:
+    """`header`: the first row names the columns; otherwise it does if it holds the names looked for."""
+    for where, first in islice(rows, 1):
+        wanted = [_choose(first, name, usual) for name, usual in zip(names, COLUMNS, strict=True)]
+        numbers = [column_number(name) if name else place for place, name in enumerate(names)]
+        if header or set(wanted) <= set(first) or None in numbers:
+            columns = find_columns((where, first), wanted, by_number=not header)
+            rows = take_columns(rows, columns, width=len(first))
+        else:
+            columns = [number for number in numbers if number is not None]
+            if not any(names) and len(first) != 2:
+                raise DataError(
+                    f"{where}: {count_columns(first)} and no header with usual names (image, caption); say which "
+                    "column is the image's name and which the caption, by numbers from 1"
+                )
+            rows = take_columns(chain([(where, first)], rows), columns)
+    for where, (image, caption) in rows:
+        yield where, image if header else NUMBERED.sub("", image), caption
+
+
+def _choose(fields: Iterable[str], name: str, usual: Sequence[str]) -> str:
+    return name or next((one for one in usual if one in fields), usual[0])
+
+
+def _jsonl(path: Path, names: tuple[str, str]) -> Iterator[Caption]:
+    for where, record in read_jsonl(path, "an image and a caption"):
+        image, caption = (_choose(record, name, usual) for name, usual in zip(names, COLUMNS, strict=True))
+        named = check_text(value_of(record, image, where), image, where)
+        texts = value_of(record, caption, where)
+        texts = texts if isinstance(texts, list) else [texts]
+        if not texts:
+            raise DataError(f"{where}: the list under {caption!r} is empty")
+        for text in texts:
+            yield where, named, check_text(text, caption, where)
+
+
+def _coco(path: Path) -> Iterator[Caption]:
+    with explain_os_errors(path), open_decompressed(path) as file:
+        try:
+            data = file.read(LARGEST_JSON + 1)
+        except DAMAGED as error:
+            raise DataError(f"{path} is damaged or truncated ({error}); download or compress it again") from None
+    if len(data) > LARGEST_JSON:
+        raise DataError(f"{path} has more than {LARGEST_JSON:,} bytes; at most so many are read")
+    try:
+        whole = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is not JSON ({error}); a file with one object per line is named .jsonl") from None
+    files = {}
+    for where, record in _records(path, whole, "images"):
+        files[_number(record, "id", where)] = check_text(value_of(record, "file_name", where), "file_name", where)
+    for where, record in _records(path, whole, "annotations"):
+        number = _number(record, "image_id", where)
+        if number not in files:
+            raise DataError(f"{where}: there is no image with the id {number!r:.40}")
+        yield where, files[number], check_text(value_of(record, "caption", where), "caption", where)
+
+
+def _records(path: Path, whole: object, key: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """The objects in COCO's list of that name, each with its place."""
+    if not isinstance(whole, dict):
+        raise DataError(f"{path}: must hold an object with images and annotations, got a {type(whole).__name__}")
+    records = value_of(whole, key, str(path))
+    if not isinstance(records, list):
+        raise DataError(f"{path}: {key!r} must be a list, got {records!r:.40}")
+    for number, record in enumerate(records):
+        where = f"{path}, {key}[{number}]"
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: must be an object, got {record!r:.40}")
+        yield where, record
+
+
+def _number(record: dict[str, object], key: str, where: str) -> int | str:
+    value = value_of(record, key, where)
+    if not isinstance(value, int | str):
+        raise DataError(f"{where}: {key!r} must be a number or text, got {value!r:.40}")
+    return value
+
+
+def _only(path: Path, known: dict[str, list[str]]) -> list[str]:
+    names = {}
+    for where, line in filled_lines(path):
+        if line.strip() not in known:
+            raise DataError(
+                f"{where}: the image {line.strip()!r:.200} has no caption; there are {first_ten(known)}"
+            )
+        names[line.strip()] = where
+    if not names:
+        raise DataError(f"{path} is empty; it needs the name of at least one image")
+    return list(names)
+
+
+# ---- the images
+
+
+def _check_name(name: str, where: str) -> None:
+    """No name may lead out of the folder."""
+    path = PurePath(name)
+    if path.anchor or ".." in path.parts or not path.parts:
+        raise DataError(f"{where}: the image {name!r:.200} must be a path within the folder of the images")
+
+
+def _folder(folder: Path, names: list[str], places: dict[str, str]) -> Images:
+    files = [folder / name for name in names]
+    for file, name in zip(files, names, strict=True):
+        if not file.is_file():
+            raise _missing(name, folder, places)
+    return Images(
+        len(files), name=lambda row: str(files[row]), decode=lambda row, size: read_image(files[row], size)
+    )
+
+
+def _zip(path: Path, names: list[str], places: dict[str, str]) -> Images:
+    """Images in a .zip, by their paths in it or, where only one has it, by the file's name."""
+    if path.suffix.lower() != ".zip":
+        raise DataError(f"{path} must be a folder of images, or a .zip of them")
+    with explain_os_errors(path), explain_zip_errors(path):
+        archive = zipfile.ZipFile(path)  # open as long as the images are in use
+    members: dict[str, list[str]] = {}
+    for member in archive.namelist():
+        members.setdefault(PurePath(member).name, []).append(member)
+    whole = set(archive.namelist())
+    chosen = []
+    for image in names:
+        found = [image] if image in whole else members.get(image, [])
+        if not found:
+            raise _missing(image, path, places)
+        if len(found) > 1:
+            raise DataError(f"{places[image]}: {path} has several images {image!r}: {first_ten(found)}; say which")
+        chosen += found
+
+    def name(row: int) -> str:
+        return f"{path}, {chosen[row]}"
+
+    def decode(row: int, size: Size) -> np.ndarray:
+        with explain_os_errors(path):
+            data = read_member(archive, chosen[row], name(row), LARGEST_IMAGE)
+        return decode_image(io.BytesIO(data), name(row), size)
+
+    return Images(len(chosen), name=name, decode=decode)
+
+
+def _missing(name: str, folder: Path, places: dict[str, str]) -> DataError:
+    return DataError(
+        f"{places[name]}: there is no image {name!r:.200} in {folder}; set `images` to the folder or .zip with "
+        "the images, or list the images to take"
+    )

@@ -1,0 +1,1 @@
+"""Generated data: pairs, reviews, scenes, shapes, glyphs, bit sequences, environments."""

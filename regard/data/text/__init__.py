@@ -1,0 +1,1 @@
+"""Texts become tokens: tokenizers, encodings, pairs, labelled texts, documents."""

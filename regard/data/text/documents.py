@@ -1,0 +1,96 @@
+"""Documents from files: plain text, CSV or JSONL, plain or compressed.
+
+A document comes in chunks, because one may be gigabytes long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain, groupby, islice
+from pathlib import Path
+
+from regard.base.files import find_files
+from regard.base.lines import open_chunks, open_lines
+from regard.base.records import check_text, find_columns, form_of, read_csv, read_jsonl, take_columns, value_of
+from regard.errors import DataError
+
+HEADING = re.compile(r"\s*= [^=]+ =\s*")  # of an article in WikiText; those of its sections have more signs
+Document = Iterator[str]
+
+
+def read_documents(name: str | Path, *, documents: str = "file", column: str = "text") -> Iterator[Document]:
+    """Each document as chunks, which must be read before the next document is asked for.
+
+    In plain text `documents` says what a document is: the whole "file", every "line" (an empty one too, and
+    without its line break), what lies between "blank" lines, or what follows a "heading" = Like this =. In CSV and
+    JSONL each row is one, with its text in `column`.
+    "wiki.{1,2}.txt" is several files, one after the other. Line breaks are always \\n."""
+    if documents not in READERS:
+        raise ValueError(f"documents must be one of {', '.join(READERS)}, got {documents!r}")
+    paths = find_files(name)
+    return (document for path in paths for document in _read(path, documents, column))
+
+
+def _read(path: Path, documents: str, column: str) -> Iterator[Document]:
+    match form_of(path):
+        case "csv":
+            found = _csv(path, column)
+        case "jsonl":
+            found = _jsonl(path, column)
+        case _:
+            found = READERS[documents](path)
+    empty = True
+    for document in found:
+        empty = False
+        yield document
+    if empty:
+        raise DataError(f"{path} is empty; it needs at least one document")
+
+
+def _file(path: Path) -> Iterator[Document]:
+    chunks = open_chunks(path)
+    for first in islice(chunks, 1):
+        yield chain([first], chunks)
+
+
+def _lines(path: Path) -> Iterator[Document]:
+    for _, line in open_lines(path):
+        yield iter([line])
+
+
+def _between_blanks(path: Path) -> Iterator[Document]:
+    for filled, lines in groupby(open_lines(path), key=lambda line: bool(line[1].strip())):
+        if filled:
+            yield _joined(lines)
+
+
+def _under_headings(path: Path) -> Iterator[Document]:
+    number = 0
+
+    def article(line: tuple[int, str]) -> int:
+        nonlocal number
+        number += bool(HEADING.fullmatch(line[1]))
+        return number
+
+    for _, lines in groupby(open_lines(path), key=article):
+        yield _joined(lines)
+
+
+def _joined(lines: Iterator[tuple[int, str]]) -> Document:
+    """The lines with a line break before each but the first."""
+    return (("\n" if place else "") + line for place, (_, line) in enumerate(lines))
+
+
+READERS = {"file": _file, "line": _lines, "blank": _between_blanks, "heading": _under_headings}
+
+
+def _csv(path: Path, column: str) -> Iterator[Document]:
+    rows = read_csv(path)
+    for header in islice(rows, 1):
+        for _, fields in take_columns(rows, find_columns(header, [column]), width=len(header[1])):
+            yield iter(fields)
+
+
+def _jsonl(path: Path, column: str) -> Iterator[Document]:
+    for where, record in read_jsonl(path, repr(column)):
+        yield iter([check_text(value_of(record, column, where), column, where)])

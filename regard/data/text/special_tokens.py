@@ -1,0 +1,63 @@
+"""Special tokens (padding, start, end, unknown, mask) and where a vocabulary has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard.data.text.wordpiece import NAMES
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+@dataclass(frozen=True)
+class Special:
+    """Ids of the special tokens. `unknown` is -1 where every text can be encoded, `mask` where there is no mask."""
+
+    pad: int
+    start: int
+    end: int
+    unknown: int
+    mask: int = -1
+
+
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+PAD, START, END, UNKNOWN = range(4)
+REGARD = Special(PAD, START, END, UNKNOWN)
+UNKNOWN_NAME = SPECIAL[UNKNOWN]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The special tokens at the beginning and the end of a vocabulary, and what each is for."""
+
+    first: tuple[str, ...]
+    last: tuple[str, ...] = ()
+    pad: str = "<pad>"
+    start: str = "<s>"
+    end: str = "</s>"
+    unknown: str = UNKNOWN_NAME
+    mask: str = ""
+
+    def ids(self, inner: tokenizers.Tokenizer) -> Special | None:
+        """None if the vocabulary has another layout."""
+        size = inner.get_vocab_size()
+        found = {name: place for place, name in enumerate(self.first)}
+        found |= {name: size - place for place, name in enumerate(reversed(self.last), 1)}
+        if any(inner.id_to_token(place) != name for name, place in found.items()):
+            return None
+        return Special(*(found.get(name, -1) for name in (self.pad, self.start, self.end, self.unknown, self.mask)))
+
+
+TEXT_END = "<|endoftext|>"
+MARIAN = Layout(("</s>", UNKNOWN_NAME), ("<pad>",), start="<pad>")
+GPT2 = Layout((TEXT_END, UNKNOWN_NAME), pad=TEXT_END, start=TEXT_END, end=TEXT_END)
+GPT2_BYTES = Layout((TEXT_END,), pad=TEXT_END, start=TEXT_END, end=TEXT_END)  # in bytes nothing is unknown
+BERT = Layout(NAMES, pad="[PAD]", start="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
+LAYOUTS = {"regard": Layout(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT}
+
+
+def layout_for(name: str, kind: str) -> Layout:
+    """The layout of a vocabulary of this kind of tokens."""
+    return GPT2_BYTES if (name, kind) == ("gpt2", "bpe") else LAYOUTS[name]

@@ -1,0 +1,168 @@
+"""Documents become one long sequence of ids, cut into windows, in an order that is a function of (seed, epoch)."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
+
+from regard.base.files import FULL, draft_of, sync_folder
+from regard.data.batches.batch import Batch, check_batching
+from regard.data.text.tokenizer import Tokenizer
+from regard.errors import DataError
+
+FILE = "text.ids"  # int32, in the machine's byte order, because the file is temporary
+WRITE = 1 << 20  # ids that are buffered before they are written
+
+
+@dataclass(frozen=True, repr=False)
+class TextBatch(Batch):
+    """tokens[:, :-1] is the input, tokens[:, 1:] is predicted; only `counted` places enter the loss."""
+
+    tokens: Tensor  # (B, L + 1)
+    counted: Tensor  # (B, L)
+    since: Tensor | None  # (B, L): where the document of each input token begins; None: attention crosses documents
+
+
+def encode_documents(
+    documents: Iterable[Iterable[str]], tokenizer: Tokenizer, *, folder: Path, budget: int
+) -> np.ndarray:
+    """The ids of all documents, each followed by the end token: (N,) int32.
+
+    In memory if they take at most `budget` bytes, else in a file in `folder`, where the file of an earlier call is
+    removed. A document comes in chunks and is never in memory as a whole."""
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1 byte, got {budget}")
+    (folder / FILE).unlink(missing_ok=True)
+    held, parts = array("i"), _encoded(documents, tokenizer)
+    for part in parts:
+        held.extend(part)
+        if held.itemsize * len(held) > budget:
+            return _spill(held, parts, folder)
+    if not held:
+        raise DataError("there must be at least one document, got none")
+    return np.frombuffer(held, np.int32)
+
+
+def _encoded(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    for document in documents:
+        yield from tokenizer.encode_stream(document)
+        yield [tokenizer.special.end]
+
+
+def _spill(held: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndarray:
+    temporary, written = draft_of(folder / FILE), 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            for part in parts:
+                if len(held) >= WRITE:
+                    file.write(held)
+                    written, held = written + held.itemsize * len(held), array("i")
+                held.extend(part)
+            file.write(held)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / FILE)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            needs = f"the text takes 4 bytes per token there; {written:,} bytes were written"
+            raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
+        raise
+    sync_folder(folder)
+    return np.memmap(folder / FILE, np.int32, mode="r")
+
+
+class TextData:
+    """Windows of one long text. A text shorter than a window is a single window.
+
+    A window has length + 1 ids and overlaps the next by one, which is predicted in one and is input in the other.
+    `separate_documents`: attention does not cross the borders of documents."""
+
+    def __init__(
+        self,
+        ids: np.ndarray,
+        *,
+        length: int,
+        batch_tokens: int,
+        seed: int,
+        end: int,
+        separate_documents: bool = False,
+    ) -> None:
+        if length < 1:
+            raise ValueError(f"length must be at least 1, got {length}")
+        if len(ids) < 2:
+            raise DataError(f"the text must have at least 2 tokens, an input and one to predict, got {len(ids)}")
+        check_batching(batch_tokens=batch_tokens, seed=seed)
+        self.ids, self.length = ids, min(length, len(ids) - 1)
+        self.batch_tokens, self.seed = batch_tokens, seed
+        self.separator = end if separate_documents else None
+        self.windows = sliding_window_view(np.asarray(ids), self.length + 1)  # a view: nothing is copied
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The epoch's batches as the places where windows begin, drawn anew each epoch.
+
+        The first window begins at a random offset, so that the borders differ between epochs. Less than a window at
+        either end is left out of this epoch."""
+        generator = np.random.default_rng([self.seed, epoch])
+        offset = int(generator.integers(min(self.length, len(self.windows))))
+        starts = generator.permutation(np.arange(offset, len(self.windows), self.length))
+        rows = max(1, self.batch_tokens // self.length)
+        return [starts[row : row + rows] for row in range(0, len(starts), rows)]
+
+    def batch(self, starts: np.ndarray) -> TextBatch:
+        tokens = self.windows[starts].astype(np.int64)
+        return _batch(tokens, np.ones((len(starts), self.length), bool), self.separator)
+
+
+def windows(
+    ids: np.ndarray, *, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool = False
+) -> Iterator[TextBatch]:
+    """The text for evaluation: every id is counted exactly once.
+
+    An end token is put in front of the text, so that its first token is predicted too, as after any other document.
+    Windows have `length` input tokens and begin `stride` apart. The first counts all its predictions, the others
+    their last `stride`, each with at least length - stride tokens of context. The last window is as long as the
+    others and counts what is left."""
+    if length < 1:
+        raise ValueError(f"length must be at least 1, got {length}")
+    if not 1 <= stride <= length:
+        raise ValueError(f"stride must lie in 1 to {length}, the length of a window, got {stride}")
+    if not len(ids):
+        raise ValueError("the text must have at least one token, got none")
+    check_batching(batch_tokens=batch_tokens, seed=0)
+    return _windows(np.asarray(ids), min(length, len(ids)), stride, batch_tokens, end, separate_documents)
+
+
+def _windows(
+    ids: np.ndarray, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool
+) -> Iterator[TextBatch]:
+    last = len(ids) - length
+    count, rows = 1 - (-last // stride), max(1, batch_tokens // length)
+    for first in range(0, count, rows):
+        numbers = np.arange(first, min(first + rows, count))[:, None]
+        places = np.minimum(numbers * stride, last) + np.arange(length + 1)  # in the text with end in front
+        tokens = np.where(places == 0, end, ids[np.maximum(places - 1, 0)]).astype(np.int64)
+        done = np.where(numbers == 0, 0, (numbers - 1) * stride + length)  # ids that earlier windows counted
+        yield _batch(tokens, places[:, :-1] >= done, end if separate_documents else None)
+
+
+def _batch(tokens: np.ndarray, counted: np.ndarray, end: int | None) -> TextBatch:
+    """`end` separates documents: predicted it ends one, as input it begins the next. None: not separated."""
+    since = None
+    if end is not None:
+        places = np.arange(tokens.shape[1] - 1)
+        begins = np.where(tokens[:, :-1] == end, places, 0)
+        since = torch.from_numpy(np.maximum.accumulate(begins, axis=1))  # (B, L)
+    return TextBatch(torch.from_numpy(tokens), torch.from_numpy(counted), since)

@@ -1,0 +1,1 @@
+"""ELMo: `model.py` tells the paper."""

@@ -1,0 +1,1 @@
+"""Long short-term memory-networks: `model.py` tells the paper."""

@@ -1,0 +1,1 @@
+"""Neural Turing machines: `model.py` tells the paper."""

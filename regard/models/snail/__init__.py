@@ -1,0 +1,1 @@
+"""SNAIL: `model.py` tells the paper, `agent.py` its reinforcement learning."""

@@ -1,0 +1,1 @@
+"""What every task is made of: its record, recipes, training, comparison, evaluation."""

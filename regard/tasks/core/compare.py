@@ -1,0 +1,271 @@
+"""Recipes side by side, each in several variants, on equal terms."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import platform
+import shlex
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr
+from datetime import date
+from itertools import islice
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import torch
+
+from regard.base.files import write_file
+from regard.errors import RecipeError, RunError
+from regard.learn.checkpoint import checkpoints
+from regard.models import MODELS, blank
+from regard.runs.folder import find
+from regard.tasks.core.recipe import read
+from regard.tasks.core.results import Metric
+from regard.tasks.core.settings import AnyJob
+from regard.tasks.core.table import TASKS, AnyTask, load
+from regard.tasks.core.training import train
+
+Result = dict[str, float]  # metrics and the number of parameters
+RESULT = "result.json"  # beside the run
+Way = tuple[str, tuple[str, ...]]  # what is trained, as RECIPE or RECIPE,KEY=VALUE,..., and the values varied
+
+
+def compare(
+    recipes: list[str],
+    vary: list[str],
+    changes: list[str],
+    *,
+    seeds: int,
+    jobs: int,
+    metric: str | None,
+    out: Path,
+    start: str | None = None,
+) -> str:
+    """Trains every recipe in every combination with every seed; the table, also written to out/table.md."""
+    combinations = list(itertools.product(*(_choices(one) for one in vary)))
+    ways = [(recipe, way) for recipe in recipes for way in combinations]
+    begin = find(start) if start else None
+    asked = [read(*_settings(way, changes), begin)[0] for way in ways]  # a mistake is found before training
+    task = _common_task(asked)
+    metric = next(iter(task.metrics)) if metric is None else metric
+    _check_metric(metric, task, asked)
+    tested = all(task.has_own_test(job.data) for job in asked)
+    trainings = [(way, seed) for way in ways for seed in range(seeds)]
+    folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in trainings]
+    if len(set(folders)) < len(folders):
+        raise RecipeError("two of the trainings would share a folder; give each recipe and value once")
+    _check_start(out, begin)
+    results: dict[tuple[Way, int], Result] = {}
+    calls = [
+        (*_settings(way, [*changes, f"train.seed={seed}"]), folder, jobs, begin)
+        for (way, seed), folder in zip(trainings, folders, strict=True)
+    ]
+
+    def tell(number: int, result: Result) -> None:
+        way, seed = trainings[number]
+        if metric not in result:
+            raise RecipeError(f"{way[0]} gives no {metric} on this data; take another --metric")
+        results[way, seed] = result
+        print(
+            f"{len(results)}/{len(trainings)}  {' '.join([way[0], *way[1]])}  seed {seed}  "
+            f"{metric} {result[metric]:.{task.metrics[metric].digits}f}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    _run_all(calls, jobs, tell)
+    rows = [[results[way, seed] for seed in range(seeds)] for way in ways]
+    table = _table(ways, rows, metric, task.metrics[metric], tested=tested)
+    write_file(out / "table.md", table.encode())
+    return table
+
+
+def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Result], None]) -> None:
+    """`_run` with each of these arguments, in a process each; `tell` gets the number and the result of each. No
+    process is started for a training that was finished before.
+
+    Told to end, every training saves what it has. A pool of processes would not do: one that waits for work holds a
+    lock, which stays locked if it is terminated."""
+    context = get_context("spawn")
+    done = {number: kept for number, call in enumerate(calls) if (kept := _kept(*call))}
+    for number, result in done.items():
+        tell(number, result)
+    left = iter([(number, call) for number, call in enumerate(calls) if number not in done])
+    running: dict[Connection, tuple[int, SpawnProcess]] = {}
+
+    def begin(count: int) -> None:
+        for number, call in islice(left, count):
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_send_result, args=(there, call))
+            process.start()
+            there.close()
+            running[here] = number, process
+
+    try:
+        begin(jobs)
+        while running:
+            for here in wait(list(running)):
+                assert isinstance(here, Connection)
+                found = _received(here)
+                number, process = running.pop(here)
+                process.join()
+                if isinstance(found, BaseException):
+                    raise found
+                tell(number, found)
+                begin(1)
+    except (KeyboardInterrupt, SystemExit):
+        for _, process in running.values():
+            process.terminate()
+        raise
+    finally:
+        for _, process in running.values():
+            process.join()
+
+
+def _send_result(there: Connection, call: tuple[Any, ...]) -> None:
+    """What a process does: the result of `_run`, or the error that ended it."""
+    try:
+        found: Result | BaseException = _run(*call)
+    except BaseException as error:
+        found = error
+    there.send(found)
+
+
+def _received(here: Connection) -> Result | BaseException:
+    try:
+        found: Result | BaseException = here.recv()
+    except EOFError:
+        return RunError("a training's process was killed; give the same command again to go on")
+    return found
+
+
+def _common_task(asked: list[AnyJob]) -> AnyTask:
+    verbs = sorted({job.task for job in asked})
+    if len({tuple(TASKS[verb].metrics) for verb in verbs}) > 1:
+        raise RecipeError(f"models made to {', '.join(verbs)} cannot be compared: they have different metrics")
+    return TASKS[verbs[0]]
+
+
+def _check_metric(metric: str, task: AnyTask, asked: list[AnyJob]) -> None:
+    if metric not in task.metrics:
+        raise RecipeError(f"--metric must be one of {', '.join(task.metrics)}, got {metric!r}")
+    for job in asked:
+        config = MODELS[job.model].Config(**blank(job.model), **job.config)
+        if metric not in task.given_by(config):
+            raise RecipeError(f"{metric} is not given by a {job.model} with these settings; take another --metric")
+
+
+def _check_start(out: Path, start: Path | None) -> None:
+    """A recipe does not say what a training was begun with, so that the folder does."""
+    path, now = out / "from.txt", str(start or "")
+    then = path.read_text(encoding="utf-8") if path.is_file() else now
+    if then != now and any(out.glob("*/recipe.toml")):
+        was, comes = (f"--from {one}" if one else "no --from" for one in (then, now))
+        raise RecipeError(f"{out} holds trainings begun with {was}, now it is {comes}; take another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_file(path, now.encode())
+
+
+def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
+    """The recipe, and all that is changed in it: for all trainings, for this one, and by what is varied."""
+    recipe, *own = _parts(way[0])
+    return recipe, [*changes, *own, *way[1]]
+
+
+def _parts(text: str) -> list[str]:
+    """Parted by commas, but for those in the braces or brackets of a value, as in data.train=train.{en,de}."""
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character in "{[") - (character in "}]"))
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _choices(vary: str) -> list[str]:
+    key, equals, values = vary.partition("=")
+    if not equals or not values:
+        raise RecipeError(f"--vary wants section.key=value,value, as in model.score=dot,additive; got {vary!r}")
+    return [f"{key}={value}" for value in _parts(values)]
+
+
+def _folder(out: Path, way: Way, seed: int, *, several: bool) -> Path:
+    """Named by what tells the trainings apart: the recipe and its own changes, then the values varied."""
+    recipe, *own = _parts(way[0])
+    parts = [Path(recipe).stem, *(one.partition(".")[2] for one in own)] if several or own else []
+    values = [one.partition("=")[2] for one in way[1]]
+    return out / "-".join([*(quote(part, safe=" =") for part in (*parts, *values)), str(seed)])
+
+
+def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> Result:
+    """One training and its evaluation, in a process of its own; kept beside the run."""
+    if kept := _kept(recipe, changes, folder, jobs, start):
+        return kept
+    job, text = read(recipe, changes, start)
+    if jobs > 1:
+        torch.set_num_threads(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    words = ["regard", "train", recipe, *(["--from", str(start)] if start else [])]
+    command = shlex.join([*words, *(word for one in changes for word in ("--set", one))])
+    with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
+        train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)), start=start)
+    run, task = load(folder), TASKS[job.task]
+    with task.test_data(run, job.data) as held:
+        result = task.evaluate(run, held).to_dict()
+    result["parameters"] = sum(parameter.numel() for parameter in run.model.parameters())
+    write_file(folder / RESULT, json.dumps(result).encode())
+    return _numbers(job, result)
+
+
+def _kept(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> Result | None:
+    """The result of a training that was finished before; None: there is none by this recipe."""
+    job, text = read(recipe, changes, start)
+    if (folder / RESULT).is_file() and (folder / "recipe.toml").read_text(encoding="utf-8") == text:
+        return _numbers(job, json.loads((folder / RESULT).read_text()))
+    return None
+
+
+def _numbers(job: AnyJob, result: Mapping[str, object]) -> Result:
+    names = [*TASKS[job.task].metrics, "parameters"]
+    return {name: value for name in names if isinstance(value := result.get(name), int | float)}
+
+
+def _table(ways: list[Way], results: list[list[Result]], name: str, metric: Metric, *, tested: bool) -> str:
+    """The metric of every seed, its mean and spread (largest - smallest); the mean perplexity or loss; how many
+    parameters."""
+    several = len({recipe for recipe, _ in ways}) > 1
+    keys = [*(["recipe"] if several else []), *(one.partition("=")[0] for one in ways[0][1])]
+    seeds = range(len(results[0]))
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{platform.machine()} CPU"
+    others = [one for one in ("perplexity", "loss") if one in results[0][0] and one != name][:1]
+    head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", *others, "parameters"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    digits = metric.digits
+    for (recipe, changes), row in zip(ways, results, strict=True):
+        values = [one[name] for one in row]
+        cells = [
+            *([recipe.replace(",", " ")] if several else []),
+            *(one.partition("=")[2] for one in changes),
+            *(f"{value:.{digits}f}" for value in (*values, statistics.mean(values), max(values) - min(values))),
+            *(f"{statistics.mean(one[other] for one in row):.4f}" for other in others),
+            f"{int(row[0]['parameters']):,}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    command = shlex.join(["regard", *sys.argv[1:]])
+    data = "the test data" if tested else "the validation data, by which the weights were chosen (no data.test)"
+    better = "lower" if metric.better == "min" else "higher"
+    notes = [
+        f"{name} on {data}; {better} is better",
+        f"`{command}`",
+        f"{device}, torch {torch.__version__}, {date.today()}",
+    ]
+    return "\n".join([*lines, *(line for note in notes for line in ("", note)), ""])

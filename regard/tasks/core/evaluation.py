@@ -1,0 +1,145 @@
+"""Runs evaluated side by side on the same data, as `regard evaluate` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from regard.errors import DataError, RunError
+from regard.learn.progress import say
+from regard.metrics.bootstrap import Comparison
+from regard.runs.folder import Folder
+from regard.show.html_table import html_table
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.table import AnyTask, load, task_for
+from regard.tasks.core.task import Options
+from regard.tasks.core.ticks import Tick
+from regard.tasks.shared.measuring import aligned, number
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Evaluations by the names of their runs; those after the first may be compared with it."""
+
+    task: AnyTask
+    data: str  # what all were evaluated on
+    found: dict[str, Evaluation]
+    against_first: dict[str, list[Comparison]]
+
+    def to_data(self) -> dict[str, object] | list[dict[str, object]]:
+        """One run: its numbers. Several: a list of them, each but the first with its comparison to the first."""
+        rows: list[dict[str, object]] = []
+        for run, one in self.found.items():
+            against = {
+                each.metric: {"difference": each.difference, "interval": each.interval, "p": each.p}
+                for each in self.against_first.get(run, [])
+            }
+            compared = {"against_first": against} if against else {}
+            rows.append({"run": run, "data": self.data, **one.to_dict(), **compared})
+        return rows[0] if len(rows) == 1 else rows
+
+    def text(self) -> str:
+        """A column for each run; below it their notes, which are told apart where they differ, the comparisons of
+        several, and what they were evaluated on."""
+        table, below = self._parts()
+        return "\n\n".join([aligned(table), *below])
+
+    def __repr__(self) -> str:
+        return f"<SideBySide: {', '.join(self.found)} on {self.data}>"
+
+    def _repr_html_(self) -> str:
+        table, below = self._parts()
+        return html_table(table, header=len(self.found) > 1, notes="\n\n".join(below))
+
+    def _parts(self) -> tuple[list[list[str]], list[str]]:
+        """The rows of the table, and the texts below it."""
+        lines = [["run", *self.found]] if len(self.found) > 1 else []
+        every = list(self.found.values())
+        lines += [[key, *(number(one.counts.get(key, "")) for one in every)] for key in every[0].counts]
+        for name, metric in self.task.metrics.items():
+            if any(name in one.metrics for one in every):
+                lines.append([name, *(number(one.metrics.get(name, ""), metric.digits) for one in every)])
+        for row in dict.fromkeys(row for one in every for row in one.rows):
+            lines.append([row, *(number(one.rows.get(row, ""), 2) for one in every)])
+        common = [note for note in every[0].notes if all(note in one.notes for one in every)]
+        own = [f"{run}:\n{note}" for run, one in self.found.items() for note in one.notes if note not in common]
+        comparisons = [self._comparison(run) for run in self.against_first]
+        return lines, [*common, *own, *comparisons, f"evaluated on {self.data}"]
+
+    def _comparison(self, run: str) -> str:
+        first = next(iter(self.found))
+        lines = [f"{run} against {first}, paired bootstrap of 1,000 test sets:"]
+        for one in self.against_first[run]:
+            low, high = one.interval
+            lines.append(
+                f"  {one.metric}: {one.difference:+.2f}, 95 % within {low:+.2f} to {high:+.2f}, p = {one.p:.3f}"
+            )
+        return "\n".join(lines)
+
+
+def task_of_runs(runs: list[str]) -> AnyTask:
+    """The task of all of them; a mixture is refused, and so is a run that is named twice."""
+    if twice := {run for run in runs if runs.count(run) > 1}:
+        raise RunError(f"{', '.join(sorted(twice))} is named twice; a run needs no comparison with itself")
+    tasks = {run: task_for(Folder(run)) for run in runs}
+    if len({task.verb for task in tasks.values()}) > 1:
+        named = ", ".join(f"{run} ({task.verb})" for run, task in tasks.items())
+        raise RunError(f"runs of different tasks cannot be evaluated on the same data: {named}")
+    return next(iter(tasks.values()))
+
+
+def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, options: Options) -> str:
+    """Before anything is evaluated: every run has data to be tested on, and all of them the same. Returns what it
+    is called; files that only a recipe names are told first."""
+    if (
+        data is not None
+        and len(runs) > 1
+        and Path(data).exists()
+        and not (Path(data).is_file() or Path(data).is_dir())
+    ):
+        raise DataError(f"{data} can be read only once, and there are {len(runs)} runs; save it to a file first")
+    tested: dict[str, str] = {}
+    for run in runs:
+        try:
+            settings = task.test_settings(Folder(run), data, columns=columns, options=options)
+        except RunError as error:
+            raise RunError(f"{run}: {error}") from None
+        tested[run] = task.test_name(settings)
+    first, *others = runs
+    named = bool(task.test_files(settings))
+    for run in others:
+        if data is None and tested[run] != tested[first]:
+            raise RunError(
+                f"{run} would be tested on {tested[run]} and {first} on {tested[first]}; name data for both: "
+                "--data FILE"
+            )
+    if data is None and named:
+        say(f"evaluating on {tested[first]}, as the recipe says")
+    return tested[first] if data is None else data
+
+
+def evaluate_runs(
+    runs: list[str],
+    data: str | None,
+    *,
+    columns: str = "",
+    options: Options,
+    plotting: bool = False,
+    progress: Callable[[str, int | None], AbstractContextManager[Tick]],
+) -> SideBySide:
+    """`plotting`: a run of which there is nothing to draw is refused before it is evaluated. `progress(run, count)`
+    gives a tick for each unit of work, `count` of them where that is known."""
+    task = task_of_runs(runs)
+    tested = check_data(task, runs, data, columns, options)
+    found: dict[str, Evaluation] = {}
+    for run in runs:
+        show, opened = partial(progress, run), load(run)
+        if plotting:
+            task.check_plot(opened)
+        found[run] = task.evaluate_on(opened, data, columns=columns, options=options, progress=show)
+    first, *others = runs
+    tests: Mapping[str, list[Comparison]] = {run: task.compare(found[first], found[run]) for run in others}
+    return SideBySide(task, tested, found, {run: one for run, one in tests.items() if one})

@@ -1,0 +1,327 @@
+"""What a task is asked with: texts or images, read from arguments, a file or stdin; and what happens to one among
+many that cannot be answered."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from regard.errors import BadInput, DataError, NoTokenizer
+from regard.tasks.shared.received import IMAGE, Received, received_image
+
+NAMED = 10  # inputs that could not be answered: so many are named, the others counted
+Given = TypeVar("Given")
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True)
+class EmptyFolder:
+    """A folder that was named where images are wanted, and has none."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def error(self) -> DataError:
+        from regard.data.images.images import SUFFIXES
+
+        return DataError(f"{self.path} holds no images ({', '.join(sorted(SUFFIXES))})")
+
+
+# Its place, as "in.txt, line 3", and the input or why it cannot be read.
+Item = tuple[str, str | Path | EmptyFolder | BadInput]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The inputs of one command, and how many there are where that is known."""
+
+    items: Callable[[], Iterable[Item]]
+    count: int | None
+    again: bool = False  # they can be read twice, and at little cost
+    files: Sequence[Path] = ()  # inputs that are files, which nothing may overwrite
+
+
+class Inputs(ABC):
+    """One kind of input, with its help texts for the command line."""
+
+    what: ClassVar[str]  # in the plural, for a progress bar
+    metavar: ClassVar[str]
+    help: ClassVar[str]
+    from_file: ClassVar[str] = ""  # help of --input; "": there is no such option
+    flag: ClassVar[str] = "--input"  # another name of that option
+    joins: ClassVar[bool] = False  # that option is no list but an input, like the arguments; it may be repeated
+    example: ClassVar[str]  # what stands for it in the README of a run
+    tried: ClassVar[tuple[str | int, ...]] = ()  # what a page begins with, where the run has no example of its own
+    may_be_drawn: ClassVar[bool] = False  # where nothing is given, an input is drawn at random
+    received: ClassVar = Received({"type": "string"}, lambda sent, pixels: check_text(sent))  # how it is sent
+
+    def check(self, given: Sequence[str], source: Path | None) -> None:
+        """BadInput where the wrong things are given, before anything is loaded."""
+        return None
+
+    def unasked(self) -> list[Any]:
+        """What a server is asked with where nothing is sent."""
+        raise BadInput(f"inputs must be a list of at least one of the {self.what} to answer")
+
+    @abstractmethod
+    def find(self, given: Sequence[str], source: Path | None) -> Asked:
+        """From arguments, else from a file, else from stdin."""
+
+
+class Texts(Inputs):
+    what = "texts"
+    metavar = "TEXT"
+    help = "Texts; without any, lines of stdin."
+    from_file = "A file with one text a line; also .gz, .xz, .zst."
+    example = '"..."'
+    tried: ClassVar[tuple[str | int, ...]] = ("A query looks at a memory.",)
+
+    def check(self, given: Sequence[str], source: Path | None) -> None:
+        if given and source:
+            raise BadInput("give texts or --input, not both")
+        if not given and source is None and (sys.stdin is None or sys.stdin.isatty()):
+            raise BadInput("give texts as arguments, a file with --input, or lines on stdin")
+
+    def find(self, given: Sequence[str], source: Path | None) -> Asked:
+        from regard.base.lines import open_tried_lines
+
+        if given:
+            places = [f"text {number}" if len(given) > 1 else "" for number in range(1, len(given) + 1)]
+            return Asked(lambda: zip(places, given, strict=True), len(given), again=True)
+        if source is None:
+            return Asked(read_stdin, None)
+
+        def lines() -> Iterator[Item]:
+            return ((f"{source}, line {number}", line) for number, line in open_tried_lines(source))
+
+        if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
+            return Asked(lines, None)
+        count = sum(1 for _ in lines())  # a damaged archive is found here, before any work is done
+        if not count:
+            raise DataError(f"{source} is empty; it needs one text a line")
+        return Asked(lines, count, again=True)
+
+
+class Images(Inputs):
+    what = "images"
+    metavar = "IMAGE"
+    help = "Image files, or folders whose images are all taken."
+    from_file = "A file with the name of one image file or folder a line."
+    example = "FILE"
+    received = Received(IMAGE, received_image)
+
+    def check(self, given: Sequence[str], source: Path | None) -> None:
+        if given and source:
+            raise BadInput("give images or --input, not both")
+        if not given and source is None:
+            raise BadInput("give image files, folders of them, or a list of their names with --input")
+
+    def find(self, given: Sequence[str], source: Path | None) -> Asked:
+        named = [("", name) for name in given] if source is None else list(listed(source, "name of one image"))
+        items = [item for place, name in named for item in image_items(place, name)]
+        files = [item for _, item in items if isinstance(item, Path)]
+        return Asked(lambda: items, len(items), files=files)
+
+
+class Queries(Images):
+    """Images to which a command's other options give the meaning."""
+
+    from_file = (
+        "The images to classify: a file, or a folder whose images are all taken; repeatable. Also as arguments."
+    )
+    flag = "--query"
+    joins = True
+    example = "--support EXAMPLES --query FILE"
+
+    def check(self, given: Sequence[str], source: Path | None) -> None:
+        if not given:
+            raise BadInput("give images to classify with --query: a file, or a folder of them")
+
+
+def listed(source: Path, what: str) -> Iterator[tuple[str, str | BadInput]]:
+    """The lines of a file that are not blank, each with its place. `what`: that stands in a line."""
+    from regard.base.lines import open_tried_lines
+
+    found = [(f"{source}, line {number}", line) for number, line in open_tried_lines(source)]
+    found = [(place, line) for place, line in found if isinstance(line, BadInput) or line.strip()]
+    if not found:
+        raise DataError(f"{source} is empty; it needs the {what} a line")
+    yield from found
+
+
+def image_items(place: str, name: str | BadInput) -> Iterator[Item]:
+    """A file that is named, or all images in a folder that is named. A folder without any cannot be answered."""
+    from regard.data.images.images import is_image
+
+    if isinstance(name, BadInput):
+        yield place, name
+        return
+    path = Path(name)
+    if not path.is_dir():
+        yield place, path
+        return
+    inside = sorted(one for one in path.rglob("*") if is_image(one.relative_to(path)) and one.is_file())
+    yield from (("", one) for one in inside)
+    if not inside:
+        yield place, EmptyFolder(path)
+
+
+def read_stdin() -> Iterator[Item]:
+    from regard.base.lines import try_lines
+
+    with open(sys.stdin.fileno(), "rb", closefd=False) as file:
+        for number, line in try_lines(file, "stdin"):
+            yield f"stdin, line {number}", line
+
+
+# ---- reading them
+
+
+def check_text(text: object, what: str = "a text") -> str:
+    """BadInput unless it is a str that UTF-8 can encode, which an argument in another encoding is not."""
+    if not isinstance(text, str):
+        raise BadInput(f"{what} must be a str, got {text!r:.40} ({type(text).__name__})")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"character {error.start + 1} of {text[:40]!r} is not valid UTF-8, or half a surrogate pair; convert "
+            "the text first"
+        ) from None
+    return text
+
+
+def check_many(inputs: object, what: str) -> None:
+    """BadInput unless this is a list, or another iterable, of texts or images."""
+    if isinstance(inputs, bytes | dict) or not isinstance(inputs, Iterable):
+        raise BadInput(f"give one {what} or a list of them, got {inputs!r:.40} ({type(inputs).__name__})")
+
+
+def check_top(top: object) -> None:
+    """BadInput unless the number of answers asked for is a whole number of at least 1."""
+    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+        raise BadInput(f"top must be a whole number of at least 1, got {top!r:.80}")
+
+
+def read_all(inputs: Iterable[Given], read: Callable[[Given], Read], what: str) -> Iterator[Read]:
+    """Each input as `read` gives it; the error of one that cannot be read names its index: texts[3]."""
+    for number, one in enumerate(inputs):
+        try:
+            found = read(one)
+        except NoTokenizer:  # the fault of the run, and not of this input
+            raise
+        except BadInput as error:
+            raise type(error)(f"{what}[{number}]: {error}") from None
+        yield found
+
+
+def in_parts(items: Iterable[Read], size: int) -> Iterator[list[Read]]:
+    """Lists of `size` items. What came before an item that cannot be read is given before its error is raised."""
+    part: list[Read] = []
+    try:
+        for item in items:
+            part.append(item)
+            if len(part) == size:
+                yield part
+                part = []
+    except BadInput:
+        if part:
+            yield part
+        raise
+    if part:
+        yield part
+
+
+# ---- one among many that cannot be answered
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Has the place of an answer in the output, so that answers keep the numbers of their inputs."""
+
+    asked: str | None  # the text, or the name of the image; None where that could not be read
+    error: str  # with the place of the input
+    empty: str = ""  # what the command prints in place of the answer's lines
+
+    def to_dict(self) -> dict[str, object]:
+        return {"input": self.asked, "error": self.error}
+
+    def line(self) -> str:
+        return self.empty
+
+    def picture(self, sites: Sequence[str] = ()) -> None:
+        return None
+
+
+@dataclass
+class Reading:
+    """Inputs on their way to a task. One that cannot be read waits for its turn among the answers; with `strict`
+    its error is raised."""
+
+    items: Iterable[Item]
+    read: Callable[[Any], Any]
+    strict: bool = False
+    empty: Callable[[str | None], str] = lambda asked: ""
+    count: int = 0  # inputs so far
+    failed: int = 0
+    named: list[str] = field(default_factory=list)  # the first that failed
+    last: str = ""
+    _turns: deque[Failed | None] = field(default_factory=deque)  # None: the place of an answer
+
+    def good(self) -> Iterator[Any]:
+        """The inputs that can be answered, as `read` gives them."""
+        for where, item in self.items:
+            self.count += 1
+            try:
+                if isinstance(item, BadInput):
+                    raise item
+                if isinstance(item, EmptyFolder):
+                    raise item.error()
+                found = self.read(item)
+            except NoTokenizer:
+                raise
+            except BadInput as error:
+                if where and not isinstance(item, BadInput):
+                    error = type(error)(f"{where}: {error}")
+                if self.strict:
+                    raise error from None
+                self._turns.append(self._failed(None if isinstance(item, BadInput) else str(item), str(error)))
+                continue
+            self._turns.append(None)
+            yield found
+
+    def _failed(self, asked: str | None, error: str) -> Failed:
+        self.failed, self.last = self.failed + 1, error
+        if self.failed <= NAMED:
+            self.named.append(error)
+        return Failed(asked, error, self.empty(asked))
+
+    def in_turn(self, answers: Iterable[Given], tick: Callable[[], None]) -> Iterator[Given | Failed]:
+        """The answers, one for each good input and in their order, with the failures between them."""
+        for answer in answers:
+            while (failed := self._turns.popleft()) is not None:
+                tick()
+                yield failed
+            yield answer
+        for failed in self._turns:
+            assert failed is not None, "a task gives an answer to every input"
+            tick()
+            yield failed
+
+    def report(self, what: str) -> str:
+        """Which inputs were not answered and why; a long list is shortened."""
+        were = "was" if self.failed == 1 else "were"
+        lines = [f"{self.failed:,} of {self.count:,} {what} {were} not answered:", *self.named]
+        if self.failed > NAMED + 1:
+            lines.append(f"... and {self.failed - NAMED - 1:,} more; the last:")
+        if self.failed > NAMED:
+            lines.append(self.last)
+        return "\n  ".join(lines)

@@ -1,0 +1,171 @@
+"""Options of tasks, declared once for the command line (--n-best), Python and JSON (n_best)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from regard.base.field_types import is_finite
+from regard.base.fields import nearest
+from regard.decode.settings import TOO_MANY_TOKENS, Decoding
+from regard.errors import BadInput
+from regard.tasks.shared.received import Received
+
+Asked = ParamSpec("Asked")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a task: its name, type, range and help."""
+
+    name: str  # in Python and JSON; on the command line with dashes
+    kind: type  # int, float, str, bool or Path
+    help: str
+    default: Any = None  # None: as the run's recipe says, else off
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    many: bool = False  # it may be given several times
+    choices: tuple[str, ...] = ()  # checked before anything is loaded
+    flags: str = ""  # another spelling on the command line, as "--replace-unknown/--keep-unknown"
+    limit: Literal["", "beams", "tokens"] = ""  # the limit of a server that its value is held to
+    received: Received | None = None  # how it is sent to a server, where it names files on the command line
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return self.flags.partition("/")[0] or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def served(self) -> bool:
+        """Whether it can be sent to a server: it names no file there."""
+        return self.received is not None or self.kind is not Path
+
+
+BEAM = Option(
+    "beam",
+    int,
+    "How many hypotheses to keep; 1 is greedy. As the run's recipe says unless given.",
+    min=1,
+    metavar="N",
+    limit="beams",
+)
+SEARCH = (
+    BEAM,
+    Option(
+        "n_best",
+        int,
+        "How many answers to give for each input; the beam is at least as wide.",
+        min=1,
+        metavar="N",
+        limit="beams",
+    ),
+    Option("length_penalty", float, "Beam: score by log p / length^X; 0 prefers short answers.", metavar="X"),
+    Option("min_length", int, "At least this many tokens.", min=0, metavar="N", limit="tokens"),
+    Option("repetition_penalty", float, "Above 1, tokens that occurred before are less likely.", metavar="X"),
+    Option("no_repeat_ngram", int, "No n-gram of this length occurs twice; 0 allows them.", min=0, metavar="N"),
+    Option("temperature", float, "Above 0, sample at this temperature; 0 takes the likeliest.", min=0, metavar="X"),
+    Option("top_k", int, "Sample from the k likeliest tokens only.", min=0, metavar="N"),
+    Option("top_p", float, "Sample from the likeliest tokens that sum to p.", min=0, max=1, metavar="X"),
+    Option("seed", int, "The same seed samples the same answers.", metavar="N"),
+)
+TRANSLATE = (
+    *SEARCH,
+    Option("coverage", float, "Beam: prefer answers that looked at every source token.", min=0, metavar="X"),
+    Option(
+        "max_length",
+        int,
+        "At most this many tokens, the end token included; 0: twice the source + 20.",
+        min=0,
+        metavar="N",
+        limit="tokens",
+    ),
+    Option(
+        "replace_unknown",
+        bool,
+        "Copy the source word most looked at for an unknown word.",
+        flags="--replace-unknown/--keep-unknown",
+    ),
+)
+CAPTION = (
+    *SEARCH,
+    Option(
+        "max_length",
+        int,
+        "At most this many tokens, the end token included; 0: 50.",
+        min=0,
+        metavar="N",
+        limit="tokens",
+    ),
+)
+GENERATE = (
+    Option(
+        "max_tokens",
+        int,
+        "Write at most this many tokens.",
+        min=1,
+        max=TOO_MANY_TOKENS - 1,
+        metavar="N",
+        limit="tokens",
+    ),
+    Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),
+    *SEARCH,
+)
+TOP = Option("top", int, "How many of the likeliest to show.", 5, min=1, metavar="N")
+
+
+def check_options(options: Iterable[Option], values: Mapping[str, Any], *, flags: bool = False) -> None:
+    """BadInput where a value is not of its option's type, range or choices. `flags`: options are called as on the
+    command line."""
+    for option in options:
+        value, name = values.get(option.name), option.flag if flags else option.name
+        if value is None:
+            continue
+        if option.choices and value not in option.choices:
+            raise BadInput(f"{name} must be one of {', '.join(option.choices)}, got {value!r}")
+        if option.kind in (int, float) and not is_number(value, option.kind):
+            words = "a whole number" if option.kind is int else "a number"
+            raise BadInput(f"{name} must be {words}, got {value!r:.80}")
+        if option.min is not None and value < option.min:
+            raise BadInput(f"{name} must be at least {option.min}, got {value}")
+        if option.max is not None and value > option.max:
+            raise BadInput(f"{name} must be at most {option.max}, got {value}")
+
+
+def is_number(value: object, kind: type) -> bool:
+    """A finite number of this kind; a bool is not a number."""
+    return type(value) is not bool and isinstance(value, int | kind) and is_finite(value)
+
+
+def change_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:
+    """The run's own decoding settings, changed where a value is given (not None). More answers than hypotheses
+    widen the beam."""
+    if not isinstance(decoding, Decoding):
+        raise BadInput(f"decode must be a Decoding, got {decoding!r:.40}; give options by name, as in beam=5")
+    given = {name: value for name, value in asked.items() if value is not None}
+    if given.get("temperature") and given.get("beam", 1) > 1:
+        raise BadInput("temperature samples an answer and beam searches for the likeliest; give one of them")
+    beam = max(given.get("beam", decoding.beam), given.get("n_best", decoding.n_best))
+    try:
+        return replace(decoding, **{**given, "beam": beam})
+    except (ValueError, TypeError) as error:
+        raise BadInput(str(error)) from None
+
+
+def checks_keywords(method: Callable[Asked, Found]) -> Callable[Asked, Found]:
+    """An unknown keyword is BadInput and names the near one; Python's own TypeError does not before 3.13."""
+    known = [name for name in signature(method).parameters if name != "self"]
+
+    @wraps(method)
+    def call(*args: Asked.args, **keywords: Asked.kwargs) -> Found:
+        for name in keywords:
+            if name not in known:
+                raise BadInput(f"{method.__name__} has no option {name!r}{nearest(name, known)}")
+        return method(*args, **keywords)
+
+    return call

@@ -1,0 +1,68 @@
+"""What a recipe says, as frozen dataclasses: the tokens, and the whole job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from regard.base.fields import check, setting
+from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.tokenizer_training import KINDS, NORMAL_FORMS
+from regard.decode.settings import Decoding
+from regard.learn.settings import Training
+
+
+class DataSettings(Protocol):
+    """A recipe's [data]: a frozen dataclass that checks itself. Where data comes from files, the fields are called
+    `train`, `valid` and `test`; where it can be generated, `made` names the set."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def name(self) -> str: ...  # what the data is called in a run's README
+
+
+S = TypeVar("S", covariant=True, bound=DataSettings)
+BLOCKS = ".blocks"  # in a run's folder, during training: data that does not fit in memory
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A recipe's [tokens]."""
+
+    kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
+    size: int = 8000  # the most tokens of the vocabulary
+    joint: bool = True  # one vocabulary for both sides; false: one for each, of this size
+    lowercase: bool = False
+    normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def learn(self, texts: Iterable[str], layout: str) -> Tokenizer:
+        return Tokenizer.train(
+            texts,
+            kind=self.kind,
+            size=self.size,
+            lowercase=self.lowercase,
+            normalise=self.normalise,
+            layout=layout,
+        )
+
+
+@dataclass(frozen=True)
+class Job(Generic[S]):
+    """All that a training needs; a recipe is one of these in TOML."""
+
+    model: str  # its name in MODELS
+    layout: str  # how the tokenizer numbers special tokens for that model
+    config: dict[str, Any]  # [model], but for what follows from the data
+    data: S
+    train: Training
+    tokens: Tokens = field(default_factory=Tokens)
+    decode: Decoding = field(default_factory=Decoding)
+    task: str = ""  # its verb
+
+
+AnyJob = Job[DataSettings]

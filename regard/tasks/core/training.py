@@ -1,0 +1,297 @@
+"""From a recipe to a run: artifacts, data, the training, and what is left in the folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from regard.attention.trace import sites_of
+from regard.base.device import choose_device
+from regard.base.files import write_file
+from regard.base.tensors import fill, named_tensors
+from regard.data.artifacts import Artifacts
+from regard.errors import Interrupted, NoTokenizer, RecipeError, RunError
+from regard.learn.checkpoint import checkpoints, refuse_files
+from regard.learn.lock import locked
+from regard.learn.loop import GO_ON, Report, fit
+from regard.learn.progress import Progress, say
+from regard.learn.settings import Training
+from regard.models import MODELS, name_of
+from regard.models.protocols import Adopter, Model
+from regard.runs import folder as runs
+from regard.runs.folder import Folder, find
+from regard.runs.weights import has_weights
+from regard.show import loss_curve
+from regard.tasks.core.recipe import logged, read
+from regard.tasks.core.settings import BLOCKS, AnyJob
+from regard.tasks.core.table import TASKS, AnyTask, load, task_for
+from regard.tasks.core.task import Prepared, Run
+
+# Settings that may change when a training goes on.
+FREE = tuple(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture"))
+
+
+class Trained(NamedTuple):
+    """A training that came to its end."""
+
+    folder: Path
+    report: Report
+    device: str
+
+
+def train_recipe(
+    recipe: str | Path | Mapping[str, Any],
+    out: str | Path | None,
+    changes: Iterable[str] | Mapping[str, Any],
+    *,
+    command: str,
+    resume: bool = False,
+    start: str | Path | None = None,
+) -> Trained:
+    """What `regard train` and `regard.train` do. `start`: a run's folder or name."""
+    begin = find(start) if start else None
+    job, text = read(recipe, changes, begin)
+    if out is None and isinstance(recipe, Mapping):
+        raise RecipeError("a recipe without a name needs a folder for its run: out=...")
+    folder = Path("runs", Path(str(recipe)).stem) if out is None else Path(out)
+    report = train(job, folder, recipe=text, command=command, resume=resume, start=begin)
+    best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
+    say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
+    return Trained(folder, report, job.train.device)
+
+
+def train_and_open(
+    recipe: str | Path | Mapping[str, Any],
+    out: str | Path | None,
+    changes: Mapping[str, Any],
+    *,
+    resume: bool = False,
+    start: str | Path | None = None,
+) -> Run:
+    """`regard.train`: the run, opened on the device it was trained on."""
+    # All of a dict of sections, and what was changed, is in the run's own recipe.toml.
+    told = {"set": dict(changes), "start": start and str(start)}
+    given = {name: value for name, value in told.items() if value} if not isinstance(recipe, Mapping) else {}
+    name = "recipe.toml" if isinstance(recipe, Mapping) else str(recipe)
+    words = [repr(name), *(f"{key}={value!r}" for key, value in given.items())]
+    command = f"regard.train({', '.join(words)})"
+    found = train_recipe(recipe, out, changes, command=command, resume=resume, start=start)
+    run = load(found.folder, found.device)
+    run.report = found.report
+    return run
+
+
+def train(
+    job: AnyJob, out: Path, *, recipe: str, command: str, resume: bool = False, start: Path | None = None
+) -> Report:
+    """Train and leave a run in `out`: the best weights, the log, the loss curve, a model card.
+
+    start: a run whose weights and vocabulary to begin with. RunError, with nothing touched, if another process is
+    training in `out`."""
+    with locked(out):
+        try:
+            return _train(job, out, recipe, command, resume, start)
+        except (KeyboardInterrupt, SystemExit):
+            if not checkpoints(out):
+                say(f"{out} holds no step yet: nothing was trained that could be lost")
+            raise
+
+
+def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, start: Path | None) -> Report:
+    refuse_files(out)
+    newest = checkpoints(out)[:1]
+    begun = bool(newest)  # without a checkpoint, what is in the folder is begun anew
+    choose_device(job.train.device, job.train.precision)  # one that is not there is refused before any work
+    check_out(out, begun, resume)
+    task = TASKS[job.task]
+    if begun:
+        check_recipe(out, recipe, job.train)
+        artifacts = read_artifacts(task, out)
+    else:
+        artifacts = task.survey(job, start_artifacts(job, start) if start else None)
+    model = build_model(job, artifacts)
+    if start and begun:
+        say(f"{out} goes on with its own weights; {start} is only for the beginning")
+    elif start:
+        take_weights(model, start)
+    elif not begun:
+        warn_of_frozen(model)
+    try:
+        prepared = task.prepare(job, model, artifacts, out)
+        if begun:
+            write_file(out / runs.RECIPE, recipe.encode())
+        else:
+            runs.begin(out, model, artifacts, recipe, job.decode)
+        report = run_loop(job, task, model, prepared, out, resume)
+    finally:
+        shutil.rmtree(out / BLOCKS, ignore_errors=True)  # made again if the training goes on
+    if checkpoints(out)[:1] != newest or not (out / "README.md").exists():  # it was trained, or killed just before
+        log = out / "log.jsonl"
+        rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        if rows:  # else someone deleted them
+            loss_curve(rows).save(out / "loss.svg")
+        write_file(out / "README.md", card(job, task, report, model, command, prepared.amount).encode())
+    return report
+
+
+def run_loop(
+    job: AnyJob, task: AnyTask, model: Model, prepared: Prepared[Any, Any], out: Path, resume: bool
+) -> Report:
+    """The training loop, with validation by the task's own evaluation."""
+    progress = Progress(unit=task.unit)
+
+    def validate(_: Model) -> dict[str, float]:
+        held, tick = prepared.held, progress.validating
+        found = task.evaluate(prepared.run, held, only=task.validated, tick=tick).metrics
+        return {logged(name): value for name, value in found.items()}
+
+    directions = {logged(name): task.metrics[name].better for name in task.validated}
+    try:
+        return fit(
+            model,
+            prepared.data,
+            settings=job.train,
+            folder=out,
+            validate=validate,
+            keep_best=lambda model, _: runs.save_weights(out, model),
+            better=(job.train.best_by, directions[job.train.best_by]),
+            resume=resume,
+            progress=progress,
+        )
+    except Interrupted as stop:
+        if stop.best:
+            raise
+        try:  # so that the run can be opened; the first validation replaces these weights
+            runs.save_weights(out, model)
+        except OSError:  # the disk is full; the checkpoint is there
+            raise stop from None
+        said = f"{stop} No validation was finished yet: {out} opens with the weights of this step."
+        raise Interrupted(said, stop.signal, best=False) from None
+
+
+def check_out(out: Path, begun: bool, resume: bool) -> None:
+    """Nothing that is in the folder may be lost."""
+    if begun:
+        if not resume:
+            raise RunError(f"{out} already holds a training: {GO_ON}")
+        return
+    killed_early = resume and (out / "training").exists()
+    if has_weights(out) and not killed_early:
+        raise RunError(f"{out} already holds a model, whose weights would be lost; take another --out")
+    own = [name for name in ("config.json", "README.md", "log.jsonl") if (out / name).exists()]
+    if own and not (out / runs.RECIPE).exists():
+        raise RunError(f"{out} is no run, and its {' and '.join(own)} would be lost; take another --out")
+
+
+def build_model(job: AnyJob, artifacts: Artifacts) -> Model:
+    """A new model, its initial weights fixed by the seed."""
+    torch.manual_seed(job.train.seed)
+    kind = MODELS[job.model]
+    return kind(kind.Config(**artifacts.settings(), **job.config))
+
+
+def take_weights(model: Model, start: Path) -> None:
+    """Begin with a run's weights. A model that may have another head than the run says which weights are new, and
+    one of another kind which were taken."""
+    found = Folder(start).model()
+    if not isinstance(model, Adopter):
+        fill(model, named_tensors(found), source=start)
+        return
+    new = model.adopt(found)
+    if type(found) is not type(model):
+        counts = Counter[str]()
+        for name, weight in model.named_parameters():
+            counts[name.partition(".")[0]] += weight.numel() if name not in new else 0
+        parts = ", ".join(f"{name} ({count:,} parameters)" for name, count in counts.items() if count)
+        say(f"Taken from {start}, a {name_of(found)}: {parts}")
+    if new:
+        shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
+        say(f"Not taken from {start}, and so initialised anew: {shown}")
+
+
+def warn_of_frozen(model: Model) -> None:
+    """Weights that are not trained should come from somewhere."""
+    frozen = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+    if frozen:
+        parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in frozen))
+        say(f"{parts}: these stay frozen at their random initial weights; start from a trained run: --from RUN")
+
+
+def start_artifacts(job: AnyJob, start: Path) -> Artifacts:
+    """What the run to begin with keeps beside the weights; if it is of another model, for its own task."""
+    folder = Folder(start)
+    return read_artifacts(TASKS[job.task] if folder.name == job.model else task_for(folder), start)
+
+
+def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:
+    """What a run's folder keeps beside the weights, to train with."""
+    artifacts = task.artifacts(Folder(folder))
+    try:
+        if artifacts.tokenizer is not None:
+            artifacts.own_tokenizer.special  # noqa: B018 - refuses one that cannot be trained with
+    except NoTokenizer:  # which names the folder
+        raise
+    except RunError as error:
+        raise RunError(f"{folder}: {error}") from None
+    return artifacts
+
+
+def check_recipe(folder: Path, recipe: str, settings: Training) -> None:
+    """A training goes on with the settings it was begun with, but for how long it goes on, how often it validates
+    and on which device."""
+    begun = Folder(folder).recipe
+    if begun is None:
+        raise RunError(f"{folder} has no {runs.RECIPE} that says how the training was begun")
+    then, now = (
+        {f"{name}.{key}": value for name, part in table.items() for key, value in part.items()}
+        for table in (begun, tomllib.loads(recipe))
+    )
+    for key in sorted(then.keys() ^ now.keys() | {key for key in then if then[key] != now.get(key)}):
+        if key not in FREE:
+            was, comes = (repr(part[key]) if key in part else "not set" for part in (then, now))
+            raise RunError(
+                f"{folder} was begun with other settings: {key} was {was}, now it is {comes}. "
+                "Resume with the recipe, --from and --set it was begun with, or take another --out"
+            )
+    if then.get("train.eval_every") != now.get("train.eval_every"):
+        used = {
+            "patience": settings.patience > 0,
+            "plateau_patience": settings.schedule == "plateau",
+            "average_checkpoints": settings.average_checkpoints > 1,
+        }
+        counted = [name for name, on in used.items() if on]
+        note = (
+            f". Counted in validations, and so other numbers of steps now: {', '.join(counted)}" if counted else ""
+        )
+        say(f"Validating every {settings.eval_every:,} steps from here on{note}")
+
+
+def card(job: AnyJob, task: AnyTask, report: Report, model: Model, command: str, amount: str) -> str:
+    """README.md of a run."""
+    made = getattr(job.data, "made", "")
+    data = f"generated set `{made}`" if made else f"`{job.data.name}`"
+    best = ", ".join(f"{name} {value:.4f}" for name, value in sorted((report.best or {}).items()))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    show = f" --show {task.picture}" if sites_of(model) else ""
+    return f"""# {job.model} on {job.data.name}
+
+{MODELS[job.model].paper}.
+
+| | |
+|---|---|
+| data | {data}, {amount} |
+| licence of the data | {"made by regard, Apache-2.0" if made else "that of your file"} |
+| parameters | {count:,} |
+| steps | {report.step:,}, best at {report.best_step:,}, seed {job.train.seed} |
+| on the validation data | {best} |
+| command | `{command}` |
+
+Use it: `regard {job.task} DIR {task.inputs.example}{show}`, where DIR is this folder.
+"""

@@ -1,0 +1,130 @@
+"""Losses and class logits over many batches, and how good classes are told apart: what evaluations share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.layers.onednn import without_onednn
+from regard.layers.replay import replayed
+from regard.metrics.accuracy import accuracy, report
+from regard.models.protocols import Batch, Classifier, Learner, Model, Module
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.ticks import Tick, no_tick
+
+SHOWN = 20  # classes up to which each has a row of its own in the printed report
+CONFUSED = 10  # pairs of classes: those most often confused
+
+
+def device_of(model: Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def can_replay(model: Model) -> bool:
+    """Whether its answers can come from CUDA graphs, for batches that are rounded up to few shapes."""
+    return device_of(model).type == "cuda" and getattr(model.config, "can_capture", False)
+
+
+def answer(model: Classifier, batch: Any) -> Tensor:
+    """The logits of a batch (B, classes), from a CUDA graph where that is possible."""
+    if not can_replay(model):
+        return model.class_logits(batch)
+    assert isinstance(model, nn.Module)
+    return replayed(model, model.class_logits, batch.unlabelled())
+
+
+@torch.no_grad()
+def total_loss(model: Learner, batches: Iterable[Batch], *, tick: Tick = no_tick) -> tuple[float, int]:
+    """-log p of all the batches together in nats, and how many tokens that is."""
+    device = device_of(model)
+    total, tokens = 0.0, 0
+    with without_onednn(model):
+        for batch in batches:
+            loss = model.loss(batch.to(device))
+            total, tokens = total + float(loss.total), tokens + int(loss.tokens)
+            tick()
+    return total, tokens
+
+
+@torch.no_grad()
+def class_logits(
+    model: Classifier,
+    batches: Iterable[Batch],
+    *,
+    tick: Tick = no_tick,
+    around: Callable[[Any], AbstractContextManager[object]] = nullcontext,
+) -> Tensor:
+    """The logits (N, classes) of all the batches together, on the CPU. The model answers inside `around(batch)`."""
+    device = device_of(model)
+    found = []
+    with without_onednn(model):
+        for batch in batches:
+            counted = getattr(batch, "counted", None)
+            rows = None if counted is None else int(counted.sum())
+            with around(batch):
+                found.append(answer(model, batch.to(device)).float().cpu()[:rows])
+            tick()
+    return torch.cat(found)
+
+
+def evaluate_classes(
+    logits: Tensor, truths: Tensor, labels: tuple[str, ...], only: Collection[str] = (), **counts: int
+) -> Evaluation:
+    """logits (N, classes), true classes (N,). The report by class is left out where `only` names some metrics."""
+    loss = float(F.cross_entropy(logits, truths))
+    chosen = logits.argmax(-1)
+    if only and set(only) <= {"loss", "accuracy"}:
+        found = {"loss": loss, "accuracy": accuracy(chosen.tolist(), truths.tolist())}
+        return Evaluation({name: found[name] for name in only})
+    answers, wanted = ([labels[place] for place in row.tolist()] for row in (chosen, truths))
+    full = report(answers, wanted, labels)
+    low, high = full.interval
+    confusion = full.confusion.tolist()
+    details = {"accuracy_low": low, "accuracy_high": high, "classes": [asdict(one) for one in full.classes]}
+    metrics = {"accuracy": full.accuracy, "loss": loss, "macro_f1": full.macro_f1}
+    if len(labels) == 2:
+        metrics["matthews"] = full.matthews
+    return Evaluation(
+        metrics,
+        {"count": full.count, **counts},
+        {**details, "confusion": confusion},
+        {"accuracy_low": low, "accuracy_high": high},
+        (*_by_class(details["classes"]), *_confused(labels, confusion)),  # type: ignore[arg-type]
+    )
+
+
+def _by_class(classes: list[dict[str, object]]) -> list[str]:
+    if len(classes) > SHOWN:
+        return []
+    heads = ["label", "count", "precision", "recall", "f1"]
+    return [aligned([heads, *([number(one[head]) for head in heads] for one in classes)])]
+
+
+def _confused(labels: tuple[str, ...], confusion: list[list[int]]) -> list[str]:
+    found = [
+        (times, true, answered)
+        for true, row in enumerate(confusion)
+        for answered, times in enumerate(row)
+        if times and true != answered
+    ]
+    found.sort(key=lambda one: -one[0])
+    rows = [[labels[true], labels[answered], number(times)] for times, true, answered in found[:CONFUSED]]
+    return [aligned([["label", "taken for", "times"], *rows])] if rows else []
+
+
+def aligned(lines: list[list[str]]) -> str:
+    """A table in text, its columns as wide as they need to be."""
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def number(value: object, digits: int = 4) -> str:
+    if isinstance(value, float):
+        return f"{value:.{digits}f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

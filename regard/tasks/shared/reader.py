@@ -1,0 +1,179 @@
+"""A trained encoder of text: filling blanks, vectors, classes, and where each token looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any, overload
+
+import torch
+
+from regard.attention import trace
+from regard.data.text.text_encoding import LabelledBatch, Row, encode_pair
+from regard.data.text.tokenizer import Tokenizer
+from regard.errors import DataError, RunError
+from regard.layers.onednn import without_onednn
+from regard.models import protocols
+from regard.models.protocols import Model
+from regard.show import Heads
+from regard.tasks.core.inputs import check_text, check_top
+from regard.tasks.core.options import checks_keywords
+from regard.tasks.embed.answers import Look
+from regard.tasks.embed.run import Embedder
+from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.reader_answers import Classified, Filled, Texts
+from regard.tasks.shared.search import need, sites_like
+from regard.tasks.shared.text_reader import Encoded, Many, is_one
+from regard.tasks.shared.words import heads_of
+
+
+class Reader(Embedder):
+    """A trained encoder, as `regard.load(run)` gives it. What it can do beside `embed` depends on its head."""
+
+    model: protocols.Encoder
+    pools = ("mean", "cls")
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, max_length: int = 0):
+        """max_length: how many tokens of a text are read, 0: as many as the model has positions."""
+        super().__init__(need(model, protocols.Encoder), tokenizer, max_length)
+
+    @cached_property
+    def blank(self) -> str | None:
+        """The name of the mask token, where there is one."""
+        mask = self.tokenizer.special.mask
+        return self.tokenizer.inner.id_to_token(mask) if mask >= 0 else None
+
+    # ---- fill
+
+    @overload
+    def fill(self, text: str, top: int = 5) -> Filled: ...
+    @overload
+    def fill(self, text: list[str], top: int = 5) -> list[Filled]: ...
+    @checks_keywords
+    def fill(self, text: str | list[str], top: int = 5) -> Filled | list[Filled]:
+        """The likeliest tokens for each [MASK] of a text, or of each of a list."""
+        self.check_fill()
+        if is_one(text):
+            return next(self.fillings([self.read_blanks(text)], top))
+        return list(self.fillings(text, top))
+
+    def fillings(self, texts: Iterable[str | Encoded[str]], top: int = 5) -> Iterator[Filled]:
+        """In the order of the texts. Special tokens, such as [CLS], are no fillings."""
+        self.check_fill()
+        check_top(top)
+        model, hidden = need(self.model, protocols.MaskedLanguageModel), self.tokenizer.special.mask
+        never = torch.tensor(sorted(self.special_tokens), device=device_of(self.model))
+
+        def guess(batch: LabelledBatch) -> list[list[tuple[list[int], list[float]]]]:
+            states = model.states(batch.tokens, batch.segments, batch.mask)
+            blanks = (batch.tokens == hidden) & batch.mask
+            shares = model.masked_logits(states[blanks]).float().softmax(-1)
+            likely = shares.index_fill(-1, never, -1.0).topk(top)
+            found = list(zip(likely.indices.tolist(), likely.values.tolist(), strict=True))
+            counts = blanks.sum(1).tolist()
+            return [[found.pop(0) for _ in range(count)] for count in counts]
+
+        top = min(top, len(self.tokenizer) - len(never))
+        for one, found in self._answers(texts, self.read_blanks, guess):
+            yield self._filled(one.text, one.row, found)
+
+    @property
+    def special_tokens(self) -> set[int]:
+        """Ids that are no words, such as [CLS]."""
+        return {token for token in {*self.tokenizer.silent, self.tokenizer.special.unknown} if token >= 0}
+
+    def check_fill(self) -> None:
+        """RunError where the model cannot fill blanks."""
+        if not getattr(self.model.config, "predicts_words", False):
+            raise RunError(
+                f"this model has no head that predicts masked words (its head is {self.model.config.head!r}), so "
+                "it cannot fill blanks; train one with `regard train bert-text`"
+            )
+        if self.blank is None:
+            raise RunError("this model's vocabulary has no mask token, so it cannot fill blanks")
+
+    def read_blanks(self, text: str | Encoded[str]) -> Encoded[str]:
+        """The tokens of a text with blanks. DataError where there is none, or too much text."""
+        if isinstance(text, Encoded):
+            return text
+        parts = check_text(text, "a text with blanks").split(str(self.blank))
+        if len(parts) == 1:
+            raise DataError(f"{text[:60]!r} has no {self.blank} to fill; write it where a word is wanted")
+        ids: list[int] = []
+        for number, part in enumerate(parts):
+            ids += ([self.tokenizer.special.mask] if number else []) + self.tokenizer.encode(part)
+        if len(ids) + 2 > self.max_length:
+            raise DataError(
+                f"the text {text[:40]!r}... has {len(ids) + 2} tokens and this model takes {self.max_length}; "
+                "shorten it"
+            )
+        return Encoded(text, self._row(ids, None))
+
+    def _filled(self, text: str, row: Row, found: list[tuple[list[int], list[float]]]) -> Filled:
+        blanks = tuple(tuple(zip(self.tokenizer.tokens(ids), shares, strict=True)) for ids, shares in found)
+        whole = text
+        for number in reversed(range(len(blanks))):  # from the end, so that the others keep their numbers
+            whole = self.put(whole, blanks[number][0][0], number)
+        places = [place for place, one in enumerate(row[0]) if one == self.tokenizer.special.mask]
+        filled = tuple(
+            tuple(self.put(text, token, number) for token, _ in blank) for number, blank in enumerate(blanks)
+        )
+        return Filled(text, whole, blanks, filled, partial(self._heads, row, places))
+
+    def put(self, text: str, token: str, number: int = 0) -> str:
+        """The text with one of its blanks replaced; a piece that continues a word is joined to it."""
+        blank = str(self.blank)
+        parts = text.split(blank)
+        before, after = blank.join(parts[: number + 1]), blank.join(parts[number + 1 :])
+        return (before.rstrip() + token[2:] if token.startswith("##") else before + token) + after
+
+    # ---- embed
+
+    def _tokens(self, one: Encoded[Any]) -> list[str]:
+        """The special ones too: each has a state."""
+        return self.tokenizer.tokens(one.row[0])
+
+    def _look_of(self, one: Encoded[Any]) -> Look:
+        return partial(self._heads, one.row, range(len(one.row[0])))
+
+    # ---- classify
+
+    @overload
+    def classify(self, text: Texts) -> Classified: ...
+    @overload
+    def classify(self, text: Many) -> list[Classified]: ...
+    @checks_keywords
+    def classify(self, text: Texts | Many) -> Classified | list[Classified]:
+        """The class of a text, of a pair of texts (a tuple), or of each of a list."""
+        return super().classify(text)  # type: ignore[return-value] # of `_classified`
+
+    def _classified(self, one: Encoded[Texts], probabilities: dict[str, float]) -> Classified:
+        return Classified(one.text, next(iter(probabilities)), probabilities, partial(self._heads, one.row, [0]))
+
+    # ---- where it looks
+
+    def check_looks(self) -> None:
+        """Every encoder has attention."""
+
+    def check_token_looks(self) -> None:
+        """Between its tokens."""
+
+    def look(self, text: Texts, *sites: str) -> Heads:
+        """Every head of the named sites (none: all): a row and a column for each word."""
+        row = self.read(text).row
+        return self._heads(row, range(len(row[0])), sites)
+
+    def _row(self, first: list[int], second: list[int] | None) -> Row:
+        return encode_pair(first, second, self.tokenizer.special, self.max_length)
+
+    def _heads(self, row: Row, places: Sequence[int], sites: Sequence[str]) -> Heads:
+        """Where the tokens at these places looked."""
+        ids, segments = (torch.tensor([part], device=device_of(self.model)) for part in row)
+        with (
+            torch.inference_mode(),
+            without_onednn(self.model),
+            trace(self.model, *sites_like(self.model, sites), rows=places) as seen,
+        ):
+            self.model.states(ids, segments)
+        both = (self.tokenizer, [row[0][place] for place in places]), (self.tokenizer, row[0])
+        return heads_of(seen, lambda site: both)

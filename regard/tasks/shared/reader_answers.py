@@ -1,0 +1,172 @@
+"""The answers of a text encoder: filled blanks and classes, each with where its tokens looked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from regard.base.short_repr import short_repr
+from regard.errors import NoAttention
+from regard.learn.progress import say
+from regard.show import Document, Heads, Map, bars
+from regard.show.scales import Scale
+from regard.tasks.core.results import NOTHING_BEFORE, Shown
+
+BARS = 10  # classes that are drawn as bars
+
+Texts = str | tuple[str, str]  # one, or a pair
+Look = Callable[[Sequence[str]], Heads]
+
+
+class Looked(Shown, ABC):
+    """An answer that can say where its tokens looked."""
+
+    _look: Look | None
+
+    def heads(self, *sites: str, pieces: bool = False) -> Heads:
+        """Every head of the named sites ("blocks.0.*"; none: all) in one picture, in words or in
+        the model's own pieces of words."""
+        if self._look is None:
+            raise NoAttention(NOTHING_BEFORE)
+        found = self._look(sites)
+        return found.pieces if pieces else found
+
+    @cached_property
+    def attention(self) -> Map:
+        """Where the words in question looked: the mean of the last layer's heads."""
+        heads = self.heads()
+        return heads.map(list(heads.panels)[-1])
+
+    @abstractmethod
+    def bars(self) -> list[Sequence[tuple[str, float]]]:
+        """How likely the answers are, for a terminal."""
+
+    def picture(self, sites: Sequence[str] = ()) -> BarsAndLooks | None:
+        """None where there is nothing to look at."""
+        if self._look is None:
+            say(NOTHING_BEFORE)
+            return None
+        return BarsAndLooks(self.heads(*sites) if sites else self.attention, self.bars())
+
+
+@dataclass(frozen=True)
+class BarsAndLooks:
+    """Where the model looked; in a terminal with how likely the answers are above it."""
+
+    looks: Map | Heads | Document
+    rows: list[Sequence[tuple[str, float]]]
+
+    @property
+    def pieces(self) -> BarsAndLooks:
+        return replace(self, looks=self.looks.pieces)
+
+    def scaled(self, scale: Scale) -> BarsAndLooks:
+        return replace(self, looks=self.looks.scaled(scale))
+
+    def part(self, *, head: int | None = None, rows: range | None = None) -> BarsAndLooks:
+        return replace(self, looks=self.looks.part(head=head, rows=rows))
+
+    def overview(self, side: int) -> dict[str, Any]:
+        return self.looks.overview(side)
+
+    def data(self) -> dict[str, Any]:
+        return self.looks.data()
+
+    def save(self, path: str | Path) -> None:
+        self.looks.save(path)
+
+    def _repr_html_(self) -> str:
+        return self.looks._repr_html_()
+
+    def terminal(self, *, colour: bool = True) -> str:
+        return "\n".join([*map(bars, self.rows), self.looks.terminal(colour=colour)])
+
+
+@dataclass(frozen=True)
+class Filled(Looked):
+    """A text with its blanks filled, and where the blanks looked."""
+
+    source: str
+    text: str  # each blank with its likeliest token
+    blanks: tuple[tuple[tuple[str, float], ...], ...]  # the likeliest tokens of each blank with their probabilities
+    filled: tuple[tuple[str, ...], ...] = ()  # the text with each of those
+    _look: Look | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    def bars(self) -> list[Sequence[tuple[str, float]]]:
+        return list(self.blanks)
+
+    def to_dict(self) -> dict[str, object]:
+        blanks = [[{"token": token, "probability": share} for token, share in blank] for blank in self.blanks]
+        return {"source": self.source, "text": self.text, "blanks": blanks}
+
+    def line(self) -> str:
+        return "\n".join(
+            f"{share:.4f}\t{token}\t{text}"
+            for blank, texts in zip(self.blanks, self.filled, strict=True)
+            for (token, share), text in zip(blank, texts, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class ClassifiedText(Shown):
+    """The class of a text with the probabilities of all classes."""
+
+    source: Texts
+    label: str
+    probabilities: dict[str, float]  # of every class, the likeliest first
+
+    __repr__ = short_repr
+
+    def bars(self) -> list[Sequence[tuple[str, float]]]:
+        """The likeliest classes, for a terminal."""
+        return [list(self.probabilities.items())[:BARS]]
+
+    def to_dict(self) -> dict[str, object]:
+        first, second = (self.source, None) if isinstance(self.source, str) else self.source
+        texts = {"text": first} | ({} if second is None else {"second": second})
+        return {**texts, "label": self.label, "probabilities": self.probabilities}
+
+    def line(self) -> str:
+        return f"{one_line(self.label)}\t{self.probabilities[self.label]:.4f}"
+
+
+@dataclass(frozen=True)
+class Classified(ClassifiedText, Looked):
+    """The class of a text with the probabilities of all classes, and where [CLS] looked, or each word back."""
+
+    _look: Look | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True)
+class ClassifiedDocument(ClassifiedText):
+    """The class of a text with the probabilities of all classes, and how words and sentences were weighed."""
+
+    words: int = field(default=0, repr=False, compare=False)  # tokens that were read
+    _look: Callable[[Sequence[str]], Document] | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = short_repr
+
+    def document(self, *sites: str) -> Document:
+        """The text, its words and sentences shaded by their weights: at the named sites (none: all)."""
+        assert self._look is not None
+        return self._look(sites)
+
+    def picture(self, sites: Sequence[str] = ()) -> BarsAndLooks | None:
+        """None where there is no word to show."""
+        if not self.words:
+            say("a text without words has nothing to show")
+            return None
+        return BarsAndLooks(self.document(*sites), self.bars())
+
+
+def one_line(label: str) -> str:
+    """A class may have any name, but a line and its columns stay whole."""
+    return " ".join(label.split())

@@ -1,0 +1,110 @@
+"""One step of decoding: after a given beginning, the likeliest next tokens and where this step looked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.attention import trace
+from regard.data.artifacts import AnyTokenizer
+from regard.decode.generator import at_least_float32, eval_mode
+from regard.decode.joining import Row
+from regard.errors import BadInput
+from regard.tasks.shared.search import sites_like
+from regard.tasks.shared.writing import Writer
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a step starts: a row, the tokens that are written of it already, and how to name things."""
+
+    row: Row
+    fed: Sequence[int]  # the written tokens that the row's source does not hold
+    text: str  # what is written so far
+    written: Sequence[int]  # the same as tokens
+    tokenizer: AnyTokenizer
+    columns: Callable[[str], Sequence[str]]  # what the memory of a site holds; of a past, at most what is kept
+    grid: tuple[int, int] | None = None  # rows and columns of the places of an image
+
+
+@dataclass(frozen=True)
+class StepLook:
+    """Where one step looked: the weights (H, K) of every head of a site over what `columns` name."""
+
+    site: str
+    columns: tuple[str, ...]
+    weights: np.ndarray
+    grid: tuple[int, int] | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        found = {"site": self.site, "columns": list(self.columns), "weights": self.weights.round(5).tolist()}
+        return found | ({"grid": list(self.grid)} if self.grid else {})
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """The likeliest next tokens after a beginning."""
+
+    text: str  # the beginning
+    written: tuple[tuple[int, str], ...]  # its tokens, each with its name
+    candidates: tuple[tuple[int, str, float, bool], ...]  # token, its name, probability, whether it ends the text
+    look: StepLook | None
+
+    def to_dict(self) -> dict[str, object]:
+        names = ("token", "text", "probability", "ends")
+        return {
+            "text": self.text,
+            "written": [{"token": token, "text": text} for token, text in self.written],
+            "candidates": [dict(zip(names, one, strict=True)) for one in self.candidates],
+            "look": self.look.to_dict() if self.look else None,
+        }
+
+
+def check_tokens(tokens: Sequence[object], words: int) -> None:
+    """BadInput unless these are tokens of a vocabulary of so many words."""
+    for token in tokens:
+        if type(token) is not int or not 0 <= token < words:
+            raise BadInput(f"prefix must hold tokens from 0 to {words - 1:,}, got {token!r:.40}")
+
+
+def check_prefix(prefix: Sequence[int], most: int) -> None:
+    """BadInput unless an answer of at most so many tokens can go on from here."""
+    if len(prefix) >= most:
+        raise BadInput(f"an answer has at most {most:,} tokens here, and prefix has {len(prefix):,}")
+
+
+def next_step(run: Writer, begun: Beginning, *, top: int, site: str) -> NextStep:
+    """The probabilities are the model's own; tokens that are never written are left out. `site`: whose look; ""
+    is none."""
+    model, row = run.model, begun.row
+    check_prefix(begun.fed, row.max_length)
+    names = sites_like(model, [site]) if site else []
+    with eval_mode(model):
+        source, mask = run.collate([row.source])
+        state = model.start(source, mask)
+        tokens = [row.start, *begun.fed]
+        for token in tokens[:-1]:
+            _, state = model.step(torch.tensor([token], device=source.device), state)
+        last = torch.tensor(tokens[-1:], device=source.device)
+        with trace(model, *names) if names else nullcontext() as seen:
+            logits, _ = model.step(last, state)
+    shares = at_least_float32(logits)[0].softmax(-1)
+    shares[list(row.way.never)] = -1
+    best = shares.topk(min(top, len(shares) - len(row.way.never)))
+    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    candidates = [
+        (token, begun.tokenizer.tokens([token])[0], share, token == row.way.end) for token, share in found
+    ]
+    look = None
+    if seen is not None and names[0] in seen.having("weights"):
+        weights = seen[names[0]][0].float().cpu().numpy()  # (H, 1, K) or (1, K)
+        weights = weights.reshape(-1, weights.shape[-1])
+        columns = begun.columns(names[0])
+        columns = columns[max(0, len(columns) - weights.shape[1]) :]
+        look = StepLook(names[0], tuple(columns), weights, begun.grid)
+    written = zip(begun.written, begun.tokenizer.tokens(begun.written), strict=True)
+    return NextStep(begun.text, tuple(written), tuple(candidates), look)

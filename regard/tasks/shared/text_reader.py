@@ -1,0 +1,242 @@
+"""A trained classifier of texts, whatever it makes of them; and what it shares with other readers of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Generic, TypeGuard, TypeVar, overload
+
+import torch
+
+from regard.attention import trace
+from regard.data.text.text_encoding import Row
+from regard.data.text.tokenizer import Tokenizer
+from regard.errors import BadInput, NoAttention, RunError
+from regard.layers.onednn import without_onednn
+from regard.learn.progress import say
+from regard.models import name_of, protocols
+from regard.models.protocols import Model
+from regard.show import Document, Heads
+from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
+from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.task import Run
+from regard.tasks.shared.measuring import answer, can_replay, device_of
+from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
+from regard.tasks.shared.search import looks_back, need, sites_like
+from regard.tasks.shared.words import document_of, heads_of
+
+PART = 1024  # texts sorted by length at once, so that a batch has rows of similar length
+BATCH, GPU_BATCH = 8192, 16384  # tokens read at once; a GPU takes about as long for few as for many
+
+Many = list[str] | list[tuple[str, str]] | list[Texts]
+Asked = TypeVar("Asked", bound=Texts)
+Found = TypeVar("Found")
+Cut = Callable[[Texts], None]
+
+
+@dataclass(frozen=True)
+class Encoded(Generic[Asked]):
+    """A text or a pair as the model reads it."""
+
+    text: Asked
+    row: Row
+    truncated: bool = False
+
+
+class TextReader(Run):
+    """A trained classifier of texts, as `regard.load(run)` gives it."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, max_length: int = 0):
+        """max_length: how many tokens of a text are read, 0: as many as the model takes."""
+        self.model, self.tokenizer = model, tokenizer
+        self.encoding = need(model, protocols.TextClassifier).encoding
+        self.max_length = min(max_length or self.encoding.most, self.encoding.most)
+        self.pairs: bool | None = None  # has a classifier learned pairs of texts? None: nobody says
+
+    # ---- classify
+
+    @overload
+    def classify(self, text: Texts) -> ClassifiedText: ...
+    @overload
+    def classify(self, text: Many) -> Sequence[ClassifiedText]: ...
+    @checks_keywords
+    def classify(self, text: Texts | Many) -> ClassifiedText | Sequence[ClassifiedText]:
+        """The class of a text, of a pair of texts (a tuple), or of each of a list."""
+        self.check_classify()
+        if is_one(text):
+            return next(self.classes([self.read_labelled(text)]))
+        return list(self.classes(text))
+
+    def classes(
+        self, texts: Iterable[Texts | Encoded[Texts]], *, cut: Cut = lambda text: None
+    ) -> Iterator[ClassifiedText]:
+        """In the order of the texts. `cut` is called with each text that is longer than the model takes."""
+        self.check_classify()
+
+        model = need(self.model, protocols.Classifier)
+
+        def tell(batch: Any) -> list[list[float]]:
+            return answer(model, batch).float().softmax(-1).tolist()
+
+        labels = model.config.labels
+        for one, shares in self._answers(texts, self.read_labelled, tell, cut):
+            likely = sorted(zip(shares, labels, strict=True), key=lambda one: -one[0])
+            found = {label: share for share, label in likely}
+            yield self._classified(one, found)
+
+    def _classified(self, one: Encoded[Texts], probabilities: dict[str, float]) -> ClassifiedText:
+        likeliest = next(iter(probabilities))
+        if self._looks_back:
+            look = partial(self._look_back, one) if len(one.row[0]) > 1 else None
+            return Classified(one.text, likeliest, probabilities, look)
+        return ClassifiedDocument(one.text, likeliest, probabilities, len(one.row[0]), partial(self._document, one))
+
+    def check_classify(self) -> None:
+        """RunError where the model has no classes."""
+        if not getattr(self.model.config, "labels", ()):
+            head = getattr(self.model.config, "head", "")
+            has = f" (its head is {head!r})" if head else ""
+            raise RunError(
+                f"this model has no classes to choose from{has}; teach it some: "
+                f"`regard train {name_of(self.model)}-labelled --from RUN --set data.train=FILE`"
+            )
+
+    def read_labelled(self, text: Texts | Encoded[Texts]) -> Encoded[Texts]:
+        """As `read`; BadInput where a pair comes and single texts were learned, or the other way round."""
+        if isinstance(text, Encoded):
+            return text
+        encoded = self.read(text)
+        if self.pairs is not None and self.pairs != isinstance(text, tuple):
+            learned, came = ("pairs of texts", "a single one") if self.pairs else ("single texts", "a pair")
+            shown = text if isinstance(text, str) else text[0]
+            raise BadInput(f"this run learned classes of {learned} and got {came}, {shown[:40]!r}")
+        return encoded
+
+    # ---- where it looks
+
+    def check_looks(self) -> None:
+        """NoAttention where the model has no weights to show."""
+        if not self._levels() and not self._looks_back:
+            raise NoAttention(
+                f"this {name_of(self.model)} pools by {self.model.config.pool!r}, which has no weights to show; "
+                "leave --show out, or train one with model.pool = 'attention'"
+            )
+
+    def _levels(self) -> tuple[str, ...]:
+        return self.model.levels if isinstance(self.model, protocols.DocumentClassifier) else ()
+
+    @cached_property
+    def _looks_back(self) -> bool:
+        return looks_back(self.model, sites_like(self.model, ()))
+
+    def _look_back(self, one: Encoded[Texts], sites: Sequence[str] = ()) -> Heads:
+        """Which words before it each word looked at."""
+        ids, named = one.row[0], sites_like(self.model, sites)
+        model = need(self.model, protocols.Classifier)
+        batch = self.encoding.batch([one.row], self.tokenizer.special).to(device_of(model))
+        with torch.inference_mode(), without_onednn(model), trace(model, *named) as seen:
+            model.class_logits(batch)
+        both = (self.tokenizer, ids), (self.tokenizer, ids[:-1])
+        return heads_of(seen, lambda site: both)
+
+    def _document(self, one: Encoded[Texts], sites: Sequence[str] = ()) -> Document:
+        """The text with the weights of its words and sentences."""
+        self.check_looks()
+        if not one.row[0]:
+            raise NoAttention("a text without words has nothing to show")
+        model, levels = need(self.model, protocols.DocumentClassifier), self._levels()
+        named = sites_like(model, sites)
+        batch = self.encoding.batch([one.row], self.tokenizer.special).to(device_of(model))
+        with torch.inference_mode(), without_onednn(model), trace(model, *levels) as seen:
+            model.class_logits(batch)
+        words, *sentences = (seen[site][:, 0].float().cpu().numpy() if site in named else None for site in levels)
+        text = one.text if isinstance(one.text, str) else one.text[0]
+        split = self.encoding.sentences(text, one.row, self.tokenizer)
+        pieces = iter(self.encoding.pieces(text, self.tokenizer))
+        spelled = [[next(pieces) for _ in ids] for ids in split]
+        by_sentence = None if words is None else words[self.encoding.sentence_rows(batch)]
+        above = sentences[0][0][: len(split)] if sentences and sentences[0] is not None else None
+        return document_of(self.tokenizer, split, spelled, by_sentence, above)
+
+    # ---- what readers share
+
+    def read(self, text: Asked | Encoded[Asked]) -> Encoded[Asked]:
+        """The tokens of a text or a pair, truncated to what the model takes. An empty second text counts as none,
+        as in training."""
+        if isinstance(text, Encoded):
+            return text
+        pair = (text, "") if isinstance(text, str) else text
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            raise BadInput(
+                f"a text must be a str, or a tuple of two for a pair; got {text!r:.40} ({type(text).__name__})"
+            )
+        first, second = map(check_text, pair)
+        if second and not self.encoding.pairs:
+            why = f" ({self.encoding.single})" if self.encoding.single else ""
+            raise BadInput(f"this model was made for single texts{why}, got a pair, {first[:40]!r} first")
+        row, truncated = next(self.encoding.rows([(first, second)], self.tokenizer, self.max_length))
+        return Encoded(text, row, truncated)
+
+    @contextmanager
+    def telling_truncated(self) -> Iterator[Cut]:
+        """Counts the texts that were truncated, and says so once at the end."""
+        count, first = 0, ""
+
+        def cut(text: Texts) -> None:
+            nonlocal count, first
+            first = first or (text if isinstance(text, str) else text[0])
+            count += 1
+
+        yield cut
+        if count:
+            texts = "text was" if count == 1 else "texts were"
+            shown = f"the one that begins with {first[:40]!r}" + (" first" if count > 1 else "")
+            limits = self.encoding.limits(self.max_length)
+            say(f"{count:,} {texts} truncated to the {limits} this model takes: {shown}")
+
+    def _answers(
+        self,
+        texts: Iterable[Asked | Encoded[Asked]],
+        read: Callable[[Asked | Encoded[Asked]], Encoded[Asked]],
+        tell: Callable[[Any], list[Found]],
+        cut: Cut = lambda text: None,
+    ) -> Iterator[tuple[Encoded[Asked], Found]]:
+        """The answer for each text, in the order of the texts. Rows of similar length are read together. A text
+        that cannot be read raises BadInput with its index, once those before it are answered."""
+        device = device_of(self.model)
+        room = BATCH if device.type == "cpu" else GPU_BATCH
+        check_many(texts, "text")
+        for part in in_parts(read_all(texts, read, "texts"), PART):
+            rows = [one.row for one in part]
+            found: dict[int, Found] = {}
+            for places in batches(list(map(self.encoding.length, rows)), room):
+                batch = self.encoding.batch([rows[place] for place in places], self.tokenizer.special)
+                if can_replay(self.model):
+                    batch = self.encoding.rounded(batch, batch_tokens=room, most=self.max_length)
+                with torch.inference_mode(), without_onednn(self.model):
+                    found |= zip(places, tell(batch.to(device))[: len(places)], strict=True)
+            for place, one in enumerate(part):
+                if one.truncated:
+                    cut(one.text)
+                yield one, found[place]
+
+
+def is_one(asked: Asked | Iterable[Asked]) -> TypeGuard[Asked]:
+    """A text or, in a tuple, a pair; a list holds many. Anything else is taken as one text, and refused there."""
+    return isinstance(asked, str | bytes | tuple) or not isinstance(asked, Iterable)
+
+
+def batches(lengths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Row numbers that are read together: the longest first, at most `room` tokens."""
+    batch: list[int] = []
+    tokens = 0
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if batch and tokens + lengths[place] > room:
+            yield batch
+            batch, tokens = [], 0
+        batch.append(place)
+        tokens += lengths[place]
+    if batch:
+        yield batch
