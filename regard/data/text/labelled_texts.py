@@ -66,10 +66,10 @@ class Names(NamedTuple):
 
 
 def read_labelled(
-    name: str | Path, *, text: str = "", second: str = "", label: str = "", known: Collection[str] = ()
+    name: str | Path, *, text: str = "", second: str = "", label: str = "", labels: Collection[str] = ()
 ) -> Iterator[Labelled]:
     """(text, second text or "", label) of each line or record of TSV, CSV or JSONL, plain or compressed. Any label
-    but the `known` ones, if these are given, is an error.
+    but these `labels`, if any are given, is an error.
 
     `text`, `second` and `label` name columns of a CSV or TSV with a header, or keys of JSONL. In a TSV they can be
     numbers from 1; then there is no header. If none is given, the usual names are looked for in the header
@@ -86,12 +86,12 @@ def read_labelled(
             empty = False
             refuse_empty(row[0], "text", where)
             refuse_empty(row[2], "label", where)
-            found = " ".join(row[2].split())  # labels are printed in lines and tables
-            if known and found not in known:
+            own = " ".join(row[2].split())  # labels are printed in lines and tables
+            if labels and own not in labels:
                 raise DataError(
-                    f"{where}: the label {found[:40]!r} is no class of this model; there are {first_ten(known)}"
+                    f"{where}: the label {own[:40]!r} is no class of this model; there are {first_ten(labels)}"
                 )
-            yield row[0], row[1], found
+            yield row[0], row[1], own
         if empty:
             raise DataError(f"{path} has no labelled text; it needs at least one")
 
