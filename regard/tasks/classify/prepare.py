@@ -13,7 +13,7 @@ import torch
 from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
 from regard.data.text.labelled_texts import LabelledData, classes
-from regard.data.text.text_encoding import Row as Encoded
+from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.word_vectors import read_vectors
 from regard.errors import DataError, RecipeError
@@ -110,7 +110,7 @@ def build_data(
     )
 
 
-def encode(rows: Iterable[LabelledText], reader: TextReader) -> Iterator[tuple[Encoded, bool]]:
+def encode(rows: Iterable[LabelledText], reader: TextReader) -> Iterator[tuple[EncodedText, bool]]:
     """Each text as the model reads it, and whether it was truncated."""
     left = iter(rows)
     while part := list(islice(left, PART)):

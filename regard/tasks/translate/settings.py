@@ -6,11 +6,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 from regard.base.fields import setting
 from regard.data.made.pairs import MADE
-from regard.data.text.pairs import Columns, read_pairs, read_rows
+from regard.data.text.pairs import read_pairs, read_references
 from regard.errors import DataError
 from regard.tasks.core.splits import MadeSplits
 
@@ -55,8 +54,9 @@ class PairSettings(MadeSplits[list[Pair]]):
         """The same to evaluate on: a source may have several references."""
         if self.made or self.source_of(split) == "train":
             return [(source, (target,)) for source, target in self.pairs(split)]
-        rows = chain.from_iterable(read_rows(file, self._columns) for file in self.files_of(split))
-        return [(row[0], row[1:]) for row in rows]
+        (file,) = self.files_of(split)
+        rows = read_references(file, source=self.source, target=self.target)
+        return [(source, tuple(references)) for source, *references in rows]
 
     @cached_property
     def held_out(self) -> frozenset[str]:
@@ -77,12 +77,9 @@ class PairSettings(MadeSplits[list[Pair]]):
             )
         return frozenset(_lowest(chosen))
 
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.source, self.target)
-
     def _read(self, split: str) -> Iterator[Pair]:
-        return chain.from_iterable(read_pairs(file, self._columns) for file in self.files_of(split))
+        for file in self.files_of(split):
+            yield from read_pairs(file, source=self.source, target=self.target)
 
 
 def _lowest(ranks: dict[str, int]) -> dict[str, int]:

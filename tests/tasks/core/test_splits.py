@@ -83,7 +83,11 @@ def test_the_name_has_no_folders():
         (Files, {}, "set data.train to a file of words"),
         (Files, {"train": ["", ""]}, "set data.train to a file of words"),
         (Files, {"train": 3}, "train must be a file or a list of files, got 3"),
-        (Either, {}, r"set either data.made to a generated set \(numbers, letters\) or data.train to a file of words"),
+        (
+            Either,
+            {},
+            r"set either data.made to a generated set \(numbers, letters\) or data.train to a file of words",
+        ),
         (Either, {"made": "numbers", "train": "a"}, "set either data.made"),
         (Either, {"made": "letter"}, "unknown generated set 'letter'; there are numbers, letters"),
         (Either, {"made": "numbers", "test_count": 0}, "test_count must be at least 1, got 0"),
