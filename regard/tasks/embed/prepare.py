@@ -37,7 +37,7 @@ def survey(job: Job[SentenceSettings], start: Artifacts | None) -> Artifacts:
             f"{job.tokens.kind!r}"
         )
     documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
-    return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.layout))
+    return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.numbering))
 
 
 def prepare(job: Job[SentenceSettings], model: Model, artifacts: Artifacts) -> Prepared[Embedder, SentenceData]:

@@ -39,7 +39,7 @@ ODD = [
 
 def build(folder: Path, tokens: Tokenizer | None = None, **changes: Any) -> Reader:
     """A run with drawn weights, which say something different of every text."""
-    tokens = tokens or Tokenizer.train(LINES * 3, kind="wordpiece", size=120, lowercase=True, layout="bert")
+    tokens = tokens or Tokenizer.train(LINES * 3, kind="wordpiece", size=120, lowercase=True, numbering="bert")
     settings = {"dim": 24, "layers": 2, "heads": 3, "max_positions": LONGEST, **changes}
     torch.manual_seed(3)
     model = Bert(BertConfig(len(tokens), **settings))
