@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from regard.data.artifacts import Artifacts
-from regard.data.text.masking import read_sentences
+from regard.data.text.documents import read_sentences
 from regard.data.text.sentence_data import SentenceData, encode_words
 from regard.data.text.special_tokens import SPECIAL
 from regard.errors import DataError, RecipeError
