@@ -14,7 +14,8 @@ from torch import Tensor
 from regard.attention.attend import Attend, Look
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.memory import Memory
-from regard.attention.score import SCORES, Dot, Question, ScaledDot, Score
+from regard.attention.question import Question
+from regard.attention.score import SCORES, Dot, ScaledDot, Score
 from regard.attention.weigh import WAYS, Hard, Weigh
 
 

@@ -16,8 +16,7 @@ from regard.base.short_repr import short_repr
 class Memory:
     """Keys as a score prepared them, values, and a mask (True = may look).
 
-    Fixed: encoder states, an image's grid. Growing: `GrowingMemory`. Rewritten: `rewrite` below.
-    Attention reads all three alike."""
+    Fixed: encoder states, an image's grid. Growing: `GrowingMemory`. Attention reads both alike."""
 
     keys: Tensor  # (B, .., K, D)
     values: Tensor  # (B, .., K, V)
@@ -58,8 +57,8 @@ class GrowingMemory:
 
     With gradients enabled `append` concatenates, so autograd sees every place, but keeps the past of every step:
     learning from a long past takes a function of its own for all steps, as `lstmn.tape` has. Without gradients it
-    writes into buffers with spare capacity, so a step costs only what it adds; two branches would then write into
-    the same buffer, so call `State.fork` before appending twice to one GrowingMemory.
+    writes into buffers with spare capacity, so a step costs only what it adds. Two branches would then write into
+    the same buffer: one of them continues from a copy, `change_rows(torch.clone)`.
 
     `change_rows` selects or copies rows without the spare capacity, so a beam moves only what it holds."""
 
@@ -162,20 +161,3 @@ def _enlarged(x: Tensor, capacity: int) -> Tensor:
     larger = x.new_empty(*x.shape[:-2], capacity, x.shape[-1])
     larger[..., : x.shape[-2], :] = x
     return larger
-
-
-def rewrite(matrix: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tensor:
-    """M_i prod_q (1 - w_qi e_q) + sum_q w_qi a_q   (Graves 2014, eq. 3-4, for Q write heads at once).
-
-    matrix (B, K, D), weights (B, Q, K), erase and add (B, Q, D)."""
-    (batch, size, dim), rows = matrix.shape, weights.shape[1]
-    wanted = [(batch, rows, size), (batch, rows, dim), (batch, rows, dim)]
-    if [tuple(x.shape) for x in (weights, erase, add)] != wanted:
-        raise ValueError(
-            f"to rewrite a memory of {tuple(matrix.shape)}, weights, erase and add have the shapes {wanted}; "
-            f"got {[tuple(x.shape) for x in (weights, erase, add)]}"
-        )
-    # Head by head: the gradient of `prod` needs a GPU sync.
-    for share, erased in zip(weights.mT.split(1, -1), erase.split(1, -2), strict=True):
-        matrix = torch.addcmul(matrix, matrix, share * erased, value=-1)
-    return torch.baddbmm(matrix, weights.mT, add)

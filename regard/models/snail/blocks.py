@@ -170,7 +170,8 @@ class AttentionBlock(nn.Module):
         return GrowingMemory()
 
     def step(self, x: Tensor, state: GrowingMemory) -> tuple[Tensor, GrowingMemory]:
-        """x (N, C) -> (N, C'). Without gradients the state is written in place: fork it before stepping twice."""
+        """x (N, C) -> (N, C'). Without gradients the state is written in place: copy it before stepping from it
+        twice."""
         query, keys, values = self.project(x)[:, None].split((self.keys, self.keys, self.values), -1)
         state = state.append(self.attend.remember(keys, values))
         read = self.attend(Question(query, newest=True), state.memory)

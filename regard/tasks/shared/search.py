@@ -18,7 +18,6 @@ from regard.decode.rules import Stop, read_rules
 from regard.decode.sample import draw
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention, RunError
-from regard.models.lstmn.tape import LookBack
 from regard.models.protocols import Generator, Model, Module
 from regard.tasks.shared.measuring import device_of
 
@@ -119,7 +118,7 @@ def looks_back(model: Module, sites: Sequence[str]) -> bool:
     """Whether the queries of these sites are the words that are read, each of which looks at those before it: then
     there is a row for every word, and a column for every word but the last."""
     modules = dict(model.named_modules())
-    return bool(sites) and all(isinstance(modules[site], LookBack) for site in sites)
+    return bool(sites) and all(getattr(modules[site], "looks_back", False) for site in sites)
 
 
 def _are(names: list[str], model: Module) -> str:
