@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.metrics.accuracy import interval
-from regard.models.snail.blocks import AttentionBlock, Block, CausalStack, TCBlock
+from regard.models.snail.blocks import AttentionBlock, CausalBlock, CausalStack, TCBlock
 
 LENGTH, SYMBOLS, DIM = 16, 8, 16  # symbols 0 and 1 are asked about, the others are fillers
 TESTED = 5000
@@ -50,7 +50,7 @@ class Reader(nn.Module):
 
     def __init__(self, blocks: str):
         super().__init__()
-        self.embed, width, made = nn.Embedding(SYMBOLS, DIM), DIM, list[Block]()
+        self.embed, width, made = nn.Embedding(SYMBOLS, DIM), DIM, list[CausalBlock]()
         for kind in blocks:
             made.append(TCBlock(width, LENGTH, DIM) if kind == "T" else AttentionBlock(width, DIM, DIM))
             width = made[-1].width

@@ -72,7 +72,7 @@ def look(
     bias: Tensor | None = None,
     causal: bool = False,
 ) -> Look:
-    """The same as `attention`, with the weights (`.weights`) and scores of the read (`.read`)."""
+    """As `attention`, with the weights (`.weights`) and scores of the read (`.read`)."""
     attend, question, memory = _prepared(query, keys, values, score, weigh, mask, query_mask, bias, causal)
     return attend.look(question, memory)
 

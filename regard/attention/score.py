@@ -63,7 +63,7 @@ class Score(nn.Module):
         return scores if scale == 1 else scores * scale
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
-        """The same for S places (B, .., Q, S) of each query; the other keys are not read."""
+        """As `compare`, for S places (B, .., Q, S) of each query; the other keys are not read."""
         return self.compare(query.unsqueeze(-2), gather(keys, places)).squeeze(-2)
 
 

@@ -30,9 +30,9 @@ def check_memory(keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
         )
 
 
-def check_growth(held: Tensor, new: Tensor) -> None:
+def check_growth(old: Tensor, new: Tensor) -> None:
     """Everything but the number of places must be the same."""
-    *lead, _, width = held.shape
+    *lead, _, width = old.shape
     *other, _, new_width = new.shape
     if lead != other or width != new_width:
         wanted = ", ".join(map(str, (*lead, "places", width)))

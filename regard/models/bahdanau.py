@@ -104,11 +104,11 @@ class Bahdanau(EncoderDecoder):
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
-        ahead = self.cell.input(embedded).unbind(1)
+        inputs = self.cell.input(embedded).unbind(1)
         times = torch.arange(target.shape[1], device=target.device).unbind()
         looks, states = [], []
-        for known, time in zip(ahead, times, strict=True):
-            look, state = self.move(known, state, memory, time)
+        for ahead, time in zip(inputs, times, strict=True):
+            look, state = self.move(ahead, state, memory, time)
             looks.append(look)
             states.append(state[0])
         hidden = torch.stack(states, 1)  # (B, T, D)

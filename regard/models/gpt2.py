@@ -129,7 +129,7 @@ class GPT2(nn.Module):
         return self.out(self.states(tokens, mask))
 
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the token after each one."""
+        """Cross-entropy of the token after each one."""
         states = self.states(batch.tokens[:, :-1], since=batch.since)
         return next_token_loss(states, self.out, batch, label_smoothing=label_smoothing)
 

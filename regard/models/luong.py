@@ -121,13 +121,13 @@ class Luong(EncoderDecoder):
             states, _ = self.decoder(embedded, state)
             attentional, look = self.attentional(states, times.expand_as(target), memory)
             return self.dropout(attentional), [look]
-        looks, found = [], []
+        looks, states = [], []
         attentional = torch.zeros_like(state[0][:, 0])
         for ahead, time in zip(self.cells[0].input(embedded).unbind(1), times.unbind(), strict=True):
             attentional, state, look = self.move(ahead, attentional, state, memory, time)
             looks.append(look)
-            found.append(attentional)
-        return self.dropout(torch.stack(found, 1)), looks
+            states.append(attentional)
+        return self.dropout(torch.stack(states, 1)), looks
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""

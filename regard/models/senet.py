@@ -123,9 +123,9 @@ class ResidualBlock(nn.Module):
         branch = self.branch(x)
         if self.excite is not None:
             branch = self.excite(branch)
-        return F.relu(branch + self.kept(x), inplace=True)
+        return F.relu(branch + self.carried(x), inplace=True)
 
-    def kept(self, x: Tensor) -> Tensor:
+    def carried(self, x: Tensor) -> Tensor:
         """x in the shape of the branch"""
         if self.shortcut is not None:
             return self.shortcut(x)

@@ -157,7 +157,7 @@ class ELMo(nn.Module):
 
     def _softmax(self) -> nn.Linear | nn.AdaptiveLogSoftmaxWithLoss:
         config = self.config
-        if cutoffs := [one for one in config.cutoffs if one < config.vocabulary]:
+        if cutoffs := [cutoff for cutoff in config.cutoffs if cutoff < config.vocabulary]:
             return nn.AdaptiveLogSoftmaxWithLoss(config.dim, config.vocabulary, cutoffs)
         out = nn.Linear(config.dim, config.vocabulary)
         nn.init.normal_(out.weight, std=config.dim**-0.5)
@@ -228,7 +228,7 @@ class ELMo(nn.Module):
         return 2 * self.config.dim
 
     def read(self, batch: CharacterBatch, state: BiState | None = None) -> tuple[Tensor, BiState]:
-        """The same with the state of the batch before (None: zeros), and the state after it."""
+        """As `states_of_layers`, carrying the state of the previous batch (None: zeros), and the state after it."""
         words = self.word_vectors(batch)
         states, after = self.lstm.carry(words, batch.mask, state)
         return _of_words([torch.cat([words, words], -1), *states], batch), after
@@ -252,18 +252,18 @@ class ELMo(nn.Module):
     # ---- the language model
 
     def loss(self, batch: CharacterBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the words in both directions, or of classes."""
+        """Cross-entropy of the words in both directions, or of the classes."""
         if self.config.head == "classify":
             logits = self.class_logits(batch)
             assert batch.labels is not None
             return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
-        total, known, mask = self._predict(batch, label_smoothing)
-        return Loss(total, known.sum(-1).view(2, -1).sum(0), mask.sum())
+        total, likelihoods, mask = self._predict(batch, label_smoothing)
+        return Loss(total, likelihoods.sum(-1).view(2, -1).sum(0), mask.sum())
 
     def likelihoods(self, batch: CharacterBatch) -> Tensor:
         """(B, 2): log p of each sentence forward, the words and </s>, and backward, the words and <s>."""
-        _, known, _ = self._predict(batch, 0.0)
-        return known.sum(-1).view(2, -1).T
+        _, likelihoods, _ = self._predict(batch, 0.0)
+        return likelihoods.sum(-1).view(2, -1).T
 
     def _predict(self, batch: CharacterBatch, label_smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """The summed loss, and log p of each prediction (2 B, T - 1), forward rows first, with their mask."""
@@ -280,8 +280,9 @@ class ELMo(nn.Module):
         if label_smoothing:
             raise ValueError("an adaptive softmax takes no label_smoothing; set model.cutoffs = [] or leave it out")
         with torch.autocast(states.device.type, enabled=False):  # torch's adaptive softmax does not know it
-            found = self.out(states[mask].float(), targets[mask]).output
-        return -found.sum(), torch.zeros_like(mask, dtype=found.dtype).masked_scatter(mask, found.detach()), mask
+            likelihoods = self.out(states[mask].float(), targets[mask]).output
+        zeros = torch.zeros_like(mask, dtype=likelihoods.dtype)
+        return -likelihoods.sum(), zeros.masked_scatter(mask, likelihoods.detach()), mask
 
     # ---- the classifier
 
@@ -302,11 +303,11 @@ class ELMo(nn.Module):
 
     def class_logits(self, batch: CharacterBatch) -> Tensor:
         """(B, classes)"""
-        known = self.mixed(batch)  # says so where this is no classifier
+        vectors = self.mixed(batch)  # an error where this is no classifier
         if self.config.word_dim:
             assert batch.words is not None
-            known = torch.cat([known, self.own_words(batch.words[:, 1:-1])], -1)
-        read = self.text(self.dropout(known), word_mask(batch))
+            vectors = torch.cat([vectors, self.own_words(batch.words[:, 1:-1])], -1)
+        read = self.text(self.dropout(vectors), word_mask(batch))
         return self.classify(self.dropout(read))
 
     def adopt(self, other: ELMo) -> list[str]:
@@ -329,5 +330,5 @@ def word_mask(batch: CharacterBatch) -> Tensor:
 
 def _of_words(states: list[Tensor], batch: CharacterBatch) -> Tensor:
     """The layers (B, T, 2 dim) without <s> and </s>, and 0 at padding: (B, layers, T - 2, 2 dim)"""
-    found = torch.stack([one[:, 1:-1] for one in states], 1)
-    return found.masked_fill(~word_mask(batch)[:, None, :, None], 0)
+    inner = torch.stack([layer[:, 1:-1] for layer in states], 1)
+    return inner.masked_fill(~word_mask(batch)[:, None, :, None], 0)

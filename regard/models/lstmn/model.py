@@ -137,7 +137,7 @@ class LSTMN(nn.Module):
         return self(batch.tokens, batch.mask)
 
     def loss(self, batch: TextBatch | TokenBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the token after each one, or of the classes."""
+        """Cross-entropy of the token after each one, or of the classes."""
         if isinstance(batch, TextBatch):
             return self._token_loss(batch, label_smoothing)
         logits = self.class_logits(batch)

@@ -13,7 +13,7 @@ from regard.data.made.sequences import BitBatch
 from regard.errors import BadInput
 from regard.learn.loop import Stepper
 from regard.learn.settings import Training
-from regard.models.bit_lstm import BitLSTM, BitLSTMConfig
+from regard.models.ntm.bit_lstm import BitLSTM, BitLSTMConfig
 from regard.models.ntm.model import NTM, NTMConfig
 
 VARIANTS = {"feedforward": {"controller": "feedforward"}, "one head": {"heads": 1, "shift": 2}}

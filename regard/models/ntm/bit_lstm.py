@@ -1,5 +1,5 @@
 """The LSTM that neural Turing machines are compared with (Graves, Wayne & Danihelka 2014, section 4): stacked
-layers, whose states are all the memory there is. It reads and writes bits as `models.ntm.model` does:
+layers, whose states are all the memory there is. It reads and writes bits as `model.py` does:
 
     h_t = LSTM(x_t),  p(y_t = 1) = sigmoid(W h_t + b)
 

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.layers import convolution
-from regard.layers.convolution import Convolution
+from regard.models.snail import pooled_convolution
 from regard.models.snail.model import ImageEmbedding, SNAILConfig
+from regard.models.snail.pooled_convolution import PooledConvolution
 
-INTERPRETED = convolution.convolution_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = pooled_convolution.convolution_kernels is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [
     pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="needs Triton and TRITON_INTERPRET=1")),
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")),
@@ -30,14 +30,14 @@ LARGE = [(1280, 28, 28, 64), (500, 27, 29, 48), (3, 301, 200, 256)]
 @pytest.fixture(autouse=True)
 def on_the_cpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
     if INTERPRETED:
-        monkeypatch.setattr(convolution, "_fused", lambda x: True)
+        monkeypatch.setattr(pooled_convolution, "_fused", lambda x: True)
 
 
-def build(sizes: tuple[int, ...], device: str, *, training: bool = True) -> tuple[Convolution, Tensor]:
+def build(sizes: tuple[int, ...], device: str, *, training: bool = True) -> tuple[PooledConvolution, Tensor]:
     """With statistics, scales and biases that are not those of a new layer."""
     *shape, filters = sizes
     torch.manual_seed(0)
-    layer, x = Convolution(1, filters, 3, relu=False), torch.rand(shape)[:, None]
+    layer, x = PooledConvolution(1, filters, 3, relu=False), torch.rand(shape)[:, None]
     for tensor in (layer.norm.weight, layer.norm.bias, layer.norm.running_mean, layer.norm.running_var):
         assert tensor is not None
         nn.init.uniform_(tensor, 0.5, 1)
@@ -45,7 +45,7 @@ def build(sizes: tuple[int, ...], device: str, *, training: bool = True) -> tupl
     return layer.train(training).to(device), x.to(device)
 
 
-def states_and_gradients(layer: Convolution, x: Tensor) -> list[Tensor]:
+def states_and_gradients(layer: PooledConvolution, x: Tensor) -> list[Tensor]:
     """With the statistics that follow."""
     found = layer.pooled(x)
     towards = torch.rand(found.shape, generator=torch.Generator().manual_seed(1)).to(found)
@@ -61,10 +61,10 @@ def check(found: list[Tensor], wanted: list[Tensor], tolerance: float = 1e-5) ->
         torch.testing.assert_close(one, other, rtol=0, atol=near, check_dtype=False)
 
 
-def compare(layer: Convolution, x: Tensor, tolerance: float = 1e-5) -> None:
+def compare(layer: PooledConvolution, x: Tensor, tolerance: float = 1e-5) -> None:
     """With the plain layers in float64, which the kernels do not compute."""
     exact = copy.deepcopy(layer).double()
-    assert convolution.convolution_cuda.fits(layer.filter, layer.norm, x)
+    assert pooled_convolution.convolution_kernels.fits(layer.filter, layer.norm, x)
     found = states_and_gradients(layer, x)
     assert found[0].dtype == torch.float32
     assert found[0].is_contiguous(memory_format=torch.channels_last)
@@ -89,7 +89,7 @@ def test_large_batches(sizes: tuple[int, ...], training: bool, device: str) -> N
 @on_each
 def test_a_program_has_several_tiles(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PROGRAMS": 2, "PATCHES": 32}.items():
-        monkeypatch.setattr(convolution.convolution_cuda, name, value)
+        monkeypatch.setattr(pooled_convolution.convolution_kernels, name, value)
     compare(*build((7, 7, 9, 16), device))
 
 
@@ -220,20 +220,20 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.skipif(convolution.convolution_cuda is None, reason="needs Triton")
+@pytest.mark.skipif(pooled_convolution.convolution_kernels is None, reason="needs Triton")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_kernels_do_not_compute(kind: str) -> None:
     sizes = {"inside": 1, "outside": 16, "kernel": 3, "stride": 1} | KINDS[kind]
-    layer = Convolution(sizes["inside"], sizes["outside"], sizes["kernel"], stride=sizes["stride"])
+    layer = PooledConvolution(sizes["inside"], sizes["outside"], sizes["kernel"], stride=sizes["stride"])
     x = torch.rand(2, sizes["inside"], 6, 6)
-    assert not convolution.convolution_cuda.fits(layer.filter, layer.norm, x)
+    assert not pooled_convolution.convolution_kernels.fits(layer.filter, layer.norm, x)
     assert torch.equal(layer.pooled(x), F.relu(F.max_pool2d(layer.norm(layer.filter(x)), 2)))
 
 
-@pytest.mark.skipif(convolution.convolution_cuda is None, reason="needs Triton")
+@pytest.mark.skipif(pooled_convolution.convolution_kernels is None, reason="needs Triton")
 def test_images_that_the_kernels_do_not_take() -> None:
     layer, x = build(SMALL[0], "cpu")
-    fits, parts = convolution.convolution_cuda.fits, (layer.filter, layer.norm)
+    fits, parts = pooled_convolution.convolution_kernels.fits, (layer.filter, layer.norm)
     assert fits(*parts, x)
     assert not fits(*parts, x.clone().requires_grad_())
     assert not fits(*parts, x.double())

@@ -1,4 +1,4 @@
-"""`Convolution.pooled` on CUDA, for images of one channel: Triton kernels that never store what the convolution
+"""`PooledConvolution` on CUDA, for images of one channel: Triton kernels that never store what the convolution
 gives, which is as large as the images times the filters.
 
     max over 4 places of relu(a . x + b),  a = s w,  b = beta - s mean,  s = gamma / sqrt(var + eps)
@@ -147,10 +147,10 @@ def _pool(
             best = tl.where(better, total, best)
             winner = tl.where(better, c, winner)
         at = place.to(tl.int64)[:, None] * F + f[None, :]
-        held = inside[:, None] & used[None, :]
-        tl.store(out + at, best.to(out.dtype.element_ty), mask=held)
+        both = inside[:, None] & used[None, :]
+        tl.store(out + at, best.to(out.dtype.element_ty), mask=both)
         if KEEP:
-            tl.store(winners + at, winner.to(tl.uint8), mask=held)
+            tl.store(winners + at, winner.to(tl.uint8), mask=both)
 
 
 @triton.jit(do_not_specialize=["places"])
@@ -169,9 +169,9 @@ def _pool_back(
         place = first + tl.arange(0, TILE)
         inside = place < places
         at = place.to(tl.int64)[:, None] * F + f[None, :]
-        held = inside[:, None] & used[None, :]
-        slope = tl.load(grad + at, mask=held, other=0.0).to(tl.float32)
-        winner = tl.load(winners + at, mask=held, other=4).to(tl.int32)
+        both = inside[:, None] & used[None, :]
+        slope = tl.load(grad + at, mask=both, other=0.0).to(tl.float32)
+        winner = tl.load(winners + at, mask=both, other=4).to(tl.int32)
         for_bias += tl.where(winner < 4, slope, 0.0)
         for c in tl.static_range(4):
             corner = images + _corner(place, H, W, 2) + (c // 2) * (W + 2) + c % 2
@@ -224,23 +224,23 @@ def _fold_back(
 
 
 def fits(filter: nn.Conv2d, norm: nn.Module, x: Tensor) -> bool:
-    """Whether the kernels compute this layer of a `Convolution`: 3 x 3 filters of one channel, and images in
+    """Whether the kernels compute this convolution and normalisation: 3 x 3 filters of one channel, and images in
     float32 without a gradient."""
     if type(norm) is not nn.BatchNorm2d or not norm.track_running_stats or norm.momentum is None:
         return False
-    one = (filter.in_channels, filter.kernel_size, filter.stride) == (1, (3, 3), (1, 1))
+    shape = (filter.in_channels, filter.kernel_size, filter.stride) == (1, (3, 3), (1, 1))
     filters = filter.out_channels % MULTIPLE == 0 and filter.out_channels <= WIDEST
     floats = x.dtype == filter.weight.dtype == norm.weight.dtype == torch.float32
     sizes = x.dim() == 4 and x.shape[1] == 1 and len(x) > 0 and min(x.shape[2:]) > 1 and x.numel() <= MOST
-    return one and filters and floats and sizes and not (x.requires_grad or torch.compiler.is_compiling())
+    return shape and filters and floats and sizes and not (x.requires_grad or torch.compiler.is_compiling())
 
 
 def pooled(x: Tensor, weight: Tensor, norm: nn.BatchNorm2d) -> Tensor:
     """relu(max_pool2d(norm(W * x), 2)): (N, 1, H, W) -> (N, F, H // 2, W // 2), channels last in memory"""
     keep = torch.is_grad_enabled() and any(each.requires_grad for each in (weight, norm.weight, norm.bias))
     with torch.cuda.device_of(x):  # Triton launches on the current device
-        found: Tensor = _Pooled.apply(x, weight, norm.weight, norm.bias, norm, keep)
-    return found
+        states: Tensor = _Pooled.apply(x, weight, norm.weight, norm.bias, norm, keep)
+    return states
 
 
 class _Pooled(torch.autograd.Function):
@@ -287,12 +287,12 @@ class _Pooled(torch.autograd.Function):
             height, width, filters, PLACES, _tile(filters), num_warps=4,
         )  # fmt: skip
         sums = parts.sum(0, dtype=torch.float64)
-        found = torch.empty_like(weight), torch.empty_like(gamma), torch.empty_like(gamma)
+        slopes = torch.empty_like(weight), torch.empty_like(gamma), torch.empty_like(gamma)
         _fold_back[*_grid(filters), 9](
-            sums, weight, gamma, folded, moments, *found, count * height * width,
+            sums, weight, gamma, folded, moments, *slopes, count * height * width,
             filters, ctx.training, FILTERS, num_warps=2,
         )  # fmt: skip
-        return None, found[0].view(filters, 1, 3, 3), *found[1:], None, None
+        return None, slopes[0].view(filters, 1, 3, 3), *slopes[1:], None, None
 
 
 def _sums_of_products(images: Tensor) -> Tensor:
