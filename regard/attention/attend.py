@@ -319,7 +319,7 @@ class Attend(nn.Module):
         """Where the queries of these rows may look (B, Q, K), with any head."""
         if mask is None:
             mask = torch.ones(1, 1, 1, dtype=torch.bool, device=question.query.device)
-        mask = mask.any(1) if mask.dim() == 4 else mask  # (B or 1, Q or 1, K or 1); a causal one may have no B
+        mask = mask.any(1) if mask.dim() == 4 else mask  # (B or 1, Q or 1, K or 1); a causal mask may have no B
         mask = mask[..., rows, :] if mask.shape[-2] > 1 else mask
         seen.keep(self, "mask", mask.expand(len(question.query), len(rows), memory.size), self.calls_add)
 

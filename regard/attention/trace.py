@@ -78,7 +78,7 @@ def _recorded(module: nn.Module) -> tuple[str, ...]:
 
 
 def _plain(model: Traceable) -> Traceable:
-    """The model itself, also of a compiled one."""
+    """The model itself, also where it is compiled."""
     plain: Traceable = getattr(model, "_orig_mod", model)
     return plain
 

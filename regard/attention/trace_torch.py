@@ -2,7 +2,7 @@
 
 A forward hook computes the weights once more from the same inputs. In eval mode torch has a fast path that calls no
 hook of a layer's parts, so it is disabled as long as a trace watches; outputs then differ by float rounding, about
-1e-7. That switch is one for all threads."""
+1e-7. All threads share that switch."""
 
 from __future__ import annotations
 

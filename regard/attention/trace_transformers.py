@@ -1,8 +1,8 @@
 """Watch the attention of `transformers` models (version 5 or newer) through their attention interface.
 
 Before each call an attention layer asks `AttentionInterface.get_interface(implementation, eager)` for a function.
-While a trace watches, it gets one that also calls `eager`, the model's own plain formula, for the weights: relative
-positions, soft caps, sinks and grouped queries are those of the model. Nothing here imports transformers."""
+While a trace watches, it gets a function that also calls `eager`, the model's own plain formula, for the weights:
+relative positions, soft caps, sinks and grouped queries are the model's. Nothing here imports transformers."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Weigh(nn.Module):
 
 
 class Hard(Weigh):
-    """One place: sampled in training, the most likely one in eval mode (Xu 2015, sec. 4.1).
+    """One place: sampled in training, the most likely place in eval mode (Xu 2015, sec. 4.1).
 
     Sampling has no gradient; `log_probability` and `entropy` are for REINFORCE (`learn.reinforce`). As in the
     paper, `soft_share` of the looks in training read the expectation instead (the soft weights, which have a

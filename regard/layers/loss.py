@@ -74,7 +74,7 @@ def bit_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Loss:
 
 
 def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
-    """The loss of the token after each one; states (B, T - 1, D)"""
+    """The loss of each next token; states (B, T - 1, D)"""
     total, likelihoods = token_loss(
         states,
         out.weight,

@@ -1,4 +1,4 @@
-"""Many states become one vector: their mean, their maximum, the last one, or what a learned query reads of them."""
+"""Many states become one vector: their mean, maximum, the last state, or what a learned query reads of them."""
 
 from __future__ import annotations
 

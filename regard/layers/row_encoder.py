@@ -96,9 +96,9 @@ class RowEncoder(Encoder):
         return states, self._ends(last if self.kind == "lstm" else (last,))
 
     def states(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The states (B, S, D) of rows x (B, S, E) that may be empty, and the last one of each direction, forward_n
-        and backward_1 (B, dim). What stands at padding, or is the last of an empty row, is finite and has no
-        meaning."""
+        """The states (B, S, D) of rows x (B, S, E) that may be empty, and the last state of each direction,
+        forward_n and backward_1 (B, dim). What stands at padding, or is the last of an empty row, is finite and
+        has no meaning."""
         if not self._reads_padding(x, mask):
             states, last = self.run(self.rnn, x, None, never_empty(mask))
             ends = self._ends(last)

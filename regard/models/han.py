@@ -46,7 +46,7 @@ class HANConfig:
     attention: int = setting(0, at_least=0)  # size of u_it and u_i; 0: as the states
     split: str = setting("rules", choices=WAYS)  # how a text becomes sentences
     max_sentences: int = setting(64, at_least=1)  # of a document; the rest is not read
-    max_words: int = setting(64, at_least=1)  # tokens of a sentence; a longer one becomes several
+    max_words: int = setting(64, at_least=1)  # tokens of a sentence; a longer sentence becomes several
     dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings, states and what is read
     word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
 

@@ -1,7 +1,7 @@
 """Effective approaches to attention-based neural machine translation (Luong, Pham & Manning 2015).
 
     s_t = f(s_{t-1}, [y_{t-1}; z_{t-1}])               input feeding: the last attentional state is an input
-    c_t = sum_i a_ti h_i,  a_t from score(s_t, h)      the query is the new state, not the last one
+    c_t = sum_i a_ti h_i,  a_t from score(s_t, h)      the query is the new state, not the previous
     z_t = tanh(W_c [c_t; s_t])                         the attentional state
     p(y_t) = softmax(W_o z_t)
 

@@ -86,7 +86,7 @@ class RNNLM(nn.Module):
         return self.dropout(self.stack(x, self.stack.begin(x))[0])
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) of the token after each one."""
+        """Logits (B, T, V) of each next token."""
         states = self.states(tokens) if mask is None else self.dropout(self.walk(tokens, mask)[0])
         return self.out(states)
 
@@ -101,7 +101,7 @@ class RNNLM(nn.Module):
         return torch.cat(states, 1), state
 
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Cross-entropy of the token after each one."""
+        """Cross-entropy of each next token."""
         check_one_document(batch, "rnnlm")
         states = self.states(batch.tokens[:, :-1])
         return next_token_loss(states, self.out, batch, label_smoothing=label_smoothing)

@@ -11,7 +11,7 @@ and w_n predicts </s>; backward, </s> predicts w_n and w_1 predicts <s>.
 
 The published networks carry the LSTMs' states over from batch to batch, row by row; `read` does so where it gets a
 state, everything else begins each sentence with zeros. Differences: they were trained with a sampled softmax, here
-it is a full or an adaptive one (Grave et al. 2017), and on a stream of text cut into pieces of 20 words.
+it is a full or an adaptive softmax (Grave et al. 2017), and on a stream of text cut into pieces of 20 words.
 
 A classifier (`head = "classify"`) reads a mix of the layers, beside its own vectors of words ([x_k; ELMo_k], sec.
 3.3; `word_dim`), with an LSTM in both directions and a pooling, over a language model that stays as it is
@@ -56,8 +56,8 @@ class ELMoConfig:
     layers: int = setting(2, at_least=1, layers=True)
     cell_clip: float = setting(3.0, at_least=0)  # 0: none
     projection_clip: float = setting(3.0, at_least=0)
-    skip: bool = True  # from the second layer on, a layer adds to the one below
-    cutoffs: tuple[int, ...] = setting((), at_least=1)  # of an adaptive softmax; (): a full one
+    skip: bool = True  # from the second layer on, a layer adds to the layer below
+    cutoffs: tuple[int, ...] = setting((), at_least=1)  # of an adaptive softmax; (): a full softmax
     head: str = setting("predict", choices=TASKS)
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
     mix: tuple[int, ...] = setting((), at_least=0)  # the layers that a classifier reads, 0: the words; (): all
@@ -268,7 +268,7 @@ class ELMo(nn.Module):
     def _predict(self, batch: CharacterBatch, label_smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """The summed loss, and log p of each prediction (2 B, T - 1), forward rows first, with their mask."""
         self._must_be("predicts words", "predict")
-        words, real = batch.words, batch.mask[:, 1:]  # where a word is, there is one before it
+        words, real = batch.words, batch.mask[:, 1:]  # a word always has another before it, or <s>
         if words is None:
             raise ValueError("a batch to learn from has the ids of its words, this one has their characters alone")
         forward, backward = self.dropout(self._all_states(batch)[-1]).chunk(2, -1)

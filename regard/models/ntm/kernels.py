@@ -1,5 +1,5 @@
 """`step.py` on CUDA: a Triton kernel for a step of all heads, from their raw numbers to what they read, and
-one for its gradient; the same for an LSTM cell.
+another for its gradient; likewise for an LSTM cell.
 
 A program computes one row. Its memory is in registers; what the threads of a program exchange, such as the weights
 that are rotated, goes through global memory with a barrier in between.

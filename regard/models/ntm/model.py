@@ -51,7 +51,7 @@ class NTMConfig:
 
 
 class NTMState(NamedTuple):
-    """What a step leaves for the next one."""
+    """What a step leaves for the next."""
 
     cell: CellState  # of the LSTM; (): the controller has none
     read: Tensor  # (B, H W)

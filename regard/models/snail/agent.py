@@ -21,7 +21,7 @@ not (as in Pinto et al. 2018, an actor-critic whose critic sees more than its ac
     r_t   the mean reward of an action in its state, without the luck
     V_t   = random_t + share_t (best_t - random_t)      share = w . state + b, from what the agent saw
 
-where random_t and best_t are the rewards that one who acts at random and one who knows the environment would still
+where random_t and best_t are the rewards that a player at random and a player who knows the environment would still
 expect (`Environments.prospects`). Neither changes what the policy gradient is on average with lambda = 1; both take
 noise away. The shares learn from the mean rewards that were earned from step t on, each squared error divided by
 the steps left and by T, so that one weight fits short and long trials. Advantages take the mean share of the last
