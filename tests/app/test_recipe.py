@@ -110,7 +110,7 @@ def test_every_shipped_recipe_is_sound_and_says_what_it_is(name: str) -> None:
         assert "set data.train to a file of text" in refused(name)
         job, _ = read(name, ["data.train=text.txt"])
     elif name.endswith("-labelled"):
-        assert "set data.train to a file of labelled texts" in refused(name)
+        assert "data.train to a file of labelled texts" in refused(name)
         job, _ = read(name, ["data.train=texts.tsv"])
     elif name.endswith("-images"):
         assert "or data.train to images" in refused(name)

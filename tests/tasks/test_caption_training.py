@@ -15,7 +15,6 @@ from regard.errors import DataError
 from regard.tasks.caption import prepare
 from regard.tasks.caption.settings import CaptionSettings
 from regard.tasks.core.recipe import read
-from regard.tasks.core.table import TASKS
 from regard.tasks.core.training import build_model
 
 EYE = ["model.image_size=32", "model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"]
@@ -63,9 +62,9 @@ def test_parts_by_files_and_by_lists(captions: str, tmp_path: Path) -> None:
     assert spoken(settings, "valid") == ["red number 3", "red number 7"]
     assert spoken(settings, "test") == ["five"]
     assert spoken(CaptionSettings(train=captions, valid=other), "test") == ["five"]
-    assert TASKS["caption"].test_files(settings) == (other,)
-    assert TASKS["caption"].has_own_test(settings)
-    assert not TASKS["caption"].has_own_test(CaptionSettings(train=captions, valid=other))
+    assert settings.test_files == (other,)
+    assert settings.has_own_test
+    assert not CaptionSettings(train=captions, valid=other).has_own_test
 
 
 def test_generated_scenes_do_not_overlap() -> None:

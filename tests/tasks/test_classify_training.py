@@ -259,7 +259,7 @@ def test_a_label_that_is_only_in_the_validation_file(tmp_path: Path, recipe: str
 
 def test_settings_check_themselves() -> None:
     for changes, said in (
-        ({"train": ""}, "set data.train to a file of labelled texts"),
+        ({"train": ""}, "data.train to a file of labelled texts"),
         ({"truncate": 7}, "truncate must be at least 8, got 7"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1, got 0"),
         ({"train": 3}, "train must be a file or a list of files, got 3"),

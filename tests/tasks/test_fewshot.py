@@ -132,8 +132,11 @@ def test_classes_are_held_out_or_listed(tmp_path: Path):
     listed = settings_of(tmp_path, test_classes=str(tmp_path / "few.txt"))
     assert [tuple(one) for one in listed.classes("test")[1]] == [(1, 0), (1, 1), (2, 0)]
     assert {one.label for split in ("train", "valid") for one in listed.classes(split)[1]} == {*range(10)} - {1, 2}
-    assert TASKS["fewshot"].has_own_test(listed)
-    assert not TASKS["fewshot"].has_own_test(plain)
+    assert listed.has_own_test
+    assert not plain.has_own_test
+    taught = settings_of(tmp_path, train_classes=str(tmp_path / "few.txt"))
+    train, valid = ({one.label for one in taught.classes(split)[1]} for split in ("train", "valid"))
+    assert (len(train), len(valid), train | valid) == (1, 1, {1, 2})  # none of both
 
 
 @pytest.mark.parametrize(

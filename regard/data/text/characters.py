@@ -20,7 +20,7 @@ from torch.nn.functional import pad as pad_columns
 
 from regard.data.batches.batch import Batch, pad
 from regard.data.text.special_tokens import Special
-from regard.data.text.text_encoding import Pair, Row, TextEncoding, sentences_of
+from regard.data.text.text_encoding import EncodedText, Pair, TextEncoding, sentences_of
 from regard.data.text.tokenizer import Tokenizer
 
 NO_WORD, FIRST_BYTE, START, END, BEGIN_WORD, END_WORD, FILL = 0, 1, 257, 258, 259, 260, 261
@@ -82,7 +82,9 @@ class CharacterEncoding(TextEncoding):
     def __init__(self, *, widest: int, most_characters: int = MOST_CHARACTERS) -> None:
         self.widest, self.most_characters = widest, most_characters
 
-    def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
+    def rows(
+        self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int
+    ) -> Iterator[tuple[EncodedText, bool]]:
         for ids, pieces in tokenizer.encode_pieces([text for text, _ in texts]):
             words = [(one, piece) for one, piece in zip(ids, pieces, strict=True) if piece]
             known = [[CHARACTERS + one, *spell(word, self.most_characters)] for one, word in words[:truncate]]
@@ -93,12 +95,12 @@ class CharacterEncoding(TextEncoding):
         """The words as they are written; white space is none."""
         return filter(None, super().pieces(text, tokenizer))
 
-    def sentences(self, text: str, row: Row, tokenizer: Tokenizer) -> list[list[int]]:
+    def sentences(self, text: str, row: EncodedText, tokenizer: Tokenizer) -> list[list[int]]:
         """One sentence; its words by the vocabulary, most of which may be unknown."""
         ((ids, pieces),) = tokenizer.encode_pieces([text])
         return [[one for one, piece in zip(ids, pieces, strict=True) if piece][: self.length(row)]]
 
-    def batch(self, rows: Sequence[Row], special: Special) -> CharacterBatch:
+    def batch(self, rows: Sequence[EncodedText], special: Special) -> CharacterBatch:
         sentences = [sentences_of(row) for row in rows]
         spelled = [[numbers[1:] for numbers in sentence] for sentence in sentences]
         found = character_batch(spelled, widest=self.widest, most=self.most_characters)
@@ -106,7 +108,7 @@ class CharacterEncoding(TextEncoding):
         words, _ = pad([[special.start, *some, special.end] for some in ids], special.pad)
         return replace(found, words=pad_columns(words, (0, found.mask.shape[1] - words.shape[1])))
 
-    def length(self, row: Row) -> int:
+    def length(self, row: EncodedText) -> int:
         return row[1][-1] + 1 if row[1] else 0
 
     def positions(self, lengths: Sequence[Sequence[int]]) -> int:

@@ -118,21 +118,6 @@ class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):
             )
         return settings
 
-    def reads(self, data: str, settings: CaptionSettings | None) -> dict[str, object]:
-        """Other captions have other images."""
-        if settings is None:
-            return super().reads(data, settings)
-        return {**super().reads(data, settings), "test_names": "", "images": ""}
-
-    def test_files(self, settings: CaptionSettings) -> tuple[str, ...]:
-        if settings.made:
-            return ()
-        file, names = settings.file_of("test")
-        return tuple(name for name in (file or settings.train, names) if name)
-
-    def has_own_test(self, settings: CaptionSettings) -> bool:
-        return bool(settings.made or settings.test or settings.test_names)
-
     def evaluate(
         self,
         run: Captioner,

@@ -56,7 +56,7 @@ def compare(
     task = _common_task(asked)
     metric = next(iter(task.metrics)) if metric is None else metric
     _check_metric(metric, task, asked)
-    tested = all(task.has_own_test(job.data) for job in asked)
+    tested = all(job.data.has_own_test for job in asked)
     trainings = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in trainings]
     if len(set(folders)) < len(folders):

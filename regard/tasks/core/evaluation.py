@@ -107,9 +107,9 @@ def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, o
             settings = task.test_settings(Folder(run), data, columns=columns, options=options)
         except RunError as error:
             raise RunError(f"{run}: {error}") from None
-        tested[run] = task.test_name(settings)
+        tested[run] = settings.test_name
     first, *others = runs
-    named = bool(task.test_files(settings))
+    named = bool(settings.test_files)
     for run in others:
         if data is None and tested[run] != tested[first]:
             raise RunError(

@@ -14,13 +14,26 @@ from regard.learn.settings import Training
 
 
 class DataSettings(Protocol):
-    """A recipe's [data]: a frozen dataclass that checks itself. Where data comes from files, the fields are called
-    `train`, `valid` and `test`; where it can be generated, `made` names the set."""
+    """A recipe's [data]: a frozen dataclass that checks itself. `splits.py` has a base for each kind."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def name(self) -> str: ...  # what the data is called in a run's README
+
+    @property
+    def has_own_test(self) -> bool: ...
+
+    @property
+    def test_files(self) -> tuple[str, ...]: ...
+
+    @property
+    def test_name(self) -> str: ...
+
+    @classmethod
+    def of_test_file(cls, file: str) -> dict[str, object]: ...
+
+    def changes_to_test(self, file: str) -> dict[str, object]: ...
 
 
 S = TypeVar("S", covariant=True, bound=DataSettings)

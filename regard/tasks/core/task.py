@@ -310,7 +310,7 @@ class Task(ABC, Generic[S, R, D]):
         settings = self.test_settings(run.folder, data, columns=columns, options=options)
         given = {name: value for name, value in (options or {}).items() if value is not None}
         with (
-            nullcontext() if data is not None else files_of_recipe(self.test_files(settings)),
+            nullcontext() if data is not None else files_of_recipe(settings.test_files),
             self.test_data(run, settings) as held,
             progress(self.ticks(held)) as tick,
         ):
@@ -347,41 +347,16 @@ class Task(ABC, Generic[S, R, D]):
     def with_columns(self, settings: S, columns: str) -> S:
         """The settings; BadInput where columns are named of test data that has none."""
         if columns and not self.has_columns(settings):
-            raise BadInput(f"columns {columns} are named, and {self.test_name(settings)} has none; leave them out")
+            raise BadInput(f"columns {columns} are named, and {settings.test_name} has none; leave them out")
         return settings
 
     def has_columns(self, settings: S) -> bool:
         """Does the test data have columns that can be chosen?"""
-        return bool(self.test_files(settings))
+        return bool(settings.test_files)
 
     def reads(self, data: str, settings: S | None) -> dict[str, object]:
         """The settings, or the changes of those of a recipe, that make a file the test data."""
-        if settings is None:
-            return {"train": data, "valid": data}
-        generated = {"made": "", "train": data} if getattr(settings, "made", "") else {}
-        return {**generated, "test": data}
-
-    def test_name(self, settings: S) -> str:
-        """What the test data of a recipe is called: the generated set with its size, or files."""
-        if made := getattr(settings, "made", ""):
-            return f"{getattr(settings, 'test_count', 0):,} of {made}"
-        files = ", ".join(self.test_files(settings))
-        if self.has_own_test(settings):
-            return files
-        part = files if getattr(settings, "valid", "") else f"the part held out of {files}"
-        return f"{part} (validation data, by which the weights were chosen)"
-
-    def test_files(self, settings: S) -> tuple[str, ...]:
-        """The files that hold the test data: those named for it, else those that a part is held out of; none where
-        it is generated."""
-        if getattr(settings, "made", ""):
-            return ()
-        named = getattr(settings, "test", "") or getattr(settings, "valid", "") or getattr(settings, "train", "")
-        return (named,) if isinstance(named, str) else tuple(named)
-
-    def has_own_test(self, settings: S) -> bool:
-        """Is the test data other than the validation data, by which the weights were chosen?"""
-        return bool(getattr(settings, "made", "") or getattr(settings, "test", ""))
+        return self.Settings.of_test_file(data) if settings is None else settings.changes_to_test(data)
 
     def column_changes(self, columns: str) -> dict[str, str]:
         """--columns text,label -> {"text": "text", "label": "label"}: fields of the settings."""

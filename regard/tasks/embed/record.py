@@ -102,7 +102,7 @@ class Embed(ReaderTask["SentenceSettings", "Embedder", "SentenceData"]):
         yield test_text(settings, run)
 
     def has_columns(self, settings: SentenceSettings) -> bool:
-        return settings.in_columns(self.test_files(settings))
+        return settings.in_columns(settings.test_files)
 
     def evaluate(
         self,

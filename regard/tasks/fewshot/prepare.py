@@ -31,8 +31,8 @@ def prepare(
     run, settings = FewShot(model, artifacts.pixels), job.data
     device = choose_device(job.train.device)
     data = drawn(settings, "train", run, seed=job.train.seed, device=device)
-    held = drawn(settings, "valid", run, count=settings.valid_episodes, device=device)
-    return Prepared(data, run, held, f"{len(data.counts):,} classes, {data.ways}-way {data.shots}-shot episodes")
+    valid = drawn(settings, "valid", run, count=settings.valid_episodes, device=device)
+    return Prepared(data, run, valid, f"{len(data.counts):,} classes, {data.ways}-way {data.shots}-shot episodes")
 
 
 def test_data(settings: EpisodeSettings, run: FewShot) -> EpisodeData:

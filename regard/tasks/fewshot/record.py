@@ -97,29 +97,11 @@ class FewShotTask(Task["EpisodeSettings", "FewShot", "EpisodeData"]):
 
         yield test_data(settings, run)
 
-    def reads(self, data: str, settings: EpisodeSettings | None) -> dict[str, object]:
-        """The lists of classes are those of the recipe's own files."""
-        changes = super().reads(data, settings)
-        return changes if settings is None else {**changes, "test_classes": ""}
-
-    def test_files(self, settings: EpisodeSettings) -> tuple[str, ...]:
-        if settings.made:
-            return ()
-        return (settings.test or (settings.train if settings.test_classes else settings.valid) or settings.train,)
-
-    def has_own_test(self, settings: EpisodeSettings) -> bool:
-        return bool(settings.made or settings.test or settings.test_classes)
-
-    def test_name(self, settings: EpisodeSettings) -> str:
-        if settings.made:
-            return f"episodes from {settings.test_count:,} classes of {settings.made}"
-        return super().test_name(settings) + (f" ({settings.test_classes})" if settings.test_classes else "")
-
     def has_columns(self, settings: EpisodeSettings) -> bool:
         """A folder has none."""
         from regard.base.files import find_data
 
-        return not settings.made and not any(find_data(name).is_dir() for name in self.test_files(settings))
+        return not settings.made and not any(find_data(name).is_dir() for name in settings.test_files)
 
     def evaluate(
         self,

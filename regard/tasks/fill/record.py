@@ -75,7 +75,7 @@ class Fill(ReaderTask["MaskedSettings", "Reader", "TestText"]):
         yield test_text(settings, run)
 
     def has_columns(self, settings: MaskedSettings) -> bool:
-        return settings.in_columns(self.test_files(settings))
+        return settings.in_columns(settings.test_files)
 
     def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
         """next_accuracy is for the head that also learns which sentence follows."""

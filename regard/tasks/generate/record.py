@@ -109,7 +109,7 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
             yield test_text(settings, run, Path(folder))
 
     def has_columns(self, settings: TextSettings) -> bool:
-        return settings.in_columns(self.test_files(settings))
+        return settings.in_columns(settings.test_files)
 
     def evaluate(
         self,

@@ -111,12 +111,6 @@ class Play(Task["PlaySettings", "Agent", "range"]):
 
         return Agent(model)
 
-    def reads(self, data: str, settings: PlaySettings | None) -> dict[str, object]:
-        raise BadInput(f"environments are generated and not read from {data}; leave --data out")
-
-    def test_name(self, settings: PlaySettings) -> str:
-        return f"{settings.test_count:,} generated environments"
-
     @contextmanager
     def test_data(self, run: Agent, settings: PlaySettings) -> Iterator[range]:
         yield range(settings.test_count)

@@ -168,14 +168,6 @@ class Recall(Task["RecallSettings", "Recaller", "HeldSequences"]):
 
         return Recaller(model, artifacts.sequences)
 
-    def reads(self, data: str, settings: RecallSettings | None) -> dict[str, object]:
-        raise BadInput(f"sequences are generated and not read from {data}; leave --data out")
-
-    def test_name(self, settings: RecallSettings) -> str:
-        lengths = ", ".join(map(str, settings.test_lengths))
-        which = f"each of the lengths {lengths}" if lengths else "the longest length of training"
-        return f"{settings.test_count:,} generated sequences ({settings.made}) of {which}"
-
     @contextmanager
     def test_data(self, run: Recaller, settings: RecallSettings) -> Iterator[HeldSequences]:
         from regard.tasks.recall.evaluate import TEST, HeldSequences

@@ -42,8 +42,8 @@ def prepare(
     device = choose_device(job.train.device)
     seed, augment = job.train.seed, settings.augment
     data = build_data(settings, "train", run, seed=seed, augment=augment, device=device)
-    held = build_data(settings, "valid", run, device=device)
-    return Prepared(data, run, held, f"{len(data):,} images, {len(artifacts.labels)} classes")
+    valid = build_data(settings, "valid", run, device=device)
+    return Prepared(data, run, valid, f"{len(data):,} images, {len(artifacts.labels)} classes")
 
 
 def build_data(

@@ -90,7 +90,7 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
         """A folder has none."""
         from regard.base.files import find_data
 
-        return not settings.made and not any(find_data(name).is_dir() for name in self.test_files(settings))
+        return not settings.made and not any(find_data(name).is_dir() for name in settings.test_files)
 
     def evaluate(
         self,

@@ -9,7 +9,7 @@ from typing import Any, overload
 import torch
 
 from regard.attention import trace
-from regard.data.text.text_encoding import LabelledBatch, Row, encode_pair
+from regard.data.text.text_encoding import EncodedText, LabelledBatch, encode_pair
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RunError
 from regard.layers.onednn import without_onednn
@@ -109,7 +109,7 @@ class Reader(Embedder):
             )
         return Encoded(text, self._row(ids, None))
 
-    def _filled(self, text: str, row: Row, found: list[tuple[list[int], list[float]]]) -> Filled:
+    def _filled(self, text: str, row: EncodedText, found: list[tuple[list[int], list[float]]]) -> Filled:
         blanks = tuple(tuple(zip(self.tokenizer.tokens(ids), shares, strict=True)) for ids, shares in found)
         whole = text
         for number in reversed(range(len(blanks))):  # from the end, so that the others keep their numbers
@@ -163,10 +163,10 @@ class Reader(Embedder):
         row = self.read(text).row
         return self._heads(row, range(len(row[0])), sites)
 
-    def _row(self, first: list[int], second: list[int] | None) -> Row:
+    def _row(self, first: list[int], second: list[int] | None) -> EncodedText:
         return encode_pair(first, second, self.tokenizer.special, self.max_length)
 
-    def _heads(self, row: Row, places: Sequence[int], sites: Sequence[str]) -> Heads:
+    def _heads(self, row: EncodedText, places: Sequence[int], sites: Sequence[str]) -> Heads:
         """Where the tokens at these places looked."""
         ids, segments = (torch.tensor([part], device=device_of(self.model)) for part in row)
         with (

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeGuard, TypeVar, overload
 import torch
 
 from regard.attention import trace
-from regard.data.text.text_encoding import Row
+from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
@@ -41,7 +41,7 @@ class Encoded(Generic[Asked]):
     """A text or a pair as the model reads it."""
 
     text: Asked
-    row: Row
+    row: EncodedText
     truncated: bool = False
 
 

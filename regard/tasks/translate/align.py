@@ -8,7 +8,7 @@ from pathlib import Path
 
 from regard.base.files import find_data
 from regard.base.lines import open_lines
-from regard.data.text.pairs import Columns, read_pairs
+from regard.data.text.pairs import read_pairs
 from regard.errors import DataError
 from regard.metrics.alignment import AlignmentScores, Links, alignment_scores, pharaoh, read_links
 from regard.tasks.core.ticks import Tick, no_tick
@@ -33,7 +33,8 @@ def align_pairs(
 ) -> Aligned:
     """Every pair's links are written as they come; `base` is the number of the first word in the gold file."""
     translator.check_looks()
-    pairs: Iterable[tuple[str, str]] = read_pairs(data, read_columns(columns))
+    source, target = read_columns(columns)
+    pairs: Iterable[tuple[str, str]] = read_pairs(data, source=source, target=target)
     wanted = []
     if gold is not None:
         pairs = list(pairs)
@@ -46,13 +47,14 @@ def align_pairs(
     return Aligned(len(found), None if gold is None else alignment_scores(found, wanted))
 
 
-def read_columns(named: str) -> Columns:
+def read_columns(named: str) -> tuple[str, str]:
+    """ "en,de" -> ("en", "de")"""
     if not named:
-        return Columns()
+        return "", ""
     source, comma, target = named.partition(",")
     if not comma or not source or not target:
         raise DataError(f"columns must be two names with a comma between them, as in en,de; got {named!r}")
-    return Columns(source, target)
+    return source, target
 
 
 def read_gold(path: Path, base: int, pairs: int) -> list[tuple[Links, Links]]:

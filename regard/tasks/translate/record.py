@@ -130,7 +130,7 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
         """Aligned files have none."""
         from regard.base.files import find_files
 
-        return not settings.made and all(len(find_files(name)) == 1 for name in self.test_files(settings))
+        return not settings.made and all(len(find_files(name)) == 1 for name in settings.test_files)
 
     def ticks(self, data: TestPairs) -> int:
         return len(data.examples)
