@@ -13,8 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regard.errors import BadInput
 from regard.learn.progress import say
-from regard.tasks.core.results import Picture
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Picture, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.show.scales import Scale

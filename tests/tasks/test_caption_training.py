@@ -63,9 +63,9 @@ def test_parts_by_files_and_by_lists(captions: str, tmp_path: Path) -> None:
     assert spoken(settings, "valid") == ["red number 3", "red number 7"]
     assert spoken(settings, "test") == ["five"]
     assert spoken(CaptionSettings(train=captions, valid=other), "test") == ["five"]
-    assert TASKS["caption"].test_files(settings) == (other,)
-    assert TASKS["caption"].has_own_test(settings)
-    assert not TASKS["caption"].has_own_test(CaptionSettings(train=captions, valid=other))
+    assert TASKS["caption"].desk.test_files(settings) == (other,)
+    assert TASKS["caption"].desk.has_own_test(settings)
+    assert not TASKS["caption"].desk.has_own_test(CaptionSettings(train=captions, valid=other))
 
 
 def test_generated_scenes_do_not_overlap() -> None:

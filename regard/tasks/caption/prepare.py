@@ -18,8 +18,8 @@ from regard.models import MODELS, blank
 from regard.models.protocols import Model
 from regard.tasks.caption.run import Captioner
 from regard.tasks.caption.settings import CaptionSettings
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.shared.image_settings import choose_pixels
 
 

@@ -56,7 +56,7 @@ def compare(
     task = _common_task(asked)
     metric = next(iter(task.metrics)) if metric is None else metric
     _check_metric(metric, task, asked)
-    tested = all(task.has_own_test(job.data) for job in asked)
+    tested = all(task.desk.has_own_test(job.data) for job in asked)
     trainings = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in trainings]
     if len(set(folders)) < len(folders):
@@ -158,7 +158,7 @@ def _check_metric(metric: str, task: AnyTask, asked: list[AnyJob]) -> None:
         raise RecipeError(f"--metric must be one of {', '.join(task.metrics)}, got {metric!r}")
     for job in asked:
         config = MODELS[job.model].Config(**blank(job.model), **job.config)
-        if metric not in task.given_by(config):
+        if metric not in task.desk.given_by(config):
             raise RecipeError(f"{metric} is not given by a {job.model} with these settings; take another --metric")
 
 
@@ -219,8 +219,8 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path |
     with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
         train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)), start=start)
     run, task = load(folder), TASKS[job.task]
-    with task.test_data(run, job.data) as held:
-        result = task.evaluate(run, held).to_dict()
+    with task.desk.test_data(run, job.data) as data:
+        result = task.desk.evaluate(run, data).to_dict()
     result["parameters"] = sum(parameter.numel() for parameter in run.model.parameters())
     write_file(folder / RESULT, json.dumps(result).encode())
     return _numbers(job, result)

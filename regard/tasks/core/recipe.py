@@ -24,7 +24,7 @@ from regard.tasks.core.table import TASKS, AnyTask
 
 SECTIONS = ("data", "tokens", "model", "train", "decode")
 WANTED = "--set wants section.key=value, as in model.dropout=0.2"
-# Settings of [train] that only some tasks have (`Task.trains_with`), as they are without them.
+# Settings of [train] that only some tasks have (`Card.trains_with`), as they are without them.
 NOT_FOR_ALL = {
     "label_smoothing": 0,
     "r_drop": 0,
@@ -199,8 +199,8 @@ def build_job(table: Recipe) -> AnyJob:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
     config = _sized(model, table.get("model", {}))
     task, example = _task(model, config)
-    if not task.given_by(example):
-        raise task.not_trained()
+    if not task.desk.given_by(example):
+        raise task.desk.not_trained()
     for name in ("tokens", "decode"):
         if name in table and name not in task.sections:
             raise RecipeError(f"[{name}] is not for a {model} that is made to {task.verb}; leave it out")
@@ -239,11 +239,11 @@ def _task(model: str, config: dict[str, Any]) -> tuple[AnyTask, ModelConfig]:
 
 
 def _check_training(training: Training, task: AnyTask, model: str, config: ModelConfig) -> None:
-    allowed = [logged(name) for name in task.validated if name in task.given_by(config)]
+    allowed = [logged(name) for name in task.validated if name in task.desk.given_by(config)]
     if training.best_by not in allowed:
         raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
     for name, off in NOT_FOR_ALL.items():
-        if getattr(training, name) != off and name not in task.trained_with(config):
+        if getattr(training, name) != off and name not in task.desk.trained_with(config):
             raise RecipeError(
                 f"[train]: {name} is not for a {model} that is made to {task.verb}; "
                 f"leave it out, or set train.{name}={str(off).lower()}"

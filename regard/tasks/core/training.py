@@ -29,10 +29,11 @@ from regard.runs import folder as runs
 from regard.runs.folder import Folder, find
 from regard.runs.weights import has_weights
 from regard.show import loss_curve
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.recipe import logged, read
+from regard.tasks.core.run import Run
 from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
-from regard.tasks.core.task import Prepared, Run
 
 # Settings that may change when a training goes on.
 FREE = tuple(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture"))
@@ -115,7 +116,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
         check_recipe(out, recipe, job.train)
         artifacts = read_artifacts(task, out)
     else:
-        artifacts = task.survey(job, start_artifacts(job, start) if start else None)
+        artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
     model = build_model(job, artifacts)
     if start and begun:
         say(f"{out} goes on with its own weights; {start} is only for the beginning")
@@ -124,7 +125,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
     elif not begun:
         warn_of_frozen(model)
     try:
-        prepared = task.prepare(job, model, artifacts, out)
+        prepared = task.desk.prepare(job, model, artifacts, out)
         if begun:
             write_file(out / runs.RECIPE, recipe.encode())
         else:
@@ -149,8 +150,8 @@ def run_loop(
 
     def validate(_: Model) -> dict[str, float]:
         held, tick = prepared.held, progress.validating
-        found = task.evaluate(prepared.run, held, only=task.validated, tick=tick).metrics
-        return {logged(name): value for name, value in found.items()}
+        metrics = task.desk.evaluate(prepared.run, held, only=task.validated, tick=tick).metrics
+        return {logged(name): value for name, value in metrics.items()}
 
     directions = {logged(name): task.metrics[name].better for name in task.validated}
     try:
@@ -232,7 +233,7 @@ def start_artifacts(job: AnyJob, start: Path) -> Artifacts:
 
 def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:
     """What a run's folder keeps beside the weights, to train with."""
-    artifacts = task.artifacts(Folder(folder))
+    artifacts = task.desk.artifacts(Folder(folder))
     try:
         if artifacts.tokenizer is not None:
             artifacts.own_tokenizer.special  # noqa: B018 - refuses one that cannot be trained with

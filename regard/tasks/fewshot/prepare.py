@@ -12,8 +12,8 @@ from regard.data.images.episodes import DrawnEpisodes, EpisodeData, build_pool, 
 from regard.errors import DataError
 from regard.models import MODELS
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings, find_list
 from regard.tasks.shared.image_settings import choose_pixels

@@ -15,8 +15,8 @@ from regard.data.images.labelled_images import need_classes
 from regard.errors import RunError
 from regard.models import MODELS
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
 from regard.tasks.shared.image_settings import choose_pixels

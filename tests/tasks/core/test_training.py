@@ -96,7 +96,7 @@ def test_the_weights_kept_are_the_best_ones(run: Any, recipe: str) -> None:
 
 def test_validation_is_greedy_and_its_answers_are_as_long_as_the_recipe_allows(recipe: str, tmp_path: Path) -> None:
     job, _ = read(recipe, ["decode.max_length=3", "decode.beam=4"])
-    task = TASKS[job.task]
+    task = TASKS[job.task].desk
     artifacts = task.survey(job, None)
     run: Any = task.prepare(job, training.build_model(job, artifacts), artifacts, tmp_path).run
     assert run.decode == Decoding(max_length=3)
