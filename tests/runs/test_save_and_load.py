@@ -429,7 +429,7 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
         {"embed": "predicting", "play": "acting", "recall": "recalling"}[task]
     )
     job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
-    model = training.build_model(job, TASKS[task].survey(job, None))
+    model = training.build_model(job, TASKS[task].desk.survey(job, None))
     card = training.card(
         job,
         TASKS[task],

@@ -47,7 +47,7 @@ class Prepared(Generic[R, D]):
 
     data: Data[Any]  # the training batches
     run: R  # the model that is being trained, to be evaluated as a user would ask it
-    held: D  # the validation data
+    valid: D  # the validation data
     amount: str  # how much there is to learn from, for the README: "40,000 training pairs"
 
 

@@ -57,7 +57,7 @@ class Job(Generic[S]):
 
     model: str  # its name in MODELS
     layout: str  # how the tokenizer numbers special tokens for that model
-    config: dict[str, Any]  # [model], but for what follows from the data
+    config: Any  # the Config of that model; what follows from the data is a placeholder until that is surveyed
     data: S
     train: Training
     tokens: Tokens = field(default_factory=Tokens)

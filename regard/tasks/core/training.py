@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,14 +79,13 @@ def train_and_open(
 ) -> Run:
     """`regard.train`: the run, opened on the device it was trained on."""
     # All of a dict of sections, and what was changed, is in the run's own recipe.toml.
-    told = {"set": dict(changes), "start": start and str(start)}
-    given = {name: value for name, value in told.items() if value} if not isinstance(recipe, Mapping) else {}
+    keywords = {"set": dict(changes), "start": start and str(start)} if not isinstance(recipe, Mapping) else {}
     name = "recipe.toml" if isinstance(recipe, Mapping) else str(recipe)
-    words = [repr(name), *(f"{key}={value!r}" for key, value in given.items())]
+    words = [repr(name), *(f"{key}={value!r}" for key, value in keywords.items() if value)]
     command = f"regard.train({', '.join(words)})"
-    found = train_recipe(recipe, out, changes, command=command, resume=resume, start=start)
-    run = load(found.folder, found.device)
-    run.report = found.report
+    trained = train_recipe(recipe, out, changes, command=command, resume=resume, start=start)
+    run = load(trained.folder, trained.device)
+    run.report = trained.report
     return run
 
 
@@ -109,7 +109,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
     refuse_files(out)
     newest = checkpoints(out)[:1]
     begun = bool(newest)  # without a checkpoint, what is in the folder is begun anew
-    choose_device(job.train.device, job.train.precision)  # one that is not there is refused before any work
+    choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
     check_out(out, begun, resume)
     task = TASKS[job.task]
     if begun:
@@ -149,8 +149,8 @@ def run_loop(
     progress = Progress(unit=task.unit)
 
     def validate(_: Model) -> dict[str, float]:
-        held, tick = prepared.held, progress.validating
-        metrics = task.desk.evaluate(prepared.run, held, only=task.validated, tick=tick).metrics
+        valid, tick = prepared.valid, progress.validating
+        metrics = task.desk.evaluate(prepared.run, valid, only=task.validated, tick=tick).metrics
         return {logged(name): value for name, value in metrics.items()}
 
     directions = {logged(name): task.metrics[name].better for name in task.validated}
@@ -194,24 +194,23 @@ def check_out(out: Path, begun: bool, resume: bool) -> None:
 def build_model(job: AnyJob, artifacts: Artifacts) -> Model:
     """A new model, its initial weights fixed by the seed."""
     torch.manual_seed(job.train.seed)
-    kind = MODELS[job.model]
-    return kind(kind.Config(**artifacts.settings(), **job.config))
+    return MODELS[job.model](replace(job.config, **artifacts.settings()))
 
 
 def take_weights(model: Model, start: Path) -> None:
     """Begin with a run's weights. A model that may have another head than the run says which weights are new, and
-    one of another kind which were taken."""
-    found = Folder(start).model()
+    a model of another kind which were taken."""
+    other = Folder(start).model()
     if not isinstance(model, Adopter):
-        fill(model, named_tensors(found), source=start)
+        fill(model, named_tensors(other), source=start)
         return
-    new = model.adopt(found)
-    if type(found) is not type(model):
+    new = model.adopt(other)
+    if type(other) is not type(model):
         counts = Counter[str]()
         for name, weight in model.named_parameters():
             counts[name.partition(".")[0]] += weight.numel() if name not in new else 0
         parts = ", ".join(f"{name} ({count:,} parameters)" for name, count in counts.items() if count)
-        say(f"Taken from {start}, a {name_of(found)}: {parts}")
+        say(f"Taken from {start}, a {name_of(other)}: {parts}")
     if new:
         shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
         say(f"Not taken from {start}, and so initialised anew: {shown}")

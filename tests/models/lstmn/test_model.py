@@ -129,7 +129,7 @@ def test_the_recipe_has_as_many_parameters_as_that_of_the_lstm() -> None:
         with torch.device("meta"):
             return sum(weight.numel() for weight in MODELS[name](config).parameters())
 
-    wanted, dim = count("rnnlm"), read("wikitext2-lstmn")[0].config["dim"]
+    wanted, dim = count("rnnlm"), read("wikitext2-lstmn")[0].config.dim
     assert dim % 8 == 0
     assert min((dim - 8, dim, dim + 8), key=lambda one: abs(count("lstmn", dim=one, embed=one) - wanted)) == dim
 

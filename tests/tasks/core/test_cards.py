@@ -1,4 +1,4 @@
-"""A task's card has all that recipes, the command line and a page need to know of it, and its desk does the work."""
+"""A task's card has all that recipes, the command line and a page need to know of it; its desk does the work."""
 
 from __future__ import annotations
 

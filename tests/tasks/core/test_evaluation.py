@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from regard.tasks.translate.desk import TranslateDesk
 
 import regard
 from regard.errors import BadInput, DataError, RunError
@@ -16,6 +15,7 @@ from regard.runs.shipped import SHIPPED
 from regard.tasks.core.evaluation import SideBySide, check_data
 from regard.tasks.core.results import Evaluation
 from regard.tasks.core.table import TASKS
+from regard.tasks.translate.desk import TranslateDesk
 
 
 @pytest.fixture

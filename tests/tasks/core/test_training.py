@@ -54,7 +54,7 @@ def test_a_run_is_complete(run: Any) -> None:
     config = json.loads((run.folder / "config.json").read_text())
     assert config["model_type"] == "regard-bahdanau"
     assert config["vocabulary"] == len(Tokenizer.load(run.folder / "tokenizer.json")) == 31  # 26, space, 4 special
-    assert read(str(run.folder / "recipe.toml"))[0].config["decoder"] == 16
+    assert read(str(run.folder / "recipe.toml"))[0].config.decoder == 16
     assert ElementTree.parse(run.folder / "loss.svg").getroot().tag.endswith("svg")
     rows = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4, 5, 6]
