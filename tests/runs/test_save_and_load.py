@@ -430,7 +430,7 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
     )
     job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
     model = training.build_model(job, TASKS[task].desk.survey(job, None))
-    card = training.card(
+    card = training.readme(
         job,
         TASKS[task],
         Report(1, {"valid_loss": 1.0}, 1, early=False, averaged=0),

@@ -157,7 +157,7 @@ def _plain(names: Iterable[str]) -> list[str]:
 
 
 def complete_in_bash(app: Callable[[], object]) -> None:
-    """bash takes `model.score=dot` for three words and wants only the last one completed."""
+    """bash takes `model.score=dot` for three words and wants only the last completed."""
     typed = os.environ.get("COMP_WORDS", "").split("\n")
     words, at, before = joined(typed, int(os.environ.get("COMP_CWORD", "0")))
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(at)
@@ -169,7 +169,7 @@ def complete_in_bash(app: Callable[[], object]) -> None:
 
 
 def joined(typed: list[str], at: int) -> tuple[list[str], int, str]:
-    """The words up to the one at the cursor, those around = put together; its number; what of it bash keeps."""
+    """The words up to the cursor, those around = put together; the number of the last; what of it bash keeps."""
     words: list[str] = []
     before = ""
     for number, word in enumerate(typed[: at + 1]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from regard.data.artifacts import Artifacts
 from regard.errors import BadInput
@@ -95,7 +94,7 @@ class CaptionDesk(ImageDesk[CaptionSettings, Captioner, TestCaptions]):
     def ask(
         self,
         run: Captioner,
-        inputs: Iterable[Path | OpenedImage],
+        inputs: Iterable[OpenedImage],
         options: Options,
         *,
         tick: Tick = no_tick,

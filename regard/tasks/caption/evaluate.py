@@ -31,7 +31,7 @@ class Captioned:
     """What two captioners are compared by, and a sheet is drawn from."""
 
     answers: list[str]
-    asked: CaptionSet
+    test: CaptionSet
     cider: list[float]  # of each caption
     rouge_l: list[float]
 
@@ -46,10 +46,10 @@ def evaluate(
 ) -> Evaluation:
     """The metrics of captions, pointing where the objects are known, and the loss of all references. Loss and
     perplexity are per token, so that they compare runs with one tokenizer only."""
-    asked = data.asked
-    references = list(asked.captions)
+    test = data.asked
+    references = list(test.captions)
     size = run.model.config.size
-    images = (asked.images.read(row, size) for row in range(len(asked)))
+    images = (test.images.read(row, size) for row in range(len(test)))
     decoding = change_decoding(run.decode, {"beam": (options or {}).get("beam")})
     answers = [answer.text for answer in run.answers(images, decoding, tick=tick)]
     nats, tokens = total_loss(run.model, (data.ids.batch(item) for item in data.ids.order(0)))
@@ -65,13 +65,13 @@ def evaluate(
     if only:
         return Evaluation({name: metrics[name] for name in only})
     metrics["rouge_l"], each_rouge = rouge_l(answers, references)
-    pointed, by_chance = pointing(run, asked)
+    pointed, by_chance = pointing(run, test)
     return Evaluation(
         metrics | pointed,
         {"images": len(answers), "captions": len(data.ids)},
         dict(by_chance),
         by_chance,
-        compared=Captioned(answers, asked, each_cider, each_rouge),
+        compared=Captioned(answers, test, each_cider, each_rouge),
     )
 
 
@@ -80,19 +80,19 @@ def _spoken(caption: str) -> str:
     return " ".join(caption_words(caption))
 
 
-def pointing(run: Captioner, asked: CaptionSet) -> tuple[dict[str, float], dict[str, float]]:
+def pointing(run: Captioner, test: CaptionSet) -> tuple[dict[str, float], dict[str, float]]:
     """How many of the named objects are where their word looked most, in percent, and how many would be by chance;
     from one pass over the first references. Nothing where the objects are not known or there is no attention."""
-    if asked.objects is None or not run.model.alignment:
+    if test.objects is None or not run.model.alignment:
         return {}, {}
     rows: list[list[float]] = []
-    for first in range(0, len(asked), BATCH):
-        part = range(first, min(first + BATCH, len(asked)))
-        texts = [run.tokenizer.encode_words(asked.captions[row][0]) for row in part]
-        images = run.read([asked.images.read(row) for row in part])
+    for first in range(0, len(test), BATCH):
+        part = range(first, min(first + BATCH, len(test)))
+        texts = [run.tokenizer.encode_words(test.captions[row][0]) for row in part]
+        images = run.read([test.images.read(row) for row in part])
         weights, _ = run.looks(images, [ids for ids, _ in texts])
         for row, seen, (_, words) in zip(part, weights, texts, strict=True):
-            for named in asked.objects[row]:
+            for named in test.objects[row]:
                 look, mask = seen[words.index(named.word)], run.seen(named.mask[..., None])[..., 0]
                 hits = [float(near_object(look, mask, cells)) for cells in (0, 1)]
                 rows.append([*hits, *(chance(mask, run.model.grid(images), cells) for cells in (0, 1))])
@@ -106,7 +106,7 @@ def pointing(run: Captioner, asked: CaptionSet) -> tuple[dict[str, float], dict[
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
     """Paired bootstrap by the metrics that are means over captions."""
     before, after = _captioned(first), _captioned(second)
-    if list(before.asked.captions) != list(after.asked.captions):
+    if list(before.test.captions) != list(after.test.captions):
         raise ValueError("the runs were evaluated on different captions; name the captions for all: --data FILE")
     return [
         bootstrap_means(before.cider, after.cider, metric="cider"),
@@ -119,9 +119,9 @@ def plot(evaluations: Mapping[str, Evaluation]) -> Sheet:
     runs = [_captioned(evaluation) for evaluation in evaluations.values()]
     first, names = runs[0], [f"{name}: " if len(runs) > 1 else "" for name in evaluations]
     entries = []
-    for row, (references, score) in enumerate(zip(first.asked.captions, first.cider, strict=True)):
+    for row, (references, score) in enumerate(zip(first.test.captions, first.cider, strict=True)):
         said = "\n".join(f"{name}{run.answers[row]}" for name, run in zip(names, runs, strict=True))
-        image, graded = small(first.asked.images.read(row)), grade(first.answers[row], references, score)
+        image, graded = small(first.test.images.read(row)), grade(first.answers[row], references, score)
         entries.append(Entry(image, said, references, score, graded))
     return Sheet(entries)
 

@@ -78,22 +78,21 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         if drawing:
             run.check_looks()
 
-    def reader(self, run: TextReader, options: Options) -> Callable[[Any], Encoded[Any]]:
+    def reader(self, run: TextReader, options: Options) -> Callable[[str], Encoded[Any]]:
         second = options.get("second")
-        return lambda item: run.read_labelled(_parts(item, second) if isinstance(item, str) else item)
+        return lambda line: run.read_labelled(_parts(line, second))
 
     def ask(
         self,
         run: TextReader,
-        inputs: Iterable[str | Encoded[Any]],
+        inputs: Iterable[Encoded[Any]],
         options: Options,
         *,
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[ClassifiedText]:
-        read = self.reader(run, options)
         with run.telling_truncated() as truncated:
-            yield from ticked(run.classes(map(read, inputs), cut=truncated), tick)
+            yield from ticked(run.classes(inputs, cut=truncated), tick)
 
 
 def with_layers(evaluation: Evaluation, weights: Mapping[int, float]) -> Evaluation:

@@ -90,8 +90,8 @@ def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Resul
     """`_run` with each of these arguments, in a process each; `tell` gets the number and the result of each. No
     process is started for a training that was finished before.
 
-    Told to end, every training saves what it has. A pool of processes would not do: one that waits for work holds a
-    lock, which stays locked if it is terminated."""
+    Told to end, every training saves what it has. A pool of processes would not do: a process that waits for
+    work holds a lock, which stays locked if it is terminated."""
     context = get_context("spawn")
     done = {number: before for number, call in enumerate(calls) if (before := _finished(*call))}
     for number, before in done.items():
@@ -156,7 +156,7 @@ def _check_metric(metric: str, task: AnyTask, jobs: list[AnyJob]) -> None:
     if metric not in task.metrics:
         raise RecipeError(f"--metric must be one of {', '.join(task.metrics)}, got {metric!r}")
     for job in jobs:
-        if metric not in task.desk.given_by(job.config):
+        if metric not in task.desk.metrics_of(job.config):
             raise RecipeError(f"{metric} is not given by a {job.model} with these settings; take another --metric")
 
 
@@ -172,7 +172,7 @@ def _check_start(out: Path, start: Path | None) -> None:
 
 
 def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
-    """The recipe, and all that is changed in it: for all trainings, for this one, and by what is varied."""
+    """The recipe, and all that is changed in it: for all trainings, for this way, and by what is varied."""
     recipe, *own = _parts(way[0])
     return recipe, [*changes, *own, *way[1]]
 

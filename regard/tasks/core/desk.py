@@ -76,7 +76,7 @@ class Desk(ABC, Generic[S, R, D]):
         """Of the card's `trains_with`, what is for a model of this configuration."""
         return self.card.trains_with
 
-    def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
+    def metrics_of(self, config: ModelConfig) -> Mapping[str, Metric]:
         """The metrics that a model of this configuration gives; none: it can only be asked."""
         return self.card.metrics
 
@@ -131,8 +131,8 @@ class Desk(ABC, Generic[S, R, D]):
     def ask(
         self, run: R, inputs: Iterable[Any], options: Options, *, tick: Tick = no_tick, stream: Stream | None = None
     ) -> Iterator[Answer]:
-        """The answers in the order of the inputs, each of which may have been read by `reader` before. `stream`
-        gets the text of a single answer as it is written."""
+        """The answers in the order of the inputs, which `reader` has read. `stream` gets the text of a single answer
+        as it is written."""
 
     def writing(self, run: R, item: Any, options: Options) -> Writing | None:
         """The answer to one input, to be written together with others; None: it is not written token by token."""
@@ -186,7 +186,7 @@ class Desk(ABC, Generic[S, R, D]):
     ) -> Evaluation:
         """Evaluate on a file, or on the test data of the run's recipe. `progress(count)` gives a tick for each unit
         of work, `count` of them where that is known."""
-        if not self.given_by(run.model.config):
+        if not self.metrics_of(run.model.config):
             raise self.not_trained()
         settings = self.test_settings(run.folder, data, columns=columns, options=options)
         chosen = {name: value for name, value in (options or {}).items() if value is not None}

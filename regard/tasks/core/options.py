@@ -158,7 +158,7 @@ def change_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:
 
 
 def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:
-    """An unknown keyword is BadInput and names the near one; Python's own TypeError does not before 3.13."""
+    """An unknown keyword is BadInput and names the nearest; Python's own TypeError does not before 3.13."""
     names = [name for name in signature(method).parameters if name != "self"]
 
     @wraps(method)

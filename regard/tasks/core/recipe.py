@@ -117,7 +117,7 @@ def in_toml(key: str, value: Any) -> Any:
 
 
 def check_change(table: Recipe, change: Change) -> None:
-    """The error for a key without its section, or with another one, names the right one."""
+    """The error for a key without its section, or with another section, names the right section."""
     section, dot, name = change.key.partition(".")
     meant = [place for place in places(table, name or section) if place != section]
     if not dot or not name:
@@ -205,7 +205,7 @@ def build_job(table: Recipe) -> AnyJob:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
     config = _config(model, _sized(model, table.get("model", {})))
     task = TASKS[task_of(model, config)]
-    if not task.desk.given_by(config):
+    if not task.desk.metrics_of(config):
         raise task.desk.not_trained()
     for name in ("tokens", "decode"):
         if name in table and name not in task.sections:
@@ -240,7 +240,7 @@ def _config(model: str, table: dict[str, Any]) -> ModelConfig:
 
 
 def _check_training(training: Training, task: AnyTask, model: str, config: ModelConfig) -> None:
-    allowed = [logged(name) for name in task.validated if name in task.desk.given_by(config)]
+    allowed = [logged(name) for name in task.validated if name in task.desk.metrics_of(config)]
     if training.best_by not in allowed:
         raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
     for name, off in NOT_FOR_ALL.items():

@@ -33,7 +33,7 @@ class Tokens:
 
     kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
     size: int = 8000  # the most tokens of the vocabulary
-    joint: bool = True  # one vocabulary for both sides; false: one for each, of this size
+    joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False
     normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form
 

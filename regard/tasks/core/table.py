@@ -96,13 +96,13 @@ def _opened(folder: Folder, read: Callable[[Folder], Model]) -> Run:
 
 
 def tasks_for(opened: Run) -> list[AnyTask]:
-    """The tasks that a run can be asked for, the one it was trained for first."""
+    """The tasks that a run can be asked for, first the task it was trained for."""
     own = [opened.task] if opened.task else []
     return own + [task for task in TASKS.values() if task is not opened.task and _can(task, opened)]
 
 
 def load_as(run: str | Path, kind: type[R], verb: str) -> R:
-    """A run of this kind, which is the one that can be asked to `verb`."""
+    """A run of this kind, the only kind that can be asked to `verb`."""
     opened = load(run)
     if not isinstance(opened, kind):
         raise cannot(run, opened, verb)

@@ -138,7 +138,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
         rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         if rows:  # else someone deleted them
             loss_curve(rows).save(out / "loss.svg")
-        write_file(out / "README.md", card(job, task, report, model, command, prepared.amount).encode())
+        write_file(out / "README.md", readme(job, task, report, model, command, prepared.amount).encode())
     return report
 
 
@@ -235,7 +235,7 @@ def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:
     artifacts = task.desk.artifacts(Folder(folder))
     try:
         if artifacts.tokenizer is not None:
-            artifacts.own_tokenizer.special  # noqa: B018 - refuses one that cannot be trained with
+            artifacts.own_tokenizer.special  # noqa: B018 - refuses a tokenizer that cannot be trained with
     except NoTokenizer:  # which names the folder
         raise
     except RunError as error:
@@ -273,7 +273,7 @@ def check_recipe(folder: Path, recipe: str, settings: Training) -> None:
         say(f"Validating every {settings.eval_every:,} steps from here on{note}")
 
 
-def card(job: AnyJob, task: AnyTask, report: Report, model: Model, command: str, amount: str) -> str:
+def readme(job: AnyJob, task: AnyTask, report: Report, model: Model, command: str, amount: str) -> str:
     """README.md of a run."""
     made = getattr(job.data, "made", "")
     data = f"generated set `{made}`" if made else f"`{job.data.name}`"

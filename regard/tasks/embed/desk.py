@@ -31,7 +31,7 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
 
-    def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
+    def metrics_of(self, config: ModelConfig) -> Mapping[str, Metric]:
         """Only a model that predicts words has metrics; a BERT without a head, or an ELMo without its softmax,
         gives vectors alone."""
         return self.card.metrics if getattr(config, "predicts_words", False) else {}
@@ -92,7 +92,7 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
     def ask(
         self,
         run: Embedder,
-        inputs: Iterable[str | Encoded[str]],
+        inputs: Iterable[Encoded[str]],
         options: Options,
         *,
         tick: Tick = no_tick,

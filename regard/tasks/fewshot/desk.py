@@ -109,7 +109,7 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
     def ask(
         self,
         run: FewShot,
-        inputs: Iterable[Path | OpenedImage],
+        inputs: Iterable[OpenedImage],
         options: Options,
         *,
         tick: Tick = no_tick,

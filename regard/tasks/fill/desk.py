@@ -28,7 +28,7 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
 
-    def given_by(self, config: ModelConfig) -> Mapping[str, Metric]:
+    def metrics_of(self, config: ModelConfig) -> Mapping[str, Metric]:
         """next_accuracy is for the head that also learns which sentence follows."""
         return {
             name: metric
@@ -92,7 +92,7 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
     def ask(
         self,
         run: Reader,
-        inputs: Iterable[str | Encoded[str]],
+        inputs: Iterable[Encoded[str]],
         options: Options,
         *,
         tick: Tick = no_tick,

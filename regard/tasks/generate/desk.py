@@ -108,7 +108,7 @@ class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
     def ask(
         self,
         run: LanguageModel,
-        inputs: Iterable[str | Prompt],
+        inputs: Iterable[Prompt],
         options: Options,
         *,
         tick: Tick = no_tick,
@@ -121,7 +121,7 @@ class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
 
 
 def streamed(
-    run: LanguageModel, prompts: Iterable[str | Prompt], decode: Decoding, write: Stream
+    run: LanguageModel, prompts: Iterable[Prompt], decode: Decoding, write: Stream
 ) -> Iterator[Continuation]:
     """Each prompt by itself, its text given to `write` piece by piece."""
     for prompt in prompts:

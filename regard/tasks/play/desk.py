@@ -76,7 +76,7 @@ class PlayDesk(Desk[PlaySettings, Agent, range]):
     def ask(
         self,
         run: Agent,
-        inputs: Iterable[str | int],
+        inputs: Iterable[int],
         options: Options,
         *,
         tick: Tick = no_tick,

@@ -17,7 +17,7 @@ DRAWING = ("length", "repeats", "seed")  # options of drawing it
 
 
 class BitTexts(Texts):
-    """Sequences of one's own, or a sequence that is drawn."""
+    """Sequences that are written out, or a sequence that is drawn."""
 
     what = "sequences"
     metavar = "SEQUENCE"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -82,7 +81,7 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
     def ask(
         self,
         run: Recogniser,
-        inputs: Iterable[Path | OpenedImage],
+        inputs: Iterable[OpenedImage],
         options: Options,
         *,
         tick: Tick = no_tick,

@@ -102,7 +102,7 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
     def ask(
         self,
         run: Translator,
-        inputs: Iterable[str | Source],
+        inputs: Iterable[Source],
         options: Options,
         *,
         tick: Tick = no_tick,

@@ -104,8 +104,8 @@ def test_what_nothing_is_trained_for_says_so() -> None:
     """A model without a head that predicts can be asked for vectors alone."""
     embed, card = TASKS["embed"].desk, TASKS["embed"]
     for name, head in (("bert", "none"), ("elmo", "none")):
-        assert embed.given_by(MODELS[name].Config(**blank(name), head=head)) == {}
-    assert embed.given_by(MODELS["elmo"].Config(**blank("elmo"))) == card.metrics
+        assert embed.metrics_of(MODELS[name].Config(**blank(name), head=head)) == {}
+    assert embed.metrics_of(MODELS["elmo"].Config(**blank("elmo"))) == card.metrics
     with pytest.raises(RecipeError, match="a model that can only embed is not trained and has no metrics"):
         read("elmo-text", ["data.train=x.txt", "model.head=none"])
 

@@ -81,7 +81,7 @@ def test_the_card_is_the_same_however_its_numbers_are_ordered(run: Any, recipe: 
     job, _ = read(recipe)
     resumed = replace(run.report, best=dict(sorted(run.report.best.items())))
     first, second = (
-        training.card(job, TASKS["translate"], one, run.translator.model, "regard train", "200 training pairs")
+        training.readme(job, TASKS["translate"], one, run.translator.model, "regard train", "200 training pairs")
         for one in (run.report, resumed)
     )
     assert first == second
