@@ -131,8 +131,8 @@ class Desk(ABC, Generic[S, R, D]):
     def ask(
         self, run: R, inputs: Iterable[Any], options: Options, *, tick: Tick = no_tick, stream: Stream | None = None
     ) -> Iterator[Answer]:
-        """The answers in the order of the inputs, which `reader` has read. `stream` gets the text of a single answer
-        as it is written."""
+        """The answers in the order of the inputs, which `reader` has read. `stream` gets the text of a single
+        answer as it is written."""
 
     def writing(self, run: R, item: Any, options: Options) -> Writing | None:
         """The answer to one input, to be written together with others; None: it is not written token by token."""

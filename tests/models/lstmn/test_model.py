@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_the_recipe_has_as_many_parameters_as_that_of_the_lstm() -> None:
     """Of all widths that are multiples of 8, which GPUs want, the nearest."""
 
     def count(name: str, **changes: int) -> int:
-        config = MODELS[name].Config(vocabulary=33278, **read(f"wikitext2-{name}")[0].config | changes)
+        config = replace(read(f"wikitext2-{name}")[0].config, vocabulary=33278, **changes)
         with torch.device("meta"):
             return sum(weight.numel() for weight in MODELS[name](config).parameters())
 
