@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import subprocess
 import sys
@@ -59,6 +60,16 @@ def test_a_card_has_one_desk(verb: str) -> None:
     assert issubclass(task.desk.kind, Run)
     assert type(task.desk).__module__ == f"regard.tasks.{verb}.desk"
     assert task.Settings.__module__ == f"regard.tasks.{verb}.settings"
+
+
+@pytest.mark.parametrize("verb", TASKS)
+def test_cards_and_desks_import_at_the_top(verb: str) -> None:
+    """A method that imports what it calls would only forward."""
+    for module in (f"regard.tasks.{verb}.card", type(TASKS[verb].desk).__module__):
+        tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        inside = [node for function in functions for node in ast.walk(function)]
+        assert not [node for node in inside if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def check_option(option: Option) -> None:
