@@ -71,11 +71,11 @@ def images(job: Any) -> Any:
 def our_step(job: Any, way: dict[str, bool]) -> Callable[[int], Any]:
     from regard.layers.onednn import without_onednn
     from regard.learn.loop import Stepper
-    from regard.models.vit import ViT, ViTConfig
+    from regard.models.vit import ViT
 
     data = images(job)
     batch = data.batch(data.order(0)[0])
-    model = ViT(ViTConfig(labels=LABELS, **job.config))
+    model = ViT(replace(job.config, labels=LABELS))
     stepper = Stepper(model, replace(job.train, **way))
 
     def step(number: int) -> Any:
@@ -91,12 +91,12 @@ def peer_step(job: Any, compiled: bool) -> Callable[[int], Any]:
     data, shape, train = images(job), job.config, job.train
     batch = data.batch(data.order(0)[0])
     config = ViTConfig(
-        hidden_size=shape["dim"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        intermediate_size=shape["ff"],
-        image_size=shape["image_size"],
-        patch_size=shape["patch_size"],
+        hidden_size=shape.dim,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.ff,
+        image_size=shape.image_size,
+        patch_size=shape.patch_size,
         num_labels=len(LABELS),
     )
     model = ViTForImageClassification(config).to(DEVICE).train()

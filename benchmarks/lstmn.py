@@ -25,6 +25,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def model_step(name: str) -> tuple[Callable[[], None], int]:
     from regard.tasks.core.recipe import read
 
     config = read(f"wikitext2-{name}")[0].config
-    model: Any = KINDS[name](KINDS[name].Config(vocabulary=WORDS, **config))
+    model: Any = KINDS[name](replace(config, vocabulary=WORDS))
     model = model.to(DEVICE).train()
     optimiser = torch.optim.AdamW(model.parameters(), fused=True)
     tokens = torch.randint(WORDS, (TOKENS // LENGTH, LENGTH + 1), device=DEVICE)

@@ -116,12 +116,12 @@ class Plain(nn.Module):
 def build(ways: int, shots: int) -> tuple[Any, Any]:
     """The recipe's model, and a batch."""
     from regard.data.images.episodes import EpisodeBatch
-    from regard.models.snail.model import SNAIL, SNAILConfig
+    from regard.models.snail.model import SNAIL
     from regard.tasks.core.recipe import read
 
     torch.manual_seed(0)
     job, _ = read("omniglot-snail", [f"model.ways={ways}", f"model.shots={shots}"])
-    model = SNAIL(SNAILConfig(**job.config)).to(DEVICE).train()
+    model = SNAIL(job.config).to(DEVICE).train()
     support = torch.rand(EPISODES, ways * shots).argsort(1) % ways
     batch = EpisodeBatch(
         torch.rand(EPISODES, ways * shots + 1, 1, 28, 28), support, torch.randint(ways, (EPISODES, 1))

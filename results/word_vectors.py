@@ -26,7 +26,7 @@ def main(recipe: str, out: str) -> None:
     ]
     model = Word2Vec(
         rows,
-        vector_size=job.config["embed"],
+        vector_size=job.config.embed,
         window=6,
         min_count=5,
         sg=1,

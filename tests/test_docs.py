@@ -28,7 +28,7 @@ from typer.main import get_command
 import regard
 from regard.app.cli import main as cli
 from regard.models import MODELS
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 
 README = read_page("README.md")
 EXTRA = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "results/README.md")}

@@ -57,7 +57,7 @@ def test_a_signal_before_the_first_step_says_that_nothing_is_lost(
             if number == signal.SIGTERM:  # `timeout` sends it twice
                 signal.raise_signal(number)
 
-    monkeypatch.setattr(TASKS["translate"], "survey", survey)
+    monkeypatch.setattr(TASKS["translate"].desk, "survey", survey)
     done = call("train", recipe, "--out", "here/deep")
     lost = "here/deep holds no step yet: nothing was trained that could be lost\n"
     assert (done.code, done.out) == (code, "")

@@ -429,8 +429,8 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
         {"embed": "predicting", "play": "acting", "recall": "recalling"}[task]
     )
     job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
-    model = training.build_model(job, TASKS[task].survey(job, None))
-    card = training.card(
+    model = training.build_model(job, TASKS[task].desk.survey(job, None))
+    card = training.readme(
         job,
         TASKS[task],
         Report(1, {"valid_loss": 1.0}, 1, early=False, averaged=0),

@@ -235,7 +235,7 @@ def test_metrics_of_right_captions(run: Captioner) -> None:
     assert found.metrics["rouge_l"] == pytest.approx(100)
     assert found.metrics["perplexity"] == pytest.approx(np.exp(found.metrics["loss"]))
     assert "pointing" not in found.metrics
-    few = evaluate(run, held(run, asked), ("loss", "cider"))
+    few = evaluate(run, held(run, asked), only=("loss", "cider"))
     assert few.metrics == {name: found.metrics[name] for name in ("loss", "cider")}
 
 

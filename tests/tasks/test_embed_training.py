@@ -125,9 +125,9 @@ def test_it_learns_both_directions(run: Path) -> None:
 def test_the_perplexities_are_those_counted_by_hand(run: Path) -> None:
     reader = opened(run)
     settings = read(str(run / "recipe.toml"))[0].data
-    with TASKS["embed"].test_data(reader, settings) as data:
+    with TASKS["embed"].desk.test_data(reader, settings) as data:
         ticks: list[None] = []
-        found = TASKS["embed"].evaluate(reader, data, tick=lambda: ticks.append(None))
+        found = TASKS["embed"].desk.evaluate(reader, data, tick=lambda: ticks.append(None))
         sums, predictions = np.zeros(2), 0
         for row in range(len(data)):
             batch = data.batch(np.array([row]))
@@ -226,7 +226,7 @@ def test_what_such_a_model_has_not(run: Path) -> None:
     with pytest.raises(BadInput, match=r"this elmo has no \[CLS\], so pool must be mean"):
         reader.embed("the bank", pool="cls")
     with pytest.raises(NoAttention, match="this elmo has no attention to show"):
-        TASKS["embed"].check(reader, drawing=True)
+        TASKS["embed"].desk.check(reader, drawing=True)
     with pytest.raises(NoAttention, match="no attention to show"):
         next(reader.vectors(["the bank"])).picture()
 

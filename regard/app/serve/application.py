@@ -1,4 +1,4 @@
-"""The routes. Those of tasks are made from their records: a new task needs no line here."""
+"""The routes. Those of tasks are made from their cards: a new task needs no line here."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Api:
         return Json(known[name].to_dict(self.limits))
 
     async def ask(self, request: Request) -> Response:
-        """Any task, by its record."""
+        """Any task, by its card."""
         body = await read_body(request, self.limits, ("inputs", "options", "stream"))
         streamed = body.get("stream", False)
         if not isinstance(streamed, bool):

@@ -1,6 +1,6 @@
 """The parts of OpenAI's API that fit: completions and embeddings, so that existing clients work.
 
-A task says in its record (`openai`) which of them it answers."""
+A task says on its card (`openai`) which of them it answers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from regard.app.serve.asking import Body, as_whole, read_body, read_job
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served, Shelf
 from regard.app.serve.worker import Job
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
-from regard.tasks.core.task import Run
 
 COMPLETION = ("model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stop", "seed", "user")
 EMBEDDING = ("model", "input", "encoding_format", "user")

@@ -16,8 +16,8 @@ from regard.decode.settings import Decoding
 from regard.errors import BadInput
 from regard.runs.examples import Examples, read_examples
 from regard.runs.shipped import shipped
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask, load, outline, tasks_for
-from regard.tasks.core.task import Run
 
 MIB = 1 << 20
 FEW = 200  # tokens that a language model writes where neither recipe nor request says how many

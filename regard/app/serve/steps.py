@@ -8,8 +8,8 @@ from typing import Any
 from regard.app.serve.asking import Body, as_whole, read_job
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
-from regard.tasks.core.task import Run
 
 TOP = 10  # candidates, unless told
 MOST = 100
@@ -33,8 +33,8 @@ async def read_step(one: Served, task: AnyTask, body: Body, limits: Limits) -> C
     def work(run: Run) -> dict[str, Any]:
         from regard.tasks.shared.stepping import next_step
 
-        item = task.reader(run, job.options)(job.inputs[0])
-        begun = task.beginning(run, item, prefix, job.options)
+        item = task.desk.reader(run, job.options)(job.inputs[0])
+        begun = task.desk.beginning(run, item, prefix, job.options)
         return next_step(run, begun, top=top, site=site).to_dict()  # type: ignore[arg-type] # `writes` says so
 
     return work

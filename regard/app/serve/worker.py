@@ -19,8 +19,8 @@ from regard.app.serve.limits import Limits, Refused
 from regard.decode.generator import Stopped, unwanted
 from regard.learn.progress import silent
 from regard.tasks.core.results import Answer
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
-from regard.tasks.core.task import Run
 from regard.tasks.shared.writing import Together, Writing, Written
 
 KEPT_BYTES = 64 << 20  # of images whose attention can still be asked for
@@ -203,11 +203,11 @@ class Worker:
 
     def _begin(self, run: Run, job: Job) -> None:
         try:
-            read = job.task.reader(run, job.options)
+            read = job.task.desk.reader(run, job.options)
             job.left = len(job.inputs)
             for number, given in enumerate(job.inputs):
                 part = Part(job, number, read(given))
-                writing = job.task.writing(run, part.item, job.options)
+                writing = job.task.desk.writing(run, part.item, job.options)
                 if writing is None:
                     self._parts.setdefault(job.key, []).append(part)
                 else:
@@ -234,7 +234,7 @@ class Worker:
         token = unwanted.set(lambda: all(part.job.cancelled for part in parts))
         left = list(parts)
         try:
-            for answer in task.ask(run, [part.item for part in parts], options):
+            for answer in task.desk.ask(run, [part.item for part in parts], options):
                 part = left.pop(0)
                 self._deliver(part, answer)
         except Stopped:

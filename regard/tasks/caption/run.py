@@ -30,8 +30,7 @@ from regard.models.protocols import Model
 from regard.show import Gates, Heads, Line, Looks, Words
 from regard.tasks.core.inputs import check_many, in_parts, read_all
 from regard.tasks.core.options import CAPTION, change_decoding, check_options, checks_keywords
-from regard.tasks.core.results import Evaluation, Scored, Shown, scored_data, scored_lines
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
 from regard.tasks.shared.search import check_search, need, search, sites_like

@@ -15,13 +15,13 @@ from regard.decode.settings import TOO_MANY_TOKENS, Decoding
 from regard.errors import BadInput
 from regard.tasks.shared.received import Received
 
-Asked = ParamSpec("Asked")
-Found = TypeVar("Found")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a task: its name, type, range and help."""
+    """An option of a task: its name, type, range and help."""
 
     name: str  # in Python and JSON; on the command line with dashes
     kind: type  # int, float, str, bool or Path
@@ -157,15 +157,15 @@ def change_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:
         raise BadInput(str(error)) from None
 
 
-def checks_keywords(method: Callable[Asked, Found]) -> Callable[Asked, Found]:
-    """An unknown keyword is BadInput and names the near one; Python's own TypeError does not before 3.13."""
-    known = [name for name in signature(method).parameters if name != "self"]
+def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:
+    """An unknown keyword is BadInput and names the nearest; Python's own TypeError does not before 3.13."""
+    names = [name for name in signature(method).parameters if name != "self"]
 
     @wraps(method)
-    def call(*args: Asked.args, **keywords: Asked.kwargs) -> Found:
+    def call(*args: P.args, **keywords: P.kwargs) -> R:
         for name in keywords:
-            if name not in known:
-                raise BadInput(f"{method.__name__} has no option {name!r}{nearest(name, known)}")
+            if name not in names:
+                raise BadInput(f"{method.__name__} has no option {name!r}{nearest(name, names)}")
         return method(*args, **keywords)
 
     return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Literal, get_args, overload
+from typing import Any, get_args, overload
 
 import numpy as np
 import torch
@@ -17,12 +17,11 @@ from regard.models.protocols import Model
 from regard.tasks.core.inputs import check_top
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.embed.answers import Look, TokenVectors, Vector
+from regard.tasks.embed.card import Pool
 from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
 from regard.tasks.shared.reader_answers import Texts
 from regard.tasks.shared.search import need
 from regard.tasks.shared.text_reader import Asked, Cut, Encoded, Many, TextReader, is_one
-
-Pool = Literal["mean", "cls"]
 
 
 class Embedder(TextReader):

@@ -26,7 +26,7 @@ from regard.show import Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import GENERATE, change_decoding, check_options, checks_keywords
 from regard.tasks.core.results import NOTHING_BEFORE, Evaluation
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites

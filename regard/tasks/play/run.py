@@ -23,7 +23,7 @@ from regard.show.map.picture import LONG
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation, Shown
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need, sites_like
 

@@ -21,11 +21,10 @@ from regard.show import Tape
 from regard.tasks.core.inputs import check_text, read_all
 from regard.tasks.core.options import checks_keywords, is_number
 from regard.tasks.core.results import Evaluation, Shown
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
+from regard.tasks.recall.card import DRAWN
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need, sites_like
-
-DRAWN = "drawn"  # stands for a sequence that is drawn at random
 
 
 @dataclass(frozen=True)

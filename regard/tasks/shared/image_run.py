@@ -18,7 +18,7 @@ from regard.data.images.image_batches import normalise
 from regard.data.images.images import ANY, Size, fit_image, read_image, seen_part, with_channels
 from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need_gates
 

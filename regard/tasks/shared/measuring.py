@@ -15,8 +15,7 @@ from regard.layers.onednn import without_onednn
 from regard.layers.replay import replayed
 from regard.metrics.accuracy import accuracy, report
 from regard.models.protocols import Batch, Classifier, Learner, Model, Module
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Evaluation, Tick, no_tick
 
 SHOWN = 20  # classes up to which each has a row of its own in the printed report
 CONFUSED = 10  # pairs of classes: those most often confused

@@ -1,4 +1,4 @@
-"""Inputs and options that come over a network. None of them names a file. No torch here, as in task.py."""
+"""Inputs and options that come over a network. None of them names a file. No torch here, as in card.py."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from regard.models.protocols import Model
 from regard.show import Document, Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import answer, can_replay, device_of
 from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
 from regard.tasks.shared.search import looks_back, need, sites_like

@@ -11,7 +11,7 @@ from regard.base.lines import open_lines
 from regard.data.text.pairs import read_pairs
 from regard.errors import DataError
 from regard.metrics.alignment import AlignmentScores, Links, alignment_scores, pharaoh, read_links
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.translate.run import Translator
 
 

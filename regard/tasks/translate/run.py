@@ -28,9 +28,8 @@ from regard.show import Heads, Map
 from regard.show.heads.data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import TRANSLATE, change_decoding, check_options, checks_keywords
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.task import Run
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.core.run import Run
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import check_batch, check_search, head_weights, need, search, sites_like

@@ -1,7 +1,8 @@
-"""A task is one record: all that training, the command line and a page need to know of it."""
+"""A task's card has all that recipes, the command line and a page need to know of it; its desk does the work."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import subprocess
 import sys
@@ -13,13 +14,14 @@ import pytest
 from regard.errors import BadInput, RecipeError, RunError
 from regard.learn.settings import Training
 from regard.models import MODELS, blank, task_of
-from regard.tasks.core.inputs import Inputs
+from regard.tasks.core.desk import Desk
+from regard.tasks.core.inputs import InputKind
 from regard.tasks.core.options import Option
 from regard.tasks.core.recipe import NOT_FOR_ALL, SECTIONS, read
 from regard.tasks.core.recipe_files import RECIPES, read_table
 from regard.tasks.core.results import Metric
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import TASKS, AnyTask, load
-from regard.tasks.core.task import Run
 from regard.tasks.translate.run import Translator
 
 TRAINED = [task for task in TASKS.values() if task.metrics]
@@ -34,18 +36,40 @@ def test_importing_the_table_does_not_import_torch() -> None:
 
 
 @pytest.mark.parametrize("verb", TASKS)
-def test_a_record_is_complete(verb: str) -> None:
+def test_a_card_is_complete(verb: str) -> None:
     task = TASKS[verb]
     assert task.verb == verb
     assert task.summary.endswith(".")
     assert "\n" not in task.summary
     assert f"regard {verb} " in task.help, "with an example"
-    assert isinstance(task.inputs, Inputs)
+    assert isinstance(task.inputs, InputKind)
     assert all((task.inputs.what, task.inputs.metavar, task.inputs.help, task.inputs.example))
     for option in (*task.options, *task.evaluate_options):
         check_option(option)
     for options in (task.options, task.evaluate_options):
         assert len({option.name for option in options}) == len(options)
+
+
+@pytest.mark.parametrize("verb", TASKS)
+def test_a_card_has_one_desk(verb: str) -> None:
+    """The desk is imported by its name, so that a card imports no torch."""
+    task = TASKS[verb]
+    assert isinstance(task.desk, Desk)
+    assert task.desk is task.desk
+    assert task.desk.card is task
+    assert issubclass(task.desk.kind, Run)
+    assert type(task.desk).__module__ == f"regard.tasks.{verb}.desk"
+    assert task.Settings.__module__ == f"regard.tasks.{verb}.settings"
+
+
+@pytest.mark.parametrize("verb", TASKS)
+def test_cards_and_desks_import_at_the_top(verb: str) -> None:
+    """A method that imports what it calls would only forward."""
+    for module in (f"regard.tasks.{verb}.card", type(TASKS[verb].desk).__module__):
+        tree = ast.parse(Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        inside = [node for function in functions for node in ast.walk(function)]
+        assert not [node for node in inside if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def check_option(option: Option) -> None:
@@ -89,10 +113,10 @@ def test_what_a_task_trains_with_are_settings_of_training(task: AnyTask) -> None
 
 def test_what_nothing_is_trained_for_says_so() -> None:
     """A model without a head that predicts can be asked for vectors alone."""
-    embed = TASKS["embed"]
+    embed, card = TASKS["embed"].desk, TASKS["embed"]
     for name, head in (("bert", "none"), ("elmo", "none")):
-        assert embed.given_by(MODELS[name].Config(**blank(name), head=head)) == {}
-    assert embed.given_by(MODELS["elmo"].Config(**blank("elmo"))) == embed.metrics
+        assert embed.metrics_of(MODELS[name].Config(**blank(name), head=head)) == {}
+    assert embed.metrics_of(MODELS["elmo"].Config(**blank("elmo"))) == card.metrics
     with pytest.raises(RecipeError, match="a model that can only embed is not trained and has no metrics"):
         read("elmo-text", ["data.train=x.txt", "model.head=none"])
 
@@ -108,18 +132,18 @@ def test_every_model_and_every_recipe_has_a_task() -> None:
 
 
 def test_columns_are_named_as_the_task_says() -> None:
-    change = TASKS["classify"].column_changes
+    change = TASKS["classify"].desk.column_changes
     assert change("body,stars") == {"text": "body", "second": "", "label": "stars"}
     assert change("a,b,c") == {"text": "a", "second": "b", "label": "c"}
     for wrong in ("a", "a,", "a,b,c,d"):
         with pytest.raises(BadInput, match=r"columns must be TEXT,LABEL or TEXT,SECOND,LABEL, got"):
             change(wrong)
-    assert TASKS["generate"].column_changes("body") == {"column": "body"}
+    assert TASKS["generate"].desk.column_changes("body") == {"column": "body"}
     with pytest.raises(BadInput, match="columns must be COLUMN, got 'a,b'"):
-        TASKS["generate"].column_changes("a,b")
-    without = type("Without", (type(TASKS["generate"]),), {"columns": ()})()
+        TASKS["generate"].desk.column_changes("a,b")
+    without = dataclasses.replace(TASKS["generate"], columns=())
     with pytest.raises(BadInput, match="which `generate` does not read"):
-        without.column_changes("a,b")
+        without.desk.column_changes("a,b")
 
 
 # ---- a run as Python has it
@@ -137,7 +161,7 @@ def test_options_that_there_are_not_are_refused(run: Any) -> None:
     with pytest.raises(BadInput, match="evaluate has no option 'stride'; there are data, columns, beam"):
         run.translator.evaluate(stride=3)
     with pytest.raises(RunError, match="`translate` is not evaluated with stride; there are beam"):
-        TASKS["translate"].evaluate_on(run.translator, None, options={"stride": 3})
+        TASKS["translate"].desk.evaluate_on(run.translator, None, options={"stride": 3})
 
 
 def test_what_was_built_by_hand_is_not_evaluated(run: Any) -> None:
