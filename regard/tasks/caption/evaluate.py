@@ -49,7 +49,7 @@ def evaluate(
     references = list(asked.captions)
     size = run.model.config.size
     images = (asked.images.read(row, size) for row in range(len(asked)))
-    answers = [answer.text for answer in run.answers(images, decoding, tick=tick)]
+    answers = [answer.text for answer in run.answers(map(run.open, images), decoding, tick=tick)]
     nats, tokens = total_loss(run.model, (data.ids.batch(item) for item in data.ids.order(0)))
     loss = nats / tokens
     mean_cider, each_cider = cider(answers, references)

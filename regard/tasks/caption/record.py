@@ -178,7 +178,7 @@ class CaptionTask(Task["CaptionSettings", "Captioner", "TestCaptions"]):
     def ask(
         self,
         run: Captioner,
-        inputs: Iterable[Path | OpenedImage],
+        inputs: Iterable[OpenedImage],
         options: Options,
         *,
         tick: Tick = no_tick,

@@ -112,22 +112,21 @@ class Classify(ReaderTask["LabelledSettings", "TextReader", "LabelledData"]):
         if drawing:
             run.check_looks()
 
-    def reader(self, run: TextReader, options: Options) -> Callable[[Any], Encoded[Any]]:
+    def reader(self, run: TextReader, options: Options) -> Callable[[str], Encoded[Any]]:
         second = options.get("second")
-        return lambda one: run.read_labelled(_parts(one, second) if isinstance(one, str) else one)
+        return lambda line: run.read_labelled(_parts(line, second))
 
     def ask(
         self,
         run: TextReader,
-        inputs: Iterable[str | Encoded[Any]],
+        inputs: Iterable[Encoded[Any]],
         options: Options,
         *,
         tick: Tick = no_tick,
         stream: Callable[[str], None] | None = None,
     ) -> Iterator[ClassifiedText]:
-        read = self.reader(run, options)
         with run.telling_truncated() as truncated:
-            for one in run.classes(map(read, inputs), cut=truncated):
+            for one in run.classes(inputs, cut=truncated):
                 yield one
                 tick()
 

@@ -146,7 +146,7 @@ class Embed(ReaderTask["SentenceSettings", "Embedder", "SentenceData"]):
     def ask(
         self,
         run: Embedder,
-        inputs: Iterable[str | Encoded[str]],
+        inputs: Iterable[Encoded[str]],
         options: Options,
         *,
         tick: Tick = no_tick,

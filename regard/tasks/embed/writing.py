@@ -39,7 +39,7 @@ def vector_writer(
     kind = kind_of(output)
     if kind == ".jsonl":
         with line_writer(output) as write:
-            yield lambda one: write(json.dumps(one.to_dict(), ensure_ascii=False))
+            yield lambda answer: write(json.dumps(answer.to_dict(), ensure_ascii=False))
         return
     assert output is not None
     if output.is_dir():
@@ -48,15 +48,15 @@ def vector_writer(
         raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
     with drafted(output) as draft, (_npy if kind == ".npy" else _parquet)(draft, width, tokens) as add:
 
-        def put(one: Vector | TokenVectors | Failed) -> None:
-            if isinstance(one, Failed):
-                asked = one.asked or ""
-                add((asked, 0, "") if tokens else (asked,), np.full(width, np.nan, np.float32))
-            elif isinstance(one, TokenVectors):
-                for place, (token, vector) in enumerate(zip(one.tokens, one.vectors, strict=True)):
-                    add((str(one.text), place, token), vector)
+        def put(answer: Vector | TokenVectors | Failed) -> None:
+            if isinstance(answer, Failed):
+                text = answer.asked or ""
+                add((text, 0, "") if tokens else (text,), np.full(width, np.nan, np.float32))
+            elif isinstance(answer, TokenVectors):
+                for place, (token, vector) in enumerate(zip(answer.tokens, answer.vectors, strict=True)):
+                    add((str(answer.text), place, token), vector)
             else:
-                add((str(one.text),), one.vector)
+                add((str(answer.text),), answer.vector)
 
         yield put
 

@@ -156,7 +156,7 @@ class FewShotTask(Task["EpisodeSettings", "FewShot", "EpisodeData"]):
     def ask(
         self,
         run: FewShot,
-        inputs: Iterable[Path | OpenedImage],
+        inputs: Iterable[OpenedImage],
         options: Options,
         *,
         tick: Tick = no_tick,

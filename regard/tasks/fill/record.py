@@ -112,7 +112,7 @@ class Fill(ReaderTask["MaskedSettings", "Reader", "TestText"]):
     def ask(
         self,
         run: Reader,
-        inputs: Iterable[str | Encoded[str]],
+        inputs: Iterable[Encoded[str]],
         options: Options,
         *,
         tick: Tick = no_tick,

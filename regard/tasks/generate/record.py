@@ -152,7 +152,7 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
     def ask(
         self,
         run: LanguageModel,
-        inputs: Iterable[str | Prompt],
+        inputs: Iterable[Prompt],
         options: Options,
         *,
         tick: Tick = no_tick,
@@ -165,7 +165,7 @@ class Generate(Task["TextSettings", "LanguageModel", "TestText"]):
 
 
 def streamed(
-    run: LanguageModel, prompts: Iterable[str | Prompt], decode: Decoding, write: Callable[[str], None]
+    run: LanguageModel, prompts: Iterable[Prompt], decode: Decoding, write: Callable[[str], None]
 ) -> Iterator[Continuation]:
     """Each prompt by itself, its text given to `write` piece by piece."""
     for prompt in prompts:

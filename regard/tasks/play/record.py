@@ -151,7 +151,7 @@ class Play(Task["PlaySettings", "Agent", "range"]):
     def ask(
         self,
         run: Agent,
-        inputs: Iterable[str | int],
+        inputs: Iterable[int],
         options: Options,
         *,
         tick: Tick = no_tick,

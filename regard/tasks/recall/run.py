@@ -62,7 +62,7 @@ class Recalled(Shown):
         title = f"{self.wrong} of {self.bits} bits wrong"
         if sites:
             sites_like(self._run.model, sites)  # refuses those of gates; of attention there is one
-            return Tape({name: one.T for name, one in self.looks().items()}, title=title)
+            return Tape({name: weights.T for name, weights in self.looks().items()}, title=title)
         weights, memory = self._run.looks(self.batch)
         wanted = self.batch.mask[0].numpy()
         bits = {
@@ -84,8 +84,8 @@ class Recalled(Shown):
             ]
             for name, weights in self.looks().items()
         }
-        found = {"input": self.sequence, "output": self.output, "target": self.target, "wrong": self.wrong}
-        return {**found, "bits": self.bits, "heads": heads}
+        texts = {"input": self.sequence, "output": self.output, "target": self.target, "wrong": self.wrong}
+        return {**texts, "bits": self.bits, "heads": heads}
 
     def line(self) -> str:
         """The sequence, what it gave, what was wanted, and how many bits are wrong."""
@@ -136,8 +136,8 @@ class Recaller(Run):
                 raise BadInput(f"{name} is for a sequence that is drawn; give it or sequences, not both")
         if isinstance(sequence, list):
             return list(self.answers(read_all(sequence, self.read, "sequences")))
-        one = self.drawn(length, repeats, seed) if sequence == DRAWN else self.read(sequence)
-        return next(self.answers([one]))
+        read = self.drawn(length, repeats, seed) if sequence == DRAWN else self.read(sequence)
+        return next(self.answers([read]))
 
     @checks_keywords
     def evaluate(
@@ -150,8 +150,8 @@ class Recaller(Run):
         test_repeats: int | None = None,
     ) -> Evaluation:
         """Wrong bits in `test_count` sequences of each length. They are generated, so no data can be named."""
-        given = {"test_count": test_count, "test_lengths": test_lengths, "test_repeats": test_repeats}
-        return self._evaluate(data, columns, **given)
+        options = {"test_count": test_count, "test_lengths": test_lengths, "test_repeats": test_repeats}
+        return self._evaluate(data, columns, **options)
 
     def read(self, sequence: str) -> BitBatch:
         """BadInput unless it is a sequence of the run's kind."""
@@ -170,17 +170,17 @@ class Recaller(Run):
     def answers(self, sequences: Iterable[BitBatch]) -> Iterator[Recalled]:
         """One after another: a sequence may have any length."""
         kind = self.kind
-        for one in sequences:
-            logits = self.logits(one)
-            wrong = int(bit_errors(logits, one.targets.numpy(), one.mask.numpy()).wrong[0])
-            wanted, targets = one.mask[0].numpy(), one.targets[0].numpy()
+        for sequence in sequences:
+            logits = self.logits(sequence)
+            wrong = int(bit_errors(logits, sequence.targets.numpy(), sequence.mask.numpy()).wrong[0])
+            wanted, targets = sequence.mask[0].numpy(), sequence.targets[0].numpy()
             between = "" if isinstance(kind, NGrams) else " "
             output, target = (
                 between.join("".join("01"[int(bit)] for bit in row) for row in rows[wanted])
                 for rows in (logits[0] > 0, targets > 0.5)
             )
             probabilities = 1 / (1 + np.exp(-logits[0].astype(np.float64)))
-            yield Recalled(kind.write(one), output, target, wrong, probabilities, one, self)
+            yield Recalled(kind.write(sequence), output, target, wrong, probabilities, sequence, self)
 
     def logits(self, batch: BitBatch) -> np.ndarray:
         """(B, T, O)"""

@@ -129,7 +129,7 @@ class Recognise(Task["ImageSettings", "Recogniser", "ImageData"]):
     def ask(
         self,
         run: Recogniser,
-        inputs: Iterable[Path | OpenedImage],
+        inputs: Iterable[OpenedImage],
         options: Options,
         *,
         tick: Tick = no_tick,

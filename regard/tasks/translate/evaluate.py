@@ -12,6 +12,7 @@ from regard.metrics.bleu_by_length import Bucket, bleu_by_length
 from regard.metrics.bootstrap import Comparison, paired_bootstrap
 from regard.metrics.exact_match import exact_match
 from regard.show import Curves, length_curves
+from regard.tasks.core.inputs import read_all
 from regard.tasks.core.results import Evaluation
 from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.shared.measuring import total_loss
@@ -40,7 +41,8 @@ def evaluate(
     """BLEU and chrF of the answers, how many are exactly right, BLEU by source length, and the loss of the (first)
     references. Loss and perplexity are per token, so that they compare runs with one tokenizer only."""
     sources, references = [source for source, _ in data.examples], [targets for _, targets in data.examples]
-    answers = [answer.text for answer in translator.answers(sources, decoding, tick=tick)]
+    read = read_all(sources, translator.read, "texts")
+    answers = [answer.text for answer in translator.answers(read, decoding, tick=tick)]
     nats, tokens = total_loss(translator.model, (data.ids.batch(rows) for rows in data.ids.order(0)))
     loss = nats / tokens
     metrics, signatures = {"exact_match": exact_match(answers, references)}, {}

@@ -189,7 +189,7 @@ class Translate(Task["PairSettings", "Translator", "TestPairs"]):
     def ask(
         self,
         run: Translator,
-        inputs: Iterable[str | Source],
+        inputs: Iterable[Source],
         options: Options,
         *,
         tick: Tick = no_tick,
