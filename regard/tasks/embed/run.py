@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import torch
@@ -23,6 +23,13 @@ from regard.tasks.shared.search import need
 from regard.tasks.shared.text_reader import Cut, Encoded, Many, T, TextReader, is_single
 
 Pool = Literal["mean", "cls"]
+
+
+class TokenOptions(TypedDict, total=False):
+    """The options of `embed_tokens`, as `embed` has them."""
+
+    layer: int | None
+    normalise: bool
 
 
 class Embedder(TextReader):
@@ -78,19 +85,17 @@ class Embedder(TextReader):
     # ---- tokens
 
     @overload
-    def embed_tokens(self, text: Texts, *, layer: int | None = None, normalise: bool = False) -> TokenVectors: ...
+    def embed_tokens(self, text: Texts, **options: Unpack[TokenOptions]) -> TokenVectors: ...
     @overload
-    def embed_tokens(
-        self, text: Many, *, layer: int | None = None, normalise: bool = False
-    ) -> list[TokenVectors]: ...
+    def embed_tokens(self, text: Many, **options: Unpack[TokenOptions]) -> list[TokenVectors]: ...
     @checks_keywords
     def embed_tokens(
-        self, text: Texts | Many, *, layer: int | None = None, normalise: bool = False
+        self, text: Texts | Many, **options: Unpack[TokenOptions]
     ) -> TokenVectors | list[TokenVectors]:
         """A vector for each token of a text, or of each of a list; `layer` as in `embed`."""
         if is_single(text):
-            return next(self.token_vectors([self.read(text)], layer=layer, normalise=normalise))
-        return list(self.token_vectors(self._read_all(text, self.read), layer=layer, normalise=normalise))
+            return next(self.token_vectors([self.read(text)], **options))
+        return list(self.token_vectors(self._read_all(text, self.read), **options))
 
     def token_vectors(
         self,

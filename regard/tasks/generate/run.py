@@ -106,6 +106,7 @@ class LanguageModel(Run):
         written; closing the iterator ends the work."""
         check_options(GENERATE, options)
         settings = self.decoding(options, decode)
+        self._check(settings, streamed=stream)
         if isinstance(prompt, str):
             begun = self.begin(prompt, settings)
             return self.stream(begun, settings) if stream else next(self.continuations([begun], settings))
@@ -149,11 +150,7 @@ class LanguageModel(Run):
         """The text after a prompt piece by piece, as it is written; a beam's text comes at its end. The value that
         the generator returns is the Continuation."""
         decode = decode or self.decode
-        self._check(decode)
-        if decode.n_best > 1:
-            raise BadInput(
-                f"one text is written piece by piece, and n_best asks for {decode.n_best}; give one of them"
-            )
+        self._check(decode, streamed=True)
         return self._pieces(prompt, decode)
 
     def _pieces(self, prompt: Prompt, decode: Decoding) -> Pieces:
@@ -172,7 +169,12 @@ class LanguageModel(Run):
             yield rest
         return answer
 
-    def _check(self, decode: Decoding) -> None:
+    def _check(self, decode: Decoding, *, streamed: bool = False) -> None:
+        """BadInput where no text can be written with these settings."""
+        if streamed and decode.n_best > 1:
+            raise BadInput(
+                f"one text is written piece by piece, and n_best asks for {decode.n_best}; give one of them"
+            )
         if decode.coverage or decode.replace_unknown:
             raise BadInput("coverage and replace_unknown need a source, and a language model has none")
         most = max(LENGTH, self.max_positions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import overload
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -26,6 +26,14 @@ from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need, sites_like
 
 DRAWN = "drawn"  # stands for a sequence that is drawn at random
+
+
+class DrawnOptions(TypedDict, total=False):
+    """Which sequence is drawn where none is given."""
+
+    length: int | None
+    repeats: int | None
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -113,30 +121,21 @@ class Recaller(Run):
         return self._kind
 
     @overload
-    def recall(
-        self, sequence: str = DRAWN, *, length: int | None = None, repeats: int | None = None, seed: int = 0
-    ) -> Recalled: ...
+    def recall(self, sequence: str = DRAWN, **options: Unpack[DrawnOptions]) -> Recalled: ...
     @overload
-    def recall(
-        self, sequence: list[str], *, length: int | None = None, repeats: int | None = None, seed: int = 0
-    ) -> list[Recalled]: ...
+    def recall(self, sequence: list[str], **options: Unpack[DrawnOptions]) -> list[Recalled]: ...
     @checks_keywords
     def recall(
-        self,
-        sequence: str | list[str] = DRAWN,
-        *,
-        length: int | None = None,
-        repeats: int | None = None,
-        seed: int = 0,
+        self, sequence: str | list[str] = DRAWN, **options: Unpack[DrawnOptions]
     ) -> Recalled | list[Recalled]:
         """Read a sequence, as in "01010101 11001100", or each of a list. Without one, it is drawn at this length,
         the longest of the paper's unless told; `repeats`: the copies that repeat-copy asks for."""
-        for name, value in (("length", length), ("repeats", repeats), ("seed", seed or None)):
-            if value is not None and sequence != DRAWN:
+        for name, value in options.items():
+            if value is not None and (name, value) != ("seed", 0) and sequence != DRAWN:
                 raise BadInput(f"{name} is for a sequence that is drawn; give it or sequences, not both")
         if isinstance(sequence, list):
             return list(self.answers(read_all(sequence, self.read, "sequences")))
-        read = self.drawn(length, repeats, seed) if sequence == DRAWN else self.read(sequence)
+        read = self.drawn(**options) if sequence == DRAWN else self.read(sequence)
         return next(self.answers([read]))
 
     @checks_keywords
