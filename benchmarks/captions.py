@@ -195,11 +195,13 @@ def ours(name: str, **settings: Any) -> Any:
 
 
 def our_beam(model: Any, images: Tensor) -> Tensor:
-    from regard.decode.beam import beam
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
 
     mask = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
-    fixed: Any = {"start": START, "end": END, "max_length": LENGTH, "min_length": LENGTH, "never": (PAD, START)}
-    return torch.tensor([some[0].tokens for some in beam(model, images, mask, width=BEAM, **fixed)])
+    target = Target(START, END, max_length=LENGTH, min_length=LENGTH, never=(PAD, START))
+    return torch.tensor([best.tokens for (best,) in decode(model, images, mask, Decoding(beam=BEAM), target)])
 
 
 def take_weights(plain: Any, mine: Any) -> None:

@@ -34,7 +34,9 @@ WORK = {  # rows, the prompt's tokens, and whether many tokens follow or one
 
 
 def ours(folder: str) -> Write:
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
     from regard.runs.folder import Folder
 
     model: Any = Folder(folder).model()
@@ -42,8 +44,8 @@ def ours(folder: str) -> Write:
     def write(prompts: Rows, length: int) -> Rows:
         prompt = torch.tensor(prompts)
         before, mask = prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool)
-        found = greedy(model, before, mask, start=prompt[:, -1], end=END, max_length=length, min_length=length)
-        return [one.tokens for one in found]
+        target = Target(prompt[:, -1], END, max_length=length, min_length=length)
+        return [answer.tokens for (answer,) in decode(model, before, mask, Decoding(), target)]
 
     return write
 

@@ -47,7 +47,9 @@ def images() -> torch.Tensor:
 
 
 def ours(work: str) -> Call:
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
     from regard.models.bert import Bert, BertConfig
     from regard.models.gpt2 import GPT2, GPT2Config
     from regard.models.vit import ViT, ViTConfig
@@ -56,8 +58,8 @@ def ours(work: str) -> Call:
         model: Any = GPT2(GPT2Config(50257, dim=768, layers=12, heads=12)).to("cuda", DTYPE).eval()
         prompt = prompts()
         before, mask = prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool)
-        options: dict[str, Any] = {"start": prompt[:, -1], "end": 0, "max_length": TOKENS, "min_length": TOKENS}
-        return lambda: greedy(model, before, mask, **options)
+        target = Target(prompt[:, -1], end=0, max_length=TOKENS, min_length=TOKENS)
+        return lambda: decode(model, before, mask, Decoding(), target)
     if work.startswith("BERT"):
         model = Bert(BertConfig(30522, head="none", pooler=False)).to("cuda", DTYPE).eval()
         tokens, mask = texts(24 if "24" in work else 128)

@@ -32,16 +32,15 @@ BATCH, LENGTH, BEAM = 64, 15, 5
 def ours(model: Any) -> tuple:
     from regard.data.batches.batch import pad
     from regard.data.text.special_tokens import END, PAD, START
-    from regard.decode.beam import beam
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
 
-    fixed: Any = {"start": START, "end": END, "max_length": LENGTH, "min_length": LENGTH, "never": (PAD, START)}
+    target = Target(START, END, max_length=LENGTH, min_length=LENGTH, never=(PAD, START))
 
     def translate(rows: Rows, width: int) -> Rows:
         source, mask = pad([[*row, END] for row in rows], PAD)
-        if width == 1:
-            return [one.tokens for one in greedy(model, source, mask, **fixed)]
-        return [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
+        return [best.tokens for (best,) in decode(model, source, mask, Decoding(beam=width), target)]
 
     return model, translate
 

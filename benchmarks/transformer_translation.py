@@ -38,8 +38,9 @@ Translate = Callable[[Batches, int], Rows]
 
 def ours(folder: str) -> Translate:
     from regard.data.batches.batch import pad
-    from regard.decode.beam import beam
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
     from regard.runs.folder import Folder
 
     model: Any = Folder(folder).model()
@@ -48,11 +49,8 @@ def ours(folder: str) -> Translate:
         answers = []
         for rows, length in batches:
             source, mask = pad(rows, PAD)
-            fixed: Any = {"start": PAD, "end": END, "max_length": length, "min_length": length, "never": (PAD,)}
-            if width == 1:
-                answers += [one.tokens for one in greedy(model, source, mask, **fixed)]
-            else:
-                answers += [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
+            target = Target(PAD, END, max_length=length, min_length=length, never=(PAD,))
+            answers += [best.tokens for (best,) in decode(model, source, mask, Decoding(beam=width), target)]
         return answers
 
     return translate

@@ -28,7 +28,7 @@ def main() -> None:
     height, width = images.pixels.shape[1:3]
     boxes: list[Box] = [(t / height, e / width, b / height, r / width) for e, t, r, b in images.boxes]
     maps = [run.maps(image) for image in images.pixels]
-    answers = [answer.label for answer in run.answers(list(images.pixels), 1)]
+    answers = [answer.label for answer in run.answers(map(run.open, images.pixels), 1)]
     right = np.array(answers) == np.array(images.classes)[images.labels]
     even = np.array([area(box) for box in boxes])
     print("| map | answers | images | in the box | the box's area | heaviest patch in it |\n|" + "---|" * 6)

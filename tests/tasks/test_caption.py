@@ -135,8 +135,8 @@ def test_an_image_that_cannot_be_read_names_its_place(run: Captioner, tmp_path: 
         run.caption([image(), tmp_path / "notes.png"])
     with pytest.raises(BadInput, match="an image must be a file's name, or a uint8 array"):
         run.caption(np.zeros((4, 4, 3)))
-    with pytest.raises(BadInput, match="give one image or a list of them"):
-        list(run.answers(5))  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"an image must be a file's name, or a uint8 array .* got int"):
+        run.caption(5)  # type: ignore[call-overload]
 
 
 # ---- where it looked

@@ -228,7 +228,7 @@ def test_what_such_a_model_has_not(run: Path) -> None:
     with pytest.raises(NoAttention, match="this elmo has no attention to show"):
         TASKS["embed"].desk.check(reader, drawing=True)
     with pytest.raises(NoAttention, match="no attention to show"):
-        next(reader.vectors(["the bank"])).picture()
+        next(reader.vectors([reader.read("the bank")])).picture()
 
 
 def test_neighbours_are_of_the_same_meaning(run: Path) -> None:

@@ -136,14 +136,14 @@ class Worker:
         self._put(Call(work, future, loop))
         return await future
 
-    def _put(self, one: Job | Call) -> None:
+    def _put(self, new: Job | Call) -> None:
         with self.changed:
             if self.closed:
                 raise Closed
             self.used = time.monotonic()
-            if isinstance(one, Job):
-                one.outbox = self._outbox
-            self.new.append(one)
+            if isinstance(new, Job):
+                new.outbox = self._outbox
+            self.new.append(new)
             self.changed.notify()
 
     @property
@@ -162,7 +162,7 @@ class Worker:
         silent.set(True)
         try:
             run = self.load()
-            self.bytes = sum(one.numel() * one.element_size() for one in run.model.parameters())
+            self.bytes = sum(weight.numel() * weight.element_size() for weight in run.model.parameters())
         except BaseException as error:
             self._fail(Refused(409, f"the run {self.name} is broken: {reason(error)}"))
             return
@@ -179,10 +179,10 @@ class Worker:
         """End, and say so to all that wait."""
         with self.changed:
             self.failed, self.closed = error, True
-        parts = [*(part for some in self._parts.values() for part in some), *self._written.values()]
+        parts = [*(part for parts in self._parts.values() for part in parts), *self._written.values()]
         parts += [part for part, _ in self._waiting]
-        for one in [*self.new, *(part.job for part in parts)]:
-            refuse(one, error)
+        for waiting in [*self.new, *(part.job for part in parts)]:
+            refuse(waiting, error)
         post(self._outbox)
 
     def _take(self, run: Run) -> bool:
@@ -194,19 +194,19 @@ class Worker:
             self.new.clear()
             if not new and self.idle:
                 return False
-        for one in new:
-            if isinstance(one, Call):
-                do(one, run)
-            elif not one.cancelled:
-                self._begin(run, one)
+        for work in new:
+            if isinstance(work, Call):
+                do(work, run)
+            elif not work.cancelled:
+                self._begin(run, work)
         return True
 
     def _begin(self, run: Run, job: Job) -> None:
         try:
             read = job.task.desk.reader(run, job.options)
             job.left = len(job.inputs)
-            for number, given in enumerate(job.inputs):
-                part = Part(job, number, read(given))
+            for number, sent in enumerate(job.inputs):
+                part = Part(job, number, read(sent))
                 writing = job.task.desk.writing(run, part.item, job.options)
                 if writing is None:
                     self._parts.setdefault(job.key, []).append(part)
@@ -265,30 +265,30 @@ class Worker:
                 self._written[writing] = part
                 joining.append(writing)
         try:
-            found = together.join(joining)
+            told = together.join(joining)
             if self._written:
                 self.counters.observe("regard_batch_size", len(self._written), model=self.name)
-                found = found + together.step()
+                told = told + together.step()
         except Exception as error:  # none can go on: their states may be of different steps
             for part in self._written.values():
                 part.job.fail(error)
             self._written.clear()
             self._together = None
             return
-        self.counters.add("regard_tokens_total", sum(one.tokens for one in found), model=self.name)
-        for one in found:
-            self._tell(one)
+        self.counters.add("regard_tokens_total", sum(written.tokens for written in told), model=self.name)
+        for written in told:
+            self._tell(written)
 
-    def _tell(self, one: Written) -> None:
-        part = self._written[one.writing]
-        if one.failed:
-            part.job.fail(ValueError(one.failed))
-        elif one.piece and part.job.streamed:
-            part.job.tell("piece", part.number, one.piece)
-        if one.answer is not None:
-            self._deliver(part, one.answer)
-        if one.answer is not None or one.failed:
-            del self._written[one.writing]
+    def _tell(self, written: Written) -> None:
+        part = self._written[written.writing]
+        if written.failed:
+            part.job.fail(ValueError(written.failed))
+        elif written.piece and part.job.streamed:
+            part.job.tell("piece", part.number, written.piece)
+        if written.answer is not None:
+            self._deliver(part, written.answer)
+        if written.answer is not None or written.failed:
+            del self._written[written.writing]
 
     def _deliver(self, part: Part, answer: Answer) -> None:
         """An answer as plain data, with the name by which its attention can be asked for."""
@@ -324,20 +324,20 @@ def do(call: Call, run: Run) -> None:
     if call.future.cancelled():
         return
     try:
-        found = call.work(run)
+        result = call.work(run)
     except Exception as error:
         call.loop.call_soon_threadsafe(settle, "set_exception", error)
     else:
-        call.loop.call_soon_threadsafe(settle, "set_result", found)
+        call.loop.call_soon_threadsafe(settle, "set_result", result)
 
 
-def refuse(one: Job | Call, error: BaseException) -> None:
-    if isinstance(one, Job):
-        one.fail(error)
+def refuse(work: Job | Call, error: BaseException) -> None:
+    if isinstance(work, Job):
+        work.fail(error)
         return
 
-    def fail(future: asyncio.Future[Any] = one.future) -> None:
+    def fail(future: asyncio.Future[Any] = work.future) -> None:
         if not future.done():
             future.set_exception(error)
 
-    one.loop.call_soon_threadsafe(fail)
+    work.loop.call_soon_threadsafe(fail)

@@ -51,7 +51,7 @@ def evaluate(
     size = run.model.config.size
     images = (test.images.read(row, size) for row in range(len(test)))
     decoding = change_decoding(run.decode, {"beam": (options or {}).get("beam")})
-    answers = [answer.text for answer in run.answers(images, decoding, tick=tick)]
+    answers = [answer.text for answer in run.answers(map(run.open, images), decoding, tick=tick)]
     nats, tokens = total_loss(run.model, (data.ids.batch(item) for item in data.ids.order(0)))
     loss = nats / tokens
     mean_cider, each_cider = cider(answers, references)

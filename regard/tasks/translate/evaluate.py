@@ -12,6 +12,7 @@ from regard.metrics.bootstrap import Comparison, paired_bootstrap
 from regard.metrics.exact_match import exact_match
 from regard.show import Curves, length_curves
 from regard.tasks.core.card import Options
+from regard.tasks.core.inputs import read_all
 from regard.tasks.core.options import change_decoding
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.shared.measuring import total_loss
@@ -42,7 +43,7 @@ def evaluate(
     references. Loss and perplexity are per token, so that they compare runs with one tokenizer only."""
     sources, references = [source for source, _ in data.examples], [targets for _, targets in data.examples]
     decoding = change_decoding(run.decode, options or {})
-    answers = [answer.text for answer in run.answers(sources, decoding, tick=tick)]
+    answers = [answer.text for answer in run.answers(read_all(sources, run.read, "texts"), decoding, tick=tick)]
     nats, tokens = total_loss(run.model, (data.ids.batch(rows) for rows in data.ids.order(0)))
     loss = nats / tokens
     metrics, signatures = {"exact_match": exact_match(answers, references)}, {}
