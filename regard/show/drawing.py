@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from regard.show.colours import HATCH, INK, LIGHT, QUIET
-from regard.show.images import LEVELS
 from regard.show.label_text import clean, text_width, trim
 
 EDGE = 16  # margin around the picture
@@ -19,12 +18,14 @@ NAME = 13  # font size of the names of axes, sites and panels
 NOTE = 12  # font size of notes and of the colour scale
 SMALL = 11  # font size of notes below small panels
 KEY = 120  # length of a colour scale that lies below a picture
-STRIP = np.linspace(0, 1, LEVELS)  # the weights of a colour scale
+STRIP = np.linspace(0, 1, KEY // 2)  # the weights of a colour scale
 
 Place = tuple[float, float, float, float]  # left, top, width and height
 
+# Marks are not frozen: a picture has thousands, and frozen ones take three times as long to make.
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class Text:
     """A line of text that begins, ends or has its middle (`anchor`) at x. y is the baseline; if `centred`, the
     middle of the letters. `turn`: degrees upwards. `fit`: the width that the text is stretched or squeezed to where
@@ -46,7 +47,7 @@ class Text:
     kind: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Box:
     """A rectangle, filled, outlined or both."""
 
@@ -62,7 +63,7 @@ class Box:
     kind: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Boxes:
     """Many filled rectangles (N, 4), all of one colour, or each with its own and its tip."""
 
@@ -71,10 +72,10 @@ class Boxes:
     tips: Sequence[str] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Cells:
     """A table (R, C) of weights from 0 to `top` as coloured cells; `hidden` (R, C) cells are grey. `tip` tells what
-    is said of the cell in a row and a column. `smooth` cells are pixels of an image and have no edges."""
+    is said of the cell in a row and a column."""
 
     x: float
     y: float
@@ -85,10 +86,7 @@ class Cells:
     _: KW_ONLY
     top: float = 1.0
     hidden: np.ndarray | None = None
-    opacity: float = 1
-    smooth: bool = False
     tip: str | Callable[[int, int], str] = ""
-    kind: str = ""
 
     @property
     def levels(self) -> np.ndarray:
@@ -96,7 +94,7 @@ class Cells:
         return (self.weights / self.top).clip(0, 1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Hatch:
     """A line across every hidden cell (R, C) of a table of square cells."""
 
@@ -111,9 +109,10 @@ class Hatch:
         return self.side / 20
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Image:
-    """RGB bytes (H, W, 3), stretched over a place; a `smooth` image of few pixels shows no squares."""
+    """RGB bytes (H, W, 3), stretched over a place; a `smooth` image of few pixels shows no squares. A `layer`
+    (height, width) of levels in [0, 1] lies over it in colour, half transparent."""
 
     x: float
     y: float
@@ -122,10 +121,10 @@ class Image:
     pixels: np.ndarray
     _: KW_ONLY
     smooth: bool = False
-    kind: str = ""
+    layer: np.ndarray | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Stroke:
     """A line through points (N, 2); NaN begins another piece. `dashes` are matplotlib's: "-", "--", "-." or ":"."""
 
@@ -135,7 +134,7 @@ class Stroke:
     dashes: str = "-"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Dot:
     """A filled circle with an edge."""
 
@@ -147,7 +146,7 @@ class Dot:
     line: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Group:
     """Marks that belong together: a class and data attributes in SVG, and a tip of all of them."""
 
@@ -160,7 +159,7 @@ class Group:
 Mark = Text | Box | Boxes | Cells | Hatch | Image | Stroke | Dot | Group
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Drawing:
     """`name` is read out by screen readers; `font` is the usual size of texts."""
 

@@ -153,16 +153,26 @@ class Examples(Picture):
         name = Text(EDGE, bottom + 1.3 * NAME, "query", bold=True)
         return Group([image, name], "query", clean(self.title) or "query"), bottom
 
+    @cached_property
+    def _size(self) -> tuple[int, int]:
+        """The longer side of an example, and how many stand in a row."""
+        return next(((side, columns) for most, side, columns in SIZES if len(self.examples) <= most), SMALLEST)
+
+    @cached_property
+    def _shrunk(self) -> list[np.ndarray]:
+        """The images as they are drawn: the same arrays in every look, so that an SVG file has them once."""
+        side, _ = self._size
+        return [shrunk(example.image, *size_within(example.image, side, side)) for example in self.examples]
+
     def _draw_look(self, look: str, left: float, top: float) -> tuple[list[Group], float, float]:
         """The examples of a look, where the next look begins, and where they end at the right."""
-        count = len(self.examples)
-        side, columns = next(((side, columns) for most, side, columns in SIZES if count <= most), SMALLEST)
+        side, columns = self._size
         groups, bottom = [], top
-        for at, example in enumerate(self.examples):
+        for at, (example, pixels) in enumerate(zip(self.examples, self._shrunk, strict=True)):
             x, y = left + at % columns * (side + BETWEEN), top + at // columns * (side + BELOW + BETWEEN)
             size = across, down = size_within(example.image, side, side)
             weight, name, below = self.looks[look][at], clean(example.label), y + down + 2
-            marks: list[Mark] = [Image(x, y, *size, shrunk(example.image, *size))]
+            marks: list[Mark] = [Image(x, y, *size, pixels)]
             if example.label == self.chosen:
                 marks.append(Box(x, y, *size, edge=MARK, line=2))
             marks += [
@@ -174,7 +184,7 @@ class Examples(Picture):
             tip = f"{name}, {100 * weight:.2f} %" + (f"\n{clean(example.name)}" if example.name else "")
             groups.append(Group(marks, "example", tip, {"label": name}))
             bottom = max(bottom, y + down)
-        right = left + (min(count, columns) - 1) * (side + BETWEEN) + side
+        right = left + (min(len(self.examples), columns) - 1) * (side + BETWEEN) + side
         return groups, bottom + BELOW + BETWEEN, right
 
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:

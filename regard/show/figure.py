@@ -33,6 +33,7 @@ from regard.show.drawing import (
     flat,
 )
 from regard.show.fonts import text_style
+from regard.show.images import FINE, blend, resize, smooth
 from regard.show.saving import suffix_of, write_whole
 
 POINTS = 72 / 96  # points in a pixel of a drawing
@@ -64,6 +65,7 @@ class Painter:
         self.transform: Transform = ax.transData
         self.zoom = 1.0
         self.painted = 0
+        self.smoothed: dict[tuple[int, int, int], np.ndarray] = {}
         texts = [mark for mark in drawing if isinstance(mark, Text)]
         self.style, self.drawable = text_style(text.text for text in texts if not text.mono)
         self.mono_style, self.mono_drawable = text_style({text.text for text in texts if text.mono})
@@ -91,9 +93,7 @@ class Painter:
             case Hatch():
                 self._add(LineCollection(list(_across(mark)), colors=HATCH, linewidths=mark.line * width, **common))
             case Image():
-                few = mark.pixels.shape[1] < mark.width * FINEST / 96
-                smoothing = "lanczos" if mark.smooth and few else "antialiased"
-                self._image(mark, mark.pixels, common, interpolation=smoothing)
+                self._image(mark, self._pixels(mark), common, interpolation="antialiased")
             case Stroke():
                 common |= {"color": mark.colour, "linestyle": mark.dashes, "linewidth": mark.width * width}
                 self.ax.plot(*mark.points.T, scalex=False, scaley=False, **common)
@@ -116,8 +116,18 @@ class Painter:
     def _cells(self, mark: Cells, common: dict[str, Any]) -> None:
         weights = mark.weights if mark.hidden is None else np.ma.masked_array(mark.weights, mark.hidden)
         colours: dict[str, Any] = {"cmap": colour_map(mark.ramp), "vmin": 0, "vmax": mark.top}
-        smoothing = "antialiased" if mark.smooth else "nearest"
-        self._image(mark, weights, common, interpolation=smoothing, alpha=mark.opacity, **colours)
+        self._image(mark, weights, common, interpolation="nearest", **colours)
+
+    def _pixels(self, mark: Image) -> np.ndarray:
+        """An image that is used several times is made smooth once."""
+        if not mark.smooth:
+            return mark.pixels
+        width, height = FINE * int(mark.width), FINE * int(mark.height)
+        key = (id(mark.pixels), width, height)
+        if key not in self.smoothed:
+            self.smoothed[key] = resize(mark.pixels, width, height)
+        pixels = self.smoothed[key]
+        return pixels if mark.layer is None else blend(pixels, smooth(mark.layer, width, height))
 
     def _image(self, mark: Cells | Image, pixels: np.ndarray, common: dict[str, Any], **look: Any) -> None:
         extent = (mark.x, mark.x + mark.width, mark.y + mark.height, mark.y)

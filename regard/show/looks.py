@@ -33,7 +33,6 @@ from regard.show.overlay import (
     PHOTO_SIDE,
     check_map,
     levels_of,
-    looked_at,
     note_on,
     shared_top,
     shares_of,
@@ -217,10 +216,10 @@ class Looks(Picture):
                 marks.append(Group([alone, *_texts("image", "image", [shape], EDGE, y + below)], "panel"))
             for at, word in enumerate(line.words):
                 x, top = left + at % columns * pitch, y + math.ceil(at // columns * row)
-                looked = looked_at(under, self.dots(number, at, *size), x, top, size)
+                looked = Image(x, top, *size, under, smooth=True, layer=self.dots(number, at, *size))
                 shown = fit(label(word, 120), room, NAME)
                 texts = _texts(shown, clean(word), line.notes(at), x, top + below)
-                marks.append(Group([*looked, *_choice(line, at, x, top, *size), *texts], "panel"))
+                marks.append(Group([looked, *_choice(line, at, x, top, *size), *texts], "panel"))
             y += math.ceil(max(1, math.ceil(len(line.words) / columns)) * row) + BETWEEN
         key = top_note(self.top, self.most) + (f";  {GATE_NOTE}" if self.gated else "")
         marks += colour_scale(y, key, HEAT)

@@ -206,10 +206,11 @@ def _column_label(x: float, y: float, shown: str, font: float, upright: bool, ti
 def _cells(data: MapData, rows: list[str], columns: list[str], left: float, top: float, cell: float) -> list[Mark]:
     """The cells with thin white lines between them."""
     across, down, decimals = len(columns) * cell, len(rows) * cell, digits(data.top)
+    weights = data.weights.tolist()
     row_names, column_names = [_isolate(text) for text in rows], [_isolate(text) for text in columns]
 
     def tip(row: int, column: int) -> str:
-        return f"{row_names[row]} ← {column_names[column]}: {data.weights[row, column]:.{decimals}f}"
+        return f"{row_names[row]} ← {column_names[column]}: {weights[row][column]:.{decimals}f}"
 
     marks: list[Mark] = [Cells(left, top, across, down, data.weights, top=data.top, hidden=data.hidden, tip=tip)]
     if data.hidden is not None:

@@ -16,7 +16,6 @@ from regard.show.drawing import (
     KEY,
     NAME,
     NOTE,
-    Cells,
     Drawing,
     Group,
     Image,
@@ -26,7 +25,7 @@ from regard.show.drawing import (
     heading,
     quiet,
 )
-from regard.show.images import STRENGTH, blend, check_image, grey, resize, shrunk, size_within, smooth
+from regard.show.images import blend, check_image, grey, resize, shrunk, size_within, smooth
 from regard.show.label_text import clean, fit, text_width, trim
 from regard.show.picture import Picture, counted, titled
 from regard.show.scales import Scale, check_scale, top_of, top_words
@@ -125,10 +124,10 @@ class Overlay(Picture):
         marks.append(Group([picture, *_below(["image"], "image", shape, EDGE, y + down, font)], "panel"))
         for at, (name, weights) in enumerate(self.panels.items(), columns if alone else 1):
             x, y = EDGE + at % columns * pitch, math.ceil(top + at // columns * line)
-            looked = looked_at(under, smooth(self.levels(name), *size), x, y, size)
+            looked = Image(x, y, *size, under, smooth=True, layer=smooth(self.levels(name), *size))
             shown = [fit(text, room, font) for text in labels[name]]
             texts = _below(shown, names[name], note_on(weights), x, y + down, font)
-            marks.append(Group([*looked, *texts], "panel"))
+            marks.append(Group([looked, *texts], "panel"))
         key_top = math.ceil(y + line)
         marks += colour_scale(key_top, top_note(self.top, self.most), HEAT)
         width = EDGE + max(right, EDGE + columns * pitch - BETWEEN, EDGE + KEY + 170)
@@ -182,12 +181,6 @@ def check_map(name: str, weights: np.ndarray) -> np.ndarray:
     if weights.min() < 0:
         raise ValueError(f"{name}: a map must not be negative, got {weights.min():.4g}: give weights, not scores")
     return weights
-
-
-def looked_at(under: np.ndarray, levels: np.ndarray, x: float, y: float, size: tuple[int, int]) -> list[Mark]:
-    """Levels (height, width) in colour over the grey image, which is the same array in all panels."""
-    layer = Cells(x, y, *size, levels, HEAT, opacity=STRENGTH, smooth=True, kind="layer")
-    return [Image(x, y, *size, under, smooth=True), layer]
 
 
 def _below(lines: list[str], name: str, note: str, x: float, y: float, font: float) -> list[Mark]:

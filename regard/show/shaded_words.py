@@ -119,7 +119,8 @@ def reads_right_to_left(words: Sequence[str]) -> bool:
 
 def draw_words(data: Shades, words: Sequence[Word], x: float, y: float, cells: int, rtl: bool) -> Group:
     """Words on their shades, in lines of so many cells from (x, y) on, which run from right to left if `rtl`."""
-    levels, colours, hidden = data.levels, hex_colours(data.levels, LIGHT), data.hidden
+    levels, received, hidden = data.levels.tolist(), data.received.tolist(), data.hidden.tolist()
+    colours, decimals = hex_colours(data.levels, LIGHT), digits(data.top)
     places: list[Place] = []
     fills, tips, texts = [], [], []
     for word in words:
@@ -128,7 +129,7 @@ def draw_words(data: Shades, words: Sequence[Word], x: float, y: float, cells: i
         if hidden[at] or levels[at] >= FAINTEST:
             places.append((left, top, width, BOX))
             fills.append(HIDDEN if hidden[at] else colours[at])
-            tips.append("" if hidden[at] else f"{word.text}: {data.received[at]:.{digits(data.top)}f}")
+            tips.append("" if hidden[at] else f"{word.text}: {received[at]:.{decimals}f}")
         ink = "#ffffff" if levels[at] > WHITE_FROM else INK
         # The viewer's font may be wider or narrower; letters of right-to-left scripts are joined and not stretched.
         fit = None if is_rtl(word.text) or word.cells < 2 else width

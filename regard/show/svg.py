@@ -7,13 +7,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from html import escape
 
 import numpy as np
 
-from regard.show.colours import HATCH, HIDDEN, INK, hex_colours
+from regard.show.colours import HATCH, HEAT, HIDDEN, INK, hex_colours
 from regard.show.drawing import Box, Boxes, Cells, Dot, Drawing, Group, Hatch, Image, Mark, Stroke, Text, flat
-from regard.show.images import image_url, weights_url
+from regard.show.images import STRENGTH, image_url, weights_url
 
 # System fonts first; the named ones have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
 FONTS = (
@@ -22,8 +23,8 @@ FONTS = (
     "'WenQuanYi Micro Hei', 'Noto Sans Hebrew', 'Noto Sans Arabic', 'Noto Sans Devanagari', sans-serif"
 )
 MONOSPACED = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono', monospace"
-# Each text is ordered by its own letters. `direction` is that of the whole picture, also on a page that is read from
-# right to left, or text-anchor would change sides.
+# Each text is ordered by its own letters. `direction` is that of the whole picture, also on a page that is read
+# from right to left, or text-anchor would change sides.
 BIDI = ' unicode-bidi="plaintext"'
 DASHES = {"--": "6 2.5", "-.": "7 2 1.5 2", ":": "1.5 2"}  # matplotlib's names to SVG's lengths
 FAINTEST = 0.002  # of the scale: smaller weights look like 0 and get no rectangle; most of a large map are so small
@@ -95,10 +96,13 @@ class _Renderer:
         return f"<g{named}{_attributes(own)}>{_tip(group.tip)}\n{self.marks(group.marks, style | own)}</g>\n"
 
     def image(self, mark: Image) -> str:
-        corner, kind = f' x="{_short(mark.x)}" y="{_short(mark.y)}"', _kind(mark.kind)
-        if name := self.shared.get(_image_key(mark)):
-            return f'<use{kind} href="#{name}"{corner}/>\n'
-        return f"<image{kind}{corner}{_size(mark)}{_stretched(mark)}/>\n"
+        corner = f' x="{_short(mark.x)}" y="{_short(mark.y)}"'
+        name = self.shared.get(_image_key(mark))
+        image = f'<use href="#{name}"{corner}/>' if name else f"<image{corner}{_size(mark)}{_stretched(mark)}/>"
+        if mark.layer is None:
+            return image + "\n"
+        url, place = weights_url(mark.layer, HEAT), f"{corner}{_size(mark)}{_aspect(mark, mark.layer)}"
+        return f'{image}<image class="layer"{place} opacity="{STRENGTH}" href="{url}"/>\n'
 
 
 def _shared_images(drawing: Drawing) -> dict[tuple[int, float, float], tuple[str, str]]:
@@ -134,12 +138,17 @@ def _text(mark: Text, style: Style) -> str:
 
 
 def _style(mark: Text) -> Style:
+    return _style_of(mark.mono, mark.size, mark.colour, mark.bold, mark.anchor)
+
+
+@lru_cache(maxsize=64)
+def _style_of(mono: bool, size: float, colour: str, bold: bool, anchor: str) -> Style:
     return {
-        "font-family": MONOSPACED if mark.mono else FONTS,
-        "font-size": _short(mark.size),
-        "fill": mark.colour,
-        "font-weight": "600" if mark.bold else "400",
-        "text-anchor": mark.anchor,
+        "font-family": MONOSPACED if mono else FONTS,
+        "font-size": _short(size),
+        "fill": colour,
+        "font-weight": "600" if bold else "400",
+        "text-anchor": anchor,
     }
 
 
@@ -157,23 +166,21 @@ def _boxes(mark: Boxes) -> str:
     """Those of one colour are one path."""
     if isinstance(mark.fill, str):
         shapes = [
-            f"M{_short(x, 2)},{_short(y + height)}V{_short(y)}h{_short(width, 2)}V{_short(y + height)}z"
-            for x, y, width, height in mark.places
+            f"M{x:.2f},{_short(y + height)}V{y:.1f}h{_short(width, 2)}V{_short(y + height)}z"
+            for x, y, width, height in mark.places.tolist()
         ]
         return f'<path d="{"".join(shapes)}" fill="{mark.fill}" {INERT}/>\n' if shapes else ""
     tips = mark.tips or [""] * len(mark.places)
-    rows = zip(mark.places, mark.fill, tips, strict=True)
+    rows = zip(mark.places.tolist(), mark.fill, tips, strict=True)
     return "".join(_box(Box(x, y, width, height, fill, tip=tip)) for (x, y, width, height), fill, tip in rows)
 
 
 def _cells(mark: Cells) -> str:
     if callable(mark.tip):
         return _told_cells(mark)
-    look = ("" if mark.smooth else ' style="image-rendering:pixelated"') + (
-        "" if mark.opacity == 1 else f' opacity="{mark.opacity:g}"'
-    )
+    look = ' style="image-rendering:pixelated"'
     corner, url = f' x="{_short(mark.x)}" y="{_short(mark.y)}"', weights_url(mark.levels, mark.ramp, mark.hidden)
-    start = f'<image{_kind(mark.kind)}{corner}{_size(mark)} preserveAspectRatio="none"{look} href="{url}"'
+    start = f'<image{corner}{_size(mark)}{_aspect(mark, mark.weights)}{look} href="{url}"'
     return start + _closed("image", mark.tip)
 
 
@@ -225,21 +232,17 @@ def _stroke(mark: Stroke) -> str:
 
 
 def _path(points: np.ndarray) -> str:
-    parts: list[str] = []
-    before: tuple[str, str] | None = None
-    for x, y in points.tolist():
-        if x != x:  # NaN
-            before = None
-            continue
-        at = _short(x), _short(y)
-        if before is None:
-            parts.append(f"M{at[0]},{at[1]}")
-        elif at[0] == before[0]:
-            parts.append(f"V{at[1]}")
-        else:
-            parts.append(f"H{at[0]}" if at[1] == before[1] else f"L{at[0]},{at[1]}")
-        before = at
-    return "".join(parts)
+    """NaN begins another piece."""
+    gaps = np.flatnonzero(np.isnan(points[:, 0]))
+    return "".join(_piece(piece[np.isfinite(piece[:, 0])].tolist()) for piece in np.split(points, gaps))
+
+
+def _piece(points: list[list[float]]) -> str:
+    if len(points) == 2 and points[0][0] == points[1][0]:
+        return f"M{_short(points[0][0])},{_short(points[0][1])}V{_short(points[1][1])}"
+    if len(points) == 2 and points[0][1] == points[1][1]:
+        return f"M{_short(points[0][0])},{_short(points[0][1])}H{_short(points[1][0])}"
+    return "M" + "L".join([f"{x:.1f},{y:.1f}" for x, y in points])
 
 
 def _dot(mark: Dot) -> str:
@@ -252,7 +255,13 @@ def _size(mark: Box | Cells | Image) -> str:
 
 
 def _stretched(mark: Image) -> str:
-    return f' preserveAspectRatio="none" href="{image_url(mark.pixels)}"'
+    return f'{_aspect(mark, mark.pixels)} href="{image_url(mark.pixels)}"'
+
+
+def _aspect(mark: Cells | Image, pixels: np.ndarray) -> str:
+    """Said where the pixels have another shape than their place."""
+    same = mark.width * pixels.shape[0] == mark.height * pixels.shape[1]
+    return "" if same else ' preserveAspectRatio="none"'
 
 
 def _kind(kind: str) -> str:
@@ -272,7 +281,9 @@ def _closed(tag: str, tip: str) -> str:
     return f">{_tip(tip)}</{tag}>\n" if tip else "/>\n"
 
 
+@lru_cache(maxsize=2048)  # the same places and sizes come again and again
 def _short(number: float, decimals: int = 1) -> str:
     """12.0 -> 12"""
-    text = f"{number:.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    if number == int(number):
+        return str(int(number))
+    return f"{number:.{decimals}f}".rstrip("0").rstrip(".")
