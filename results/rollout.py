@@ -24,7 +24,7 @@ from regard.metrics.accuracy import Z, interval
 from regard.metrics.pointing import MIDDLE_HALF, area, mass_inside
 from regard.models.vit import ViT
 from regard.show import patch_map, rollout
-from regard.show.overlay.blending import blend, grey, resize, smooth
+from regard.show.images import blend, grey, resize, smooth
 from regard.tasks.recognise.run import Recogniser
 
 BATCH, SEED = 64, 0

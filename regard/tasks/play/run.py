@@ -19,7 +19,7 @@ from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
 from regard.models.protocols import Model, Player
 from regard.show import Map, ShadedText
-from regard.show.map.picture import LONG
+from regard.show.map import LONG
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation, Shown

@@ -25,7 +25,7 @@ from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads, Map
-from regard.show.heads.data import heads_title
+from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import TRANSLATE, TranslateOptions, change_decoding, check_options, checks_keywords
 from regard.tasks.core.results import Evaluation, Tick, no_tick
