@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from regard.data.made.pairs import reverse
 from regard.tasks.core.table import TASKS
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
 
 
 def test_train_leaves_a_run_and_prints_where(call: Any, recipe: str) -> None:
@@ -79,7 +82,9 @@ def test_train_on_pairs_of_ones_own(call: Any, recipe: str) -> None:
 @pytest.mark.parametrize(
     ("recipe_name", "change", "said"),
     [
-        ("bahdanau-dates", "train.device=cuda", "error: device 'cuda' is not here; use auto or cpu"),
+        pytest.param(
+            "bahdanau-dates", "train.device=cuda", "error: device 'cuda' is not here; use auto or cpu", marks=no_gpu
+        ),
         ("bahdanau-dates", "train.precision=float16", "error: precision float16 needs a CUDA GPU; on cpu use"),
         (
             "luong-pairs",
