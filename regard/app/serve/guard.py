@@ -61,7 +61,7 @@ class Guard:
             await send(message)
 
         self.running += 1
-        self.counters.set("regard_requests_running", self.running)
+        self.counters.requests_running.set(self.running)
         try:
             try:
                 self.check(scope)
@@ -71,14 +71,14 @@ class Guard:
                 await self.app(scope, limited(receive, self.limits.body), answer)
         finally:
             self.running -= 1
-            self.counters.set("regard_requests_running", self.running)
+            self.counters.requests_running.set(self.running)
             self.note(scope, status, time.monotonic() - began)
 
     def note(self, scope: Scope, status: int, seconds: float) -> None:
         """One line a request: its route and no text of its user, nor the address it came from."""
         route = getattr(scope.get("route"), "path", "none")
-        self.counters.add("regard_requests_total", route=route, status=str(status))
-        self.counters.observe("regard_request_seconds", seconds, route=route)
+        self.counters.requests.labels(route=route, status=status).inc()
+        self.counters.request_seconds.labels(route=route).observe(seconds)
         log.info("%s %s %d %.3fs", scope["method"], route, status, seconds)
 
     def check(self, scope: Scope) -> None:

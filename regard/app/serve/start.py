@@ -44,10 +44,13 @@ def start(
     open_page: bool = False,
 ) -> None:
     try:
+        import prometheus_client  # noqa: F401
         import uvicorn
         from starlette.applications import Starlette  # noqa: F401
     except ImportError:
-        raise BadInput("to serve, starlette and uvicorn are needed: pip install 'regard[serve]'") from None
+        raise BadInput(
+            "to serve, starlette, uvicorn and prometheus_client are needed: pip install 'regard[serve]'"
+        ) from None
     from regard.app.serve.application import build
     from regard.app.serve.counters import Counters
     from regard.app.serve.guard import LOCAL
