@@ -5,7 +5,7 @@ generator that is reseeded before each batch. A run that was killed and resumed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -42,7 +42,7 @@ LOGGED = ("loss", "gradient_norm", "tokens")
 
 Item = TypeVar("Item")
 # From the batches of a step to passes over them; in each pass, one update by each of its batches.
-Passes = Callable[[Iterable[Batch]], list[list[Batch]]]
+Passes = Callable[[Iterable[Batch]], Sequence[Sequence[Batch]]]
 
 
 class Data(Protocol[Item]):

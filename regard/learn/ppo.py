@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,14 +18,14 @@ def clipped(gain: Tensor, log_probability: Tensor, before: Tensor, clip: float) 
     return torch.minimum(gain * ratio, gain * ratio.clamp(1 - clip, 1 + clip))
 
 
-def passes(model: Module, settings: Training) -> Callable[[Iterable[Batch]], list[list[Batch]]] | None:
+def passes(model: Module, settings: Training) -> Callable[[Iterable[Batch]], Sequence[Sequence[Batch]]] | None:
     """`ppo_passes` over the trials of a step, each in `ppo_parts`; None: one update, by the batches as they are."""
     if settings.updates == 1:
         return None
     assert isinstance(model, Player)
     player = model
 
-    def play(batches: Iterable[Batch]) -> list[list[Batch]]:
+    def play(batches: Iterable[Batch]) -> Sequence[Sequence[Batch]]:
         (batch,) = batches
         return [player.experience(batch).parts(settings.ppo_parts)] * settings.ppo_passes
 

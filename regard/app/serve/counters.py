@@ -49,7 +49,7 @@ class Counters:
         resident.set_function(resident_bytes)
 
     def collect(self) -> Iterator[Metric]:
-        """Without the times at which series began: prometheus_client can leave them out for a whole process only."""
+        """Without the times at which series began, which prometheus_client leaves out per process only."""
         for metric in self.registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
