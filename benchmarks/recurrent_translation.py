@@ -111,9 +111,10 @@ def main(sentences: int) -> None:
                 fastest = {tool: min(turn["seconds"][width] for turn in turns) for tool, turns in results.items()}
                 for tool, seconds in fastest.items():
                     speed, turn = len(rows) / seconds, results[tool][0]
+                    times = fastest["Joey NMT 2.3"] / seconds
                     print(
                         f"| {search} | {name} | {tool} | {turn['parameters']:,} | {speed:,.1f} "
-                        f"| {speed * LENGTH:,.0f} | {turn['peak']:,.0f} | {fastest['Joey NMT 2.3'] / seconds:.2f} |",
+                        f"| {speed * LENGTH:,.0f} | {turn['peak']:,.0f} | {times:.2f} |",
                         flush=True,
                     )
 

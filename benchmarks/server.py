@@ -172,8 +172,8 @@ async def measure_load(clients: int, seconds: float) -> None:
         middle, late = statistics.median(times), times[int(len(times) * 0.95)]
         listed = ", ".join(f"{count:,} x {status}" for status, count in sorted(statuses.items()))
         print(
-            f"| {most} | {statuses[200] / seconds:.1f} | {middle * 1000:.0f} ms | {late * 1000:.0f} ms | {listed} | "
-            f"{before / 1e6:.0f} MB, {100 * (after / before - 1):+.1f} % |",
+            f"| {most} | {statuses[200] / seconds:.1f} | {middle * 1000:.0f} ms | {late * 1000:.0f} ms | {listed} "
+            f"| {before / 1e6:.0f} MB, {100 * (after / before - 1):+.1f} % |",
             flush=True,
         )
 

@@ -152,12 +152,11 @@ def child(kind: str, way: str) -> dict[str, float]:
     model, batch = build(ways, shots)
     if way == "plain":
         plain = Plain(model).to(DEVICE)
-        return timed_steps(
-            plain_step(
-                plain, lambda: F.cross_entropy(plain(batch.images, batch.labels), batch.answers[:, 0]), 1e-3
-            ),
-            LONG,
-        )
+
+        def loss_of() -> Tensor:
+            return F.cross_entropy(plain(batch.images, batch.labels), batch.answers[:, 0])
+
+        return timed_steps(plain_step(plain, loss_of, 1e-3), LONG)
     return timed_steps(our_step(model, batch, 1e-3, capture=way.endswith("captured")), LONG)
 
 
