@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from recurrent import take_turns
+from measuring import take_turns
 
 DTYPE, TOKENS = torch.bfloat16, 256
 WORK = {  # the unit, and how many of them a call computes
@@ -121,7 +121,7 @@ def main() -> None:
         results = take_turns(__file__, TOOLS, work)
         cells = []
         for call in ("first", "later"):
-            speed = {tool: count / min(one[call] for one in found) for tool, found in results.items()}
+            speed = {tool: count / min(turn[call] for turn in turns) for tool, turns in results.items()}
             cells += [f"{speed['regard']:,.0f}", f"{speed['transformers']:,.0f}"]
             cells += [f"**{speed['regard'] / speed['transformers']:.2f}**"]
         print(f"| {work} | {unit}/s | {' | '.join(cells)} |", flush=True)

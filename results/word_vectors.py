@@ -22,7 +22,8 @@ def main(recipe: str, out: str) -> None:
     tokenizer = job.tokens.learn(texts, job.layout)
     words = tokenizer.tokens(range(len(tokenizer)))
     rows = [
-        [words[one] for one in ids if one not in tokenizer.white_space] for ids in tokenizer.encode_batch(texts)
+        [words[token] for token in ids if token not in tokenizer.white_space]
+        for ids in tokenizer.encode_batch(texts)
     ]
     model = Word2Vec(
         rows,

@@ -173,6 +173,15 @@ def test_runs_and_pictures_are_in_the_docs():
         assert f"| `regard.show.{kind.__name__}` |" in table
 
 
+def test_words_of_the_glossary_are_defined_where_it_says():
+    rows = [line.split(" | ") for line in read_page("docs/glossary.md").splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row[0].startswith("| word")]
+    assert len({row[0] for row in rows}) == len(rows) >= 30, "a word stands there once"
+    for word, *_, place in rows:
+        path = ROOT / place.strip("|` ")
+        assert path.exists(), f"{word}: {path} is not there"
+
+
 def test_every_page_is_in_the_menu():
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for path in DOCS.rglob("*.md"):

@@ -32,7 +32,7 @@ class Captured(Replay):
         """`change` does one training step; it must be the same function each time."""
         (batch,) = batches
         try:
-            return self(lambda one: change([one]), batch)
+            return self(lambda batch: change([batch]), batch)
         except torch.OutOfMemoryError as error:
             raise torch.OutOfMemoryError(
                 f"{error}\nA captured step keeps its memory: use smaller batches, or set train.capture = false"

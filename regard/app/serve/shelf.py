@@ -225,8 +225,8 @@ class Shelf:
 
     def count(self) -> None:
         there = [one.worker.bytes for one in self.served.values() if one.worker and one.worker.bytes]
-        self.counters.set("regard_models_loaded", len(there))
-        self.counters.set("regard_models_bytes", sum(there))
+        self.counters.models_loaded.set(len(there))
+        self.counters.models_bytes.set(sum(there))
 
     def ask(self, one: Served, job: Job) -> Job:
         try:

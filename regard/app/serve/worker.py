@@ -229,7 +229,7 @@ class Worker:
             self._answer(run, parts)
 
     def _answer(self, run: Run, parts: list[Part]) -> None:
-        self.counters.observe("regard_batch_size", len(parts), model=self.name)
+        self.counters.batch_size.labels(model=self.name).observe(len(parts))
         task, options = parts[0].job.task, parts[0].job.options
         token = unwanted.set(lambda: all(part.job.cancelled for part in parts))
         left = list(parts)
@@ -238,7 +238,7 @@ class Worker:
                 part = left.pop(0)
                 self._deliver(part, answer)
         except Stopped:
-            self.counters.add("regard_stopped_total", len({part.job for part in parts}))
+            self.counters.stopped.inc(len({part.job for part in parts}))
         except Exception as error:
             if len({part.job for part in left}) == 1:
                 left[0].job.fail(error)
@@ -257,7 +257,7 @@ class Worker:
             if part.job.cancelled:
                 together.leave(writing)
                 del self._written[writing]
-                self.counters.add("regard_stopped_total")
+                self.counters.stopped.inc()
         joining = []
         while self._waiting and len(self._written) < self.limits.rows:
             part, writing = self._waiting.popleft()
@@ -267,7 +267,7 @@ class Worker:
         try:
             told = together.join(joining)
             if self._written:
-                self.counters.observe("regard_batch_size", len(self._written), model=self.name)
+                self.counters.batch_size.labels(model=self.name).observe(len(self._written))
                 told = told + together.step()
         except Exception as error:  # none can go on: their states may be of different steps
             for part in self._written.values():
@@ -275,7 +275,7 @@ class Worker:
             self._written.clear()
             self._together = None
             return
-        self.counters.add("regard_tokens_total", sum(written.tokens for written in told), model=self.name)
+        self.counters.tokens.labels(model=self.name).inc(sum(written.tokens for written in told))
         for written in told:
             self._tell(written)
 

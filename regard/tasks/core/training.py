@@ -21,9 +21,11 @@ from regard.data.artifacts import Artifacts
 from regard.errors import Interrupted, NoTokenizer, RecipeError, RunError
 from regard.learn.checkpoint import checkpoints, refuse_files
 from regard.learn.lock import locked
-from regard.learn.loop import GO_ON, Report, fit
+from regard.learn.loop import GO_ON, Report, Stepper, take_steps
+from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
 from regard.learn.settings import Training
+from regard.learn.validation import Validation
 from regard.models import MODELS, name_of
 from regard.models.protocols import Adopter, Model
 from regard.runs import folder as runs
@@ -154,18 +156,11 @@ def run_loop(
         return {logged(name): value for name, value in metrics.items()}
 
     directions = {logged(name): task.metrics[name].better for name in task.validated}
+    better = (job.train.best_by, directions[job.train.best_by])
+    validation = Validation(model, validate, lambda model, _: runs.save_weights(out, model), better, job.train)
     try:
-        return fit(
-            model,
-            prepared.data,
-            settings=job.train,
-            folder=out,
-            validate=validate,
-            keep_best=lambda model, _: runs.save_weights(out, model),
-            better=(job.train.best_by, directions[job.train.best_by]),
-            resume=resume,
-            progress=progress,
-        )
+        stepper = Stepper(model, job.train, passes=passes(model, job.train))
+        return take_steps(stepper, prepared.data, validation, out, resume, progress)
     except Interrupted as stop:
         if stop.best:
             raise

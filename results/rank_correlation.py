@@ -15,7 +15,7 @@ def tau_b(scores: Sequence[float], grades: Sequence[float]) -> float:
     scores only."""
     agree, differ = _pairs(scores, grades)
     every = len(scores) * (len(scores) - 1) // 2
-    untied = [every - sum(math.comb(int(count), 2) for count in _counts(one)) for one in (scores, grades)]
+    untied = [every - sum(math.comb(int(count), 2) for count in _counts(values)) for values in (scores, grades)]
     return (agree - differ) / math.sqrt(untied[0] * untied[1])
 
 
