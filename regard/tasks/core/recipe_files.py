@@ -8,7 +8,7 @@ from typing import Any
 from regard.base.fields import nearest, read_toml
 from regard.errors import RecipeError
 
-RECIPES = Path(__file__).parent.parent / "recipes"
+RECIPES = Path(__file__).parents[2] / "recipes"
 Recipe = dict[str, dict[str, Any]]  # sections as TOML has them
 
 
