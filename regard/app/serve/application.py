@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from regard.app.serve.answering import Events, Json, answers, error_answer, unless_gone
-from regard.app.serve.asking import read_body, read_job
+from regard.app.serve.asking import read_body, read_ticket
 from regard.app.serve.counters import Counters
 from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
@@ -28,7 +28,7 @@ from regard.app.serve.shelf import Served, Shelf
 from regard.app.serve.signing_in import SignIn
 from regard.app.serve.static import Files
 from regard.app.serve.steps import read_step
-from regard.app.serve.worker import Job
+from regard.app.serve.worker import Ticket
 
 
 @dataclass(frozen=True)
@@ -82,22 +82,22 @@ class Api:
         if not isinstance(streamed, bool):
             raise Refused(422, "stream must be true or false")
         served, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
-        job = await read_job(task, body, self.limits, streamed=streamed)
-        self.shelf.ask(served, job)
+        ticket = await read_ticket(task, body, self.limits, streamed=streamed)
+        self.shelf.ask(served, ticket)
         if streamed:
-            return Events(self.told(served, job))
-        return Json(await unless_gone(request, self.collected(served, job)))
+            return Events(self.told(served, ticket))
+        return Json(await unless_gone(request, self.collected(served, ticket)))
 
-    async def collected(self, served: Served, job: Job) -> dict[str, Any]:
+    async def collected(self, served: Served, ticket: Ticket) -> dict[str, Any]:
         by_number: dict[int, Any] = {}
-        async with aclosing(job.events()) as events:
+        async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
                 if kind == "answer":
                     by_number[number] = what
         return {"model": served.name, "answers": [by_number[number] for number in sorted(by_number)]}
 
-    async def told(self, served: Served, job: Job) -> AsyncIterator[tuple[str, Any]]:
-        async with aclosing(job.events()) as events:
+    async def told(self, served: Served, ticket: Ticket) -> AsyncIterator[tuple[str, Any]]:
+        async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
                 yield kind, {"input": number, "text": what} if kind == "piece" else {"input": number, **what}
         yield "end", {"model": served.name}

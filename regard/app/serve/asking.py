@@ -14,7 +14,7 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
 from regard.app.serve.limits import Limits, Refused
-from regard.app.serve.worker import Job
+from regard.app.serve.worker import Ticket
 from regard.base.fields import nearest
 from regard.errors import BadInput
 from regard.tasks.core.card import TaskRequest
@@ -73,9 +73,9 @@ async def read_form(request: Request, limits: Limits) -> Body:
     return body
 
 
-async def read_job(task: AnyTask, body: Body, limits: Limits, *, streamed: bool = False) -> Job:
+async def read_ticket(task: AnyTask, body: Body, limits: Limits, *, streamed: bool = False) -> Ticket:
     """What a request asks for. It is read in a thread, as an image takes time to decode."""
-    return Job(task, *await asyncio.to_thread(read_asked, task, body, limits), streamed)
+    return Ticket(task, *await asyncio.to_thread(read_asked, task, body, limits), streamed)
 
 
 def read_asked(task: AnyTask, body: Body, limits: Limits) -> tuple[dict[str, Any], str, list[Any]]:

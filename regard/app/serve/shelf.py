@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits, Refused
-from regard.app.serve.worker import Closed, Job, Worker, reason
+from regard.app.serve.worker import Closed, Ticket, Worker, reason
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
 from regard.runs.examples import Examples, read_examples
@@ -228,11 +228,11 @@ class Shelf:
         self.counters.models_loaded.set(len(there))
         self.counters.models_bytes.set(sum(there))
 
-    def ask(self, one: Served, job: Job) -> Job:
+    def ask(self, one: Served, ticket: Ticket) -> Ticket:
         try:
-            return self.worker(one).ask(job)
+            return self.worker(one).ask(ticket)
         except Closed:
-            return self.worker(one).ask(job)
+            return self.worker(one).ask(ticket)
 
     async def call(self, one: Served, work: Any) -> Any:
         try:
