@@ -8,6 +8,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,21 +74,25 @@ def read_weights(
         if name not in places and not (form and re.fullmatch(form.optional, name)):
             settings = form.config_file if form else "config.json"
             raise RunError(f"{_all(files)}: {name} should be {tuple(want.shape)} by {settings}, but is missing")
-    for path, name in derived:
-        assert form is not None
-        form.check_derived(f"{path}: {name}", partial(_read, path, name))
-    tensors = {
-        name: _read(*places[name], want.dtype) if name in places else torch.zeros(want.shape, dtype=want.dtype)
-        for name, want in wanted.items()
-    }
-    for path, name, original in repeated:
-        first = tensors[original]
-        copy = _read(path, name, first.dtype)
-        if not ((copy == first) | ((copy != copy) & (first != first))).all():  # NaN is equal to NaN here
-            raise RunError(
-                f"{path}: {name} differs from {original}, and config.json says that they are tied; if they are "
-                "not, set tie_word_embeddings = false there"
-            )
+    with ExitStack() as stack:  # each file is opened once: its header is parsed every time
+        opened = {path: stack.enter_context(_opened(path)) for path in files if path.suffix != SUFFIX}
+        for path, name in derived:
+            assert form is not None
+            form.check_derived(f"{path}: {name}", partial(_read, opened, path, name))
+        tensors = {
+            name: _read(opened, *places[name], want.dtype)
+            if name in places
+            else torch.zeros(want.shape, dtype=want.dtype)
+            for name, want in wanted.items()
+        }
+        for path, name, original in repeated:
+            first = tensors[original]
+            copy = _read(opened, path, name, first.dtype)
+            if not ((copy == first) | ((copy != copy) & (first != first))).all():  # NaN is equal to NaN here
+                raise RunError(
+                    f"{path}: {name} differs from {original}, and config.json says that they are tied; if they "
+                    "are not, set tie_word_embeddings = false there"
+                )
     if broken := [key for key, x in tensors.items() if x.is_floating_point() and not x.isfinite().all()]:
         shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
         warnings.warn(
@@ -208,12 +213,9 @@ def _unreadable(path: Path, why: str) -> RunError:
     return RunError(f"{path} cannot be read; it is truncated, changed or not a safetensors file: {why:.300}")
 
 
-def _read(path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    if path.suffix == SUFFIX:
-        tensor = read_hdf5(path, name)
-    else:
-        with _opened(path) as file:
-            tensor = file.get_tensor(name)
+def _read(opened: Mapping[Path, Any], path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """From one of the opened safetensors files, else from an HDF5 file."""
+    tensor = opened[path].get_tensor(name) if path in opened else read_hdf5(path, name)
     if dtype != tensor.dtype and dtype in KINDS["integers"].values() and tensor.numel():
         values, limits = tensor.numpy(), torch.iinfo(dtype)
         low, high = int(values.min()), int(values.max())
