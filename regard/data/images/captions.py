@@ -240,12 +240,14 @@ def _zip(path: Path, names: list[str], places: dict[str, str]) -> Images:
     whole = set(archive.namelist())
     chosen = []
     for image in names:
-        found = [image] if image in whole else members.get(image, [])
-        if not found:
+        fitting = [image] if image in whole else members.get(image, [])
+        if not fitting:
             raise _missing(image, path, places)
-        if len(found) > 1:
-            raise DataError(f"{places[image]}: {path} has several images {image!r}: {first_ten(found)}; say which")
-        chosen += found
+        if len(fitting) > 1:
+            raise DataError(
+                f"{places[image]}: {path} has several images {image!r}: {first_ten(fitting)}; say which"
+            )
+        chosen += fitting
 
     def name(row: int) -> str:
         return f"{path}, {chosen[row]}"

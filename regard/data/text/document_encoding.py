@@ -52,7 +52,9 @@ class DocumentEncoding(TextEncoding):
         encoded = iter(encode_texts(tokenizer, list(chain.from_iterable(split))))
         for sentences in split:
             ids = [next(encoded) for _ in sentences]
-            yield self.row([[one for one in row if one not in tokenizer.white_space] for row in ids], truncate)
+            yield self.row(
+                [[token for token in row if token not in tokenizer.white_space] for row in ids], truncate
+            )
 
     def row(self, sentences: Sequence[list[int]], truncate: int) -> tuple[EncodedText, bool]:
         """From the tokens of each sentence."""

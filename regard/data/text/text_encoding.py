@@ -55,8 +55,8 @@ class TextEncoding(ABC):
     def pieces(self, text: str, tokenizer: Tokenizer) -> Iterator[str]:
         """The part of the text that each token of its row stands for, as it is written there."""
         for part in self.split_text(text):
-            for one, piece in zip(tokenizer.encode(part), tokenizer.pieces(part), strict=True):
-                if one not in tokenizer.white_space:
+            for token, piece in zip(tokenizer.encode(part), tokenizer.pieces(part), strict=True):
+                if token not in tokenizer.white_space:
                     yield piece
 
     def sentences(self, text: str, row: EncodedText, tokenizer: Tokenizer) -> list[list[int]]:
@@ -87,10 +87,10 @@ class TextEncoding(ABC):
 def sentences_of(row: EncodedText) -> list[list[int]]:
     """The ids of each sentence, or of whatever else the parts are."""
     ids, parts = row
-    found: list[list[int]] = [[] for _ in range(parts[-1] + 1 if parts else 0)]
-    for one, part in zip(ids, parts, strict=True):
-        found[part].append(one)
-    return found
+    sentences: list[list[int]] = [[] for _ in range(parts[-1] + 1 if parts else 0)]
+    for token, part in zip(ids, parts, strict=True):
+        sentences[part].append(token)
+    return sentences
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -173,8 +173,8 @@ class PlainEncoding(TextEncoding):
         self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int
     ) -> Iterator[tuple[EncodedText, bool]]:
         for ids in encode_texts(tokenizer, [text for text, _ in texts]):
-            kept = [one for one in ids if one not in tokenizer.white_space]
-            yield (kept[:truncate], [0] * min(len(kept), truncate)), len(kept) > truncate
+            tokens = [token for token in ids if token not in tokenizer.white_space]
+            yield (tokens[:truncate], [0] * min(len(tokens), truncate)), len(tokens) > truncate
 
     def batch(self, rows: Sequence[EncodedText], special: Special) -> TokenBatch:
         return TokenBatch(*pad_some([ids for ids, _ in rows], special.pad))
