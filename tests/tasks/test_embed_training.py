@@ -312,5 +312,5 @@ def test_a_frozen_model_without_a_start_is_told(labelled: str, run: Path, tmp_pa
 
 
 def test_a_language_model_goes_on_from_another(run: Path, recipe: str, tmp_path: Path) -> None:
-    go(recipe, tmp_path / "more", "train.steps=2", start=run)
+    go(recipe, tmp_path / "more", "train.steps=2", "train.learning_rate=1e-3", start=run)
     assert validations(tmp_path / "more")[-1]["valid_loss"] < validations(run)[0]["valid_loss"]
