@@ -135,7 +135,7 @@ def test_the_best_weights_are_kept_by_accuracy(run: Path) -> None:
     """The kept weights give the accuracy that the card tells."""
     reader, settings = load(run), read(str(run / "recipe.toml"))[0].data
     data = build_data(settings, settings.rows("valid"), reader, seed=0)
-    found = TASKS["classify"].evaluate(reader, data)
+    found = TASKS["classify"].desk.evaluate(reader, data)
     assert (found.metrics["accuracy"], found.counts["count"]) == (100, len(data))
     by_hand = [reader.classify(text).label == label for text, _, label in settings.rows("valid")]
     assert len(by_hand) == len(data)

@@ -17,7 +17,6 @@ from regard.errors import BadInput, DataError
 from regard.models.snail.model import SNAIL, SNAILConfig
 from regard.runs.folder import begin, save_weights
 from regard.tasks.core.table import TASKS, load
-from regard.tasks.fewshot.evaluate import evaluate
 from regard.tasks.fewshot.prepare import drawn, test_data
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings
@@ -102,7 +101,7 @@ def test_evaluation_is_what_the_model_says_of_each_batch(folder: Path):
     with torch.inference_mode():
         batches = [data.batch(item) for item in data.order(0)]
         right = torch.cat([run.model.class_logits(one).argmax(-1) == one.answers[:, 0] for one in batches])
-    found = TASKS["fewshot"].evaluate(run, data)
+    found = TASKS["fewshot"].desk.evaluate(run, data)
     assert found.metrics["accuracy"] == pytest.approx(100 * float(right.float().mean()))
 
 
@@ -184,4 +183,4 @@ def test_the_shipped_learner_tells_signs_of_a_set_that_it_was_not_trained_on() -
     """Weights of half precision; chance is 20 %."""
     run = regard.load("omniglot", device="cpu")
     data = drawn(EpisodeSettings(made="glyphs", test_count=30), "test", run, count=400, device="cpu")
-    assert evaluate(run, data).metrics["accuracy"] > 75
+    assert TASKS["fewshot"].desk.evaluate(run, data).metrics["accuracy"] > 75

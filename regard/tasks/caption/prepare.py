@@ -15,12 +15,11 @@ from regard.data.images.caption_batches import CaptionData
 from regard.data.images.captions import CaptionSet
 from regard.decode.settings import Decoding
 from regard.learn.progress import say
-from regard.models import MODELS, blank
 from regard.models.protocols import Model
 from regard.tasks.caption.run import Captioner
 from regard.tasks.caption.settings import CaptionSettings
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.shared.image_settings import choose_pixels
 
 
@@ -35,8 +34,7 @@ class TestCaptions:
 def survey(job: Job[CaptionSettings], start: Artifacts | None) -> Artifacts:
     """How images become numbers, and the tokenizer of the captions; a run that training begins with has the first
     and, if it is a captioner, both."""
-    config = MODELS[job.model].Config(**blank(job.model), **job.config)
-    pixels = choose_pixels(job.data, config, start)
+    pixels = choose_pixels(job.data, job.config, start)
     if start and start.tokenizer is not None:
         return Artifacts(start.tokenizer, pixels=pixels)
     texts = chain.from_iterable(job.data.captions("train").captions)

@@ -22,8 +22,8 @@ from regard.learn.progress import say
 from regard.models import name_of
 from regard.models.protocols import Model, WordReader
 from regard.tasks.classify.settings import LabelledSettings, LabelledText
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.shared.text_reader import TextReader
 
 PART = 1000  # texts encoded at once

@@ -46,7 +46,7 @@ class Tokens:
 
     kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
     size: int = 8000  # the most tokens of the vocabulary
-    joint: bool = True  # one vocabulary for both sides; false: one for each, of this size
+    joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False
     normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form
 
@@ -70,7 +70,7 @@ class Job(Generic[S]):
 
     model: str  # its name in MODELS
     numbering: str  # how the tokenizer numbers special tokens for that model
-    config: dict[str, Any]  # [model], but for what follows from the data
+    config: Any  # the Config of that model; what follows from the data is a placeholder until that is surveyed
     data: S
     train: Training
     tokens: Tokens = field(default_factory=Tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 from regard.data.artifacts import Artifacts
 from regard.data.text.documents import read_sentences
@@ -13,8 +14,8 @@ from regard.data.text.special_tokens import SPECIAL
 from regard.errors import DataError, RecipeError
 from regard.learn.progress import counted
 from regard.models.protocols import BidirectionalLanguageModel, Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.embed.run import Embedder
 from regard.tasks.embed.settings import SentenceSettings
 from regard.tasks.shared.search import need
@@ -40,7 +41,9 @@ def survey(job: Job[SentenceSettings], start: Artifacts | None) -> Artifacts:
     return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.numbering))
 
 
-def prepare(job: Job[SentenceSettings], model: Model, artifacts: Artifacts) -> Prepared[Embedder, SentenceData]:
+def prepare(
+    job: Job[SentenceSettings], model: Model, artifacts: Artifacts, out: Path
+) -> Prepared[Embedder, SentenceData]:
     settings = job.data
     run = Embedder(model, artifacts.own_tokenizer)
     data = build_data(settings, settings.files_of("train"), run, seed=job.train.seed)

@@ -10,10 +10,9 @@ from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
 from regard.data.images.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
 from regard.errors import DataError
-from regard.models import MODELS
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings, find_list
 from regard.tasks.shared.image_settings import choose_pixels
@@ -21,7 +20,7 @@ from regard.tasks.shared.image_settings import choose_pixels
 
 def survey(job: Job[EpisodeSettings], start: Artifacts | None) -> Artifacts:
     """How images become numbers; classes are learned in each episode anew."""
-    return Artifacts(pixels=choose_pixels(job.data, MODELS[job.model].Config(**job.config), start))
+    return Artifacts(pixels=choose_pixels(job.data, job.config, start))
 
 
 def prepare(

@@ -14,8 +14,8 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
 from regard.learn.progress import counted
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.fill.settings import MaskedSettings
 from regard.tasks.shared.reader import Reader
 

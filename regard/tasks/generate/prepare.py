@@ -17,8 +17,8 @@ from regard.errors import BadInput, DataError
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.generate.settings import TextSettings
 

@@ -11,14 +11,14 @@ from regard.base.lines import open_lines
 from regard.data.text.pairs import read_pairs
 from regard.errors import DataError
 from regard.metrics.alignment import AlignmentScores, Links, alignment_scores, pharaoh, read_links
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.translate.run import Translator
 
 
 @dataclass(frozen=True)
 class Aligned:
     pairs: int
-    scores: AlignmentScores | None  # against gold links, where there are some
+    scores: AlignmentScores | None  # against gold links, if given
 
 
 def align_pairs(
@@ -39,12 +39,12 @@ def align_pairs(
     if gold is not None:
         pairs = list(pairs)
         wanted = read_gold(gold, base, len(pairs))
-    found = []
+    aligned = []
     for links in translator.align(pairs):
         write(pharaoh(links))
-        found.append(links)
+        aligned.append(links)
         tick()
-    return Aligned(len(found), None if gold is None else alignment_scores(found, wanted))
+    return Aligned(len(aligned), None if gold is None else alignment_scores(aligned, wanted))
 
 
 def read_columns(named: str) -> tuple[str, str]:
@@ -59,13 +59,13 @@ def read_columns(named: str) -> tuple[str, str]:
 
 def read_gold(path: Path, base: int, pairs: int) -> list[tuple[Links, Links]]:
     try:
-        found = read_links((line for _, line in open_lines(find_data(str(path)))), base=base)
+        links = read_links((line for _, line in open_lines(find_data(str(path)))), base=base)
     except DataError:
         raise
     except ValueError as error:
         raise DataError(f"{path}, {error}") from None
-    if len(found) != pairs:
-        raise DataError(f"{path} has links for {len(found):,} pairs, and there are {pairs:,} to align")
-    if not any(sure for sure, _ in found):
+    if len(links) != pairs:
+        raise DataError(f"{path} has links for {len(links):,} pairs, and there are {pairs:,} to align")
+    if not any(sure for sure, _ in links):
         raise DataError(f"{path} has no sure link, so there is nothing to find; write them as 3-4")
-    return found
+    return links

@@ -17,8 +17,8 @@ from regard.decode.settings import Decoding
 from regard.errors import DataError, NoTokenizer
 from regard.learn.progress import counted, say
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.translate.run import Translator
 from regard.tasks.translate.settings import Example, Pair, PairSettings
 
