@@ -4,10 +4,10 @@ A configuration is made small by the names and types of its fields, so a new mod
 has the variant "plain"; its own test may name more, and is read by `own`, so it must not call `each`:
 
 - VARIANTS = {"tied": {"tied": True}}: each has a reason of its own, and goes through every test.
-- CROSSED: a product of parts, as each score with each way to weigh. All of them go through the tests of a forward and
-  a backward pass, `each(crossed=True)`. Through the others (saving, loading, stepping, beams, ...) go only as many as
-  it takes for every part to go through them once, see `representatives`: that two parts fit together shows in the
-  pass; how a part is saved, loaded or stepped does not depend on the other.
+- CROSSED: a product of parts, as each score with each way to weigh. All of them go through the tests of a forward
+  and a backward pass, `each(crossed=True)`. Through the others (saving, loading, stepping, beams, ...) go only as
+  many as it takes for every part to go through them once, see `representatives`: that two parts fit together shows
+  in the pass; how a part is saved, loaded or stepped does not depend on the other.
 - LEARNS: the names of those that are trained too."""
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def each(
 ) -> pytest.MarkDecorator:
     """The test runs for every model that satisfies one of the protocols, in each variant that represents it.
 
-    crossed: in every variant. learns: only in "plain" and in what its test names in LEARNS. only: a condition on the
-    configuration."""
+    crossed: in every variant. learns: only in "plain" and in what its test names in LEARNS. only: a condition on
+    the configuration."""
     rows = []
     for name in MODELS:
         if not protocols or isinstance(plain(name), protocols):
