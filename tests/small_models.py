@@ -4,10 +4,10 @@ A configuration is made small by the names and types of its fields, so a new mod
 has the variant "plain"; its own test may name more, and is read by `own`, so it must not call `each`:
 
 - VARIANTS = {"tied": {"tied": True}}: each has a reason of its own, and goes through every test.
-- CROSSED: a product of parts, as each score with each way to weigh. All of them go through the tests of a forward and
-  a backward pass, `each(crossed=True)`. Through the others (saving, loading, stepping, beams, ...) go only as many as
-  it takes for every part to go through them once, see `representatives`: that two parts fit together shows in the
-  pass; how a part is saved, loaded or stepped does not depend on the other.
+- CROSSED: a product of parts, as each score with each way to weigh. All of them go through the tests of a forward
+  and a backward pass, `each(crossed=True)`. Through the others (saving, loading, stepping, beams, ...) go only as
+  many as it takes for every part to go through them once, see `representatives`: that two parts fit together shows
+  in the pass; how a part is saved, loaded or stepped does not depend on the other.
 - LEARNS: the names of those that are trained too."""
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from regard.data.text.text_encoding import LabelledBatch, PlainEncoding
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.windows import TextBatch
 from regard.models import MODELS, name_of, task_of
+from regard.models.bert import Bert, BertConfig
 from regard.models.protocols import (
     Captioner,
     DocumentClassifier,
@@ -51,6 +52,7 @@ from regard.models.protocols import (
     SequenceMachine,
     Translator,
 )
+from regard.runs.folder import begin, save_weights
 
 WORDS, LABELS = 11, ("bad", "fair", "good")
 SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
@@ -162,8 +164,8 @@ def each(
 ) -> pytest.MarkDecorator:
     """The test runs for every model that satisfies one of the protocols, in each variant that represents it.
 
-    crossed: in every variant. learns: only in "plain" and in what its test names in LEARNS. only: a condition on the
-    configuration."""
+    crossed: in every variant. learns: only in "plain" and in what its test names in LEARNS. only: a condition on
+    the configuration."""
     rows = []
     for name in MODELS:
         if not protocols or isinstance(plain(name), protocols):
@@ -445,6 +447,21 @@ BATCHES: dict[str, Callable[[Any], Any]] = {
     "play": environments,
     "recall": bits,
 }
+
+
+# ---- runs
+
+
+def save_encoder(folder: Path, tokens: Tokenizer, *, seed: int, **settings: Any) -> None:
+    """A BERT with drawn weights, which say something different of every text."""
+    torch.manual_seed(seed)
+    model = Bert(BertConfig(len(tokens), **settings))
+    with torch.no_grad():
+        for weight in model.parameters():
+            spread = 0.2 if weight.dim() == 1 else 1.2 / weight.shape[-1] ** 0.5
+            weight.add_(torch.randn_like(weight), alpha=spread)
+    begin(folder, model, Artifacts(tokens, labels=model.config.labels), "")
+    save_weights(folder, model)
 
 
 # ---- artifacts
