@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -318,7 +319,8 @@ def test_it_trains_stops_goes_on_and_answers(variant: str, tmp_path: Path, train
     for path in (*whole.glob("*.json"), whole / "model.safetensors"):
         assert (run / path.name).read_bytes() == path.read_bytes(), path.name
     assert json.loads((run / "config.json").read_text())["model_type"] == TYPES.get(variant, f"regard-{name}")
-    assert f"# {name} on " in (run / "README.md").read_text()
+    data = re.search(r'(?:made|train) = "([^"]+)"', Path(recipe).read_text())
+    assert f"# {name} on {Path(data[1]).name if data else ''}" in (run / "README.md").read_text()
     answers = kind.ask(load(run))
     assert answers == kind.ask(load(whole))
     kind.check(answers, name, changes)
