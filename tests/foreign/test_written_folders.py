@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +45,7 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """transformers draws bars and gives advice."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def build(which: str, kind: str, folder: Path, **changes: Any) -> Any:
