@@ -105,7 +105,7 @@ def test_settings_that_count_layers_say_so(name: str) -> None:
 NEEDS = {
     "-pairs": ("set either data.made to a generated set", "pairs.tsv"),
     "-text": ("set data.train to a file of text", "text.txt"),
-    "-labelled": ("set data.train to a file of labelled texts", "texts.tsv"),
+    "-labelled": ("data.train to a file of labelled texts", "texts.tsv"),
     "-images": ("or data.train to images", "folder"),
     "-captions": ("or data.train to a file of captions", "captions.tsv"),
 }
