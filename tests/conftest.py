@@ -8,10 +8,12 @@ import random
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer.main
 
 from regard.show import Curves
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test asks the network
 gc.disable()  # until every test is collected: imports make millions of objects and no garbage
 SAVE = Curves.save
-RECIPE = """
+RECIPE = """# A few tiny steps.
 [data]
 made = "copy"
 train_count = 200
@@ -114,6 +116,14 @@ def short_trainings() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         patch.setattr(Curves, "save", save)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_built_once() -> Iterator[None]:
+    """typer builds every command anew each time `regard` is called, which takes longer than most calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
 
 

@@ -1,8 +1,14 @@
 """Every entry of MODELS, small, with inputs for it: for tests that ask all models of a kind the same question.
 
 A configuration is made small by the names and types of its fields, so a new model needs no entry here. Every model
-has the variant "plain"; its own test may name more, as VARIANTS = {"tied": {"tied": True}}, and in LEARNS those of
-them that are trained too. That test is read by `own`, so it must not call `each`."""
+has the variant "plain"; its own test may name more, and is read by `own`, so it must not call `each`:
+
+- VARIANTS = {"tied": {"tied": True}}: each has a reason of its own, and goes through every test.
+- CROSSED: a product of parts, as each score with each way to weigh. All of them go through the tests of a forward and
+  a backward pass, `each(crossed=True)`. Through the others (saving, loading, stepping, beams, ...) go only as many as
+  it takes for every part to go through them once, see `representatives`: that two parts fit together shows in the
+  pass; how a part is saved, loaded or stepped does not depend on the other.
+- LEARNS: the names of those that are trained too."""
 
 from __future__ import annotations
 
@@ -115,13 +121,34 @@ def build(name: str, variant: str = "plain", **changes: Any) -> Any:
 
 
 def variants(name: str) -> dict[str, dict[str, Any]]:
-    return {"plain": {}} | getattr(own(name), "VARIANTS", {})
+    return {"plain": {}} | getattr(own(name), "VARIANTS", {}) | getattr(own(name), "CROSSED", {})
+
+
+@cache
+def representatives(name: str) -> tuple[str, ...]:
+    """All variants but those of CROSSED whose every setting some other variant has too."""
+    crossed, learns = getattr(own(name), "CROSSED", {}), getattr(own(name), "LEARNS", ())
+    chosen = [variant for variant in variants(name) if variant not in crossed or variant in learns]
+    covered = set().union(*(settings(name, variant) for variant in chosen))
+    while crossed:
+        variant = max(crossed, key=lambda variant: len(settings(name, variant) - covered))
+        if settings(name, variant) <= covered:
+            break
+        chosen.append(variant)
+        covered |= settings(name, variant)
+    return tuple(chosen)
+
+
+def settings(name: str, variant: str) -> set[tuple[str, Any]]:
+    """Each setting with its value: the parts of a variant."""
+    return set(vars(small(name, variant)).items())
 
 
 @cache
 def own(name: str) -> ModuleType | None:
-    """The model's own test, if there is one."""
-    path = Path(__file__).parent / "models" / f"test_{name}.py"
+    """The model's own test, if there is one: tests/models/ntm/test_model.py of regard/models/ntm/model.py."""
+    folders, file = MODELS[name].__module__.split(".")[1:-1], MODELS[name].__module__.split(".")[-1]
+    path = Path(__file__).parent.joinpath(*folders, f"test_{file}.py")
     spec = importlib.util.spec_from_file_location(f"own_test_of_{name}", path)
     if not path.exists() or spec is None or spec.loader is None:
         return None
@@ -130,14 +157,19 @@ def own(name: str) -> ModuleType | None:
     return module
 
 
-def each(*protocols: type, learns: bool = False, only: Callable[[Any], bool] | None = None) -> pytest.MarkDecorator:
-    """The test runs for every model that satisfies one of the protocols, in each variant.
+def each(
+    *protocols: type, crossed: bool = False, learns: bool = False, only: Callable[[Any], bool] | None = None
+) -> pytest.MarkDecorator:
+    """The test runs for every model that satisfies one of the protocols, in each variant that represents it.
 
-    learns: only in "plain" and in what its test names in LEARNS. only: a condition on the configuration."""
+    crossed: in every variant. learns: only in "plain" and in what its test names in LEARNS. only: a condition on the
+    configuration."""
     rows = []
     for name in MODELS:
         if not protocols or isinstance(plain(name), protocols):
-            chosen = ("plain", *getattr(own(name), "LEARNS", ())) if learns else variants(name)
+            chosen = tuple(variants(name)) if crossed else representatives(name)
+            if learns:
+                chosen = ("plain", *getattr(own(name), "LEARNS", ()))
             rows += [(name, variant) for variant in chosen if only is None or only(small(name, variant))]
     return pytest.mark.parametrize(("name", "variant"), rows, ids=["-".join(row).replace(" ", "_") for row in rows])
 

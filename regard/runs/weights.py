@@ -8,6 +8,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def kind_of(name: str, dtype: str | torch.dtype) -> str:
     for kind, dtypes in KINDS.items():
         if dtype in (dtypes if isinstance(dtype, str) else dtypes.values()):
             return kind
-    shown = ", ".join(one for dtypes in KINDS.values() for one in dtypes)
+    shown = ", ".join(dtype_name for dtypes in KINDS.values() for dtype_name in dtypes)
     raise RunError(f"{name} holds {str(dtype).removeprefix('torch.')}; a run's tensors must be one of {shown}")
 
 
@@ -73,21 +74,25 @@ def read_weights(
         if name not in places and not (form and re.fullmatch(form.optional, name)):
             settings = form.config_file if form else "config.json"
             raise RunError(f"{_all(files)}: {name} should be {tuple(want.shape)} by {settings}, but is missing")
-    for path, name in derived:
-        assert form is not None
-        form.check_derived(f"{path}: {name}", partial(_read, path, name))
-    tensors = {
-        name: _read(*places[name], want.dtype) if name in places else torch.zeros(want.shape, dtype=want.dtype)
-        for name, want in wanted.items()
-    }
-    for path, name, original in repeated:
-        first = tensors[original]
-        copy = _read(path, name, first.dtype)
-        if not ((copy == first) | ((copy != copy) & (first != first))).all():  # NaN is equal to NaN here
-            raise RunError(
-                f"{path}: {name} differs from {original}, and config.json says that they are tied; if they are "
-                "not, set tie_word_embeddings = false there"
-            )
+    with ExitStack() as stack:  # each file is opened once: its header is parsed every time
+        opened = {path: stack.enter_context(_opened(path)) for path in files if path.suffix != SUFFIX}
+        for path, name in derived:
+            assert form is not None
+            form.check_derived(f"{path}: {name}", partial(_read, opened, path, name))
+        tensors = {
+            name: _read(opened, *places[name], want.dtype)
+            if name in places
+            else torch.zeros(want.shape, dtype=want.dtype)
+            for name, want in wanted.items()
+        }
+        for path, name, original in repeated:
+            first = tensors[original]
+            copy = _read(opened, path, name, first.dtype)
+            if not ((copy == first) | ((copy != copy) & (first != first))).all():  # NaN is equal to NaN here
+                raise RunError(
+                    f"{path}: {name} differs from {original}, and config.json says that they are tied; if they "
+                    "are not, set tie_word_embeddings = false there"
+                )
     if broken := [key for key, x in tensors.items() if x.is_floating_point() and not x.isfinite().all()]:
         shown = ", ".join(broken[:3]) + (f" and {len(broken) - 3} more" if len(broken) > 3 else "")
         warnings.warn(
@@ -107,21 +112,21 @@ def _places(
     repeated, derived = [], []
     for path, tensors in headers.items():
         for name, (shape, dtype) in tensors.items():
-            known = name if form is None else _full(form.rename(name), wanted, copies, form)
-            original = copies.get(known, known)
-            if form and re.fullmatch(form.derived, known):
+            full = name if form is None else _full(form.rename(name), wanted, copies, form)
+            original = copies.get(full, full)
+            if form and re.fullmatch(form.derived, full):
                 derived.append((path, name))
                 continue
             if not original:
                 continue
             settings = form.config_file if form else "config.json"
             _check(f"{path}: {name:.200}", shape, dtype, wanted.get(original), settings)
-            if known in copies:
+            if full in copies:
                 repeated.append((path, name, original))
-            elif known in places:
-                raise RunError(f"{path}: {name} is stored twice, also in {places[known][0].name}")
+            elif full in places:
+                raise RunError(f"{path}: {name} is stored twice, also in {places[full][0].name}")
             else:
-                places[known] = path, name
+                places[full] = path, name
     for path, name, original in repeated:
         places.setdefault(original, (path, name))
     return places, repeated, derived
@@ -132,9 +137,9 @@ def _check(where: str, shape: Shape, dtype: str, want: Tensor | None, settings: 
     if want is None or want.shape != shape:
         should = "absent" if want is None else tuple(want.shape)
         raise RunError(f"{where} should be {should} by {settings}, but is {shape}")
-    found, wanted = kind_of(where, dtype), kind_of(where, want.dtype)
-    if found != wanted:
-        raise RunError(f"{where} holds {found} ({dtype}), and this model has {wanted} there")
+    kind, wanted = kind_of(where, dtype), kind_of(where, want.dtype)
+    if kind != wanted:
+        raise RunError(f"{where} holds {kind} ({dtype}), and this model has {wanted} there")
 
 
 def _all(files: list[Path]) -> str:
@@ -194,7 +199,7 @@ def _header(path: Path) -> Header:
         raise _unreadable(path, f"its header has {length:,} bytes, and at most {LARGEST_JSON:,} are read")
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        return {name: (tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
+        return {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
 
 
 def _opened(path: Path) -> Any:
@@ -208,12 +213,9 @@ def _unreadable(path: Path, why: str) -> RunError:
     return RunError(f"{path} cannot be read; it is truncated, changed or not a safetensors file: {why:.300}")
 
 
-def _read(path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    if path.suffix == SUFFIX:
-        tensor = read_hdf5(path, name)
-    else:
-        with _opened(path) as file:
-            tensor = file.get_tensor(name)
+def _read(opened: Mapping[Path, Any], path: Path, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """From one of the opened safetensors files, else from an HDF5 file."""
+    tensor = opened[path].get_tensor(name) if path in opened else read_hdf5(path, name)
     if dtype != tensor.dtype and dtype in KINDS["integers"].values() and tensor.numel():
         values, limits = tensor.numpy(), torch.iinfo(dtype)
         low, high = int(values.min()), int(values.max())

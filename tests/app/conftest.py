@@ -22,32 +22,6 @@ from regard.tasks.core.recipe import read
 from regard.tasks.core.table import load
 from regard.tasks.core.training import train
 
-RECIPE = """# A few tiny steps.
-[data]
-made = "reverse"
-train_count = 200
-valid_count = 20
-test_count = 20
-batch_tokens = 512
-
-[tokens]
-kind = "character"
-
-[model]
-name = "bahdanau"
-embed = 8
-encoder = 8
-decoder = 16
-readout = 8
-max_positions = 40
-
-[train]
-steps = 4
-learning_rate = 0.02
-eval_every = 2
-"""
-
-
 VECTOR = """
 [model]
 name = "seq2seq"
@@ -142,9 +116,10 @@ Call = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> str:
+def recipe(recipe: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The recipe of the other tests, for another generated set and with fewer steps."""
     path = tmp_path_factory.mktemp("recipe") / "tiny.toml"
-    path.write_text(RECIPE)
+    path.write_text(Path(recipe).read_text().replace('"copy"', '"reverse"').replace("steps = 6", "steps = 4"))
     return str(path)
 
 
@@ -182,10 +157,11 @@ def worded(recipe: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def vector(tmp_path_factory: pytest.TempPathFactory) -> str:
+def vector(recipe: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A seq2seq run of plain RNNs: it looks at nothing and has no gates."""
     folder = tmp_path_factory.mktemp("vector")
-    before, after = RECIPE.split("[model]")[0], RECIPE.split("[train]")[1]
+    text = Path(recipe).read_text()
+    before, after = text.split("[model]")[0], text.split("[train]")[1]
     (folder / "vector.toml").write_text(f"{before}{VECTOR}\n[train]{after}")
     return trained(folder / "vector", str(folder / "vector.toml"))
 

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 import torch
-import torch._inductor.config
 from torch import nn
 
 from regard.attention import Additive, Attend, MultiHead, record, trace
@@ -66,7 +65,9 @@ def test_bit_equal_and_seen(model, backend):
         pytest.skip("inductor needs g++, and a torch that lies in a path without spaces")
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend)
-    with torch.no_grad(), torch._inductor.config.patch(QUICK):
+    from torch._inductor import config  # late: with all that it imports it takes seconds
+
+    with torch.no_grad(), config.patch(QUICK):
         plain = compiled(*inputs())
         with trace(compiled, "", "cross", heads=[1], rows=[0]) as seen:
             watched = compiled(*inputs())

@@ -1,10 +1,10 @@
 import pytest
 import torch
-from regard.layers.excite import Excite
 from torch import nn
 
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.settings import Training
+from regard.models.senet import Excite
 
 
 def rates(settings, steps, **options):

@@ -23,7 +23,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {"tied": True},
     "straight through": {"weigh": "hard", "straight_through": True},
     "two vocabularies": {"source_vocabulary": 13, "tied": True},
-    **{f"{score} {way}": FITTING | {"score": score, "weigh": way} for score in SCORES for way in WAYS},
+}
+CROSSED: dict[str, dict[str, Any]] = {
+    f"{score} {way}": FITTING | {"score": score, "weigh": way} for score in SCORES for way in WAYS
 }
 LEARNS = ("deep lstm", "tied", "dot soft", "location local-p", "additive hard")
 

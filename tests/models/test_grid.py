@@ -1,5 +1,6 @@
-"""Every model of MODELS in every variant through the same tests. What a model is asked depends on the protocol that
-it satisfies; `test_translators` and `test_language_models` ask what belongs to one protocol alone."""
+"""Every model of MODELS through the same tests, in the variants that small_models.py chooses. What a model is asked
+depends on the protocol that it satisfies; `test_translators` and `test_language_models` ask what belongs to one
+protocol alone."""
 
 from __future__ import annotations
 
@@ -19,9 +20,13 @@ from small_models import (
     is_dropout,
     near,
     other,
+    own,
     reads_plain_texts,
+    representatives,
     rows,
+    settings,
     small,
+    variants,
     writes,
     wrong_values,
 )
@@ -48,7 +53,7 @@ def has_classes(config: Any) -> bool:
     return bool(getattr(config, "labels", ()))
 
 
-@each(Translator, Encoder, LanguageModel, DocumentClassifier)
+@each(Translator, Encoder, LanguageModel, DocumentClassifier, crossed=True)
 @torch.no_grad()
 def test_padding_changes_nothing(name: str, variant: str) -> None:
     model = build(name, variant)
@@ -104,7 +109,7 @@ def test_changing_the_future_leaves_the_past(name: str, variant: str) -> None:
         assert (moved > 1e-4).all(), "a token must matter to the next one"
 
 
-@each(only=has_loss)
+@each(crossed=True, only=has_loss)
 def test_every_parameter_gets_a_gradient(name: str, variant: str) -> None:
     """Hard attention learns where to look from the reward alone."""
     model = build(name, variant).train()
@@ -118,14 +123,14 @@ def test_every_parameter_gets_a_gradient(name: str, variant: str) -> None:
 @each(learns=True, only=has_loss)
 def test_overfits_one_batch(name: str, variant: str) -> None:
     model = fresh(name, variant, size=16).train()
-    given, settings = batch(model), Training(steps=1)
+    given, training = batch(model), Training(steps=1)
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.02, betas=(0.8, 0.95), fused=True)
     for _ in range(300):
         loss = model.loss(given)
         if loss.total < LEARNED * loss.tokens and learned(model, given):
             break
         optimiser.zero_grad()
-        objective(loss, settings).backward()
+        objective(loss, training).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
     assert learned(model, given)
@@ -187,6 +192,19 @@ def test_a_config_checks_itself(name: str) -> None:
     for field, value, told in wrong_values(kind):
         with pytest.raises(ValueError, match=told):
             kind(**sizes | {field: value})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_part_goes_through_every_test(name: str) -> None:
+    """What `representatives` leaves out has no setting of its own."""
+    parts = [settings(name, variant) for variant in representatives(name)]
+    assert set().union(*parts) == set().union(*(settings(name, variant) for variant in variants(name)))
+
+
+def test_the_variants_of_every_model_are_found() -> None:
+    named = {path for path in Path(__file__).parent.rglob("test_*.py") if "\nVARIANTS" in path.read_text()}
+    tests: list[Any] = [own(name) for name in MODELS]
+    assert named == {Path(test.__file__) for test in tests if hasattr(test, "VARIANTS")}
 
 
 def test_every_task_has_a_batch() -> None:

@@ -25,7 +25,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {"tied": True},
     "two vocabularies": {"source_vocabulary": 13},
     "straight through": {"weigh": "hard", "straight_through": True},
-    **{f"{score} {way}": {"score": score, "weigh": way} for score in SCORES for way in WAYS},
+}
+CROSSED: dict[str, dict[str, Any]] = {
+    f"{score} {way}": {"score": score, "weigh": way} for score in SCORES for way in WAYS
 }
 LEARNS = ("deep", "tied", "dot soft", "location local-p", "additive hard", "not fed")
 SOURCE, TARGET = torch.tensor([5, 3, 8, 4, 6, 7, 2]), torch.tensor([1, 7, 6, 4])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -244,7 +245,7 @@ def sized(name: str, **more: Any) -> TransformerConfig:
     """What a recipe with model.size makes of it, with the paper's 37,000 joint tokens."""
     model = {"name": "transformer", "size": name, **more}
     job = build_job({"model": model, "data": {"made": "dates"}, "train": {"steps": 1}})
-    return TransformerConfig(vocabulary=37000, **job.config)
+    return replace(job.config, vocabulary=37000)
 
 
 @pytest.mark.parametrize(("name", "millions"), [("base", 65), ("big", 213)])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from regard.data.made.glyphs import glyphs
@@ -39,173 +42,255 @@ SMALL = {
     "ntm": ["model.dim=8", "model.places=6", "model.width=4"],
     "bit_lstm": ["model.dim=8", "model.layers=2"],
 }
-APART = "tokens.joint=false"  # each model once with a vocabulary of both sides and once with one for each
-VARIANTS = {
-    "seq2seq": ["seq2seq", APART, "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2"],
-    "seq2seq of the mean": ["seq2seq", "model.summary=mean", "model.cell=rnn", "model.chrono_steps=9"],
-    "bahdanau": ["bahdanau", "model.score=general", "model.weigh=hard", "model.dropout=0.3"],
-    "bahdanau, local": ["bahdanau", APART, "model.weigh=local-m"],
-    "luong": ["luong", "model.weigh=local-p", "model.window=2", "model.layers=2", "model.bidirectional=true"],
-    "luong without feeding": ["luong", APART, "model.feeding=false", "model.score=additive", "model.weigh=local-m"],
-    "transformer": ["transformer", "model.dropout=0.3", "model.attention_dropout=0.1"],
-    "transformer pre-norm": ["transformer", APART, "model.norm=pre", "model.positions=learned"],
+TRAIN = "[train]\nsteps = 4\neval_every = 2\n"
+REST = f'[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n{TRAIN}'
+SEARCH = Decoding(beam=3, n_best=2, min_length=1, max_length=10)
+
+
+# ---- kinds of training: a recipe, its data, what a run is asked, and what is true of its answers
+
+
+@dataclass(frozen=True)
+class Kind:
+    """recipe: {data} is a file with `text`. check: is given the answers, the model's name and its settings."""
+
+    recipe: str
+    ask: Callable[[Any], Any]
+    check: Callable[[Any, str, list[str]], None]
+    text: str = ""
+
+    def write(self, folder: Path) -> str:
+        data, path = folder / "text.tsv", folder / "tiny.toml"
+        data.write_text(self.text)
+        path.write_text(self.recipe.replace("{data}", str(data)))
+        return str(path)
+
+
+def check_translations(answers: Any, name: str, changes: list[str]) -> None:
+    assert all(len(answer.others) == 1 for answer in answers)
+    if MODELS[name].alignment:
+        assert answers[0].attention.columns == ("a", " ", "b", " ", "c", "</s>")
+
+
+def check_texts(answers: Any, name: str, changes: list[str]) -> None:
+    assert all(len(answer.others) == 1 for answer in answers)
+
+
+def check_filled(answers: Any, name: str, changes: list[str]) -> None:
+    filled, vectors = answers
+    assert [len(answer.blanks) for answer in filled] == [1, 2]
+    assert all(len(blank) == 3 for answer in filled for blank in answer.blanks)
+    assert filled[0].attention.rows == ("[MASK]",)
+    assert np.shape(vectors) == (2, 8)
+
+
+def check_vectors(answers: Any, name: str, changes: list[str]) -> None:
+    vectors, of_tokens = answers
+    assert np.shape(vectors) == (3, 8)
+    assert [(shape, np.size(tokens)) for shape, tokens in of_tokens] == [((5, 8), 40), ((0, 8), 0), ((2, 8), 16)]
+
+
+def check_classes(answers: Any, name: str, changes: list[str]) -> None:
+    assert all(set(answer.probabilities) == {"even", "odd"} for answer in answers)
+    assert answers[0].attention.rows == ("[CLS]",)
+
+
+def check_documents(answers: Any, name: str, changes: list[str]) -> None:
+    assert all(set(answer.probabilities) == {"even", "odd"} for answer in answers)
+    if name == "lstmn":
+        assert answers[0].attention.rows == ("3", "bottles", ".", "4", "!")
+        assert answers[0].attention.columns == ("3", "bottles", ".", "4")
+        assert answers[1].picture() is None  # an empty text
+    elif "model.pool=mean" not in changes:
+        assert "bottles" in answers[0].document().svg()
+
+
+def check_images(answers: Any, name: str, changes: list[str]) -> None:
+    assert len(answers[0].probabilities) == 5
+    if MODELS[name].alignment:
+        assert answers[0].overlay().panels["rollout"].shape == (4, 4)
+        assert len(answers[0].overlay("blocks.0.*").panels) == 2
+
+
+def check_captions(answers: Any, name: str, changes: list[str]) -> None:
+    assert all(len(answer.others) == 1 for answer in answers)
+    if MODELS[name].alignment:
+        rows = 32 if "model.stage=0" in changes else 16
+        assert answers[0].attention.lines[0].weights.shape[1:] == (rows, rows)
+
+
+def ask_few_shot(run: Any) -> Any:
+    images = glyphs("test", 2, examples=2).pixels
+    return run.fewshot([images[1], images[3]], {"a": images[0], "b": images[2]})
+
+
+def check_few_shot(answers: Any, name: str, changes: list[str]) -> None:
+    assert all(set(answer.probabilities) == {"a", "b"} for answer in answers)
+    assert len(answers[0].examples().examples) == 2
+
+
+def check_episodes(answers: Any, name: str, changes: list[str]) -> None:
+    steps = len(answers[0].actions)
+    assert answers[0].attention().weights.shape == (steps, steps)
+
+
+def check_sequence(answer: Any, name: str, changes: list[str]) -> None:
+    heads = answer.looks()
+    assert len(heads) == {"bit_lstm": 0, "ntm": 4 if "model.heads=2" in changes else 2}[name]
+    assert all(head.shape == (len(answer.batch.mask[0]), 6) for head in heads.values())
+
+
+PAIRS = f'[data]\nmade = "reverse"\ntrain_count = 100\nvalid_count = 4\nbatch_tokens = 256\n{REST}'
+TEXT = f'[data]\ntrain = "{{data}}"\nlength = 24\nbatch_tokens = 200\n{REST}'
+LABELLED = f'[data]\ntrain = "{{data}}"\nbatch_tokens = 100\n{REST}'
+WORDS = '[tokens]\nkind = "word"\n[model]\n'
+VERSES = "".join(f"{number} bottles of beer .\nOn the wall they stand .\n\n" for number in range(60))
+KINDS = {
+    "translate": Kind(
+        PAIRS, lambda run: run.translate(["a b c", "z", "", "q w e r t y"], SEARCH), check_translations
+    ),
+    "generate": Kind(
+        TEXT.replace("length = 24", "length = 20"),
+        lambda run: run.generate(["9 bottles", "", "b"], SEARCH),
+        check_texts,
+        "".join(f"{number} bottles of beer\n" for number in range(99, 0, -1)),
+    ),
+    "fill": Kind(
+        TEXT,
+        lambda run: (
+            run.fill(["[MASK] bottles of beer .", "On the [MASK] they [MASK] ."], 3),
+            run.embed(["[MASK] bottles of beer .", "On the [MASK] they [MASK] ."]).tolist(),
+        ),
+        check_filled,
+        VERSES,
+    ),
+    "embed": Kind(  # a bidirectional language model has no positions
+        TEXT.replace("max_positions = 40\n", "").replace('"character"', '"word"'),
+        lambda run: (
+            run.embed(["3 bottles of beer .", "", "They stand"]).tolist(),
+            [
+                (text.vectors.shape, text.vectors.tolist())
+                for text in run.embed_tokens(["3 bottles of beer .", "", "They stand"])
+            ],
+        ),
+        check_vectors,
+        VERSES,
+    ),
+    "classify": Kind(
+        LABELLED.replace("[train]", 'head = "classify"\n[train]'),
+        lambda run: run.classify(["3 bottles", ("4", "bottles")]),
+        check_classes,
+        "".join(f"{number} bottles\t{'even' if number % 2 == 0 else 'odd'}\n" for number in range(200)),
+    ),
+    "classify documents": Kind(
+        f'[data]\ntrain = "{{data}}"\nbatch_tokens = 100\n{WORDS}{TRAIN}',
+        lambda run: run.classify(["3 bottles. 4!", ""]),
+        check_documents,
+        "".join(
+            f"{number} bottles. On the wall!\t{'even' if number % 2 == 0 else 'odd'}\n" for number in range(200)
+        ),
+    ),
+    "recognise": Kind(
+        '[data]\nmade = "shapes"\ntrain_count = 60\nvalid_count = 12\ntest_count = 12\nbatch_size = 16\n'
+        f"[model]\n{TRAIN}",
+        lambda run: run.recognise([shapes("test", 2).read(number) for number in range(2)]),
+        check_images,
+    ),
+    "caption": Kind(
+        f'[data]\nmade = "scenes"\ntrain_count = 24\nvalid_count = 4\nbatch_size = 8\n{WORDS}image_size = 32\n{TRAIN}',
+        lambda run: run.caption([scenes("test", 2).images.read(number) for number in range(2)], SEARCH),
+        check_captions,
+    ),
+    "fewshot": Kind(
+        '[data]\nmade = "glyphs"\ntrain_count = 6\nvalid_count = 4\nbatch_size = 4\nvalid_episodes = 6\n'
+        f"[model]\n{TRAIN}",
+        ask_few_shot,
+        check_few_shot,
+    ),
+    "play": Kind(
+        f'[data]\nbatch_size = 4\nvalid_count = 4\ntest_count = 4\n[model]\n{TRAIN}best_by = "reward"\n'
+        'ppo_passes = 2\nppo_parts = 2\nentropy_schedule = "linear"\n',
+        lambda run: run.play([0, 5]),
+        check_episodes,
+    ),
+    "recall": Kind(
+        "[data]\nbits = 2\nmax_length = 3\nbatch_size = 4\nvalid_count = 5\ntest_count = 4\n[model]\n"
+        f'{TRAIN}best_by = "bit_errors"\n',
+        lambda run: run.recall(length=4, seed=3),
+        check_sequence,
+    ),
 }
-WRITERS = {
-    "rnnlm": ["rnnlm", "model.cell=gru", "model.layers=1"],
-    "lstmn": ["lstmn", "model.dropout=0.3", "model.layers=2"],
-    "gpt2": ["gpt2", "model.dropout=0.3"],
+
+
+# ---- what is trained: the kind, the model, and its settings
+
+APART = "tokens.joint=false"  # translators: some with a vocabulary of both sides, some with one for each
+TRAINED = {
+    "seq2seq": [
+        "translate", "seq2seq", APART, "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2",
+    ],
+    "seq2seq of the mean": ["translate", "seq2seq", "model.summary=mean", "model.cell=rnn", "model.chrono_steps=9"],
+    "bahdanau": ["translate", "bahdanau", "model.score=general", "model.weigh=hard", "model.dropout=0.3"],
+    "bahdanau, local": ["translate", "bahdanau", APART, "model.weigh=local-m"],
+    "luong": [
+        "translate", "luong", "model.weigh=local-p", "model.window=2", "model.layers=2", "model.bidirectional=true",
+    ],
+    "luong without feeding": [
+        "translate", "luong", APART, "model.feeding=false", "model.score=additive", "model.weigh=local-m",
+    ],
+    "transformer": ["translate", "transformer", "model.dropout=0.3", "model.attention_dropout=0.1"],
+    "transformer pre-norm": ["translate", "transformer", APART, "model.norm=pre", "model.positions=learned"],
+    "rnnlm": ["generate", "rnnlm", "model.cell=gru", "model.layers=1"],
+    "lstmn": ["generate", "lstmn", "model.dropout=0.3", "model.layers=2"],
+    "gpt2": ["generate", "gpt2", "model.dropout=0.3"],
     "gpt2 apart": [
-        "gpt2",
-        "data.separate_documents=true",
-        "data.documents=line",
-        "model.tied=false",
+        "generate", "gpt2", "data.separate_documents=true", "data.documents=line", "model.tied=false",
         "tokens.kind=bpe",
     ],
-}
-READERS = {
-    "bert": ["model.dropout=0.3"],
-    "bert, hidden words alone": ["model.head=masked", "data.whole_words=true"],
-}
-ELMOS = {
-    "elmo": ["model.dropout=0.3"],
-    "elmo, adaptive softmax": ["model.cutoffs=[8]", "model.cell_clip=0", "model.projection_clip=0"],
-}
-SEERS = {
-    "vit": ["vit", "model.drop_path=0.3", "data.num_ops=1", "data.mixup=0.5"],
-    "vit, mean": ["vit", "model.pool=mean", "data.flip=false", "data.crop=0"],
-    "senet": ["senet", "train.average_checkpoints=2"],
-    "senet, plain": ["senet", "model.reduction=0", "model.shortcut=project"],
-}
-WEIGHERS = {
-    "pooling": ["pooling", "model.dropout=0.3", "model.word_dropout=0.1"],
-    "pooling, mean of embeddings": ["pooling", "model.pool=mean", "model.layers=0"],
-    "han": ["han", "model.max_words=4", "train.label_smoothing=0.1"],
-    "lstmn that classifies": ["lstmn", "model.head=classify", "model.word_dropout=0.1"],
-    "elmo": ["elmo", "model.head=classify", "model.frozen=false", "model.pool=attention"],
-    "elmo, mean of the mix": ["elmo", "model.head=classify", "model.pool=mean", "model.reader_layers=0"],
-}
-TELLERS = {
-    "show_and_tell": ["show_and_tell", "model.dropout=0.3", "train.label_smoothing=0.1", "data.num_ops=1"],
-    "show_attend_tell": ["show_attend_tell", "model.stage=0", "train.r_drop=1.0", "data.scale=0.5"],
-    "show_attend_tell, hard": ["show_attend_tell", "model.weigh=hard", "model.frozen=true"],
-}
-LEARNERS = {
-    "snail": ["snail", "data.rotations=true", "train.label_smoothing=0.1"],
-    "snail without order": ["snail", "model.temporal=false", "model.shots=2"],
-}
-PLAYERS = {
-    "snail_agent": ["snail_agent", "model.pulls=5"],
-    "snail_agent, mdps": ["snail_agent", "model.environment=mdps", "model.states=3", "model.horizon=2"],
-}
-MACHINES = {
-    "ntm": ["ntm", "model.heads=2"],
-    "ntm, feedforward": [
-        "ntm",
-        "model.controller=feedforward",
-        "data.made=associative-recall",
-        "data.max_length=3",
+    "bert": ["fill", "bert", "model.dropout=0.3"],
+    "bert, hidden words alone": ["fill", "bert", "model.head=masked", "data.whole_words=true"],
+    "elmo": ["embed", "elmo", "model.dropout=0.3"],
+    "elmo, adaptive softmax": [
+        "embed", "elmo", "model.cutoffs=[8]", "model.cell_clip=0", "model.projection_clip=0",
     ],
-    "bit_lstm": ["bit_lstm", "data.curriculum_steps=3"],
-}
-REST = '[tokens]\nkind = "character"\n[model]\nmax_positions = 40\n[train]\nsteps = 4\neval_every = 2\n'
+    "bert that classifies": ["classify", "bert"],
+    "pooling": ["classify documents", "pooling", "model.dropout=0.3", "model.word_dropout=0.1"],
+    "pooling, mean of embeddings": ["classify documents", "pooling", "model.pool=mean", "model.layers=0"],
+    "han": ["classify documents", "han", "model.max_words=4", "train.label_smoothing=0.1"],
+    "lstmn that classifies": ["classify documents", "lstmn", "model.head=classify", "model.word_dropout=0.1"],
+    "elmo that classifies": [
+        "classify documents", "elmo", "model.head=classify", "model.frozen=false", "model.pool=attention",
+    ],
+    "elmo, mean of the mix": [
+        "classify documents", "elmo", "model.head=classify", "model.pool=mean", "model.reader_layers=0",
+    ],
+    "vit": ["recognise", "vit", "model.drop_path=0.3", "data.num_ops=1", "data.mixup=0.5"],
+    "vit, mean": ["recognise", "vit", "model.pool=mean", "data.flip=false", "data.crop=0"],
+    "senet": ["recognise", "senet", "train.average_checkpoints=2"],
+    "senet, plain": ["recognise", "senet", "model.reduction=0", "model.shortcut=project"],
+    "show_and_tell": ["caption", "show_and_tell", "model.dropout=0.3", "train.label_smoothing=0.1", "data.num_ops=1"],
+    "show_attend_tell": ["caption", "show_attend_tell", "model.stage=0", "train.r_drop=1.0", "data.scale=0.5"],
+    "show_attend_tell, hard": ["caption", "show_attend_tell", "model.weigh=hard", "model.frozen=true"],
+    "snail": ["fewshot", "snail", "data.rotations=true", "train.label_smoothing=0.1"],
+    "snail without order": ["fewshot", "snail", "model.temporal=false", "model.shots=2"],
+    "snail_agent": ["play", "snail_agent", "model.pulls=5"],
+    "snail_agent, mdps": ["play", "snail_agent", "model.environment=mdps", "model.states=3", "model.horizon=2"],
+    "ntm": ["recall", "ntm", "model.heads=2"],
+    "ntm, feedforward": [
+        "recall", "ntm", "model.controller=feedforward", "data.made=associative-recall", "data.max_length=3",
+    ],
+    "bit_lstm": ["recall", "bit_lstm", "data.curriculum_steps=3"],
+}  # fmt: skip
+TYPES = {  # model_type of those that other libraries know; the others are ours
+    "transformer": "marian", "gpt2": "gpt2", "gpt2 apart": "gpt2", "bert": "bert", "bert, hidden words alone": "bert",
+    "bert that classifies": "bert", "vit": "vit",
+}  # fmt: skip
 
 
-@pytest.fixture
-def recipe(tmp_path: Path) -> str:
-    path = tmp_path / "tiny.toml"
-    path.write_text(
-        f'[data]\nmade = "reverse"\ntrain_count = 100\nvalid_count = 4\nbatch_tokens = 256\n{REST}',
-    )
-    return str(path)
-
-
-@pytest.fixture
-def writing(tmp_path: Path) -> str:
-    """The same for language models."""
-    (tmp_path / "text.txt").write_text("".join(f"{number} bottles of beer\n" for number in range(99, 0, -1)))
-    path = tmp_path / "writing.toml"
-    path.write_text(f'[data]\ntrain = "{tmp_path}/text.txt"\nlength = 20\nbatch_tokens = 200\n{REST}')
-    return str(path)
-
-
-@pytest.fixture
-def reading(tmp_path: Path) -> str:
-    """The same for encoders of text."""
-    verses = (f"{number} bottles of beer .\nOn the wall they stand .\n\n" for number in range(60))
-    (tmp_path / "text.txt").write_text("".join(verses))
-    path = tmp_path / "reading.toml"
-    path.write_text(f'[data]\ntrain = "{tmp_path}/text.txt"\nlength = 24\nbatch_tokens = 200\n{REST}')
-    return str(path)
-
-
-@pytest.fixture
-def sorting(tmp_path: Path) -> str:
-    """And for classifiers of text."""
-    (tmp_path / "texts.tsv").write_text(
-        "".join(f"{n} bottles\t{'even' if n % 2 == 0 else 'odd'}\n" for n in range(200))
-    )
-    path = tmp_path / "sorting.toml"
-    rest = REST.replace("[train]", 'head = "classify"\n[train]')
-    path.write_text(f'[data]\ntrain = "{tmp_path}/texts.tsv"\nbatch_tokens = 100\n{rest}')
-    return str(path)
-
-
-@pytest.fixture
-def telling(tmp_path: Path) -> str:
-    """For captioners."""
-    path = tmp_path / "telling.toml"
-    rest = REST.replace('"character"', '"word"').replace("max_positions = 40", "image_size = 32")
-    path.write_text(
-        f'[data]\nmade = "scenes"\ntrain_count = 24\nvalid_count = 4\nbatch_size = 8\n{rest}', encoding="utf-8"
-    )
-    return str(path)
-
-
-@pytest.fixture
-def weighing(tmp_path: Path) -> str:
-    """Those that read documents."""
-    texts = (f"{n} bottles. On the wall!\t{'even' if n % 2 == 0 else 'odd'}\n" for n in range(200))
-    (tmp_path / "texts.tsv").write_text("".join(texts))
-    path = tmp_path / "weighing.toml"
-    path.write_text(
-        f'[data]\ntrain = "{tmp_path}/texts.tsv"\nbatch_tokens = 100\n[tokens]\nkind = "word"\n'
-        "[model]\n[train]\nsteps = 4\neval_every = 2\n"
-    )
-    return str(path)
-
-
-@pytest.fixture
-def seeing(tmp_path: Path) -> str:
-    """And of pictures."""
-    path = tmp_path / "seeing.toml"
-    path.write_text(
-        '[data]\nmade = "shapes"\ntrain_count = 60\nvalid_count = 12\ntest_count = 12\nbatch_size = 16\n'
-        "[model]\n[train]\nsteps = 4\neval_every = 2\n"
-    )
-    return str(path)
-
-
-@pytest.fixture
-def acting(tmp_path: Path) -> str:
-    """Those that act in environments."""
-    path = tmp_path / "acting.toml"
-    path.write_text(
-        "[data]\nbatch_size = 4\nvalid_count = 4\ntest_count = 4\n[model]\n"
-        '[train]\nsteps = 4\neval_every = 2\nbest_by = "reward"\n'
-        'ppo_passes = 2\nppo_parts = 2\nentropy_schedule = "linear"\n'
-    )
-    return str(path)
-
-
-@pytest.fixture
-def recalling(tmp_path: Path) -> str:
-    """Those that remember sequences of bits."""
-    path = tmp_path / "recalling.toml"
-    path.write_text(
-        "[data]\nbits = 2\nmax_length = 3\nbatch_size = 4\nvalid_count = 5\ntest_count = 4\n[model]\n"
-        '[train]\nsteps = 4\neval_every = 2\nbest_by = "bit_errors"\n'
-    )
-    return str(path)
+def test_every_model_and_every_kind_is_trained() -> None:
+    assert SMALL.keys() == MODELS.keys() == {name for _, name, *_ in TRAINED.values()}
+    assert KINDS.keys() == {kind for kind, *_ in TRAINED.values()}
+    assert {kind.split()[0] for kind in KINDS} == {kind.task for kind in MODELS.values()}
 
 
 def losses(folder: Path) -> list[float]:
@@ -213,203 +298,29 @@ def losses(folder: Path) -> list[float]:
     return [row["loss"] for row in rows if "loss" in row]
 
 
-def check_goes_on(train: Any, interrupt: Any, recipe: str, folder: Path, changes: list[str]) -> None:
-    """Stopped and gone on in folder/run, all at once in folder/whole: nothing tells them apart."""
-    whole = train(recipe, folder / "whole", *changes)
-    interrupt(recipe, folder / "run", *changes)
-    assert train(recipe, folder / "run", *changes, resume=True) == whole
-    assert losses(folder / "run") == losses(folder / "whole")
-    assert len(losses(folder / "run")) == 4
-    for path in (folder / "whole").glob("*.json"):
-        assert (folder / "run" / path.name).read_bytes() == path.read_bytes(), path.name
-    assert (folder / "run/model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes()
+@pytest.mark.parametrize("variant", TRAINED)
+def test_it_trains_stops_goes_on_and_answers(variant: str, tmp_path: Path, train: Any, interrupt: Any) -> None:
+    """Stopped and gone on in one folder, all at once in the other: nothing tells them apart."""
+    task, name, *options = TRAINED[variant]
+    kind, run, whole = KINDS[task], tmp_path / "run", tmp_path / "whole"
+    recipe, changes = kind.write(tmp_path), [f"model.name={name}", *SMALL[name], *options]
+    if task == "translate" and APART not in options:
+        changes.append("tokens.joint=true")
+    report = train(recipe, whole, *changes)
+    interrupt(recipe, run, *changes)
+    assert train(recipe, run, *changes, resume=True) == report
+    assert losses(run) == losses(whole)
+    assert len(losses(run)) == 4
+    for path in (*whole.glob("*.json"), whole / "model.safetensors"):
+        assert (run / path.name).read_bytes() == path.read_bytes(), path.name
+    assert json.loads((run / "config.json").read_text())["model_type"] == TYPES.get(variant, f"regard-{name}")
+    assert f"# {name} on " in (run / "README.md").read_text()
+    answers = kind.ask(load(run))
+    assert answers == kind.ask(load(whole))
+    kind.check(answers, name, changes)
 
 
-def test_every_model_is_tested() -> None:
-    kinds = (VARIANTS, WRITERS, SEERS, WEIGHERS, TELLERS, LEARNERS, PLAYERS, MACHINES)
-    tried = {variant[0] for kind in kinds for variant in kind.values()}
-    assert SMALL.keys() == MODELS.keys() == tried | {"bert"}
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_it_trains_stops_goes_on_and_answers(
-    variant: str, recipe: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = VARIANTS[variant]
-    changes = [f"model.name={name}", "tokens.joint=true", *SMALL[name], *options]
-    check_goes_on(train, interrupt, recipe, tmp_path, changes)
-    kind = "marian" if variant == "transformer" else f"regard-{name}"
-    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == kind
-    assert f"# {name} on reverse" in (tmp_path / "run/README.md").read_text()
-    texts, decode = ["a b c", "z", "", "q w e r t y"], Decoding(beam=3, n_best=2, min_length=1, max_length=10)
-    first, second = (load(tmp_path / run).translate(texts, decode) for run in ("run", "whole"))
-    assert first == second
-    assert all(len(answer.others) == 1 for answer in first)
-    if MODELS[name].alignment:
-        assert first[0].attention.columns == ("a", " ", "b", " ", "c", "</s>")
-
-
-@pytest.mark.parametrize("variant", WRITERS)
-def test_it_trains_stops_goes_on_and_writes(
-    variant: str, writing: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = WRITERS[variant]
-    changes = [f"model.name={name}", *SMALL[name], *options]
-    check_goes_on(train, interrupt, writing, tmp_path, changes)
-    kind = "gpt2" if name == "gpt2" else f"regard-{name}"
-    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == kind
-    assert f"# {name} on text.txt" in (tmp_path / "run/README.md").read_text()
-    prompts, decode = ["9 bottles", "", "b"], Decoding(beam=3, n_best=2, min_length=1, max_length=10)
-    first, second = (load(tmp_path / run).generate(prompts, decode) for run in ("run", "whole"))
-    assert first == second
-    assert all(len(one.others) == 1 for one in first)
-
-
-@pytest.mark.parametrize("variant", READERS)
-def test_it_trains_stops_goes_on_and_reads(
-    variant: str, reading: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    check_goes_on(train, interrupt, reading, tmp_path, ["model.name=bert", *SMALL["bert"], *READERS[variant]])
-    texts = ["[MASK] bottles of beer .", "On the [MASK] they [MASK] ."]
-    first, second = (load(tmp_path / run).fill(texts, 3) for run in ("run", "whole"))
-    assert first == second
-    assert [len(one.blanks) for one in first] == [1, 2]
-    assert all(len(blank) == 3 for one in first for blank in one.blanks)
-    assert first[0].attention.rows == ("[MASK]",)
-    vectors = load(tmp_path / "run").embed(texts)
-    assert vectors.shape == (2, 8)
-
-
-@pytest.fixture
-def predicting(reading: str) -> str:
-    """For a bidirectional language model, which has no positions."""
-    path = Path(reading)
-    path.write_text(path.read_text().replace("max_positions = 40\n", "").replace('"character"', '"word"'))
-    return reading
-
-
-@pytest.mark.parametrize("variant", ELMOS)
-def test_it_trains_stops_goes_on_and_embeds(
-    variant: str, predicting: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    check_goes_on(train, interrupt, predicting, tmp_path, ["model.name=elmo", *SMALL["elmo"], *ELMOS[variant]])
-    texts = ["3 bottles of beer .", "", "They stand"]
-    first, second = (load(tmp_path / run).embed(texts) for run in ("run", "whole"))
-    assert first.shape == (3, 8)
-    assert (first == second).all()
-    assert [one.vectors.shape for one in load(tmp_path / "run").embed_tokens(texts)] == [(5, 8), (0, 8), (2, 8)]
-
-
-def test_it_trains_stops_goes_on_and_sorts(sorting: str, tmp_path: Path, train: Any, interrupt: Any) -> None:
-    check_goes_on(train, interrupt, sorting, tmp_path, ["model.name=bert", *SMALL["bert"]])
-    texts = ["3 bottles", ("4", "bottles")]
-    first, second = (load(tmp_path / run).classify(texts) for run in ("run", "whole"))
-    assert first == second
-    assert all(set(one.probabilities) == {"even", "odd"} for one in first)
-    assert first[0].attention.rows == ("[CLS]",)
-
-
-@pytest.mark.parametrize("variant", WEIGHERS)
-def test_it_trains_stops_goes_on_and_weighs(
-    variant: str, weighing: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = WEIGHERS[variant]
-    check_goes_on(train, interrupt, weighing, tmp_path, [f"model.name={name}", *SMALL[name], *options])
-    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
-    first, second = (load(tmp_path / run).classify(["3 bottles. 4!", ""]) for run in ("run", "whole"))
-    assert first == second
-    assert all(set(one.probabilities) == {"even", "odd"} for one in first)
-    if name == "lstmn":
-        assert first[0].attention.rows == ("3", "bottles", ".", "4", "!")
-        assert first[0].attention.columns == ("3", "bottles", ".", "4")
-        assert first[1].picture() is None  # an empty text
-    elif "model.pool=mean" not in options:
-        first[0].document().save(tmp_path / "document.svg")
-
-
-@pytest.mark.parametrize("variant", SEERS)
-def test_it_trains_stops_goes_on_and_sees(
-    variant: str, seeing: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = SEERS[variant]
-    check_goes_on(train, interrupt, seeing, tmp_path, [f"model.name={name}", *SMALL[name], *options])
-    kind = json.loads((tmp_path / "run/config.json").read_text())["model_type"]
-    assert kind == ("vit" if variant == "vit" else f"regard-{name}")
-    pictures = [shapes("test", 2).read(number) for number in range(2)]
-    first, second = (load(tmp_path / run).recognise(pictures) for run in ("run", "whole"))
-    assert first == second
-    assert len(first[0].probabilities) == 5
-    if MODELS[name].alignment:
-        assert first[0].overlay().panels["rollout"].shape == (4, 4)
-        assert len(first[0].overlay("blocks.0.*").panels) == 2
-
-
-@pytest.mark.parametrize("variant", TELLERS)
-def test_it_trains_stops_goes_on_and_tells(
-    variant: str, telling: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = TELLERS[variant]
-    check_goes_on(train, interrupt, telling, tmp_path, [f"model.name={name}", *SMALL[name], *options])
-    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
-    images = [scenes("test", 2).images.read(number) for number in range(2)]
-    decode = Decoding(beam=3, n_best=2, min_length=1, max_length=10)
-    first, second = (load(tmp_path / run).caption(images, decode) for run in ("run", "whole"))
-    assert first == second
-    assert all(len(one.others) == 1 for one in first)
-    if MODELS[name].alignment:
-        rows = 32 if "model.stage=0" in options else 16
-        assert first[0].attention.lines[0].weights.shape[1:] == (rows, rows)
-
-
-@pytest.fixture
-def showing(tmp_path: Path) -> str:
-    """For few-shot classifiers."""
-    path = tmp_path / "showing.toml"
-    path.write_text(
-        '[data]\nmade = "glyphs"\ntrain_count = 6\nvalid_count = 4\nbatch_size = 4\nvalid_episodes = 6\n'
-        "[model]\n[train]\nsteps = 4\neval_every = 2\n"
-    )
-    return str(path)
-
-
-@pytest.mark.parametrize("variant", LEARNERS)
-def test_it_trains_stops_goes_on_and_is_shown(
-    variant: str, showing: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = LEARNERS[variant]
-    check_goes_on(train, interrupt, showing, tmp_path, [f"model.name={name}", *SMALL[name], *options])
-    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
-    images = glyphs("test", 2, examples=2).pixels
-    support = {"a": images[0], "b": images[2]}
-    first, second = (load(tmp_path / run).fewshot([images[1], images[3]], support) for run in ("run", "whole"))
-    assert first == second
-    assert all(set(one.probabilities) == {"a", "b"} for one in first)
-    assert len(first[0].examples().examples) == 2
-
-
-@pytest.mark.parametrize("variant", PLAYERS)
-def test_it_trains_stops_goes_on_and_plays(
-    variant: str, acting: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = PLAYERS[variant]
-    check_goes_on(train, interrupt, acting, tmp_path, [f"model.name={name}", *SMALL[name], *options])
-    assert json.loads((tmp_path / "run/config.json").read_text())["model_type"] == f"regard-{name}"
-    first, second = (load(tmp_path / run).play([0, 5]) for run in ("run", "whole"))
-    assert first == second
-    assert first[0].attention().weights.shape == (len(first[0].actions), len(first[0].actions))
-
-
-@pytest.mark.parametrize("variant", MACHINES)
-def test_it_trains_stops_goes_on_and_recalls(
-    variant: str, recalling: str, tmp_path: Path, train: Any, interrupt: Any
-) -> None:
-    name, *options = MACHINES[variant]
-    check_goes_on(train, interrupt, recalling, tmp_path, [f"model.name={name}", *SMALL[name], *options])
-    first, second = (load(tmp_path / run).recall(length=4, seed=3) for run in ("run", "whole"))
-    assert first == second
-    heads = first.looks()
-    assert len(heads) == {"ntm": 4, "ntm, feedforward": 2, "bit_lstm": 0}[variant]
-    assert all(one.shape == (len(first.batch.mask[0]), 6) for one in heads.values())
+# ---- the model card
 
 
 @pytest.mark.parametrize(
@@ -421,16 +332,15 @@ def test_it_trains_stops_goes_on_and_recalls(
     ],
 )
 def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
-    name: str, plain: bool, recipe: str, writing: str, reading: str, weighing: str, request: pytest.FixtureRequest
+    name: str, plain: bool, tmp_path: Path
 ) -> None:
     task = MODELS[name].task
-    files = {"translate": recipe, "generate": writing, "fill": reading, "classify": weighing}
-    file = files.get(task) or request.getfixturevalue(
-        {"embed": "predicting", "play": "acting", "recall": "recalling"}[task]
+    kind = KINDS["classify documents" if task == "classify" else task]
+    job, _ = read(
+        kind.write(tmp_path), [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])]
     )
-    job, _ = read(file, [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])])
-    model = training.build_model(job, TASKS[task].survey(job, None))
-    card = training.card(
+    model = training.build_model(job, TASKS[task].desk.survey(job, None))
+    card = training.readme(
         job,
         TASKS[task],
         Report(1, {"valid_loss": 1.0}, 1, early=False, averaged=0),

@@ -135,7 +135,7 @@ def test_the_best_weights_are_kept_by_accuracy(run: Path) -> None:
     """The kept weights give the accuracy that the card tells."""
     reader, settings = load(run), read(str(run / "recipe.toml"))[0].data
     data = build_data(settings, settings.rows("valid"), reader, seed=0)
-    found = TASKS["classify"].evaluate(reader, data)
+    found = TASKS["classify"].desk.evaluate(reader, data)
     assert (found.metrics["accuracy"], found.counts["count"]) == (100, len(data))
     by_hand = [reader.classify(text).label == label for text, _, label in settings.rows("valid")]
     assert len(by_hand) == len(data)
@@ -259,7 +259,7 @@ def test_a_label_that_is_only_in_the_validation_file(tmp_path: Path, recipe: str
 
 def test_settings_check_themselves() -> None:
     for changes, said in (
-        ({"train": ""}, "set data.train to a file of labelled texts"),
+        ({"train": ""}, "data.train to a file of labelled texts"),
         ({"truncate": 7}, "truncate must be at least 8, got 7"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1, got 0"),
         ({"train": 3}, "train must be a file or a list of files, got 3"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regard.base.files import find_files
 from regard.base.lines import open_chunks, open_lines
-from regard.base.records import check_text, find_columns, form_of, read_csv, read_jsonl, take_columns, value_of
+from regard.base.records import Columns, by_header, by_keys, check_text, form_of, read_csv
 from regard.errors import DataError
 
 HEADING = re.compile(r"\s*= [^=]+ =\s*")  # of an article in WikiText; those of its sections have more signs
@@ -34,13 +34,13 @@ def read_documents(name: str | Path, *, documents: str = "file", column: str = "
 def _read(path: Path, documents: str, column: str) -> Iterator[Document]:
     match form_of(path):
         case "csv":
-            found = _csv(path, column)
+            every = _csv(path, column)
         case "jsonl":
-            found = _jsonl(path, column)
+            every = _jsonl(path, column)
         case _:
-            found = READERS[documents](path)
+            every = READERS[documents](path)
     empty = True
-    for document in found:
+    for document in every:
         empty = False
         yield document
     if empty:
@@ -85,12 +85,10 @@ READERS = {"file": _file, "line": _lines, "blank": _between_blanks, "heading": _
 
 
 def _csv(path: Path, column: str) -> Iterator[Document]:
-    rows = read_csv(path)
-    for header in islice(rows, 1):
-        for _, fields in take_columns(rows, find_columns(header, [column]), width=len(header[1])):
-            yield iter(fields)
+    for _, texts in by_header(read_csv(path), Columns((column,), ((column,),))):
+        yield iter(texts)
 
 
 def _jsonl(path: Path, column: str) -> Iterator[Document]:
-    for where, record in read_jsonl(path, repr(column)):
-        yield iter([check_text(value_of(record, column, where), column, where)])
+    for where, values in by_keys(path, Columns((column,), ((column,),)), repr(column)):
+        yield iter([check_text(text, key, where) for key, text in values])

@@ -33,7 +33,7 @@ QUOTES = "\"'“‘«"
 SPACED = re.compile(r"(?<=\s[.!?])\s+")
 
 Span = tuple[int, int, int, int, int]  # begin and end of A among the ids, those of B, 1 if B does not follow A
-Item = tuple[int, int, np.ndarray]  # epoch, index of the batch, its rows as spans (B, 5)
+MaskedItem = tuple[int, int, np.ndarray]  # epoch, index of the batch, its rows as spans (B, 5)
 
 
 def read_sentences(documents: Iterable[Document]) -> Iterator[Iterator[str]]:
@@ -52,37 +52,37 @@ def read_sentences(documents: Iterable[Document]) -> Iterator[Iterator[str]]:
 
 
 def _lines(chunks: Document) -> Iterator[str]:
-    held: list[str] = []
+    begun: list[str] = []  # the parts of a line that may go on
     for chunk in chunks:
-        begun, *others = chunk.split("\n")
-        held.append(begun)
+        rest, *others = chunk.split("\n")
+        begun.append(rest)
         for line in others:
-            yield "".join(held)
-            held = [line]
-    yield "".join(held)
+            yield "".join(begun)
+            begun = [line]
+    yield "".join(begun)
 
 
 def _parts(text: str) -> Iterator[str]:
     begin = 0
-    for found in END.finditer(text):
-        after = text[found.end() : found.end() + 1]
+    for end in END.finditer(text):
+        after = text[end.end() : end.end() + 1]
         if after.isupper() or (after and after in QUOTES):
-            yield text[begin : found.end()].rstrip()
-            begin = found.end()
+            yield text[begin : end.end()].rstrip()
+            begin = end.end()
     yield text[begin:]
 
 
 def encode_sentences(documents: Iterable[Document], tokenizer: Tokenizer) -> list[Rows]:
     """The ids of each document's sentences; sentences and documents without tokens are left out."""
-    found = []
+    encoded = []
     for sentences in read_sentences(documents):
         rows = Rows()
-        while some := list(islice(sentences, TOGETHER)):
-            for ids in filter(None, tokenizer.encode_batch(some)):
+        while part := list(islice(sentences, TOGETHER)):
+            for ids in filter(None, tokenizer.encode_batch(part)):
                 rows.append(ids)
         if len(rows):
-            found.append(rows)
-    return found
+            encoded.append(rows)
+    return encoded
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +166,7 @@ class MaskedData:
         """The number of documents."""
         return len(self.begins) - 1
 
-    def order(self, epoch: int) -> list[Item]:
+    def order(self, epoch: int) -> list[MaskedItem]:
         """The epoch's batches, drawn anew each epoch."""
         generator = np.random.default_rng([self.seed, epoch])
         split = self._pairs if self.pairs else self._texts
@@ -198,8 +198,8 @@ class MaskedData:
             end = min(last, bisect_left(ends, ends[begin] + room, begin + 2, max(last, begin + 2)))
             middle = begin + 1 + int(generator.random() * (end - begin - 1))
             if generator.random() < 0.5:
-                if found := self._other_place(document, begin, middle, room, generator):
-                    yield *_truncate(ends[begin], ends[middle], *found, room, generator), 1
+                if other := self._other_place(document, begin, middle, room, generator):
+                    yield *_truncate(ends[begin], ends[middle], *other, room, generator), 1
                 begin = middle
                 continue
             if end - begin == 1:
@@ -229,7 +229,7 @@ class MaskedData:
         wanted = max(1, room - (ends[end] - ends[begin]))
         return ends[start], ends[bisect_left(ends, ends[start] + wanted, start + 1, stop)]
 
-    def batch(self, item: Item) -> MaskedBatch:
+    def batch(self, item: MaskedItem) -> MaskedBatch:
         epoch, number, spans = item
         targets, segments, mask = self._rows(spans)
         # number + 1, because numpy ignores a trailing 0 in a seed.

@@ -43,11 +43,13 @@ class Layout:
     def ids(self, inner: tokenizers.Tokenizer) -> Special | None:
         """None if the vocabulary has another layout."""
         size = inner.get_vocab_size()
-        found = {name: place for place, name in enumerate(self.first)}
-        found |= {name: size - place for place, name in enumerate(reversed(self.last), 1)}
-        if any(inner.id_to_token(place) != name for name, place in found.items()):
+        places = {name: place for place, name in enumerate(self.first)}
+        places |= {name: size - place for place, name in enumerate(reversed(self.last), 1)}
+        if any(inner.id_to_token(place) != name for name, place in places.items()):
             return None
-        return Special(*(found.get(name, -1) for name in (self.pad, self.start, self.end, self.unknown, self.mask)))
+        return Special(
+            *(places.get(name, -1) for name in (self.pad, self.start, self.end, self.unknown, self.mask))
+        )
 
 
 TEXT_END = "<|endoftext|>"

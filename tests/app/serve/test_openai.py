@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,13 @@ from served_models import Listening
 
 import regard
 
-openai = pytest.importorskip("openai", reason="the package `openai` is not installed")
+pytestmark = pytest.mark.skipif(find_spec("openai") is None, reason="the package `openai` is not installed")
+
+
+@pytest.fixture(scope="module")
+def openai() -> Any:
+    """Imported late, which takes a second."""
+    return pytest.importorskip("openai")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +29,7 @@ def listening(request: pytest.FixtureRequest) -> Iterator[Listening]:
 
 
 @pytest.fixture(scope="module")
-def client(listening: Listening) -> Any:
+def client(openai: Any, listening: Listening) -> Any:
     return openai.OpenAI(base_url=f"{listening.address}/v1", api_key="s3cret", max_retries=0)
 
 

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
+from regard.data.made import pairs as made
 from regard.data.made.pairs import MADE, SPLITS, dates, write_date
-from regard.data.made.pairs import pairs as made
 
 
 def written(day, form, language="English"):
