@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from regard.show import Map
-from regard.show.map.png import draw_axes, new_axes
+from regard.show.map import draw_map
+from regard.show.map_plot import draw_axes, new_axes
 
 
 def some_map(rows, columns, **names):
@@ -21,7 +22,7 @@ def save_png(picture, folder):
 
 
 def draw(picture):
-    figure = Figure()
-    ax = draw_axes(picture, new_axes(picture, figure))
+    figure, drawing = Figure(), draw_map(picture)
+    ax = draw_axes(drawing, new_axes(drawing, figure))
     FigureCanvasAgg(figure).draw()
     return ax

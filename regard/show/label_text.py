@@ -11,6 +11,8 @@ from itertools import pairwise
 from rich.cells import cell_len, get_character_cell_size
 
 LONGEST = 24  # terminal cells of a label before it is cut
+TILT = 60  # degrees that labels above cells lean when they are too wide to stand upright
+GAP = 7  # pixels between a label and its cells
 JOINERS = "\u200c\u200d"  # zero-width (non-)joiners: part of Persian words and of emoji
 
 

@@ -31,6 +31,8 @@ from regard.show.drawing import (
     quiet,
 )
 from regard.show.label_text import (
+    GAP,
+    TILT,
     clean,
     clusters,
     is_rtl,
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LONG = 60  # columns; more are drawn as shaded text
-TILT = 60  # degrees that column labels lean when they are too wide to stand upright
-GAP = 7  # between a label and its cells
 KEY = 74  # room for the colour scale on the right
 KEY_HEIGHTS = (40, 140)  # of the colour scale, at least and at most
 SIGN = 18  # room for a sign of the legend, before its text

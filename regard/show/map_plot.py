@@ -14,9 +14,7 @@ from matplotlib.transforms import Affine2D, ScaledTranslation, Transform
 from regard.show.colours import QUIET
 from regard.show.drawing import Cells, Drawing, Text
 from regard.show.figure import POINTS, Painter, save_png
-from regard.show.label_text import label_size, stands_upright
-
-GAP = 7  # pixels between a label and its cells
+from regard.show.label_text import GAP, TILT, label_size, stands_upright
 
 
 def write_map_png(drawing: Drawing, path: Path, *, side: int) -> None:
@@ -77,7 +75,7 @@ def _draw_labels(drawing: Drawing, ax: Axes, painter: Painter, side: float) -> N
     rows, columns = _texts(drawing, "rows"), _texts(drawing, "columns")
     font = min(drawing.font, label_size(side))
     look: dict[str, Any] = {"fontsize": font * POINTS, **painter.style}
-    lean: dict[str, Any] = {"rotation": columns[0].turn, "rotation_mode": "anchor", "ha": "left", "va": "center"}
+    lean: dict[str, Any] = {"rotation": TILT, "rotation_mode": "anchor", "ha": "left", "va": "center"}
     leaning = not stands_upright([text.text for text in columns], font, side)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")

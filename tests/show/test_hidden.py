@@ -27,8 +27,9 @@ def test_a_map_hatches_it(tmp_path):
     assert HIDDEN not in plain.svg()
     assert "may not be looked at" not in plain.svg()
     svg = causal.svg()
-    assert re.findall(r'<path d="(M[^"]*)" fill="' + HIDDEN, svg) == [
-        "M1 0h2v1h-2z", "M2 0h1v1h-1z", "M0 0h1v1h-1z",
+    assert re.findall(r'<path d="(M[^"]*)" fill="' + HIDDEN, svg) == ["M1 0h2v1h-2zM2 1h1v1h-1z"]
+    assert re.findall(r'd="(M[^"]*)" stroke="' + HATCH, svg) == [
+        "M1 1l1-1m0 1l1-1m0 1M2 2l1-1m0 1", "M0 1l1-1m0 1",  # a line across each, and across the legend's sign
     ]  # fmt: skip
     assert "may not be looked at" in svg
     for picture, name in ((plain, "plain"), (causal, "causal")):
@@ -58,7 +59,7 @@ def test_the_terminal_shows_it():
 def test_heads_show_it(tmp_path, open_image):
     heads = Heads({"a": WEIGHTS[None], "b": WEIGHTS[None]}, "abc", "xyz", mask={"a": CAUSAL})
     svg = heads.svg()
-    first, second = (open_image(url) for url in re.findall(r'href="(data:[^"]*)"', svg))
+    first, second, _ = (open_image(url) for url in re.findall(r'href="(data:[^"]*)"', svg))
     assert first[0].tolist()[1:] == [GREY, GREY]
     assert second[0].tolist()[1:] == [ZERO, ZERO]
     assert "may not be looked at" in svg
@@ -75,7 +76,9 @@ def test_the_sign_of_the_legend_is_that_of_the_panels():
     mask = np.tril(np.ones((60, 60), bool))
     weights = mask / mask.sum(-1, keepdims=True)
     many = Heads({str(at): weights[None].repeat(12, 0) for at in range(12)}, ["w"] * 60, ["w"] * 60, mask=mask)
-    assert many.svg().count(f'stroke="{HATCH}"') == 12 * 59 + 1  # the rows of 12 panels, and the legend
+    lines = re.findall(r'd="(M[^"]*)" stroke="' + HATCH, many.svg())
+    # Those of the means of 12 sites, a line across each of 60 * 59 / 2 cells, and that of the legend.
+    assert [line.count("l1-1") for line in lines] == [60 * 59 // 2] * 12 + [1]
 
 
 @pytest.mark.parametrize(

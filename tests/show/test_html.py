@@ -12,7 +12,7 @@ from every_picture import HOSTILE, PICTURES, TITLE, image, weights
 
 from regard.show import Entry, Examples, Gates, Heads, Line, Looks, Map, Overlay, ShadedText, Sheet, Tape, Words
 from regard.show.colours import DIVERGING, LIGHT
-from regard.show.examples.data import Example
+from regard.show.examples import Example
 from regard.show.html_page import bundle, html_page
 from regard.show.plain import LISTED, pack_mask, pack_numbers, plain
 
@@ -245,9 +245,9 @@ def test_a_page_that_would_be_too_large_is_cut_and_says_so():
     assert len(found["rows"]) == 166
     assert len(heads.html()) < 3_000_000
     long = Map(np.full((2, 600_000), 1e-6), ["a", "b"], ["w"] * 600_000)
-    assert [row.tolist() for row in [np.array(long._kept()[0].rows)]] == [["b"]]
+    assert [row.tolist() for row in [np.array(long._for_html()[0].rows)]] == [["b"]]
     text = ShadedText(np.full((2, 600_000), 1e-6), ["w"] * 600_000, ["a", "b"])
-    assert text._kept()[0].queries == ["b"]
+    assert text._for_html()[0].queries == ["b"]
     assert "note" not in Page(Map(np.eye(2), "ab", "cd").html()).data
 
 

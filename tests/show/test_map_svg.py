@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.show import Map
-from regard.show.colours import LIGHT
+from regard.show.colours import LIGHT, shade
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
@@ -49,13 +49,13 @@ def test_cells_say_who_looks_where():
     assert [shown(text) for text in texts(root, "columns")] == ["chat", "chien"]
 
 
-def test_the_names_and_the_scale_are_there():
+def test_the_names_and_the_scale_are_there(open_image):
     root = parse(Map(np.eye(3), "abc", "xyz", title="T & t", row_label="French", column_label="English"))
     words = [text.text for text in root.iter(f"{SVG}text")]
     assert {"T & t", "French", "English", "1", "0.5", "0", "weight"} <= set(words)
-    key = root.find(f"{SVG}g[@class='key']")
-    fills = [rect.get("fill") for rect in key.iter(f"{SVG}rect")]
-    assert (fills[0], fills[-1]) == (LIGHT[-1], LIGHT[0])
+    (scale,) = root.find(f"{SVG}g[@class='key']").iter(f"{SVG}image")
+    colours = open_image(scale.get("href"))[:, 0].tolist()
+    assert [colours[0], colours[-1]] == shade(np.array([1, 0]), LIGHT).tolist()
 
 
 def test_hostile_tokens_stay_text():
@@ -63,7 +63,7 @@ def test_hostile_tokens_stay_text():
     picture = Map(np.full((count, count), 1 / count), HOSTILE, HOSTILE, HOSTILE[0], HOSTILE[1], HOSTILE[2])
     root = parse(picture)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} == {
-        "svg", "g", "rect", "text", "title", "path",
+        "svg", "g", "rect", "text", "title", "path", "image",
     }  # fmt: skip
     assert shown(texts(root, "rows")[0]) == HOSTILE[0][:23] + "…"
     assert texts(root, "rows")[0].find(f"{SVG}title").text == HOSTILE[0]
@@ -106,6 +106,7 @@ def test_the_worlds_letters_keep_their_order(word):
     (row,) = texts(root, "rows")
     assert shown(row) == word
     assert row.get("unicode-bidi") == "plaintext"
+    assert root.get("direction") == "ltr"  # anchors keep their sides on a page read from right to left
     assert cell_titles(root)[0].replace("\u2068", "").replace("\u2069", "") == f"{word} ← a: 1.00"
 
 

@@ -7,12 +7,15 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from drawn import apart, marks
 from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Entry, Sheet
+from regard.show.drawing import Image as Placed
+from regard.show.drawing import Text
 from regard.show.label_text import text_width
-from regard.show.sheet.layout import ROOM, lay_out
+from regard.show.sheet import KEY, ROOM
 
 matplotlib.use("Agg")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -61,7 +64,7 @@ def test_a_sheet_needs_captions_and_room_for_them():
 
 def test_captions_are_ranked_under_their_grades():
     made = Sheet(graded(2), "T")
-    assert [(one.grade, [entry.caption for entry in one.entries]) for one in made.sections] == [
+    assert [(part.grade, [entry.caption for entry in part.entries]) for part in made.sections] == [
         (grade, [f"{grade} 1", f"{grade} 0"]) for grade in GRADES
     ]
     assert made.sections[1].note == "2 of 8 captions, CIDEr 8.5 to 8.0"
@@ -72,7 +75,7 @@ def test_captions_are_ranked_under_their_grades():
 
 def test_of_many_some_are_drawn_from_the_best_to_the_worst():
     (section,) = Sheet([entry(str(at), at) for at in range(101)], most=5).sections
-    assert [one.caption for one in section.entries] == ["100", "75", "50", "25", "0"]
+    assert [entry.caption for entry in section.entries] == ["100", "75", "50", "25", "0"]
     assert section.note == "101 of 101 captions, CIDEr 100.0 to 0.0; 5 shown"
 
 
@@ -85,43 +88,46 @@ def test_no_two_cards_touch_and_texts_stay_in_their_columns():
         for score, shape in enumerate(shapes)
         for caption in words
     ]
-    layout = lay_out(Sheet(entries, "T", "c\nd", most=16))
-    boxes = [(card.box[0], card.box[1], card.box[0] + ROOM, card.bottom) for card in layout.cards]
+    drawing = Sheet(entries, "T", "c\nd", most=16).drawing()
+    cards = [(marks(card, Placed)[0], marks(card, Text)) for card in drawing.groups("card")]
+    boxes = [(image.x, image.y, image.x + ROOM, texts[-1].y) for image, texts in cards]
     assert len(boxes) == 64
-    for at, (left, top, right, bottom) in enumerate(boxes):
-        assert right <= layout.width
-        assert bottom < layout.key.y < layout.height
-        for x0, y0, x1, y1 in boxes[at + 1 :]:
-            assert right < x0 or x1 < left or bottom < y0 or y1 < top
-    for card in layout.cards:
-        ys = [card.box[1] + card.box[3], *(text.y for text in card.texts)]
+    (key,) = (text for text in marks(drawing, Text) if text.text == KEY)
+    for _, _, right, bottom in boxes:
+        assert right <= drawing.width
+        assert bottom < key.y < drawing.height
+    assert apart(boxes)
+    for image, texts in cards:
+        ys = [image.y + image.height, *(text.y for text in texts)]
         assert all(later > before for before, later in pairwise(ys))
-        assert all(0.92 * text_width(text.text) * text.size <= ROOM for text in card.texts)
-        assert card.texts[-1].text == "and 3 more"
+        assert all(0.92 * text_width(text.text) * text.size <= ROOM for text in texts)
+        assert texts[-1].text == "and 3 more"
 
 
 def test_the_svg_has_headings_images_and_texts(open_image):
     made = Sheet([entry("a <cat>", 2, high=6, wide=9), entry("dogs", 0, "unrelated", ())], "T & t", "beam 5")
     root = ElementTree.fromstring(made.svg())
     texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert texts[:6] == [
-        "T & t", "beam 5", "right", "1 of 2 captions, CIDEr 2.0", "unrelated", "1 of 2 captions, CIDEr 0.0",
+    assert texts[:-1] == [
+        "T & t", "beam 5",
+        "right", "1 of 2 captions, CIDEr 2.0", "a <cat>", "CIDEr 2.0", "a dog runs", "dogs",
+        "unrelated", "1 of 2 captions, CIDEr 0.0", "dogs", "CIDEr 0.0",
     ]  # fmt: skip
-    assert texts[6:-1] == ["a <cat>", "CIDEr 2.0", "a dog runs", "dogs", "dogs", "CIDEr 0.0"]
     first, _ = root.iter(f"{SVG}image")
     np.testing.assert_array_equal(open_image(first.get("href")), noise(6, 9))
     assert next(root.iter(f"{SVG}title")).text == "a <cat>\nCIDEr 2.0\na dog runs\ndogs"
 
 
-def test_the_png_shows_the_images_where_the_layout_says(tmp_path):
+def test_the_png_shows_the_images_where_the_drawing_says(tmp_path):
     made = Sheet([Entry(np.full((9, 9, 3), (200, 40, 40), np.uint8), "a cat", ["cat"], 1, "right")], "T")
     made.save(tmp_path / "sheet.png")
-    layout = lay_out(made)
+    drawing = made.drawing()
     with Image.open(tmp_path / "sheet.png") as image:
         dots = np.asarray(image.convert("RGB")).astype(int)
-    assert dots.shape[:2] == pytest.approx((2 * layout.height, 2 * layout.width), abs=2)
-    x, y, across, down = layout.cards[0].box
-    np.testing.assert_allclose(dots[int(2 * y + down), int(2 * x + across)], (200, 40, 40), atol=1)
+    assert dots.shape[:2] == pytest.approx((2 * drawing.height, 2 * drawing.width), abs=2)
+    (image,) = marks(drawing, Placed)
+    middle = int(2 * image.y + image.height), int(2 * image.x + image.width)
+    np.testing.assert_allclose(dots[middle], (200, 40, 40), atol=1)
     figure = made.plot()
     assert {"T", "right", "a cat", "CIDEr 1.0", "cat"} <= {text.get_text() for text in figure.axes[0].texts}
     matplotlib.pyplot.close(figure)
@@ -130,7 +136,7 @@ def test_the_png_shows_the_images_where_the_layout_says(tmp_path):
 def test_hostile_captions_stay_text(tmp_path):
     made = Sheet([entry(HOSTILE, references=[HOSTILE] * 3)], HOSTILE, HOSTILE)
     plain = Sheet([entry("a", references=["b"] * 3)], "c", "d")
-    kinds = [{part.tag for part in ElementTree.fromstring(one.svg()).iter()} for one in (made, plain)]
+    kinds = [{part.tag for part in ElementTree.fromstring(picture.svg()).iter()} for picture in (made, plain)]
     assert kinds[0] == kinds[1]
     assert "\x1b[31m\x00" not in made.terminal()
     for suffix in (".png", ".svg", ".html"):
@@ -153,6 +159,7 @@ def test_the_terminal_lists_scores_captions_and_references():
 
 def test_captions_of_several_models_stay_in_lines():
     made = Sheet([entry("soft: a cat\nhard: a dog")])
-    assert [text.text for text in lay_out(made).cards[0].texts[:3]] == ["soft: a cat", "hard: a dog", "CIDEr 1.0"]
+    (card,) = made.drawing().groups("card")
+    assert [text.text for text in marks(card, Text)[:3]] == ["soft: a cat", "hard: a dog", "CIDEr 1.0"]
     assert "⏎" not in made.svg() + made.terminal()
     assert "   1.0  soft: a cat\n        hard: a dog\n        a dog runs\n" in made.terminal(width=60)

@@ -6,13 +6,14 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from drawn import marks
 from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Line, Looks
 from regard.show.colours import HEAT, shade
-from regard.show.looks.layout import lay_out
-from regard.show.overlay.blending import blend, grey
+from regard.show.drawing import Image as Placed
+from regard.show.images import blend, grey
 
 matplotlib.use("Agg")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -53,27 +54,27 @@ def test_the_svg_has_the_image_alone_and_then_a_panel_for_each_word(open_image):
     for first, second in ((1, 3), (4, 5)):
         assert images[first][0][0, 0].tolist() == images[second][0][0, -1].tolist() == brightest
         assert images[first][0][0, -1].tolist() != brightest
-    across = lay_out(made).size[0]
+    across = marks(made.drawing(), Placed)[0].width
     bars = [float(bar.get("width")) for bar in root.iter(f"{SVG}rect") if bar.get("class") == "gate"]
     assert bars == pytest.approx([0.9 * across, 0.125 * across, 0.8 * across], abs=0.1)
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert {"T & t", "soft: dog and dog", "hard: dog dog"} <= set(texts)
 
 
-def test_the_png_shows_image_weights_and_gate_where_the_layout_says(tmp_path):
+def test_the_png_shows_image_weights_and_gate_where_the_drawing_says(tmp_path):
     even = np.full((20, 20, 3), (200, 40, 40), np.uint8)
     made = Looks(even, [Line(["cat", "sat"], [[[0.5, 0.5]], LEFT], [0.5, 1.0])], "T")
     made.save(tmp_path / "looks.png")
-    layout = lay_out(made)
+    drawing = made.drawing()
     with Image.open(tmp_path / "looks.png") as image:
         dots = np.asarray(image.convert("RGB")).astype(int)
-        assert image.size == pytest.approx((2 * layout.width, 2 * layout.height), abs=2)
-    across, down = layout.size
+        assert image.size == pytest.approx((2 * drawing.width, 2 * drawing.height), abs=2)
+    alone, cat, sat = marks(drawing, Placed)
+    across, down = alone.width, alone.height
 
     def at(panel, x, y):
         return dots[int(2 * (panel.y + y)), int(2 * (panel.x + x))]
 
-    alone, cat, sat = layout.panels
     np.testing.assert_allclose(at(alone, 9, 9), (200, 40, 40), atol=1)
     bright, dark = (blend(grey(even), np.full((20, 20), level))[0, 0].astype(int) for level in (1, 0))
     np.testing.assert_allclose(at(cat, 9, 9), bright, atol=2)
@@ -89,7 +90,7 @@ def test_the_png_shows_image_weights_and_gate_where_the_layout_says(tmp_path):
 def test_hostile_words_stay_text(tmp_path):
     made = Looks(noise(), [Line([HOSTILE, HOSTILE], [LEFT, RIGHT], [0.5, 0.5], HOSTILE)], HOSTILE)
     plain = Looks(noise(), [Line(["a", "b"], [LEFT, RIGHT], [0.5, 0.5], "c")], "d")
-    kinds = [{part.tag for part in ElementTree.fromstring(one.svg()).iter()} for one in (made, plain)]
+    kinds = [{part.tag for part in ElementTree.fromstring(picture.svg()).iter()} for picture in (made, plain)]
     assert kinds[0] - {f"{SVG}title"} == kinds[1]
     assert "\x1b[31m\x00" not in made.terminal()
     for suffix in (".png", ".svg", ".html"):

@@ -6,7 +6,7 @@ import numpy as np
 
 from regard.show import Heads
 from regard.show.colours import LIGHT
-from regard.show.data_urls import weights_url
+from regard.show.images import weights_url
 
 SVG = "{http://www.w3.org/2000/svg}"
 SOURCE, TARGET = ["the", "black", "cat", "."], ["die", "Katze", "."]
@@ -29,7 +29,7 @@ def words_of(root):
 def test_the_svg_has_a_block_a_site_and_a_panel_a_head(open_image):
     heads = translator(title="T & t")
     root = ElementTree.fromstring(heads.svg())
-    images = list(root.iter(f"{SVG}image"))
+    *images, _ = root.iter(f"{SVG}image")  # the last is the colour scale
     assert [image.find(f"{SVG}title").text for image in images] == [
         "encoder.0.attend, head 0", "encoder.0.attend, head 1",
         "decoder.1.cross, head 0", "decoder.1.cross, head 1", "decoder.1.cross, head 2",

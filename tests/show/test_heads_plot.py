@@ -6,7 +6,6 @@ import pytest
 from PIL import Image
 
 from regard.show import Heads
-from regard.show.heads.layout import lay_out
 
 matplotlib.use("Agg")
 SOURCE, TARGET = ["the", "black", "cat", "."], ["die", "Katze", "."]
@@ -38,8 +37,8 @@ def test_the_figure_shows_each_panel():
     np.testing.assert_array_equal(images[4].get_array(), heads.panels["decoder.1.cross"][2])
     words = [text.get_text() for text in ax.texts]
     assert {"$5", "encoder.0.attend", "head 2", "Katze", "black"} <= set(words)
-    layout = lay_out(heads)
-    assert (ax.get_xlim(), ax.get_ylim()) == ((0, layout.width), (layout.height, 0))
+    drawing = heads.drawing()
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, drawing.width), (drawing.height, 0))
 
 
 def test_saved_pictures_open(tmp_path):

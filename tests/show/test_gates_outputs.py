@@ -5,11 +5,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from drawn import marks
 from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Gates
-from regard.show.gates.layout import lay_out
+from regard.show.drawing import Box, Boxes, Stroke
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;\x1b[31m\x00\ud800$"
@@ -31,7 +32,7 @@ def test_the_svg_of_one_row_has_a_bar_for_each_channel_and_the_image(open_image)
     root = ElementTree.fromstring(made.svg())
     paths = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("d").endswith("z")]
     assert [path.count("z") for path in paths] == [2, 1]
-    panel = lay_out(made).panels[0]
+    panel = marks(made.drawing(), Box)[0]
     tops = [float(y) for y in re.findall(r"V([\d.]+)h", paths[0])]
     assert tops == pytest.approx([panel.y + 0.75 * panel.height, panel.y], abs=0.1)
     texts = [text.text for text in root.iter(f"{SVG}text")]
@@ -50,21 +51,25 @@ def test_the_svg_of_one_row_has_a_bar_for_each_channel_and_the_image(open_image)
 def test_the_svg_of_several_rows_has_a_line_for_each():
     made = gates(3, rows=["cat", "dog", "owl"])
     root = ElementTree.fromstring(made.svg())
-    lines = [path for path in root.iter(f"{SVG}path") if path.get("fill") == "none"]
+    lines = [path for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "1.5"]
     assert len(lines) == 3 + 2 * 3  # of the legend and of each panel
     assert {"cat", "dog", "owl"} <= {text.text for text in root.iter(f"{SVG}text")}
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_the_png_is_as_large_as_the_layout(tmp_path, rows):
+def test_the_png_is_as_large_as_the_drawing(tmp_path, rows):
     made = gates(rows, image=image(), title="T", caption="c")
     made.save(tmp_path / "gates.png")
-    layout = lay_out(made)
+    drawing = made.drawing()
     with Image.open(tmp_path / "gates.png") as drawn:
-        assert drawn.size == pytest.approx((2 * layout.width, 2 * layout.height), abs=2)
+        assert drawn.size == pytest.approx((2 * drawing.width, 2 * drawing.height), abs=2)
         pixels = np.asarray(drawn.convert("RGB")).astype(int)
-    panel = layout.panels[0]
-    x, y = panel.centres[0], panel.heights[0, 0]  # a bar below its top, or a line
+    panel = drawing.groups("panel")[0]
+    if rows == 1:  # a bar below its top, or a line
+        left, y, width, _ = marks(panel, Boxes)[0].places[0]
+        x = left + width / 2
+    else:
+        x, y = marks(panel, Stroke)[3].points[0]
     there = pixels[int(2 * y) - 2 : int(2 * y) + 8, int(2 * x) - 2 : int(2 * x) + 3]
     assert (there.max(-1) - there.min(-1)).max() > 60  # coloured, and not grey
 
@@ -73,7 +78,7 @@ def test_hostile_names_stay_text(tmp_path):
     for count in (1, 2):
         made = Gates({HOSTILE: np.full((count, 3), 0.5)}, rows=[HOSTILE] * count, title=HOSTILE, caption=HOSTILE)
         plain = Gates({"a": np.full((count, 3), 0.5)}, rows=["b"] * count, title="t", caption="c")
-        kinds = [{part.tag for part in ElementTree.fromstring(one.svg()).iter()} for one in (made, plain)]
+        kinds = [{part.tag for part in ElementTree.fromstring(picture.svg()).iter()} for picture in (made, plain)]
         assert kinds[0] == kinds[1]
         assert "\x1b[31m\x00" not in made.terminal()
         for suffix in (".png", ".svg", ".html"):

@@ -3,10 +3,11 @@
 import matplotlib
 import numpy as np
 import pytest
+from drawn import marks
 from PIL import Image
 
 from regard.show import Heads
-from regard.show.shaded.layout import lay_out
+from regard.show.drawing import Cells, Text
 
 matplotlib.use("Agg")
 
@@ -31,7 +32,7 @@ def test_more_than_60_columns_are_a_text_for_each_site(tmp_path):
     heads.save(tmp_path / "h.png")
     with Image.open(tmp_path / "h.png") as image:
         assert np.asarray(image.convert("L")).std() > 10
-    words = [one.get_text() for one in heads.plot().axes[0].texts]
+    words = [text.get_text() for text in heads.plot().axes[0].texts]
     matplotlib.pyplot.close()
     assert words.count("word60") == 3
     assert 'class="words"' not in long_heads(count=60).svg()
@@ -53,7 +54,10 @@ def test_all_texts_share_one_scale_or_say_their_own():
 
 @pytest.mark.parametrize(("layers", "count"), [(1, 200), (6, 70), (6, 205), (12, 400), (24, 300)])
 def test_a_sheet_of_texts_is_no_strip_and_no_tower(layers, count):
-    layout = lay_out(long_heads(layers, count=count)._texts())
-    assert 0.8 < layout.width / layout.height < 2.6
-    ends = [(one.x, one.begin, *one.box(one.words[-1])[:2]) for one in layout.blocks]
-    assert all(y >= begin and y < layout.key_top for _, begin, _, y in ends)
+    drawing = long_heads(layers, count=count).drawing()
+    assert 0.8 < drawing.width / drawing.height < 2.6
+    (scale,) = marks(drawing, Cells)
+    texts = drawing.groups("words")
+    assert len(texts) == layers
+    ends = [(marks(text, Text)[0].y, marks(text, Text)[-1].y) for text in texts]
+    assert all(first <= last < scale.y for first, last in ends)

@@ -7,7 +7,7 @@ import numpy as np
 
 from regard.show import Overlay
 from regard.show.colours import HEAT, shade
-from regard.show.overlay.blending import grey
+from regard.show.images import grey
 
 SVG = "{http://www.w3.org/2000/svg}"
 CORNER = np.array([[3.0, 1.0], [0.0, 0.0]])
@@ -50,11 +50,11 @@ def test_the_svg_has_the_image_alone_and_a_layer_for_each_map(open_image):
 
 
 def test_two_pictures_on_one_page_do_not_share_a_name():
-    first, second = overlay(high=16).svg(), overlay(high=17).svg()
+    first, second = overlay(2, high=16).svg(), overlay(2, high=17).svg()
     names = [re.findall(r'id="([^"]+)"', svg) for svg in (first, second)]
-    assert [len(found) for found in names] == [1, 1]
+    assert [len(ids) for ids in names] == [1, 1]
     assert names[0] != names[1]
-    assert overlay(high=16).svg() == first  # and the same picture is the same file
+    assert overlay(2, high=16).svg() == first  # and the same picture is the same file
 
 
 def test_long_names_are_cut_and_told_whole():

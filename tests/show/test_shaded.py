@@ -6,12 +6,14 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from drawn import marks
 from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Map, ShadedText
 from regard.show.colours import HIDDEN, LIGHT, hex_colours
-from regard.show.shaded.layout import lay_out, spell, wrap
+from regard.show.drawing import Boxes, Text
+from regard.show.shaded_words import spell, wrap
 
 matplotlib.use("Agg")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -71,10 +73,10 @@ def test_a_part_has_some_of_the_queries(query, wanted):
 
 @pytest.mark.parametrize("query", [None, 1, 1199])
 def test_an_html_file_holds_the_last_queries_of_many(query):
-    kept, note = ShadedText(np.full((1200, 1000), 1e-3), ["w"] * 1000, ["q"] * 1200, query=query)._kept()
+    shown, note = ShadedText(np.full((1200, 1000), 1e-3), ["w"] * 1000, ["q"] * 1200, query=query)._for_html()
     whole = query == 1  # it must be there
-    assert len(kept.queries) == (1200 if whole else 1000)
-    assert kept.query == {None: None, 1: 1, 1199: 999}[query]
+    assert len(shown.queries) == (1200 if whole else 1000)
+    assert shown.query == {None: None, 1: 1, 1199: 999}[query]
     assert note == ("" if whole else "only the last 1,000 queries are here")
 
 
@@ -136,37 +138,39 @@ def test_the_svg_says_weights_and_the_scale():
     text = ShadedText([[0.0, 0.01, 0.02, 0.04, 0.0]], WORDS, ["q"], "T", mask=[[True, True, True, True, False]])
     root = ElementTree.fromstring(text.svg())
     group = root.find(f"{SVG}g[@class='words']")
-    assert [one.text for one in group.iter(f"{SVG}text")] == WORDS
-    fills = [one.get("fill") for one in group.iter(f"{SVG}rect")]
+    assert [text.text for text in group.iter(f"{SVG}text")] == WORDS
+    fills = [box.get("fill") for box in group.iter(f"{SVG}rect")]
     assert fills == [*hex_colours(np.array([0.25, 0.5, 1.0]), LIGHT), HIDDEN]
-    assert [one.text for one in group.iter(f"{SVG}title")] == ["cat: 0.010", ",: 0.020", "the: 0.040"]
-    assert "0.04  weight, where 'q' looks" in [one.text for one in root.iter(f"{SVG}text")]
+    assert [title.text for title in group.iter(f"{SVG}title")] == ["cat: 0.010", ",: 0.020", "the: 0.040"]
+    assert "0.04  weight, where 'q' looks" in [text.text for text in root.iter(f"{SVG}text")]
     assert " id=" not in text.svg()
 
 
 def test_right_to_left_texts_begin_at_the_right():
     hebrew = ShadedText(np.full((1, 3), 0.3), ["שלום", "עולם", "abc"], ["q"])
-    (layout,) = lay_out([hebrew]).blocks
-    first, second, _ = (layout.box(word)[0] for word in layout.words)
+    first, second, _ = (text.x for text in marks(hebrew.drawing().groups("words")[0], Text))
     assert first > second
-    (latin,) = lay_out([ShadedText(np.full((1, 3), 0.3), ["a", "b", "שלום"], ["q"])]).blocks
-    assert latin.box(latin.words[0])[0] < latin.box(latin.words[1])[0]
+    latin = ShadedText(np.full((1, 3), 0.3), ["a", "b", "שלום"], ["q"]).drawing()
+    first, second, _ = (text.x for text in marks(latin.groups("words")[0], Text))
+    assert first < second
 
 
 def test_a_long_text_is_no_strip_and_no_tower():
     for count in (100, 500):
-        layout = lay_out([long_map(count).shaded()])
-        assert 0.8 < layout.width / layout.height < 2.5
+        drawing = long_map(count).shaded().drawing()
+        assert 0.8 < drawing.width / drawing.height < 2.5
 
 
 def test_the_png_is_dark_where_the_weight_is(tmp_path):
     text = ShadedText(np.eye(70)[:1], ["w"] * 70, ["q"])
     text.save(tmp_path / "t.png")
-    (layout,) = lay_out([text]).blocks
+    group = text.drawing().groups("words")[0]
     with Image.open(tmp_path / "t.png") as image:
         dots = np.asarray(image.convert("RGB")).astype(int)
-    corners = [[int(2 * part) + 3 for part in layout.box(word)[:2]] for word in layout.words[:2]]
-    dark, white = (dots[y, x].tolist() for x, y in corners)
+    ((x, y, _, _),) = marks(group, Boxes)[0].places
+    first, second = marks(group, Text)[:2]
+    corners = [(x, y), (x + second.x - first.x, y)]  # of the first word and of its neighbour
+    dark, white = (dots[int(2 * y) + 3, int(2 * x) + 3].tolist() for x, y in corners)
     assert sum(dark) < 200
     assert white == [255, 255, 255]
 

@@ -6,11 +6,13 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from drawn import apart, edges, marks
 from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Example, Examples
-from regard.show.examples.layout import lay_out
+from regard.show.drawing import Box
+from regard.show.drawing import Image as Placed
 
 matplotlib.use("Agg")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -25,6 +27,14 @@ def drawn(weights=(0.5, 0.3, 0.2), labels="ab", title="query.png", **more):
     shown = [Example(noise(), label, f"{label}.png") for label in labels]
     looks = weights if isinstance(weights, dict) else {"look": np.array(weights)}
     return Examples(noise(), shown, looks, title, "a 90 %", **more)
+
+
+def bars(picture):
+    """How long the bars are, as shares of their images."""
+    drawing = picture.drawing()
+    pairs = [(marks(group, Placed)[0], marks(group, Box)[-1]) for group in drawing.groups("example")]
+    assert not marks(drawing.groups("query")[0], Box)
+    return [bar.width / image.width for image, bar in pairs]
 
 
 @pytest.mark.parametrize(
@@ -43,11 +53,8 @@ def test_looks_that_cannot_be_drawn_are_refused(weights, message):
 
 def test_bars_share_a_scale_unless_each_look_has_its_own():
     both = {"first": np.array([0.5, 0.3, 0.2]), "last": np.array([0.05, 0.05, 0.9])}
-    bars = [panel.bar for panel in lay_out(drawn(both)).panels]
-    assert bars[0] is None  # the query
-    assert bars[1:] == pytest.approx([0.5 / 1, 0.3 / 1, 0.05 / 1, 0.05 / 1])
-    each = [panel.bar for panel in lay_out(drawn(both).scaled("each")).panels]
-    assert each[1:] == pytest.approx([1, 0.6, 0.05, 0.05])
+    assert bars(drawn(both)) == pytest.approx([0.5 / 1, 0.3 / 1, 0.05 / 1, 0.05 / 1])
+    assert bars(drawn(both).scaled("each")) == pytest.approx([1, 0.6, 0.05, 0.05])
     assert drawn().scaled(0.25).level("look", 0) == 1
 
 
@@ -57,15 +64,14 @@ def test_a_look_tells_the_shares_of_classes_and_of_the_image_itself():
 
 @pytest.mark.parametrize("count", [2, 25, 100])
 def test_nothing_overlaps_or_leaves_the_picture(count):
-    layout = lay_out(drawn(np.full(count + 1, 1 / (count + 1)), ["class"] * count))
-    boxes = [panel.box for panel in layout.panels]
+    drawing = drawn(np.full(count + 1, 1 / (count + 1)), ["class"] * count).drawing()
+    boxes = [edges(image) for image in marks(drawing, Placed)]
     assert len(set(boxes)) == count + 1
-    for at, (x, y, wide, high) in enumerate(boxes):
-        assert min(x, y) >= 0
-        assert x + wide <= layout.width
-        assert y + high <= layout.height
-        for left, top, other_wide, other_high in boxes[:at]:
-            assert x >= left + other_wide or left >= x + wide or y >= top + other_high or top >= y + high
+    for left, top, right, bottom in boxes:
+        assert min(left, top) >= 0
+        assert right <= drawing.width
+        assert bottom <= drawing.height
+    assert apart(boxes)
 
 
 def test_outputs(tmp_path):
@@ -91,4 +97,4 @@ def test_in_a_terminal():
 def test_long_names_of_classes_are_told_apart():
     names = ["images_background/Greek/character01", "images_background/Greek/character02"]
     root = ElementTree.fromstring(drawn(labels=names).svg())
-    assert [one.get("data-label") for one in root.iter(f"{SVG}g") if one.get("class") == "example"] == names
+    assert [group.get("data-label") for group in root.iter(f"{SVG}g") if group.get("class") == "example"] == names

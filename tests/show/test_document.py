@@ -6,13 +6,15 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from drawn import marks
 from matplotlib import pyplot
 from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Document
 from regard.show.colours import LIGHT, hex_colours
-from regard.show.document.layout import lay_out
+from regard.show.drawing import Box, Text
+from regard.show.shaded_words import LINE
 
 matplotlib.use("Agg")
 SENTENCES = [["The", "cat", "sat", "."], ["Superb", "!"]]
@@ -25,11 +27,11 @@ def make(**more):
 
 
 def test_words_are_shaded_by_the_root_of_their_sentence_times_their_own():
-    found = make()
+    document = make()
     wanted = [0.5 * w for w in WEIGHTS[0]] + [np.sqrt(0.75) * w for w in WEIGHTS[1]]
-    np.testing.assert_allclose(found.received, wanted)
-    assert found.top == 0.8
-    np.testing.assert_allclose(found.sentence_levels, [0.25 / 0.8, 0.75 / 0.8])
+    np.testing.assert_allclose(document.received, wanted)
+    assert document.top == 0.8
+    np.testing.assert_allclose(document.sentence_levels, [0.25 / 0.8, 0.75 / 0.8])
     plain = Document(SENTENCES, WEIGHTS)
     np.testing.assert_allclose(plain.received, np.concatenate(WEIGHTS))
     assert make().scaled(2.0).top == 2
@@ -52,20 +54,28 @@ def test_what_is_no_document(given, told):
 
 
 def test_every_sentence_begins_a_line_beside_its_bar():
-    layout = lay_out(make())
-    assert [(one.first, one.lines, one.label) for one in layout.sentences] == [(0, 1, "0.25"), (1, 1, "0.75")]
-    assert [word.line for word in layout.block.words] == [0, 0, 0, 0, 1, 1]
-    long = Document([["word"] * 90, ["end"]], [[1 / 90] * 90, [1.0]], [0.5, 0.5])
-    first, second = lay_out(long).sentences
-    assert second.first == first.lines > 1
-    assert lay_out(Document(SENTENCES, WEIGHTS)).sentences == []
+    drawing = make().drawing()
+    words = marks(drawing.groups("words")[0], Text)
+    lines = [round((word.y - words[0].y) / LINE) for word in words]
+    assert lines == [0, 0, 0, 0, 1, 1]
+    bars = marks(drawing, Box)
+    assert all(bar.y <= word.y <= bar.y + bar.height for bar, word in zip(bars, (words[0], words[4]), strict=True))
+    assert len({bar.height for bar in bars}) == 1  # a line each
+    assert [text.text for text in marks(drawing, Text)[:2]] == ["0.25", "0.75"]
+    long = Document([["word"] * 90, ["end"]], [[1 / 90] * 90, [1.0]], [0.5, 0.5]).drawing()
+    first, second = marks(long, Box)
+    *most, last = marks(long.groups("words")[0], Text)
+    assert first.height > LINE > second.height
+    assert first.y + first.height < second.y < last.y < second.y + second.height
+    assert all(first.y < word.y < first.y + first.height for word in most)
+    assert marks(Document(SENTENCES, WEIGHTS).drawing(), Box) == []
 
 
 def test_svg_has_a_box_for_each_word_and_a_bar_for_each_sentence():
     tree = ElementTree.fromstring(make(title="T").svg())
-    boxes = [one for one in tree.iter("{http://www.w3.org/2000/svg}rect") if one.get("class") == "sentence"]
-    assert [one.get("fill") for one in boxes] == hex_colours(make().sentence_levels, LIGHT)
-    texts = [one.text for one in tree.iter("{http://www.w3.org/2000/svg}text")]
+    boxes = [box for box in tree.iter("{http://www.w3.org/2000/svg}rect") if box.get("class") == "sentence"]
+    assert [box.get("fill") for box in boxes] == hex_colours(make().sentence_levels, LIGHT)
+    texts = [text.text for text in tree.iter("{http://www.w3.org/2000/svg}text")]
     assert [text for text in texts if text in ("cat", "Superb", "0.75", "T")] == ["T", "0.75", "cat", "Superb"]
     assert 'class="sentence"' not in Document(SENTENCES, WEIGHTS).svg()
 
@@ -91,6 +101,6 @@ def test_terminal_keeps_its_width(width):
 
 
 def test_hostile_words_stay_text():
-    found = Document([HOSTILE, ["x"]], [[0.2] * 5, [1.0]], [0.5, 0.5], HOSTILE[0])
-    for text in (found.svg(), found.terminal(colour=False)):
+    document = Document([HOSTILE, ["x"]], [[0.2] * 5, [1.0]], [0.5, 0.5], HOSTILE[0])
+    for text in (document.svg(), document.terminal(colour=False)):
         assert "\x1b" not in text

@@ -5,12 +5,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from drawn import marks
 from PIL import Image
 from rich.cells import cell_len
 
 from regard.show import Tape
 from regard.show.colours import HIDDEN, LIGHT
-from regard.show.tape.layout import lay_out
+from regard.show.drawing import Cells
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;\x1b[31m\x00\ud800$"
@@ -27,8 +28,8 @@ def tape(steps=6, places=4, **options):
 def test_the_svg_has_an_image_for_each_panel_and_for_the_memory_after_some_steps(open_image):
     made = tape(title="T & t", caption="c")
     root = ElementTree.fromstring(made.svg())
-    images = [open_image(one.get("href")) for one in root.iter(f"{SVG}image")]
-    assert [one.shape[:2] for one in images] == [(3, 6), (2, 6), (4, 6), *[(4, 5)] * 5]
+    images = [open_image(image.get("href")) for image in root.iter(f"{SVG}image")]
+    assert [image.shape[:2] for image in images] == [(3, 6), (2, 6), (4, 6), *[(4, 5)] * 5]
     assert images[0][0, 0].tolist() == ONE
     assert images[0][0, 1].tolist() == ZERO
     assert (images[1][:, :3] == GREY).all(), "where no output is wanted"
@@ -36,14 +37,14 @@ def test_the_svg_has_an_image_for_each_panel_and_for_the_memory_after_some_steps
     assert {"T & t", "c", "input", "read 0", "memory after 0", "memory after 5", "step"} <= set(texts)
 
 
-def test_the_png_is_as_large_as_the_layout(tmp_path):
+def test_the_png_is_as_large_as_the_drawing(tmp_path):
     made = tape()
     made.save(tmp_path / "tape.png")
-    layout = lay_out(made)
+    drawing = made.drawing()
     with Image.open(tmp_path / "tape.png") as drawn:
-        assert drawn.size == pytest.approx((2 * layout.width, 2 * layout.height), abs=2)
+        assert drawn.size == pytest.approx((2 * drawing.width, 2 * drawing.height), abs=2)
         pixels = np.asarray(drawn.convert("RGB")).astype(int)
-    first, second, _ = layout.panels
+    first, second = marks(drawing, Cells)[:2]
     assert pixels[int(2 * first.y) + 8, int(2 * first.x) + 8].tolist() == ONE
     assert pixels[int(2 * second.y) + 8, int(2 * second.x) + 8].tolist() == GREY
 
@@ -61,7 +62,7 @@ def test_the_end_of_a_scale(scale, tops):
 
 def test_hostile_names_stay_text(tmp_path):
     made, plain = (Tape({name: [[0.5, 1]]}, title=name, caption=name) for name in (HOSTILE, "a"))
-    kinds = [{part.tag for part in ElementTree.fromstring(one.svg()).iter()} for one in (made, plain)]
+    kinds = [{part.tag for part in ElementTree.fromstring(picture.svg()).iter()} for picture in (made, plain)]
     assert kinds[0] == kinds[1]
     assert "\x1b[31m\x00" not in made.terminal()
     for suffix in (".png", ".svg", ".html"):

@@ -5,16 +5,16 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from drawn import marks
 from matplotlib.patches import Circle, Rectangle
 from PIL import Image
 from rich.cells import cell_len
+from small_maps import draw
 
 from regard.show import Map
 from regard.show.colours import LIGHT, MARK
-from regard.show.map.marks import Mark, find_marks
-from regard.show.map.png import draw_axes, new_axes
+from regard.show.drawing import Box, Cells, Dot
+from regard.show.map_data import Focus
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -27,19 +27,19 @@ def some_map(centres, window, *, columns=6):
 
 def test_windows_are_those_that_attention_saw():
     """round(p) - window .. round(p) + window, halves to the even side as torch rounds, as far as the map goes."""
-    assert find_marks(some_map([0.4, 2.5, 3.5, 2.6, np.nan, 5.9], 1)) == [
-        Mark(0, 0.4, (0, 1)),
-        Mark(1, 2.5, (1, 3)),
-        Mark(2, 3.5, (3, 5)),
-        Mark(3, 2.6, (2, 4)),
-        Mark(5, 5.9, (5, 5)),
+    assert some_map([0.4, 2.5, 3.5, 2.6, np.nan, 5.9], 1).focuses == [
+        Focus(0, 0.4, (0, 1)),
+        Focus(1, 2.5, (1, 3)),
+        Focus(2, 3.5, (3, 5)),
+        Focus(3, 2.6, (2, 4)),
+        Focus(5, 5.9, (5, 5)),
     ]
 
 
 def test_centres_beside_the_map_are_not_drawn_but_their_windows_are():
-    marks = find_marks(some_map([6.0, 6.6, 7.0, 30.0, -0.5, -1.0, -1e300], 1))
-    assert marks == [Mark(0, 6.0, (5, 5)), Mark(4, -0.5, (0, 1)), Mark(5, None, (0, 0))]
-    assert find_marks(some_map([7.0, 6.0, 2.0], 0)) == [Mark(1, 6.0, None), Mark(2, 2.0, None)]
+    marked = some_map([6.0, 6.6, 7.0, 30.0, -0.5, -1.0, -1e300], 1)
+    assert marked.focuses == [Focus(0, 6.0, (5, 5)), Focus(4, -0.5, (0, 1)), Focus(5, None, (0, 0))]
+    assert some_map([7.0, 6.0, 2.0], 0).focuses == [Focus(1, 6.0, None), Focus(2, 2.0, None)]
 
 
 def pixels(picture, path):
@@ -61,25 +61,32 @@ def test_a_map_without_centres_is_drawn_as_ever(tmp_path):
     assert MARK not in plain.svg()
     assert 'class="marks"' not in plain.svg()
     colour = [int(MARK[at : at + 2], 16) for at in (1, 3, 5)]
-    near = [
-        (abs(pixels(one, tmp_path / "p.png") - colour).max(-1) < 30).sum() for one in (plain, some_map([1, 4], 2))
-    ]
+    both = (plain, some_map([1, 4], 2))
+    near = [(abs(pixels(picture, tmp_path / "p.png") - colour).max(-1) < 30).sum() for picture in both]
     assert near[0] == 0 < near[1]
 
 
+def in_cells(ax, artist, points):
+    """Points of an artist in the coordinates of the axes: the middle of a cell is its column and its row."""
+    return ax.transData.inverted().transform(artist.get_data_transform().transform(points))
+
+
 def test_the_png_has_dots_and_outlines_in_their_places():
-    picture = some_map([0.25, np.nan, 5.9], 1)
-    figure = Figure()
-    ax = draw_axes(picture, new_axes(picture, figure))
-    FigureCanvasAgg(figure).draw()
+    ax = draw(some_map([0.25, np.nan, 5.9], 1))
+    figure = ax.figure
     dots = [artist for artist in ax.get_children() if isinstance(artist, Circle)]
-    assert [dot.center for dot in dots] == [(0.25, 0), (5.9, 2)]
-    outlines = [a for a in ax.get_children() if isinstance(a, Rectangle) and a is not ax.patch]
-    spans = [(box.get_x(), box.get_y(), box.get_width(), box.get_height()) for box in outlines]
-    np.testing.assert_allclose(spans, [(-0.5, -0.5, 2, 1), (4.5, 1.5, 1, 1)], atol=0.2)
+    assert len(dots) == 3  # and that of the legend
+    middles = [in_cells(ax, dot, [dot.center])[0] for dot in dots[:2]]
+    np.testing.assert_allclose(middles, [(0.25, 0), (5.9, 2)], atol=1e-6)
+    # Each outline is drawn twice, with a white edge below; the last ones are of the legend.
+    outlines = [a for a in ax.get_children() if isinstance(a, Rectangle) and a is not ax.patch][1:4:2]
+    corners = [in_cells(ax, box, [box.get_xy(), (box.get_x() + box.get_width(), box.get_y() + box.get_height())])
+               for box in outlines]  # fmt: skip
+    np.testing.assert_allclose(corners, [[(-0.5, -0.5), (1.5, 0.5)], [(4.5, 1.5), (5.5, 2.5)]], atol=0.2)
     assert (ax.get_xlim(), ax.get_ylim()) == ((-0.5, 5.5), (2.5, -0.5))  # the cells stay where they were
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["centre p_t", "window ± 1"]
-    for part in (*dots, ax.get_legend()):
+    legend = [text for text in ax.texts if text.get_text() in ("centre p_t", "window ± 1")]
+    assert len(legend) == 2
+    for part in (*dots, *legend):
         box = part.get_window_extent()
         assert figure.bbox.x0 <= box.x0
         assert box.x1 <= figure.bbox.x1
@@ -100,17 +107,24 @@ def test_marks_are_seen_on_light_and_on_dark_cells(tmp_path):
 def test_the_svg_has_them_too_under_the_pointer_and_within_the_page():
     picture = some_map([0.25, np.nan, 5.9], 1)
     root = ElementTree.fromstring(picture.svg())
-    marks = root.find(f"{SVG}g[@class='marks']")
-    assert marks.get("pointer-events") == "none"  # the cells below still tell their weights
-    rows = marks.findall(f"{SVG}g")
+    (cells, _) = marks(picture.drawing(), Cells)  # and the colour scale
+    side = cells.width / 6
+    group = root.find(f"{SVG}g[@class='marks']")
+    rows = group.findall(f"{SVG}g")
     assert [row.get("data-row") for row in rows] == ["0", "2"]
-    places = [(float(row.find(f"{SVG}circle").get("cx")), row.get("transform")) for row in rows]
-    assert places == [(0.75, "translate(0,0)"), (6.4, "translate(0,2)")]
-    left, _, width = map(float, re.match(r"M(\S+) (\S+?)h([\d.]+)v", rows[0].find(f"{SVG}path").get("d")).groups())
+    assert all(
+        mark.get("pointer-events") == "none" for row in rows for mark in row
+    )  # cells still tell their weights
+    dots = [row.find(f"{SVG}circle") for row in rows]
+    places = [
+        [(float(dot.get(at)) - start) / side for at, start in (("cx", cells.x), ("cy", cells.y))] for dot in dots
+    ]
+    np.testing.assert_allclose(places, [(0.75, 0.5), (6.4, 2.5)], atol=0.01)
+    outline = rows[0].find(f"{SVG}rect")
+    left, width = (float(outline.get("x")) - cells.x) / side, float(outline.get("width")) / side
     np.testing.assert_allclose([left, left + width], [0, 2], atol=0.15)
     words = [text.text for text in root.find(f"{SVG}g[@class='legend']").iter(f"{SVG}text")]
     assert words == ["centre p_t", "window ± 1"]
-    assert not marks.findall(f".//{SVG}rect")  # the page's script takes rects for cells
     assert picture.data()["window"] == 1
     # The line below the map has room of its own.
     plain = ElementTree.fromstring(Map(picture.weights, picture.rows, picture.columns, "title").svg())
@@ -118,8 +132,10 @@ def test_the_svg_has_them_too_under_the_pointer_and_within_the_page():
 
 
 def test_centres_alone_need_no_window():
+    (group,) = some_map([1.5, 2.5], 0).drawing().groups("marks")
+    assert not marks(group, Box)
+    assert len(marks(group, Dot)) == 2
     root = ElementTree.fromstring(some_map([1.5, 2.5], 0).svg())
-    assert not root.findall(f"{SVG}g[@class='marks']//{SVG}path")
     assert len(root.findall(f"{SVG}g[@class='marks']//{SVG}circle")) == 2
     assert [text.text for text in root.find(f"{SVG}g[@class='legend']").iter(f"{SVG}text")] == ["centre p_t"]
     assert some_map([1.5, 2.5], 0).terminal(colour=False, width=60).splitlines()[-2] == "● centre p_t"
@@ -151,7 +167,7 @@ def test_in_colour_the_signs_stand_out_from_their_cells():
 def test_no_line_is_wider_than_asked_with_marks(colour, width):
     picture = some_map(np.arange(60.0), 3, columns=60)
     plain = Map(picture.weights, picture.rows, picture.columns, picture.title)
-    both = [re.sub(r"\x1b\[[0-9;]*m", "", one.terminal(colour=colour, width=width)) for one in (picture, plain)]
+    both = [re.sub(r"\x1b\[[0-9;]*m", "", drawn.terminal(colour=colour, width=width)) for drawn in (picture, plain)]
     marked, bare = (text.splitlines() for text in both)
     assert max(cell_len(line) for line in marked) <= width
     note = [line for line in marked if line.startswith("● centre")]
