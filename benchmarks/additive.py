@@ -72,15 +72,15 @@ def wait(device: str) -> None:
 
 def measure(form: str, size: tuple[int, ...], device: str, dtype: torch.dtype) -> dict[str, float]:
     """Median milliseconds of forward and of forward + backward, and the extra memory of the latter in MiB."""
-    given, run = inputs(size, device, dtype), FORMS[form]
+    tensors, run = inputs(size, device, dtype), FORMS[form]
     grad = torch.randn(size[:3], device=device).to(dtype)
 
     def forward() -> Tensor:
         with torch.no_grad():
-            return run(*given)
+            return run(*tensors)
 
     def both() -> None:
-        torch.autograd.grad(run(*given), given, grad)
+        torch.autograd.grad(run(*tensors), tensors, grad)
 
     before = resident(device)
     both()
@@ -117,8 +117,8 @@ def alone(form: str, size: tuple[int, ...], device: str, dtype: str) -> dict[str
     if device == "cuda":
         return measure(form, size, device, getattr(torch, dtype))
     words = [sys.executable, __file__, form, ",".join(map(str, size)), device, dtype]
-    found = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
-    return dict(zip(("forward", "both", "extra"), map(float, found), strict=True))
+    numbers = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+    return dict(zip(("forward", "both", "extra"), map(float, numbers), strict=True))
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ shared machine only the ratio is meaningful."""
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
@@ -28,7 +27,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from recurrent import Rows, machine, take_turns
+from measuring import machine, start, take_turns
+from recurrent import Rows
 
 THREADS, VOCABULARY, ROWS, MAX_LENGTH = 2, 30522, 32, 128
 PAD, FIRST = 0, 5  # the first tokens are special
@@ -84,8 +84,8 @@ def transformers_own(folder: str) -> Read:
     def read(rows: Rows, segments: Rows) -> np.ndarray:
         tokens, mask = pad(rows, PAD)
         with torch.inference_mode():
-            found = model(input_ids=tokens, attention_mask=mask.long(), token_type_ids=pad(segments, 0)[0])
-        return found.last_hidden_state.numpy()
+            outputs = model(input_ids=tokens, attention_mask=mask.long(), token_type_ids=pad(segments, 0)[0])
+        return outputs.last_hidden_state.numpy()
 
     return read
 
@@ -111,8 +111,8 @@ def ctranslate(folder: str, kind: str, workers: int) -> Read:
                 pool.map(lambda share: part([rows[i] for i in share], [segments[i] for i in share]), shares)
             )
         states = np.zeros((len(rows), len(rows[order[0]]), parts[0].shape[-1]), np.float32)
-        for share, found in zip(shares, parts, strict=True):
-            states[share, : found.shape[1]] = found
+        for share, encoded in zip(shares, parts, strict=True):
+            states[share, : encoded.shape[1]] = encoded
         return states
 
     return read
@@ -142,7 +142,7 @@ def measure(folder: str, repeats: str, tool: str) -> dict[str, float]:
             states = read(rows, segments)
             times.append(time.perf_counter() - start)
         seconds[work] = statistics.median(times)
-        real = [found[: len(row)] for found, row in zip(states, rows, strict=True)]
+        real = [state[: len(row)] for state, row in zip(states, rows, strict=True)]
         np.save(Path(folder) / f"{tool} {work}.npy", np.concatenate(real))
     return seconds
 
@@ -177,11 +177,11 @@ def main(repeats: int) -> None:
         prepare(folder)
         results = take_turns(__file__, TOOLS, name, str(repeats))
         for work in LENGTHS:
-            fastest = {tool: min(one[work] for one in found) for tool, found in results.items()}
+            fastest = {tool: min(turn[work] for turn in turns) for tool, turns in results.items()}
             right = np.load(folder / f"transformers {work}.npy", allow_pickle=False)
             for tool, seconds in fastest.items():
-                found = np.load(folder / f"{tool} {work}.npy", allow_pickle=False)
-                off = abs(found - right).max() / abs(right).max()
+                states = np.load(folder / f"{tool} {work}.npy", allow_pickle=False)
+                off = abs(states - right).max() / abs(right).max()
                 print(
                     f"| {work} | {tool} | {ROWS / seconds:,.2f} | {1000 * seconds:,.0f} "
                     f"| {fastest['transformers'] / seconds:.2f} | {fastest['CTranslate2 float32'] / seconds:.2f} "
@@ -190,7 +190,4 @@ def main(repeats: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    start(measure, main, words=3, default=1)

@@ -18,8 +18,6 @@ meaningful."""
 
 from __future__ import annotations
 
-import gc
-import json
 import sys
 import time
 import traceback
@@ -30,8 +28,21 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from recurrent import fastest_of, machine, take_turns
-from senet import DEVICE, FIRST, FOREVER, GPU, RATE, Block, timed
+from measuring import (
+    DEVICE,
+    FIRST,
+    FOREVER,
+    GPU,
+    Call,
+    fastest_of,
+    machine,
+    measured,
+    print_row,
+    start,
+    take_turns,
+    times_of,
+)
+from senet import RATE, Block
 from torch import Tensor, nn
 
 WORDS, EMBED, DIM, SIDE, LENGTH, BEAM = 5000, 256, 512, 128, 12, 5
@@ -43,7 +54,6 @@ IMAGES = 256 if GPU else 16  # in a batch
 PAD, START, END = range(3)
 BOTH = {"compile": True, "capture": True}
 MODELS = ("show_and_tell", "show_attend_tell")
-Call = Callable[[], Tensor]
 
 
 class Eye(nn.Module):
@@ -63,8 +73,8 @@ class Eye(nn.Module):
         self.blocks = nn.Sequential(*blocks)
 
     def forward(self, images: Tensor) -> Tensor:
-        found: Tensor = self.blocks(self.pool(F.relu(self.norm(self.conv(images)))))
-        return found.flatten(2).transpose(1, 2)
+        features: Tensor = self.blocks(self.pool(F.relu(self.norm(self.conv(images)))))
+        return features.flatten(2).transpose(1, 2)
 
 
 class Plain(nn.Module):
@@ -142,12 +152,12 @@ class PlainShowAttendTell(Plain):
         return self.read_out(embedded, state[2], read), state
 
     def forward(self, images: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
-        state, found = self.start(images), []
+        state, steps = self.start(images), []
         embedded = self.dropout(self.embed(target))
-        for one in embedded.unbind(1):
-            weights, read, state = self.move(one, state)
-            found.append((weights, read, state[2]))
-        weights, reads, states = (torch.stack(each, 1) for each in zip(*found, strict=True))
+        for word in embedded.unbind(1):
+            weights, read, state = self.move(word, state)
+            steps.append((weights, read, state[2]))
+        weights, reads, states = (torch.stack(each, 1) for each in zip(*steps, strict=True))
         return self.read_out(embedded, states, reads), weights
 
 
@@ -186,20 +196,22 @@ def plain_beam(model: Any, images: Tensor) -> Tensor:
 
 
 def ours(name: str, **settings: Any) -> Any:
-    from regard.models import MODELS as known
+    from regard.models import MODELS as models
 
-    model = known[name]
+    model = models[name]
     if name == "show_attend_tell":
         settings = {"penalty": 1.0, **settings}  # doubly stochastic, as in the paper
     return model(model.Config(vocabulary=WORDS, embed=EMBED, decoder=DIM, image_size=SIDE, **EYE, **settings))
 
 
 def our_beam(model: Any, images: Tensor) -> Tensor:
-    from regard.decode.beam import beam
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
 
     mask = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
-    fixed: Any = {"start": START, "end": END, "max_length": LENGTH, "min_length": LENGTH, "never": (PAD, START)}
-    return torch.tensor([some[0].tokens for some in beam(model, images, mask, width=BEAM, **fixed)])
+    target = Target(START, END, max_length=LENGTH, min_length=LENGTH, never=(PAD, START))
+    return torch.tensor([best.tokens for (best,) in decode(model, images, mask, Decoding(beam=BEAM), target)])
 
 
 def take_weights(plain: Any, mine: Any) -> None:
@@ -329,30 +341,21 @@ def measure(name: str, until: str, tool: str) -> dict[str, dict[str, float]]:
     for work, way, make in works(tool, name):
         if time.time() > float(until):
             return results
-        if GPU:
-            torch.cuda.reset_peak_memory_stats()
-        torch.manual_seed(0)
+        key = f"{name}|{work}|{way}"
         try:
-            found = timed(make())
+            results[key] = measured(key, make)
         except Exception:  # a step that could not be captured leaves CUDA unusable: keep what is measured
             traceback.print_exc()
             return results
-        results[f"{name}|{work}|{way}"] = found | {"peak": torch.cuda.max_memory_allocated() / 2**20 if GPU else 0}
-        print(f"{name}, {work}, {way}: {1000 * found['seconds']:.2f} ms", file=sys.stderr, flush=True)
-        gc.collect()
-        if GPU:
-            torch.cuda.empty_cache()
     return results
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> None:
     fastest = fastest_of(results)
-    for key, best in sorted(fastest.items(), key=lambda one: one[0].split("|")[1]):
-        seconds, base = best["seconds"], fastest.get(f"{key.rpartition('|')[0]}|plain")
-        cells = [*key.split("|"), f"{1000 * seconds:,.1f}", f"{IMAGES / seconds:,.0f}"]
-        cells += [f"{base['seconds'] / seconds:.2f}" if base else "", f"{best['first']:.1f}"]
-        cells += [f"{best['peak']:,.0f}"] if GPU else []
-        print(f"| {' | '.join(cells)} |", flush=True)
+    for key in sorted(fastest, key=lambda key: key.split("|")[1]):
+        best, base = fastest[key], fastest.get(f"{key.rpartition('|')[0]}|plain")
+        cells = [*key.split("|"), f"{1000 * best['seconds']:,.1f}", f"{IMAGES / best['seconds']:,.0f}"]
+        print_row([*cells, times_of(base, best)], best)
 
 
 def main(seconds: float) -> None:
@@ -374,7 +377,4 @@ def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+    start(measure, main, words=3, default=0.0)

@@ -28,7 +28,6 @@ ratio is meaningful."""
 from __future__ import annotations
 
 import gc
-import json
 import statistics
 import sys
 import time
@@ -41,15 +40,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from recurrent import fastest_of, machine, take_turns, timed_passes
+from measuring import DEVICE, FOREVER, GPU, compared, machine, print_row, start, take_turns, timed_passes
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 LONG = 2.5 if GPU else 6.0  # seconds that a measurement should take; on a GPU, of all ways together
 WARM = 6  # passes on a GPU before the clock runs: a training step is captured when its shape comes the fourth time
-FOREVER = 1e12  # a time that never comes
 VOCABULARY, FIRST_WORD, PAD = 30000, 4, 0  # words come after the special tokens
 TOKENS = 16384 if GPU else 4096  # of a batch
 BATCHES = 6 if GPU else 8
@@ -371,9 +367,9 @@ def measure(name: str, until: str, way: str) -> dict[str, dict[str, float]]:
         if time.time() > float(until):
             return results
         torch.manual_seed(0)
-        found = timed_passes(make(name, work, way, data), BATCHES, LONG)
-        results[f"{name}|{work}|{way}"] = {**found, **facts(name, way, data)}
-        print(f"{name}, {work}, {way}: {1000 * found['seconds']:.2f} ms", file=sys.stderr, flush=True)
+        numbers = timed_passes(make(name, work, way, data), BATCHES, LONG)
+        results[f"{name}|{work}|{way}"] = {**numbers, **facts(name, way, data)}
+        print(f"{name}, {work}, {way}: {1000 * numbers['seconds']:.2f} ms", file=sys.stderr, flush=True)
         gc.collect()
     return results
 
@@ -385,7 +381,7 @@ def facts(name: str, way: str, data: Any) -> dict[str, float]:
 
 def measure_in_turns(name: str, work: str, data: Any) -> dict[str, list[dict[str, Any]]]:
     """The numbers of all ways on a GPU, as `take_turns` has them."""
-    found: dict[str, dict[str, float]] = {}
+    numbers: dict[str, dict[str, float]] = {}
     calls: dict[str, Pass] = {}
     for way in WAYS:
         torch.manual_seed(0)
@@ -394,14 +390,14 @@ def measure_in_turns(name: str, work: str, data: Any) -> dict[str, list[dict[str
         calls[way] = make(name, work, way, data)
         first = sum(seconds_of(calls[way]) for _ in range(WARM))
         peak = (torch.cuda.max_memory_allocated() - before) / 2**20
-        found[way] = {"first": first, "peak": peak, **facts(name, way, data)}
+        numbers[way] = {"first": first, "peak": peak, **facts(name, way, data)}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     end = time.perf_counter() + LONG
     while time.perf_counter() < end or len(times["padded"]) < 3:
         for way, call in calls.items():
             times[way].append(seconds_of(call))
     return {
-        way: [{f"{name}|{work}|{way}": {**found[way], "seconds": statistics.median(times[way]) / BATCHES}}]
+        way: [{f"{name}|{work}|{way}": {**numbers[way], "seconds": statistics.median(times[way]) / BATCHES}}]
         for way in WAYS
     }
 
@@ -414,25 +410,10 @@ def seconds_of(call: Pass) -> float:
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    fastest = fastest_of(results)
-    for name in NETWORKS:
-        for work in ("run", "train"):
-            base = fastest.get(f"{name}|{work}|padded")
-            for way in WAYS:
-                if best := fastest.get(f"{name}|{work}|{way}"):
-                    seconds = best["seconds"]
-                    cells = [
-                        name,
-                        work,
-                        way,
-                        f"{1000 * seconds:,.2f}",
-                        f"{best['documents'] / seconds:,.0f}",
-                        f"{base['seconds'] / seconds:.2f}" if base else "",
-                        f"{100 * best['in vain']:.1f} %",
-                        f"{best['first']:.1f}",
-                        *([f"{best['peak']:,.0f}"] if GPU else []),
-                    ]
-                    print(f"| {' | '.join(cells)} |", flush=True)
+    for key, best, times in compared(results, NETWORKS, WAYS, "padded"):
+        seconds = best["seconds"]
+        cells = [f"{1000 * seconds:,.2f}", f"{best['documents'] / seconds:,.0f}", times]
+        print_row([*key, *cells, f"{100 * best['in vain']:.1f} %"], best)
 
 
 def main(seconds: float) -> None:
@@ -469,7 +450,4 @@ def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+    start(measure, main, words=3, default=0.0)

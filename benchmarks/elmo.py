@@ -22,24 +22,20 @@ measurement begins after so many. On a shared machine only the ratio is meaningf
 
 from __future__ import annotations
 
-import gc
-import json
 import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from recurrent import fastest_of, machine, take_turns, timed_passes
+from measuring import DEVICE, FOREVER, GPU, compared, machine, measured, print_row, start, take_turns, timed_passes
 from torch import Tensor, nn
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 LONG = 2.0 if GPU else 6.0  # seconds that a measurement should take
-FOREVER = 1e12  # a time that never comes
 VOCABULARY, FIRST_WORD = 30000, 4  # words come after the special tokens
 TOKENS, BATCHES = (8192, 4) if GPU else (1024, 2)
 RATE, CLIP, DROPOUT = 1e-3, 1.0, 0.5
@@ -134,32 +130,32 @@ class Plain(nn.Module):
 
     def words(self, characters: Tensor) -> Tensor:
         x = self.embed(characters.flatten(0, 1)).transpose(1, 2)
-        found = [torch.relu(one(x)).max(-1).values for one in self.convolutions]
-        return self.project(self.highway(torch.cat(found, -1))).unflatten(0, characters.shape[:2])
+        pooled = [torch.relu(convolution(x)).max(-1).values for convolution in self.convolutions]
+        return self.project(self.highway(torch.cat(pooled, -1))).unflatten(0, characters.shape[:2])
 
     def layers(self, characters: Tensor, mask: Tensor) -> list[Tensor]:
         words = self.words(characters)
-        found, lengths = [torch.cat([words, words], -1)], mask.sum(1)
+        layers, lengths = [torch.cat([words, words], -1)], mask.sum(1)
         forward, backward = words, turned(words, lengths)
         for layer in range(LAYERS):
-            one, other = self.lstms[2 * layer], self.lstms[2 * layer + 1]
-            first, second = self.read(one, self.dropout(forward)), self.read(other, self.dropout(backward))
+            reader, back_reader = self.lstms[2 * layer], self.lstms[2 * layer + 1]
+            first, second = self.read(reader, self.dropout(forward)), self.read(back_reader, self.dropout(backward))
             forward, backward = (first + forward, second + backward) if layer else (first, second)
-            found.append(torch.cat([forward, turned(backward, lengths)], -1))
-        return found
+            layers.append(torch.cat([forward, turned(backward, lengths)], -1))
+        return layers
 
     def read(self, lstm: nn.Module, x: Tensor) -> Tensor:
         if not self.clip:
             return lstm(x)[0]
         hidden, cell = x.new_zeros(len(x), DIM), x.new_zeros(len(x), CELL)
-        found = []
+        states = []
         for step in x.unbind(1):
             gates = F.linear(step, lstm.weight_ih_l0, lstm.bias_ih_l0)
             i, f, g, o = (gates + F.linear(hidden, lstm.weight_hh_l0, lstm.bias_hh_l0)).chunk(4, -1)
             cell = (f.sigmoid() * cell + i.sigmoid() * g.tanh()).clamp(-self.clip, self.clip)
             hidden = F.linear(o.sigmoid() * cell.tanh(), lstm.weight_hr_l0).clamp(-self.clip, self.clip)
-            found.append(hidden)
-        return torch.stack(found, 1)
+            states.append(hidden)
+        return torch.stack(states, 1)
 
     def loss(self, characters: Tensor, mask: Tensor, words: Tensor) -> Tensor:
         forward, backward = self.dropout(self.layers(characters, mask)[-1]).chunk(2, -1)
@@ -184,8 +180,8 @@ def difference(clip: float) -> float:
         assert theirs.shape == tensor.shape
         theirs.copy_(tensor)
     with torch.no_grad():
-        right, found = peer.loss(*plain_batches()[0]), mine.loss(our_batches()[0]).total
-    return float((found - right).abs() / right)
+        right, loss = peer.loss(*plain_batches()[0]), mine.loss(our_batches()[0]).total
+    return float((loss - right).abs() / right)
 
 
 # ---- what is timed
@@ -252,31 +248,15 @@ def measure(until: str, way: str) -> dict[str, dict[str, float]]:
         for work, make in (("run", run_of), ("train", training_of)):
             if time.time() > float(until):
                 return results
-            if GPU:
-                torch.cuda.reset_peak_memory_stats()
-            torch.manual_seed(0)
-            found = timed_passes(make(clip, way), BATCHES, LONG)
-            peak = torch.cuda.max_memory_allocated() / 2**20 if GPU else 0.0
-            results[f"{name}|{work}|{way}"] = {**found, "peak": peak}
-            print(f"{name}, {work}, {way}: {1000 * found['seconds']:.1f} ms", file=sys.stderr, flush=True)
-            gc.collect()
-            if GPU:
-                torch.cuda.empty_cache()
+            key = f"{name}|{work}|{way}"
+            results[key] = measured(key, partial(make, clip, way), lambda call: timed_passes(call, BATCHES, LONG))
     return results
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    fastest = fastest_of(results)
-    for name in CLIPS:
-        for work in ("run", "train"):
-            base = fastest.get(f"{name}|{work}|plain")
-            for way in WAYS:
-                if best := fastest.get(f"{name}|{work}|{way}"):
-                    seconds = best["seconds"]
-                    cells = [name, work, way, f"{1000 * seconds:,.1f}", f"{TOKENS / seconds:,.0f}"]
-                    cells += [f"{base['seconds'] / seconds:.2f}" if base else "", f"{best['first']:.1f}"]
-                    cells += [f"{best['peak']:,.0f}"] if GPU else []
-                    print(f"| {' | '.join(cells)} |", flush=True)
+    for key, best, times in compared(results, CLIPS, WAYS, "plain"):
+        seconds = best["seconds"]
+        print_row([*key, f"{1000 * seconds:,.1f}", f"{TOKENS / seconds:,.0f}", times], best)
 
 
 def main(seconds: float) -> None:
@@ -298,7 +278,4 @@ def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+    start(measure, main, words=2, default=0.0)

@@ -14,7 +14,6 @@ meaningful."""
 
 from __future__ import annotations
 
-import json
 import resource
 import statistics
 import sys
@@ -28,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 from bert_encoding import MAX_LENGTH, PAD, ROWS, THREADS, VOCABULARY, texts, tokenizer
-from recurrent import machine, take_turns
+from measuring import best_turn, machine, start, take_turns
 from torch import Tensor
 
 Tool = tuple[Any, Callable[[Any], Tensor]]  # model, its loss
@@ -124,7 +123,7 @@ def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
         results = take_turns(__file__, TOOLS, folder, str(count))
-    fastest = {tool: max(found, key=lambda one: one["speed"]) for tool, found in results.items()}
+    fastest = best_turn(results, "speed")
     for tool, best in fastest.items():
         print(
             f"| {tool} | {best['loss']:.5f} | {best['speed']:,.0f} | {best['peak']:,.0f} "
@@ -133,7 +132,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    start(measure, main, words=3, default=5)

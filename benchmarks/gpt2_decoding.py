@@ -13,7 +13,6 @@ the ratio is meaningful."""
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from recurrent import Rows, machine, take_turns
+from measuring import machine, start, take_turns
+from recurrent import Rows
 
 THREADS, VOCABULARY, END = 2, 50257, 0
 Write = Callable[[Rows, int], Rows]
@@ -34,7 +34,9 @@ WORK = {  # rows, the prompt's tokens, and whether many tokens follow or one
 
 
 def ours(folder: str) -> Write:
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
     from regard.runs.folder import Folder
 
     model: Any = Folder(folder).model()
@@ -42,8 +44,8 @@ def ours(folder: str) -> Write:
     def write(prompts: Rows, length: int) -> Rows:
         prompt = torch.tensor(prompts)
         before, mask = prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool)
-        found = greedy(model, before, mask, start=prompt[:, -1], end=END, max_length=length, min_length=length)
-        return [one.tokens for one in found]
+        target = Target(prompt[:, -1], END, max_length=length, min_length=length)
+        return [answer.tokens for (answer,) in decode(model, before, mask, Decoding(), target)]
 
     return write
 
@@ -55,14 +57,14 @@ def transformers_own(folder: str) -> Write:
 
     def write(prompts: Rows, length: int) -> Rows:
         prompt = torch.tensor(prompts)
-        found = model.generate(
+        tokens = model.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             do_sample=False,
             min_new_tokens=length,
             max_new_tokens=length,
         )
-        return found[:, prompt.shape[1] :].tolist()
+        return tokens[:, prompt.shape[1] :].tolist()
 
     return write
 
@@ -77,14 +79,14 @@ def ctranslate(folder: str, kind: str) -> Write:
     model = ctranslate2.Generator(f"{folder}/ctranslate2", compute_type=kind, intra_threads=THREADS)
 
     def write(prompts: Rows, length: int) -> Rows:
-        found = model.generate_batch(
+        answers = model.generate_batch(
             [[names[number] for number in row] for row in prompts],
             beam_size=1,
             min_length=length,
             max_length=length,
             include_prompt_in_result=False,
         )
-        return [one.sequences_ids[0] for one in found]
+        return [answer.sequences_ids[0] for answer in answers]
 
     return write
 
@@ -101,15 +103,15 @@ def measure(folder: str, tokens: str, tool: str) -> dict:
     """Seconds and answers of each work."""
     torch.set_num_threads(THREADS)
     write = TOOLS[tool](folder)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for work, (rows, before, many) in WORK.items():
         dice = torch.Generator().manual_seed(0)
         prompts = torch.randint(2, VOCABULARY, (rows, before), generator=dice).tolist()
         write(prompts, 2)  # warm-up
         start = time.perf_counter()
         answers = write(prompts, int(tokens) if many else 1)
-        found[work] = {"seconds": time.perf_counter() - start, "answers": answers}
-    return found
+        results[work] = {"seconds": time.perf_counter() - start, "answers": answers}
+    return results
 
 
 def prepare(folder: Path) -> None:
@@ -124,7 +126,9 @@ def prepare(folder: Path) -> None:
     torch.manual_seed(0)
     size: Any = GPT2.SIZES["small"]
     model = GPT2(GPT2Config(VOCABULARY, **size))
-    words = Tokenizer.train([" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, layout="gpt2")
+    words = Tokenizer.train(
+        [" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, numbering="gpt2"
+    )
     begin(folder, model, Artifacts(words), "")
     save_weights(folder, model)
     TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
@@ -144,7 +148,7 @@ def main(tokens: int) -> None:
         prepare(Path(folder))
         results = take_turns(__file__, TOOLS, folder, str(tokens))
     for work, (rows, before, many) in WORK.items():
-        fastest = {tool: min(one[work]["seconds"] for one in found) for tool, found in results.items()}
+        fastest = {tool: min(turn[work]["seconds"] for turn in turns) for tool, turns in results.items()}
         right = results["transformers"][0][work]["answers"]
         for tool, seconds in fastest.items():
             count = rows * tokens if many else before  # for the prompt: the tokens it has
@@ -157,7 +161,4 @@ def main(tokens: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 128)
+    start(measure, main, words=3, default=128)

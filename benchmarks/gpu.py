@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from recurrent import take_turns
+from measuring import take_turns
 
 DTYPE, TOKENS = torch.bfloat16, 256
 WORK = {  # the unit, and how many of them a call computes
@@ -47,7 +47,9 @@ def images() -> torch.Tensor:
 
 
 def ours(work: str) -> Call:
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
     from regard.models.bert import Bert, BertConfig
     from regard.models.gpt2 import GPT2, GPT2Config
     from regard.models.vit import ViT, ViTConfig
@@ -56,8 +58,8 @@ def ours(work: str) -> Call:
         model: Any = GPT2(GPT2Config(50257, dim=768, layers=12, heads=12)).to("cuda", DTYPE).eval()
         prompt = prompts()
         before, mask = prompt[:, :-1], torch.ones_like(prompt[:, :-1], dtype=torch.bool)
-        options: dict[str, Any] = {"start": prompt[:, -1], "end": 0, "max_length": TOKENS, "min_length": TOKENS}
-        return lambda: greedy(model, before, mask, **options)
+        target = Target(prompt[:, -1], end=0, max_length=TOKENS, min_length=TOKENS)
+        return lambda: decode(model, before, mask, Decoding(), target)
     if work.startswith("BERT"):
         model = Bert(BertConfig(30522, head="none", pooler=False)).to("cuda", DTYPE).eval()
         tokens, mask = texts(24 if "24" in work else 128)
@@ -119,7 +121,7 @@ def main() -> None:
         results = take_turns(__file__, TOOLS, work)
         cells = []
         for call in ("first", "later"):
-            speed = {tool: count / min(one[call] for one in found) for tool, found in results.items()}
+            speed = {tool: count / min(turn[call] for turn in turns) for tool, turns in results.items()}
             cells += [f"{speed['regard']:,.0f}", f"{speed['transformers']:,.0f}"]
             cells += [f"**{speed['regard'] / speed['transformers']:.2f}**"]
         print(f"| {work} | {unit}/s | {' | '.join(cells)} |", flush=True)

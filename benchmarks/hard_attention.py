@@ -17,9 +17,8 @@ import sys
 import time
 
 import torch
-from captions import BEAM, DIM, EYE, IMAGES, START, Call, ours
-from recurrent import machine
-from senet import DEVICE, FOREVER, GPU, timed
+from captions import BEAM, DIM, EYE, IMAGES, START, ours
+from measuring import DEVICE, FOREVER, GPU, Call, machine, timed
 from torch import Tensor
 
 GRIDS, SCORES = (4, 8, 16, 32), ("additive", "general")
@@ -34,11 +33,11 @@ def extra_memory(call: Call) -> float:
         return (torch.cuda.max_memory_allocated() - before) / 2**20
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
         call()
-    events = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
-    held = most = 0
-    for one in sorted(events, key=lambda one: one.start_ns()):
-        held += one.nbytes()
-        most = max(most, held)
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    now = most = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        most = max(most, now)
     return most / 2**20
 
 
@@ -63,21 +62,21 @@ def calls(weigh: str, score: str, side: int) -> tuple[Call, Call, float]:
     return look, step, (memory.keys.nbytes + memory.values.nbytes) / 2**20
 
 
-def times(*given: Call) -> list[float]:
+def times(*made: Call) -> list[float]:
     """Milliseconds of each call, the best of five turns, so that a slow moment affects all of them."""
-    turns = [[1000 * timed(call, 0.2)["seconds"] for call in given] for _ in range(5)]
-    return [min(found) for found in zip(*turns, strict=True)]
+    turns = [[1000 * timed(call, 0.2)["seconds"] for call in made] for _ in range(5)]
+    return [min(milliseconds) for milliseconds in zip(*turns, strict=True)]
 
 
 @torch.inference_mode()
 def compare(score: str, side: int) -> list[str]:
     """The cells of one grid."""
-    look, step, held = calls("soft", score, side)
+    look, step, stored = calls("soft", score, side)
     hard_look, hard_step, _ = calls("hard", score, side)
     cells = []
     for soft, hard in (times(look, hard_look), times(step, hard_step)):
         cells += [f"{soft:.2f}", f"{hard:.2f}", f"{soft / hard:.2f}"]
-    return [*cells, *(f"{extra_memory(call):,.1f}" for call in (look, hard_look)), f"{held:,.1f}"]
+    return [*cells, *(f"{extra_memory(call):,.1f}" for call in (look, hard_look)), f"{stored:,.1f}"]
 
 
 def main(seconds: float) -> None:

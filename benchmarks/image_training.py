@@ -13,7 +13,6 @@ shared machine only the ratio is meaningful."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,11 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from recurrent import machine, take_turns
+from measuring import DEVICE, GPU, best_turn, machine, start, take_turns
 from torch import nn
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 LABELS = tuple("abcdefghij")
 WAYS: dict[str, dict[str, bool]] = {
     "regard": {},
@@ -55,10 +52,10 @@ def images(job: Any) -> Any:
 
     dice = np.random.default_rng(0)
     pixels = dice.integers(256, size=(16 * job.data.batch_size, 32, 32, 3), dtype=np.uint8)
-    found = ImageSet(dice.integers(len(LABELS), size=len(pixels)), LABELS, pixels=pixels, name="noise")
+    noise = ImageSet(dice.integers(len(LABELS), size=len(pixels)), LABELS, pixels=pixels, name="noise")
     mean, std, size = job.data.mean, job.data.std, job.data.batch_size
     return ImageData(
-        found,
+        noise,
         image_size=(32, 32),
         pixels=Pixels(mean, std),
         batch_size=size,
@@ -71,11 +68,11 @@ def images(job: Any) -> Any:
 def our_step(job: Any, way: dict[str, bool]) -> Callable[[int], Any]:
     from regard.layers.onednn import without_onednn
     from regard.learn.loop import Stepper
-    from regard.models.vit import ViT, ViTConfig
+    from regard.models.vit import ViT
 
     data = images(job)
     batch = data.batch(data.order(0)[0])
-    model = ViT(ViTConfig(labels=LABELS, **job.config))
+    model = ViT(replace(job.config, labels=LABELS))
     stepper = Stepper(model, replace(job.train, **way))
 
     def step(number: int) -> Any:
@@ -91,12 +88,12 @@ def peer_step(job: Any, compiled: bool) -> Callable[[int], Any]:
     data, shape, train = images(job), job.config, job.train
     batch = data.batch(data.order(0)[0])
     config = ViTConfig(
-        hidden_size=shape["dim"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        intermediate_size=shape["ff"],
-        image_size=shape["image_size"],
-        patch_size=shape["patch_size"],
+        hidden_size=shape.dim,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.ff,
+        image_size=shape.image_size,
+        patch_size=shape.patch_size,
         num_labels=len(LABELS),
     )
     model = ViTForImageClassification(config).to(DEVICE).train()
@@ -162,7 +159,7 @@ def main(steps: int) -> None:
     print("|---|---|---|---|---|")
     ways = [*WAYS, *PEERS, DATA] if GPU else ["regard", "transformers", DATA]
     results = take_turns(__file__, ways, str(steps))
-    fastest = {way: min(found, key=lambda one: one["seconds"]) for way, found in results.items()}
+    fastest = best_turn(results, "seconds")
     for way, best in fastest.items():
         seconds = best["seconds"]
         ratio = "" if way == DATA else f"{fastest['transformers']['seconds'] / seconds:.2f}"
@@ -170,7 +167,4 @@ def main(steps: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 300 if GPU else 3)
+    start(measure, main, words=2, default=300 if GPU else 3)

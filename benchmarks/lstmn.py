@@ -25,15 +25,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from recurrent import machine, turns_of
+from measuring import DEVICE, GPU, best_turn, machine, turns_of
 from torch import Tensor, nn
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 ROWS, DIM = (8, 128) if GPU else (1, 64)
 LENGTHS = (500, 1000, 2000)
 WAYS = ("regard", "plain")
@@ -54,7 +53,7 @@ class Plain(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, T, E) -> (N, T, D)"""
-        read = held = x.new_zeros(len(x), self.dim)
+        read = cell = x.new_zeros(len(x), self.dim)
         hidden: list[Tensor] = []
         cells: list[Tensor] = []
         keys: list[Tensor] = []
@@ -62,11 +61,11 @@ class Plain(nn.Module):
             if hidden:
                 query = self.query(torch.cat([now, read], -1))
                 weights = ((torch.stack(keys, 1) + query[:, None]).tanh() @ self.v).softmax(-1)[:, None]
-                read, held = (weights @ torch.stack(hidden, 1))[:, 0], (weights @ torch.stack(cells, 1))[:, 0]
+                read, cell = (weights @ torch.stack(hidden, 1))[:, 0], (weights @ torch.stack(cells, 1))[:, 0]
             i, f, new, o = (ahead + self.hidden(read)).chunk(4, -1)
-            held = f.sigmoid() * held + i.sigmoid() * new.tanh()
-            cells.append(held)
-            hidden.append(o.sigmoid() * held.tanh())
+            cell = f.sigmoid() * cell + i.sigmoid() * new.tanh()
+            cells.append(cell)
+            hidden.append(o.sigmoid() * cell.tanh())
             keys.append(self.key(hidden[-1]))
         return torch.stack(hidden, 1)
 
@@ -88,13 +87,13 @@ def compare() -> None:
     torch.manual_seed(0)
     layer, plain = ours(DIM, DIM).to(DEVICE), Plain(DIM, DIM)
     plain.take(layer)
-    x, found = torch.randn(ROWS, 60, DIM, device=DEVICE, requires_grad=True), []
+    x, results = torch.randn(ROWS, 60, DIM, device=DEVICE, requires_grad=True), []
     for way in (layer, plain):
         states = way(x)
         sides = [x, *layer.parameters()]
-        found.append([states, *torch.autograd.grad(states.square().sum(), sides)])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * float(other.detach().abs().max()))
+        results.append([states, *torch.autograd.grad(states.square().sum(), sides)])
+    for tensor, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(tensor, wanted, rtol=1e-3, atol=1e-4 * float(wanted.detach().abs().max()))
 
 
 def layer_step(way: str, kind: str, length: int) -> Callable[[], None]:
@@ -119,7 +118,7 @@ def model_step(name: str) -> tuple[Callable[[], None], int]:
     from regard.tasks.core.recipe import read
 
     config = read(f"wikitext2-{name}")[0].config
-    model: Any = KINDS[name](KINDS[name].Config(vocabulary=WORDS, **config))
+    model: Any = KINDS[name](replace(config, vocabulary=WORDS))
     model = model.to(DEVICE).train()
     optimiser = torch.optim.AdamW(model.parameters(), fused=True)
     tokens = torch.randint(WORDS, (TOKENS // LENGTH, LENGTH + 1), device=DEVICE)
@@ -133,7 +132,7 @@ def model_step(name: str) -> tuple[Callable[[], None], int]:
         optimiser.step()
         optimiser.zero_grad()
 
-    return step, sum(one.numel() for one in model.parameters())
+    return step, sum(parameter.numel() for parameter in model.parameters())
 
 
 def resident(name: str) -> float:
@@ -181,8 +180,7 @@ def child(what: str, *words: str) -> dict[str, float]:
 
 
 def fastest(tools: tuple[str, ...], *words: str) -> dict[str, dict[str, float]]:
-    turns = turns_of(__file__, child, tools, *words)
-    return {tool: min(found, key=lambda one: one["seconds"]) for tool, found in turns.items()}
+    return best_turn(turns_of(__file__, child, tools, *words), "seconds")
 
 
 def layers() -> None:
@@ -190,24 +188,26 @@ def layers() -> None:
     for kind in ("train", "run"):
         last: dict[str, dict[str, float]] = {}
         for length in LENGTHS:
-            found = fastest(WAYS, "layer", kind, str(length))
-            for way, one in found.items():
-                grown = [f"{one[name] / last[way][name]:.1f}" if last else "" for name in ("seconds", "peak")]
-                times = found["plain"]["seconds"] / one["seconds"]
+            measured = fastest(WAYS, "layer", kind, str(length))
+            for way, numbers in measured.items():
+                grown = [f"{numbers[name] / last[way][name]:.1f}" if last else "" for name in ("seconds", "peak")]
+                times = measured["plain"]["seconds"] / numbers["seconds"]
                 print(
-                    f"| {kind} | {length:,} | {way} | {1000 * one['seconds']:,.0f} | {grown[0]} "
-                    f"| {one['peak']:,.0f} | {grown[1]} | {times:.2f} |",
+                    f"| {kind} | {length:,} | {way} | {1000 * numbers['seconds']:,.0f} | {grown[0]} "
+                    f"| {numbers['peak']:,.0f} | {grown[1]} | {times:.2f} |",
                     flush=True,
                 )
-            last = found
+            last = measured
 
 
 def models() -> None:
     print("\n| model | parameters | ms per step | words/s | peak MiB |\n|---|---|---|---|---|")
-    for name, one in fastest(MODELS, "model").items():
-        spent = one["seconds"]
+    for name, numbers in fastest(MODELS, "model").items():
+        spent = numbers["seconds"]
         speed = TOKENS // LENGTH * LENGTH / spent
-        print(f"| {name} | {one['parameters']:,} | {1000 * spent:,.0f} | {speed:,.0f} | {one['peak']:,.0f} |")
+        print(
+            f"| {name} | {numbers['parameters']:,} | {1000 * spent:,.0f} | {speed:,.0f} | {numbers['peak']:,.0f} |"
+        )
 
 
 def main() -> None:

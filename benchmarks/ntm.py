@@ -26,11 +26,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from recurrent import machine, take_turns, timed_passes
+from measuring import DEVICE, GPU, best_turn, machine, our_step, plain_step, take_turns, timed_steps
 from torch import Tensor, nn
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 ROWS, BITS = 64, 8
 KINDS = ((1, 10), (1, 20), (4, 10))  # heads of each kind, vectors of a sequence
 WAYS = ("plain", *(("regard, captured",) if GPU else ()), "regard")
@@ -108,9 +106,9 @@ class Plain(nn.Module):
         """(B, T, I) -> logits (B, T, O)"""
         config, rows = self.config, len(inputs)
         matrix = inputs.new_full((rows, config.places, config.width), 1e-6)
-        weights = [torch.softmax(one, -1).expand(rows, -1) for one in self.start]
+        weights = [torch.softmax(logits, -1).expand(rows, -1) for logits in self.start]
         state = (inputs.new_zeros(rows, config.dim), inputs.new_zeros(rows, config.dim))
-        reads, found = [inputs.new_zeros(rows, config.width)] * config.heads, []
+        reads, outputs = [inputs.new_zeros(rows, config.width)] * config.heads, []
         for now in range(inputs.shape[1]):
             state = self.cell(torch.cat([inputs[:, now], *reads], -1), state)
             hidden = state[0]
@@ -121,8 +119,8 @@ class Plain(nn.Module):
             for head, w in writers:
                 matrix = matrix + w[..., None] * torch.tanh(head.add(hidden))[:, None]
             reads = [torch.bmm(w[:, None], matrix)[:, 0] for w in weights[: config.heads]]
-            found.append(self.out(torch.cat([hidden, *reads], -1)))
-        return torch.stack(found, 1)
+            outputs.append(self.out(torch.cat([hidden, *reads], -1)))
+        return torch.stack(outputs, 1)
 
 
 def build(heads: int, length: int) -> tuple[Any, Any]:
@@ -144,46 +142,31 @@ def compare() -> None:
     plain = Plain(model).to(DEVICE)
     ours, theirs = model(batch.inputs), plain(batch.inputs)
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
-    one, *_ = torch.autograd.grad(ours.square().sum(), [model.cell.input.weight])
-    two, *_ = torch.autograd.grad(theirs.square().sum(), [plain.cell.weight_ih])
-    torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3 * float(two.abs().max()))
+    first, *_ = torch.autograd.grad(ours.square().sum(), [model.cell.input.weight])
+    second, *_ = torch.autograd.grad(theirs.square().sum(), [plain.cell.weight_ih])
+    torch.testing.assert_close(first, second, rtol=1e-2, atol=1e-3 * float(second.abs().max()))
 
 
 def measure(kind: str, way: str, long: float = LONG) -> dict[str, float]:
-    from regard.learn.loop import Stepper
-    from regard.learn.settings import Training
-
     torch.set_num_threads(1)
     heads, length = map(int, kind.split("x"))
     model, batch = build(heads, length)
     if way == "plain":
         plain = Plain(model).to(DEVICE)
-        optimiser = torch.optim.Adam(plain.parameters(), lr=1e-4)
 
-        def step() -> Tensor:
+        def loss_of() -> Tensor:
             logits = plain(batch.inputs)
-            loss = F.binary_cross_entropy_with_logits(logits[batch.mask], batch.targets[batch.mask])
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-            optimiser.step()
-            return loss
-    else:
-        stepper = Stepper(model, Training(steps=1, device=DEVICE, capture=way.endswith("captured")))
+            return F.binary_cross_entropy_with_logits(logits[batch.mask], batch.targets[batch.mask])
 
-        def step() -> Tensor:
-            return stepper.step(1, [batch], 1e-4)["loss"]
-
-    for _ in range(5 if GPU else 1):  # captured after three steps
-        step()
-    return timed_passes(step, 1, long)
+        return timed_steps(plain_step(plain, loss_of, 1e-4), long)
+    return timed_steps(our_step(model, batch, 1e-4, capture=way.endswith("captured")), long)
 
 
 def measured(kind: str, end: float | None) -> Iterator[tuple[str, float]]:
     """(way, seconds of a step), `plain` first."""
     if end is None:
-        for way, found in take_turns(__file__, WAYS, kind).items():
-            yield way, min(one["seconds"] for one in found)
+        for way, best in best_turn(take_turns(__file__, WAYS, kind), "seconds").items():
+            yield way, best["seconds"]
         return
     for way in WAYS:
         if time.time() < end:

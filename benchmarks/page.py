@@ -47,8 +47,8 @@ def server() -> Iterator[str]:
     assert process.stdout is not None
     try:
         for line in process.stdout:
-            if found := re.search(r"http://\S+:\d+/", line):
-                yield found[0]
+            if match := re.search(r"http://\S+:\d+/", line):
+                yield match[0]
                 return
         sys.exit("the server did not start")
     finally:
@@ -67,24 +67,24 @@ def opened(browser: Any, address: str, **state: str) -> tuple[Any, float]:
 
 def first_view(browser: Any, address: str, times: int) -> list[float]:
     """In milliseconds."""
-    found = []
+    milliseconds = []
     for _ in range(times):
         page, seconds = opened(browser, address)
-        found.append(1000 * seconds)
+        milliseconds.append(1000 * seconds)
         page.context.close()
-    return found
+    return milliseconds
 
 
 def switch_heads(browser: Any, address: str, times: int) -> list[float]:
     page, _ = opened(browser, address, model="de-en", site="*", text="Er hat ein neues Auto gekauft.")
     page.focus(".heads button[tabindex='0']")
-    found = []
+    milliseconds = []
     for number in range(times):
         key = "ArrowRight" if number % 2 == 0 else "ArrowLeft"
-        found.append(page.evaluate(TIMED, [".heads button[tabindex='0']", "keydown", {"key": key}]))
+        milliseconds.append(page.evaluate(TIMED, [".heads button[tabindex='0']", "keydown", {"key": key}]))
         page.wait_for_timeout(30)
     page.context.close()
-    return found
+    return milliseconds
 
 
 def hover(browser: Any, address: str, times: int) -> list[float]:
@@ -93,20 +93,20 @@ def hover(browser: Any, address: str, times: int) -> list[float]:
     view = '{"way": "map", "pieces": true}'
     page, _ = opened(browser, address, model="shakespeare", text=LONG, options=options, view=view)
     page.wait_for_selector(f"{SEEN} canvas")
-    assert page.locator(f"{SEEN} canvas").first.evaluate("one => one.width") >= 195, "a map of 200 tokens"
+    assert page.locator(f"{SEEN} canvas").first.evaluate("canvas => canvas.width") >= 195, "a map of 200 tokens"
     box = page.locator(f"{SEEN} canvas").first.bounding_box()
-    found = []
+    milliseconds = []
     for number in range(times):
         place = {"clientX": box["x"] + 20 + 7 * (number % 30), "clientY": box["y"] + 10 + 9 * (number % 30)}
-        found.append(page.evaluate(TIMED, [f"{SEEN} canvas", "pointermove", place]))
+        milliseconds.append(page.evaluate(TIMED, [f"{SEEN} canvas", "pointermove", place]))
         page.wait_for_timeout(10)
     page.context.close()
-    return found
+    return milliseconds
 
 
-def row(name: str, aim: str, found: list[float]) -> str:
-    middle, most = statistics.median(found), max(found)
-    return f"| {name} | {middle:,.1f} | {most:,.1f} | {len(found)} | {aim} |"
+def row(name: str, aim: str, milliseconds: list[float]) -> str:
+    middle, most = statistics.median(milliseconds), max(milliseconds)
+    return f"| {name} | {middle:,.1f} | {most:,.1f} | {len(milliseconds)} | {aim} |"
 
 
 def main() -> None:

@@ -120,11 +120,11 @@ def print_sizes(lengths: list[int], times: dict[str, list[float]]) -> None:
         print(f"| {name} | {count:,} | {1e6 * times[name][-1] / lengths[-1]:,.0f} |")
 
 
-def print_gradients(found: dict[str, np.ndarray]) -> None:
+def print_gradients(gradients: dict[str, np.ndarray]) -> None:
     print(f"Gradient at a distance over gradient at distance 0, geometric mean of seeds 0 to {SEEDS - 1}\n")
     print("| distance |" + "".join(f" {distance} |" for distance in SHOWN))
     print("|---|" + "---|" * len(SHOWN))
-    for name, shares in found.items():
+    for name, shares in gradients.items():
         mean = np.exp(np.log(shares).mean(0))
         print(f"| {name} |" + "".join(f" {mean[distance]:.2g} |" for distance in SHOWN))
 
@@ -133,14 +133,14 @@ def measure_times(lengths: list[int], device: str) -> dict[str, list[float]]:
     print("\nTime of forward and backward, and the number of sequential steps\n")
     print(f"| length | {' | '.join(f'{name}, ms' for name in LAYERS)} | recurrent steps | attention steps |")
     print("|---|" + "---|" * (len(LAYERS) + 2))
-    found: dict[str, list[float]] = {name: [] for name in LAYERS}
+    times: dict[str, list[float]] = {name: [] for name in LAYERS}
     for length in lengths:
         line = f"| {length:,} |"
         for name, spent in seconds(length, device).items():
-            found[name].append(spent)
+            times[name].append(spent)
             line += f" {1000 * spent:,.{0 if spent > 0.1 else 2}f} |"
         print(f"{line} {length:,} | 1 |", flush=True)
-    return found
+    return times
 
 
 def draw(

@@ -15,17 +15,13 @@ meaningful."""
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
-import platform
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from measuring import best_turn, machine, take_turns
 
 VOCABULARY, TOKENS, BATCHES = 8000, 4096, 5
 Rows = list[list[int]]
@@ -231,63 +227,6 @@ def on_gpu() -> None:
         )
 
 
-def take_turns(script: str, tools: Iterable[str], *words: str, turns: int = 2) -> dict[str, list[dict]]:
-    """What `script WORDS TOOL` prints for each tool, in turns, so that a slow minute affects all of them."""
-    results: dict[str, list[dict]] = {tool: [] for tool in tools}
-    for _ in range(turns):
-        for tool, found in results.items():
-            run = [sys.executable, script, *words, tool]
-            found.append(json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout))
-    return results
-
-
-def turns_of(script: str, child: Callable[..., dict], tools: Iterable[str], *words: str) -> dict[str, list[dict]]:
-    """As `take_turns`. On a GPU one turn, in this process, where child(*WORDS, TOOL) gives what the script prints:
-    to start takes longer there than to measure, and nothing else runs."""
-    if not torch.cuda.is_available():
-        return take_turns(script, tools, *words)
-    results: dict[str, list[dict]] = {}
-    for tool in tools:
-        results[tool] = [child(*words, tool)]
-        gc.collect()
-        torch.cuda.empty_cache()
-    return results
-
-
-def fastest_of(results: dict[str, list[dict]]) -> dict[str, dict[str, float]]:
-    """Of what each tool printed in its turns, {what was measured: numbers with "seconds"}: the fastest of each."""
-    fastest: dict[str, dict[str, float]] = {}
-    for turn in (one for found in results.values() for one in found):
-        for key, numbers in turn.items():
-            if key not in fastest or numbers["seconds"] < fastest[key]["seconds"]:
-                fastest[key] = numbers
-    return fastest
-
-
-def timed_passes(call: Callable[[], Tensor], batches: int, long: float) -> dict[str, float]:
-    """Seconds of the first pass over so many batches, and of a batch in the passes of `long` seconds after it: the
-    median of wall-clock time on a GPU, on a CPU its own time in the fastest, which other programs disturb least."""
-    gpu = torch.cuda.is_available()
-    clock = time.perf_counter if gpu else time.process_time
-
-    def once() -> float:
-        start = clock()
-        if call().is_cuda:
-            torch.cuda.synchronize()
-        return clock() - start
-
-    first = once()
-    times: list[float] = []
-    begin = clock()
-    while len(times) < 3 or clock() - begin < long:
-        times.append(once())
-    return {"seconds": (statistics.median(times) if gpu else min(times)) / batches, "first": first}
-
-
-def machine() -> str:
-    return f"{torch.get_num_threads()} {platform.machine()} cores, torch {torch.__version__}, {date.today()}"
-
-
 def main() -> None:
     sources, targets = encoded("train.en", "train.de")
     print(f"{machine()}, `python benchmarks/recurrent.py`\n")
@@ -303,7 +242,7 @@ def main() -> None:
             file.write_text(json.dumps(rows))
             for name, tools in TOOLS.items():
                 results = take_turns(__file__, tools, str(file), name)
-                fastest = {tool: max(found, key=lambda one: one["speed"]) for tool, found in results.items()}
+                fastest = best_turn(results, "speed")
                 for tool, best in fastest.items():
                     print(
                         f"| {batches} | {name} | {tool} | {best['parameters']:,} | {best['speed']:,.0f} "

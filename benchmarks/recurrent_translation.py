@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from recurrent import Rows, bahdanau, encoded, joey_batch, joey_model, luong, machine, take_turns
+from measuring import machine, start, take_turns
+from recurrent import Rows, bahdanau, encoded, joey_batch, joey_model, luong
 
 BATCH, LENGTH, BEAM = 64, 15, 5
 
@@ -32,16 +33,15 @@ BATCH, LENGTH, BEAM = 64, 15, 5
 def ours(model: Any) -> tuple:
     from regard.data.batches.batch import pad
     from regard.data.text.special_tokens import END, PAD, START
-    from regard.decode.beam import beam
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
 
-    fixed: Any = {"start": START, "end": END, "max_length": LENGTH, "min_length": LENGTH, "never": (PAD, START)}
+    target = Target(START, END, max_length=LENGTH, min_length=LENGTH, never=(PAD, START))
 
     def translate(rows: Rows, width: int) -> Rows:
         source, mask = pad([[*row, END] for row in rows], PAD)
-        if width == 1:
-            return [one.tokens for one in greedy(model, source, mask, **fixed)]
-        return [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
+        return [best.tokens for (best,) in decode(model, source, mask, Decoding(beam=width), target)]
 
     return model, translate
 
@@ -52,7 +52,7 @@ def joey(model: Any) -> tuple:
     def translate(rows: Rows, width: int) -> Rows:
         batch = joey_batch(rows)
         order = batch.sort_by_src_length()
-        found, _, _ = search(
+        tokens, _, _ = search(
             model,
             batch,
             max_output_length=LENGTH,
@@ -61,7 +61,7 @@ def joey(model: Any) -> tuple:
             n_best=1,
             min_output_length=LENGTH,
         )
-        return found[order].tolist()
+        return tokens[order].tolist()
 
     return model, translate
 
@@ -107,18 +107,16 @@ def main(sentences: int) -> None:
         for name, tools in TOOLS.items():
             results = take_turns(__file__, tools, str(file), name)
             for search, width in (("greedy", "1"), (f"beam {BEAM}", str(BEAM))):  # JSON's keys are texts
-                fastest = {tool: min(one["seconds"][width] for one in found) for tool, found in results.items()}
+                fastest = {tool: min(turn["seconds"][width] for turn in turns) for tool, turns in results.items()}
                 for tool, seconds in fastest.items():
-                    speed, one = len(rows) / seconds, results[tool][0]
+                    speed, turn = len(rows) / seconds, results[tool][0]
+                    times = fastest["Joey NMT 2.3"] / seconds
                     print(
-                        f"| {search} | {name} | {tool} | {one['parameters']:,} | {speed:,.1f} "
-                        f"| {speed * LENGTH:,.0f} | {one['peak']:,.0f} | {fastest['Joey NMT 2.3'] / seconds:.2f} |",
+                        f"| {search} | {name} | {tool} | {turn['parameters']:,} | {speed:,.1f} "
+                        f"| {speed * LENGTH:,.0f} | {turn['peak']:,.0f} | {times:.2f} |",
                         flush=True,
                     )
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 192)
+    start(measure, main, words=3, default=192)

@@ -16,11 +16,8 @@ after so many, and networks of 224 x 224 are not compiled. On a shared machine o
 
 from __future__ import annotations
 
-import gc
 import importlib.metadata
 import importlib.util
-import json
-import statistics
 import sys
 import time
 import traceback
@@ -30,16 +27,23 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from recurrent import fastest_of, machine, take_turns
+from measuring import (
+    DEVICE,
+    FIRST,
+    FOREVER,
+    GPU,
+    Call,
+    fastest_of,
+    machine,
+    measured,
+    print_row,
+    start,
+    take_turns,
+    times_of,
+)
 from torch import Tensor, nn
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 # With one thread torch runs convolutions of fewer than 16 images without oneDNN: batches are not smaller.
-clock = time.perf_counter if GPU else time.process_time
-FIRST = 5 if GPU else 1  # calls before the clock runs: a captured step is captured in the fourth
-LONG = 0.5 if GPU else 4.0  # seconds that a measurement should take
-FOREVER = 1e12  # a time that never comes
 RATE, DECAY = 1e-3, 1e-4
 LAST = "channels_last"
 TIMM = importlib.util.find_spec("timm") is not None
@@ -169,9 +173,6 @@ def difference(network: Network) -> float:
     return off
 
 
-Call = Callable[[], Tensor]
-
-
 def batch_of(network: Network) -> tuple[Tensor, Tensor]:
     torch.manual_seed(0)
     images = torch.randn(network.images, 3, network.image, network.image)
@@ -258,27 +259,6 @@ def works(tool: str, name: str) -> Iterator[tuple[str, str, Callable[[], Call]]]
     yield "train", tool, lambda: peer_training(network, peer, layout, False)
 
 
-def wait(found: Tensor) -> None:
-    if found.is_cuda:
-        torch.cuda.synchronize()
-
-
-def timed(call: Call, long: float = LONG) -> dict[str, float]:
-    start = clock()
-    for _ in range(FIRST):
-        wait(call())
-    first = clock() - start
-    times: list[float] = []
-    begin = clock()
-    while len(times) < 3 or clock() - begin < long:
-        start = clock()
-        for _ in range(10 if GPU else 1):  # a GPU works while the next call is launched
-            found = call()
-        wait(found)
-        times.append((clock() - start) / (10 if GPU else 1))
-    return {"seconds": statistics.median(times) if GPU else min(times), "first": first}
-
-
 def measure(names: str, until: str, tool: str) -> dict[str, dict[str, float]]:
     """The numbers of every work of one tool, under "network|work|way"."""
     torch.set_num_threads(1)
@@ -291,22 +271,14 @@ def measure(names: str, until: str, tool: str) -> dict[str, dict[str, float]]:
         for work, way, make in works(tool, name):
             if time.time() > float(until):
                 return results
-            if GPU:
-                torch.cuda.reset_peak_memory_stats()
-            torch.manual_seed(0)
+            key = f"{name}|{work}|{way}"
             try:
-                found = timed(make())
+                results[key] = {**measured(key, make), "images": NETWORKS[name].images}
             except Exception:  # a step that could not be captured leaves CUDA unusable: keep what is measured
                 traceback.print_exc()
                 return results
-            peak = torch.cuda.max_memory_allocated() / 2**20 if GPU else 0.0
-            results[f"{name}|{work}|{way}"] = {**found, "peak": peak, "images": NETWORKS[name].images}
-            print(f"{name}, {work}, {way}: {1000 * found['seconds']:.2f} ms", file=sys.stderr, flush=True)
             if "compiled" in tool:
                 torch.compiler.reset()  # else the second size of image would be compiled for any size
-            gc.collect()
-            if GPU:
-                torch.cuda.empty_cache()
     return results
 
 
@@ -318,16 +290,9 @@ def table(results: dict[str, list[dict[str, Any]]]) -> None:
             base = fastest.get(f"{name}|{work}|{peer}")
             for key, best in fastest.items():
                 if key.startswith(f"{name}|{work}|"):
-                    seconds = best["seconds"]
-                    cells = [
-                        *key.split("|"),
-                        f"{1000 * seconds:,.2f}",
-                        f"{best['images'] / seconds:,.0f}",
-                        f"{base['seconds'] / seconds:.2f} {peer}" if base else "",
-                        f"{best['first']:.1f}",
-                        *([f"{best['peak']:,.0f}"] if GPU else []),
-                    ]
-                    print(f"| {' | '.join(cells)} |", flush=True)
+                    seconds, times = best["seconds"], times_of(base, best)
+                    cells = [*key.split("|"), f"{1000 * seconds:,.2f}", f"{best['images'] / seconds:,.0f}"]
+                    print_row([*cells, f"{times} {peer}" if times else ""], best)
 
 
 def main(seconds: float) -> None:
@@ -361,7 +326,4 @@ def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 0.0)
+    start(measure, main, words=3, default=0.0)

@@ -70,8 +70,8 @@ class Server:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if found := re.search(r"http://\S+:(\d+)/", line):
-                self.port = int(found[1])
+            if match := re.search(r"http://\S+:(\d+)/", line):
+                self.port = int(match[1])
                 return
         sys.exit("the server did not start")
 
@@ -129,12 +129,12 @@ async def receive(client: Client) -> tuple[int, bytes]:
     status = int(head.split()[1])
     if length := re.search(r"content-length: (\d+)", head):
         return status, await client.reader.readexactly(int(length[1]))
-    found = b""
+    body = b""
     while size := int(await client.reader.readline(), 16):
-        found += await client.reader.readexactly(size)
+        body += await client.reader.readexactly(size)
         await client.reader.readline()
     await client.reader.readline()
-    return status, found
+    return status, body
 
 
 # ---- load
@@ -144,7 +144,7 @@ async def load(port: int, clients: int, seconds: float) -> tuple[Counter[int], l
     """What the clients got, and how long each request took."""
     statuses, times, end = Counter[int](), list[float](), time.monotonic() + seconds
 
-    async def one(number: int) -> None:
+    async def keep_asking(number: int) -> None:
         client, draw = await Client.open(port), random.Random(number)
         while time.monotonic() < end:
             body = json.dumps({"inputs": [draw.choice(SENTENCES)]}).encode()
@@ -154,7 +154,7 @@ async def load(port: int, clients: int, seconds: float) -> tuple[Counter[int], l
             statuses[status] += 1
         await client.close()
 
-    await asyncio.gather(*(one(number) for number in range(clients)))
+    await asyncio.gather(*(keep_asking(number) for number in range(clients)))
     return statuses, times
 
 
@@ -170,10 +170,10 @@ async def measure_load(clients: int, seconds: float) -> None:
             after = await server.metric("regard_resident_bytes")
         times.sort()
         middle, late = statistics.median(times), times[int(len(times) * 0.95)]
-        found = ", ".join(f"{count:,} x {status}" for status, count in sorted(statuses.items()))
+        listed = ", ".join(f"{count:,} x {status}" for status, count in sorted(statuses.items()))
         print(
-            f"| {most} | {statuses[200] / seconds:.1f} | {middle * 1000:.0f} ms | {late * 1000:.0f} ms | {found} | "
-            f"{before / 1e6:.0f} MB, {100 * (after / before - 1):+.1f} % |",
+            f"| {most} | {statuses[200] / seconds:.1f} | {middle * 1000:.0f} ms | {late * 1000:.0f} ms | {listed} "
+            f"| {before / 1e6:.0f} MB, {100 * (after / before - 1):+.1f} % |",
             flush=True,
         )
 
@@ -184,7 +184,7 @@ async def measure_streams(counts: tuple[int, ...] = (1, 8, 32), tokens: int = 20
     print("|---|---|---|")
     options = {"max_tokens": tokens, "min_length": tokens - 1}
 
-    async def one(port: int, number: int) -> None:
+    async def stream(port: int, number: int) -> None:
         body = {"inputs": ["ROMEO:"], "options": {**options, "seed": number}, "stream": True}
         client = await Client.open(port)
         status, _ = await ask(client, "POST", "/api/models/shakespeare/generate", json.dumps(body).encode())
@@ -192,10 +192,10 @@ async def measure_streams(counts: tuple[int, ...] = (1, 8, 32), tokens: int = 20
         await client.close()
 
     with Server("shakespeare") as server:
-        await one(server.port, 0)
+        await stream(server.port, 0)
         for count in counts:
             began = time.monotonic()
-            await asyncio.gather(*(one(server.port, number) for number in range(count)))
+            await asyncio.gather(*(stream(server.port, number) for number in range(count)))
             speed = count * tokens / (time.monotonic() - began)
             print(f"| {count} | {speed:,.0f} | {speed / count:,.0f} |", flush=True)
 
@@ -251,19 +251,19 @@ def hurt(body: Any, draw: random.Random) -> None:
 
 
 def flipped(data: bytes, draw: random.Random) -> bytes:
-    found = bytearray(data)
+    changed = bytearray(data)
     for _ in range(draw.randrange(1, 6)):
-        if found:
-            place = draw.randrange(len(found))
-            found[place : place + 1] = draw.choice([b"", bytes([draw.randrange(256)]), b"{", b'"', b"[" * 50])
-    return bytes(found)
+        if changed:
+            place = draw.randrange(len(changed))
+            changed[place : place + 1] = draw.choice([b"", bytes([draw.randrange(256)]), b"{", b'"', b"[" * 50])
+    return bytes(changed)
 
 
 async def fuzz(port: int, count: int, seed: int = 0, clients: int = 8) -> Counter[int]:
     """How many answers of each status; 0: the connection was closed without one."""
     draw, statuses, left = random.Random(seed), Counter[int](), count
 
-    async def one() -> None:
+    async def keep_asking() -> None:
         nonlocal left
         client: Client | None = None
         while left > 0:
@@ -282,7 +282,7 @@ async def fuzz(port: int, count: int, seed: int = 0, clients: int = 8) -> Counte
         if client:
             await client.close()
 
-    await asyncio.gather(*(one() for _ in range(clients)))
+    await asyncio.gather(*(keep_asking() for _ in range(clients)))
     return statuses
 
 
@@ -299,9 +299,9 @@ async def measure_fuzz(count: int) -> None:
         before = await server.metric("regard_resident_bytes")
         statuses = await fuzz(server.port, count)
         after = await server.metric("regard_resident_bytes")
-    found = ", ".join(f"{number:,} x {status}" for status, number in sorted(statuses.items()))
+    listed = ", ".join(f"{number:,} x {status}" for status, number in sorted(statuses.items()))
     print(
-        f"\n{count:,} damaged requests: {found}. Resident memory {before / 1e6:.0f} MB, then {after / 1e6:.0f} MB."
+        f"\n{count:,} damaged requests: {listed}. Resident memory {before / 1e6:.0f} MB, then {after / 1e6:.0f} MB."
     )
     if any(status >= 500 for status in statuses):
         sys.exit("a 5xx is a fault")
@@ -342,16 +342,16 @@ async def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--count", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    if given.what in ("all", "load"):
-        await measure_load(given.clients, given.seconds)
-    if given.what in ("all", "streams"):
+    if options.what in ("all", "load"):
+        await measure_load(options.clients, options.seconds)
+    if options.what in ("all", "streams"):
         await measure_streams()
-    if given.what in ("all", "fuzz"):
-        await measure_fuzz(given.count or 10_000)
-    if given.what in ("all", "kills"):
-        await measure_kills(given.count or 100)
+    if options.what in ("all", "fuzz"):
+        await measure_fuzz(options.count or 10_000)
+    if options.what in ("all", "kills"):
+        await measure_kills(options.count or 100)
 
 
 if __name__ == "__main__":

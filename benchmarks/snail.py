@@ -23,11 +23,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from recurrent import machine, timed_passes, turns_of
+from measuring import DEVICE, GPU, best_turn, machine, our_step, plain_step, timed_steps, turns_of
 from torch import Tensor, nn
 
-GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
 EPISODES = 32
 EPISODE_KINDS = ((5, 1), (5, 5), (20, 1), (20, 5))
 WAYS = ("plain", "regard", *(("regard, captured",) if GPU else ()))
@@ -109,19 +107,19 @@ class Plain(nn.Module):
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """(E, T, C, H, W) and (E, T - 1) -> (E, ways)"""
         states = self.embed(images.flatten(0, 1)).view(*images.shape[:2], -1)
-        known = F.pad(F.one_hot(labels, self.ways), (0, 0, 0, 1)).to(states.dtype)
-        return self.classify(self.blocks(torch.cat([states, known], -1).transpose(1, 2)))[..., -1]
+        shown = F.pad(F.one_hot(labels, self.ways), (0, 0, 0, 1)).to(states.dtype)
+        return self.classify(self.blocks(torch.cat([states, shown], -1).transpose(1, 2)))[..., -1]
 
 
 def build(ways: int, shots: int) -> tuple[Any, Any]:
     """The recipe's model, and a batch."""
     from regard.data.images.episodes import EpisodeBatch
-    from regard.models.snail.model import SNAIL, SNAILConfig
+    from regard.models.snail.model import SNAIL
     from regard.tasks.core.recipe import read
 
     torch.manual_seed(0)
     job, _ = read("omniglot-snail", [f"model.ways={ways}", f"model.shots={shots}"])
-    model = SNAIL(SNAILConfig(**job.config)).to(DEVICE).train()
+    model = SNAIL(job.config).to(DEVICE).train()
     support = torch.rand(EPISODES, ways * shots).argsort(1) % ways
     batch = EpisodeBatch(
         torch.rand(EPISODES, ways * shots + 1, 1, 28, 28), support, torch.randint(ways, (EPISODES, 1))
@@ -140,41 +138,26 @@ def compare() -> None:
     images = batch.images.double()
     logits, theirs = model.double()(images, batch.labels).flatten(0, 1), plain.double()(images, batch.labels)
     grads = []
-    for found, network in ((logits, model), (theirs, plain)):
+    for outputs, network in ((logits, model), (theirs, plain)):
         first, *_, last = network.parameters()
-        grads.append(torch.autograd.grad(found.square().sum(), [first, last]))
-    for one, two in zip(*grads, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-2, atol=1e-3 * float(two.abs().max()))
+        grads.append(torch.autograd.grad(outputs.square().sum(), [first, last]))
+    for ours, wanted in zip(*grads, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-2, atol=1e-3 * float(wanted.abs().max()))
     torch.backends.cudnn.allow_tf32 = tf32
 
 
 def child(kind: str, way: str) -> dict[str, float]:
-    from regard.learn.loop import Stepper
-    from regard.learn.settings import Training
-
     torch.set_num_threads(1)
     ways, shots = map(int, kind.split("x"))
     model, batch = build(ways, shots)
     if way == "plain":
         plain = Plain(model).to(DEVICE)
-        optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3)
 
-        def step() -> Tensor:
-            loss = F.cross_entropy(plain(batch.images, batch.labels), batch.answers[:, 0])
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
-            optimiser.step()
-            return loss
-    else:
-        stepper = Stepper(model, Training(steps=1, device=DEVICE, capture=way.endswith("captured")))
+        def loss_of() -> Tensor:
+            return F.cross_entropy(plain(batch.images, batch.labels), batch.answers[:, 0])
 
-        def step() -> Tensor:
-            return stepper.step(1, [batch], 1e-3)["loss"]
-
-    for _ in range(5 if GPU else 1):  # captured after three steps
-        step()
-    return timed_passes(step, 1, LONG)
+        return timed_steps(plain_step(plain, loss_of, 1e-3), LONG)
+    return timed_steps(our_step(model, batch, 1e-3, capture=way.endswith("captured")), LONG)
 
 
 def main(kinds: list[str]) -> None:
@@ -183,10 +166,9 @@ def main(kinds: list[str]) -> None:
     print(f"{where}{machine()}, {EPISODES} episodes a step, `python benchmarks/snail.py`\n")
     print("| ways x shots | way | ms per step | episodes/s | times |\n|---|---|---|---|---|")
     for kind in kinds or [f"{ways}x{shots}" for ways, shots in EPISODE_KINDS]:
-        turns = turns_of(__file__, child, WAYS, kind)
-        best = {way: min(one["seconds"] for one in found) for way, found in turns.items()}
-        for way, spent in best.items():
-            speed, times = EPISODES / spent, best["plain"] / spent
+        best = best_turn(turns_of(__file__, child, WAYS, kind), "seconds")
+        for way, spent in ((way, turn["seconds"]) for way, turn in best.items()):
+            speed, times = EPISODES / spent, best["plain"]["seconds"] / spent
             print(f"| {kind} | {way} | {1000 * spent:,.2f} | {speed:,.0f} | {times:.2f} |", flush=True)
 
 

@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from recurrent import TOKENS, VOCABULARY, Rows, lines, machine, take_turns
+from measuring import best_turn, machine, start, take_turns
+from recurrent import TOKENS, VOCABULARY, Rows, lines
 
 THREADS, SMOOTHING = 2, 0.1
 SETTINGS: dict[str, Any] = {
@@ -42,8 +43,10 @@ def tokenizer() -> Any:
 
     if "REGARD_DATA" in os.environ:
         texts = [text for part in ("train.en", "train.de") for text in lines(part)]
-        return Tokenizer.train(texts, kind="bpe", size=VOCABULARY, layout="marian")
-    return Tokenizer.train([" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, layout="marian")
+        return Tokenizer.train(texts, kind="bpe", size=VOCABULARY, numbering="marian")
+    return Tokenizer.train(
+        [" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, numbering="marian"
+    )
 
 
 def sides(words: Any, part: str, count: int) -> tuple[Rows, Rows]:
@@ -165,7 +168,7 @@ def main(batches: int) -> None:
         prepare(Path(folder), batches)
         for setting in SETTINGS:
             results = take_turns(__file__, TOOLS, folder, setting)
-            fastest = {tool: max(found, key=lambda one: one["speed"]) for tool, found in results.items()}
+            fastest = best_turn(results, "speed")
             for tool, best in fastest.items():
                 print(
                     f"| {setting} | {tool} | {best['loss']:.3f} | {best['speed']:,.0f} | {best['peak']:,.0f} "
@@ -175,7 +178,4 @@ def main(batches: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    start(measure, main, words=3, default=5)

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from recurrent import VOCABULARY, Rows, machine, take_turns
+from measuring import machine, start, take_turns
+from recurrent import VOCABULARY, Rows
 from transformer_training import THREADS, sides, tokenizer, translator
 
 BATCH, BEAM = 64, 5
@@ -38,8 +39,9 @@ Translate = Callable[[Batches, int], Rows]
 
 def ours(folder: str) -> Translate:
     from regard.data.batches.batch import pad
-    from regard.decode.beam import beam
-    from regard.decode.greedy import greedy
+    from regard.decode.rules import Target
+    from regard.decode.search import decode
+    from regard.decode.settings import Decoding
     from regard.runs.folder import Folder
 
     model: Any = Folder(folder).model()
@@ -48,11 +50,8 @@ def ours(folder: str) -> Translate:
         answers = []
         for rows, length in batches:
             source, mask = pad(rows, PAD)
-            fixed: Any = {"start": PAD, "end": END, "max_length": length, "min_length": length, "never": (PAD,)}
-            if width == 1:
-                answers += [one.tokens for one in greedy(model, source, mask, **fixed)]
-            else:
-                answers += [some[0].tokens for some in beam(model, source, mask, width=width, **fixed)]
+            target = Target(PAD, END, max_length=length, min_length=length, never=(PAD,))
+            answers += [best.tokens for (best,) in decode(model, source, mask, Decoding(beam=width), target)]
         return answers
 
     return translate
@@ -71,7 +70,7 @@ def marian(folder: str) -> Translate:
         answers = []
         for rows, length in batches:
             source, mask = pad(rows, PAD)
-            found = model.generate(
+            tokens = model.generate(
                 source,
                 attention_mask=mask.long(),
                 num_beams=width,
@@ -79,7 +78,7 @@ def marian(folder: str) -> Translate:
                 max_new_tokens=length,
                 do_sample=False,
             )
-            answers += found[:, 1:].tolist()
+            answers += tokens[:, 1:].tolist()
         return answers
 
     return translate
@@ -108,7 +107,9 @@ def ctranslate(folder: str, kind: str) -> Translate:
             )
             for rows, length in batches
         ]
-        return [[numbers[name] for name in one.result().hypotheses[0]] for some in waiting for one in some]
+        return [
+            [numbers[name] for name in future.result().hypotheses[0]] for futures in waiting for future in futures
+        ]
 
     return translate
 
@@ -171,7 +172,7 @@ def main(sentences: int) -> None:
         prepare(Path(folder), sentences)
         results = take_turns(__file__, TOOLS, folder)
     for search, width in (("greedy", "1"), (f"beam {BEAM}", str(BEAM))):  # JSON's keys are texts
-        fastest = {tool: min(one["seconds"][width] for one in found) for tool, found in results.items()}
+        fastest = {tool: min(turn["seconds"][width] for turn in turns) for tool, turns in results.items()}
         right = results["transformers"][0]["answers"][width]
         for tool, seconds in fastest.items():
             same = sum(map(list.__eq__, results[tool][0]["answers"][width], right)) / len(right)
@@ -183,7 +184,4 @@ def main(sentences: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    start(measure, main, words=2, default=1000)

@@ -12,7 +12,6 @@ shared machine only the ratio is meaningful."""
 
 from __future__ import annotations
 
-import json
 import resource
 import statistics
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from recurrent import machine, take_turns
+from measuring import machine, start, take_turns
 from torch import Tensor
 
 THREADS, IMAGES, SIZE, CLASSES = 2, 8, 224, 1000
@@ -63,9 +62,9 @@ def median_of(repeats: int, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
-        found = call()
+        result = call()
         times.append(time.perf_counter() - start)
-    return statistics.median(times), found
+    return statistics.median(times), result
 
 
 def measure(folder: str, repeats: str, tool: str) -> dict[str, Any]:
@@ -122,7 +121,7 @@ def main(repeats: int) -> None:
         results = take_turns(__file__, TOOLS, folder, str(repeats))
     right = torch.tensor(results["transformers"][0]["logits"])
     for work in ("run", "train"):
-        fastest = {tool: min(found, key=lambda one: one[work]) for tool, found in results.items()}
+        fastest = {tool: min(turns, key=lambda turn: turn[work]) for tool, turns in results.items()}
         for tool, best in fastest.items():
             off = (torch.tensor(best["logits"]) - right).abs().max() / right.abs().max()
             ends = f"| {off:.0e} | | |" if work == "run" else f"| | {best['loss']:.4f} | {best['peak']:,.0f} |"
@@ -133,7 +132,4 @@ def main(repeats: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    start(measure, main, words=3, default=3)

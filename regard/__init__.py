@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from regard import attention, data, decode, layers, learn, metrics, models, show
     from regard.tasks.caption.run import Captioner
-    from regard.tasks.core.task import Run
+    from regard.tasks.core.run import Run
     from regard.tasks.embed.run import Embedder
     from regard.tasks.fewshot.run import FewShot
     from regard.tasks.generate.run import LanguageModel
@@ -57,7 +57,7 @@ CLASSES = {
     "Reader": "regard.tasks.shared.reader",
     "Recaller": "regard.tasks.recall.run",
     "Recogniser": "regard.tasks.recognise.run",
-    "Run": "regard.tasks.core.task",
+    "Run": "regard.tasks.core.run",
     "TextReader": "regard.tasks.shared.text_reader",
     "Translator": "regard.tasks.translate.run",
 }

@@ -40,8 +40,8 @@ def main() -> None:
         agent = regard.load(path).model
         if not isinstance(agent, SNAILAgent) or agent.config.environment != "mdps":
             raise SystemExit(f"{path} is not an agent of MDPs; train one with regard train mdp-snail")
-        looked, there = shares(agent, torch.arange(30))
-        print(f"{path}: {looked:.1%} of the weight, {there:.1%} of the steps")
+        looked, present = shares(agent, torch.arange(30))
+        print(f"{path}: {looked:.1%} of the weight, {present:.1%} of the steps")
 
 
 if __name__ == "__main__":

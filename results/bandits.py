@@ -40,47 +40,47 @@ MDPS = {
     75: (0.930, 0.482),
     100: (0.942, 0.481),
 }  # SNAIL, random
-Found = dict[tuple[str, int, int], list[dict[str, Any]]]  # results by environment, pulls or episodes, actions
+Trainings = dict[tuple[str, int, int], list[dict[str, Any]]]  # results by environment, pulls or episodes, actions
 
 
-def collect(folders: Iterable[Path]) -> Found:
-    found: Found = {}
+def collect(folders: Iterable[Path]) -> Trainings:
+    trainings: Trainings = {}
     for result in sorted(path for folder in folders for path in folder.rglob("result.json")):
         model = tomllib.loads((result.parent / "recipe.toml").read_text(encoding="utf-8"))["model"]
         length = model["pulls"] if model["environment"] == "bandits" else model["episodes"]
         key = model["environment"], length, model["actions"]
-        found.setdefault(key, []).append(json.loads(result.read_text(encoding="utf-8")))
-    if not found:
+        trainings.setdefault(key, []).append(json.loads(result.read_text(encoding="utf-8")))
+    if not trainings:
         raise SystemExit("no result.json in these folders; give the --out of regard compare")
-    return dict(sorted(found.items()))
+    return dict(sorted(trainings.items()))
 
 
 def mean(results: list[dict[str, Any]], player: str = "", key: str = "reward") -> float:
     """Of all seeds; `player`: one of those beside the agent."""
-    return statistics.mean((one["players"][player] if player else one)[key] for one in results)
+    return statistics.mean((result["players"][player] if player else result)[key] for result in results)
 
 
 def spread(results: list[dict[str, Any]]) -> str:
-    """The mean reward of the seeds, the worst and the best one."""
-    rewards = [one["reward"] for one in results]
+    """The mean reward of the seeds, the worst and the best."""
+    rewards = [result["reward"] for result in results]
     return f"{mean(results):.1f} ({min(rewards):.1f} to {max(rewards):.1f})"
 
 
-def print_bandits(found: Found) -> None:
+def print_bandits(trainings: Trainings) -> None:
     players = ("gittins", "thompson", "ucb1", "random")
     print(f"| pulls | arms | seeds | SNAIL | {' | '.join(players)} | paper: SNAIL | Gittins | random |")
     print(f"|{'---|' * (len(players) + 7)}")
-    for (kind, pulls, arms), results in found.items():
+    for (kind, pulls, arms), results in trainings.items():
         if kind == "bandits":
             others = [f"{mean(results, player):.1f}" for player in players]
             paper = [str(number) for number in BANDITS.get((pulls, arms), ("", "", ""))]
             print(f"| {' | '.join([str(pulls), str(arms), str(len(results)), spread(results), *others, *paper])} |")
 
 
-def print_mdps(found: Found) -> None:
+def print_mdps(trainings: Trainings) -> None:
     print("| episodes | seeds | SNAIL | psrl | random | SNAIL, share of the best | SNAIL / random | paper's |")
     print(f"|{'---|' * 8}")
-    for (kind, episodes, _), results in found.items():
+    for (kind, episodes, _), results in trainings.items():
         if kind == "mdps":
             others = [f"{mean(results, player):.1f}" for player in ("psrl", "random")]
             snail, random = MDPS.get(episodes, (0.0, 1.0))
@@ -93,13 +93,13 @@ def print_mdps(found: Found) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+")
-    found = collect(parser.parse_args().folders)
-    kinds = {kind for kind, *_ in found}
+    trainings = collect(parser.parse_args().folders)
+    kinds = {kind for kind, *_ in trainings}
     if "bandits" in kinds:
-        print_bandits(found)
+        print_bandits(trainings)
     if "mdps" in kinds:
         print()
-        print_mdps(found)
+        print_mdps(trainings)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+from rank_correlation import tau_b, tau_c
 
 from regard.base.files import find_data
 from regard.base.lines import open_lines
 from regard.metrics.captions import GRADES, caption_bleu_each, caption_grade, cider, rouge_l
-from regard.metrics.rank_correlation import tau_b, tau_c
 
 # Hessel et al. 2021 (CLIPScore), table 1; BLEU-2 and BLEU-3 are not in it
 PUBLISHED = {"BLEU-1": 32.3, "BLEU-4": 30.8, "ROUGE-L": 32.3, "CIDEr": 43.9}
@@ -42,15 +42,15 @@ def judged() -> list[Judged]:
     own: dict[str, list[str]] = {}
     for name, caption in captions.items():
         own.setdefault(name.partition("#")[0], []).append(caption)
-    found = []
+    rated = []
     for image, name, *grades in rows("ExpertAnnotations.txt.gz"):
         if captions[name] not in own[image]:
-            found.append(Judged(captions[name], own[image], tuple(map(int, grades))))
-    return found
+            rated.append(Judged(captions[name], own[image], tuple(map(int, grades))))
+    return rated
 
 
 def scores_of(pairs: list[Judged]) -> dict[str, list[float]]:
-    answers, references = [one.caption for one in pairs], [one.references for one in pairs]
+    answers, references = [pair.caption for pair in pairs], [pair.references for pair in pairs]
     bleu = zip(*caption_bleu_each(answers, references), strict=True)
     return {
         **{f"BLEU-{n}": list(each) for n, each in enumerate(bleu, 1)},
@@ -60,13 +60,13 @@ def scores_of(pairs: list[Judged]) -> dict[str, list[float]]:
 
 
 def correlations(pairs: list[Judged], scores: dict[str, list[float]]) -> None:
-    grades = [grade for one in pairs for grade in one.grades]
+    grades = [grade for pair in pairs for grade in pair.grades]
     print("| metric | tau-c | published | tau-b |\n|---|---|---|---|")
     for name, each in scores.items():
         three = [score for score in each for _ in range(3)]
-        found = f"{100 * tau_c(three, grades):.1f} | {PUBLISHED.get(name, '')} | {100 * tau_b(three, grades):.1f}"
-        print(f"| {name} | {found} |")
-    others = [(sum(one.grades) - grade) / 2 for one in pairs for grade in one.grades]
+        taus = f"{100 * tau_c(three, grades):.1f} | {PUBLISHED.get(name, '')} | {100 * tau_b(three, grades):.1f}"
+        print(f"| {name} | {taus} |")
+    others = [(sum(pair.grades) - grade) / 2 for pair in pairs for grade in pair.grades]
     print(
         f"| the other two experts' mean | {100 * tau_c(others, grades):.1f} | | {100 * tau_b(others, grades):.1f} |"
     )
@@ -75,13 +75,13 @@ def correlations(pairs: list[Judged], scores: dict[str, list[float]]) -> None:
 def best_cut(scores: np.ndarray, better: np.ndarray) -> tuple[float, float]:
     """The score from which on a caption is called better, and the accuracy, each of the two sides counted alike."""
     cuts = np.unique(scores)
-    found = np.searchsorted(np.sort(scores[better]), cuts), np.searchsorted(np.sort(scores[~better]), cuts)
-    accuracy = (1 - found[0] / better.sum() + found[1] / (~better).sum()) / 2
+    below = np.searchsorted(np.sort(scores[better]), cuts), np.searchsorted(np.sort(scores[~better]), cuts)
+    accuracy = (1 - below[0] / better.sum() + below[1] / (~better).sum()) / 2
     return float(cuts[accuracy.argmax()]), 100 * float(accuracy.max())
 
 
 def by_grade(pairs: list[Judged], scores: np.ndarray) -> None:
-    grades = np.array([median(one.grades) for one in pairs])
+    grades = np.array([median(pair.grades) for pair in pairs])
     print("| median grade | pairs | mean CIDEr | quartiles | lower cut | accuracy of the cut |")
     print(f"|{'---|' * 6}")
     for grade, word in zip((4, 3, 2, 1), GRADES, strict=True):

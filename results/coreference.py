@@ -19,11 +19,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+from pointing import points_at
 
 import regard
 from regard.base.files import find_data
 from regard.metrics.accuracy import interval
-from regard.metrics.pointing import points_at
 from regard.show import Map
 from regard.tasks.shared.reader import Reader
 
@@ -70,29 +70,31 @@ def read_winograd() -> list[Sentence]:
         text = file.read(1_000_001)
     if len(text) > 1_000_000 or "<!DOCTYPE" in text:  # a DOCTYPE could define entities that expand without limit
         raise ValueError("WSCollection.xml must be XML without a DOCTYPE, of a million characters at the most")
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for schema in ElementTree.fromstring(text).iter("schema"):
         parts = [words_of(schema.findtext(f"text/{tag}", "")) for tag in ("txt1", "pron", "txt2")]
         words = [word for part in parts for word in part]
         candidates = [places(words, answer.text or "") for answer in schema.iter("answer")]
         right = "AB".index(schema.findtext("correctAnswer", "").strip(" \n."))
-        alike = (one for one in found if len({*words} & {*one.words}) / len({*words, *one.words}) >= ALIKE)
-        family = next((one.family for one in alike), str(len(found)))
-        found.append(Sentence(words, len(parts[0]), candidates, right, family))
-    return found
+        alike = (
+            other for other in sentences if len({*words} & {*other.words}) / len({*words, *other.words}) >= ALIKE
+        )
+        family = next((other.family for other in alike), str(len(sentences)))
+        sentences.append(Sentence(words, len(parts[0]), candidates, right, family))
+    return sentences
 
 
 def read_winogender() -> list[Sentence]:
     """technician.customer.1.male.txt: the pronoun is the technician (0) or the customer (1)."""
-    found = []
+    sentences = []
     lines = find_data("coref/winogender_all_sentences.tsv").read_text("utf-8").splitlines()
     for row in csv.DictReader(lines, delimiter="\t"):
         occupation, participant, right, *_ = row["sentid"].split(".")
         words = words_of(row["sentence"])
         (pronoun,) = (at for at, word in enumerate(words) if word in PRONOUNS)
         candidates = [places(words, occupation), places(words, participant)]
-        found.append(Sentence(words, pronoun, candidates, int(right), occupation))
-    return found
+        sentences.append(Sentence(words, pronoun, candidates, int(right), occupation))
+    return sentences
 
 
 def look(run: Reader, sentence: Sentence) -> tuple[np.ndarray, list[list[int]], list[str]]:
@@ -102,13 +104,13 @@ def look(run: Reader, sentence: Sentence) -> tuple[np.ndarray, list[list[int]], 
     weights = np.concatenate(list(heads.panels.values()))  # (H, T, T)
     word_of = [-1, *run.tokenizer.encode_words(text)[1], -1]  # between [CLS] and [SEP]
     (asking,) = (at for at, word in enumerate(word_of) if word == sentence.pronoun)
-    tokens = [[at for at, word in enumerate(word_of) if word in some] for some in sentence.candidates]
+    tokens = [[at for at, word in enumerate(word_of) if word in words] for words in sentence.candidates]
     return np.stack([weights[:, asking], weights[:, :, asking]]), tokens, list(heads.map("blocks.0.attend").columns)
 
 
 def draw(run: Reader) -> None:
     """Where "it" looks in the two sentences about the animal and the street: one row per head."""
-    found = []
+    masses = []
     lines = find_data("coref/animal_street.tsv").read_text("utf-8").splitlines()
     for row in csv.DictReader(lines, delimiter="\t"):
         words = words_of(row["sentence"])
@@ -116,12 +118,12 @@ def draw(run: Reader) -> None:
         weights, tokens, labels = look(run, Sentence(words, words.index(row["pronoun"]), nouns, 0, ""))
         picture = Map(weights[0], HEADS, labels, f'where "it" looks: {row["sentence"]}', row_label="layer.head")
         picture.save(Path(__file__).with_name(f"coreference_{words[-2]}.svg"))
-        found += [weights[0][:, some].sum(1) for some in tokens]
-    tired, wide = found[0] > found[1], found[2] > found[3]
+        masses += [weights[0][:, token].sum(1) for token in tokens]
+    tired, wide = masses[0] > masses[1], masses[2] > masses[3]
     print(f"more at animal than at street: tired {tired.sum()}, wide {wide.sum()} of {len(HEADS)} heads")
     print("right in both:", ", ".join(HEADS[head] for head in np.flatnonzero(tired & ~wide)))
-    for head in np.argsort(-np.max(found, 0))[:12]:
-        print(f"| {HEADS[head]} | " + " | ".join(f"{one[head]:.3f}" for one in found) + " |")
+    for head in np.argsort(-np.max(masses, 0))[:12]:
+        print(f"| {HEADS[head]} | " + " | ".join(f"{mass[head]:.3f}" for mass in masses) + " |")
 
 
 def held_out(hits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -142,14 +144,14 @@ def percent(count: float, total: int) -> str:
 def report(name: str, right: np.ndarray, wrong: np.ndarray, families: list[str]) -> None:
     """Rows of the table, from whether each head is right, or wrong, on each sentence (N, 2 ways, H).
     Permutation test: right and wrong are swapped in a random half of the families, and all is done again."""
-    member = np.array([[family == one for one in families] for family in dict.fromkeys(families)], int)
+    member = np.array([[family == other for other in families] for family in dict.fromkeys(families)], int)
     for way, words in enumerate(WAYS):
         hits, misses = member @ right[:, way], member @ wrong[:, way]  # (families, H)
         swaps = np.random.default_rng(SEED).random((SHUFFLES, len(hits), 1)) < 0.5
         permuted = [np.where(swap, misses, hits) for swap in swaps]
-        chance = 100 * np.quantile([one.sum(0).max() for one in permuted], 0.95) / len(right)
+        chance = 100 * np.quantile([counts_of.sum(0).max() for counts_of in permuted], 0.95) / len(right)
         picked, counts = held_out(hits)
-        as_good = 1 + sum(held_out(one)[1].mean() >= counts.mean() for one in permuted)
+        as_good = 1 + sum(held_out(counts_of)[1].mean() >= counts.mean() for counts_of in permuted)
         best, (often, times) = hits.sum(0).argmax(), Counter(picked.flat).most_common(1)[0]
         first, later = percent(hits[:, best].sum(), len(right)), percent(counts.mean(), len(right))
         print(f"| {name} | {words} | {HEADS[best]}: {first} | {chance:.1f} | {later} ", end="")
@@ -158,19 +160,22 @@ def report(name: str, right: np.ndarray, wrong: np.ndarray, families: list[str])
 
 def baselines(name: str, sentences: list[Sentence]) -> None:
     """Without a model: always the one named first, the first in the text, the nearest to the pronoun."""
-    truths = np.array([one.right for one in sentences])
-    begins = [[min(some) for some in one.candidates] for one in sentences]
-    gaps = [[min(abs(at - one.pronoun) for at in some) for some in one.candidates] for one in sentences]
-    scores = [np.mean(np.argmin(one, 1) == truths) for one in (np.zeros_like(gaps), begins, gaps)]
-    print(f"| {name} | {len(sentences)} | {len({one.family for one in sentences})} ", end="")
+    truths = np.array([sentence.right for sentence in sentences])
+    begins = [[min(places) for places in sentence.candidates] for sentence in sentences]
+    gaps = [
+        [min(abs(at - sentence.pronoun) for at in places) for places in sentence.candidates]
+        for sentence in sentences
+    ]
+    scores = [np.mean(np.argmin(distances, 1) == truths) for distances in (np.zeros_like(gaps), begins, gaps)]
+    print(f"| {name} | {len(sentences)} | {len({sentence.family for sentence in sentences})} ", end="")
     print("".join(f"| {100 * score:.1f} " for score in scores) + "|")
 
 
 def twins(sentences: list[Sentence]) -> np.ndarray:
     """Pairs of one family: in the first the first candidate is right, in the other the second one (2, pairs)."""
     pairs: list[tuple[int, int]] = []
-    for family in dict.fromkeys(one.family for one in sentences):
-        members = [at for at, one in enumerate(sentences) if one.family == family]
+    for family in dict.fromkeys(sentence.family for sentence in sentences):
+        members = [at for at, sentence in enumerate(sentences) if sentence.family == family]
         sides = ([at for at in members if sentences[at].right == right] for right in (0, 1))
         pairs += zip(*sides, strict=False)  # one schema has three texts
     return np.array(pairs).T
@@ -183,12 +188,12 @@ def main() -> None:
         baselines(name, sentences)
         seen = [look(run, sentence)[:2] for sentence in sentences]
         answers = np.array([[[points_at(row, both) for row in way] for way in weights] for weights, both in seen])
-        truths = np.array([one.right for one in sentences])[:, None, None]
-        families = [one.family for one in sentences]
+        truths = np.array([sentence.right for sentence in sentences])[:, None, None]
+        families = [sentence.family for sentence in sentences]
         report(name, answers == truths, answers == 1 - truths, families)
         if name == "Winograd":
             first, second = twins(sentences)
-            mass = np.array([[weights[:, :, some].sum(-1) for some in both] for weights, both in seen])
+            mass = np.array([[weights[:, :, tokens].sum(-1) for tokens in both] for weights, both in seen])
             shares = mass[:, 0] / mass.sum(1)  # of the first candidate (N, 2 ways, H)
             rise = shares[first] - shares[second]
             report("Winograd twins", rise > 0, rise < 0, [families[at] for at in first])

@@ -13,8 +13,7 @@ from __future__ import annotations
 import sys
 from itertools import chain, islice
 
-from regard.data.text.documents import read_documents
-from regard.data.text.masking import read_sentences
+from regard.data.text.documents import read_documents, read_sentences
 from regard.tasks.core.table import load_as
 from regard.tasks.embed.neighbours import Neighbour
 from regard.tasks.embed.run import Embedder
@@ -22,17 +21,23 @@ from regard.tasks.embed.run import Embedder
 SENTENCES, TOP, AROUND = 5000, 5, 6  # AROUND: words shown on each side
 
 
-def shown(one: Neighbour) -> str:
+def shown(neighbour: Neighbour) -> str:
     """The word between the words around it."""
-    words = one.text.split()
-    begin = max(0, one.place - AROUND)
-    return " ".join([*words[begin : one.place], f"**{one.token}**", *words[one.place + 1 : one.place + 1 + AROUND]])
+    words = neighbour.text.split()
+    begin = max(0, neighbour.place - AROUND)
+    return " ".join(
+        [
+            *words[begin : neighbour.place],
+            f"**{neighbour.token}**",
+            *words[neighbour.place + 1 : neighbour.place + 1 + AROUND],
+        ]
+    )
 
 
 def main(run: str, corpus: str, word: str, *sentences: str) -> None:
     reader = load_as(run, Embedder, "embed")
-    found = chain.from_iterable(read_sentences(read_documents(corpus, documents="line")))
-    texts = list(islice((text for text in found if len(text.split()) > 2), SENTENCES))
+    sentences = chain.from_iterable(read_sentences(read_documents(corpus, documents="line")))
+    texts = list(islice((text for text in sentences if len(text.split()) > 2), SENTENCES))
     print("| sentence | layer | cosine | nearest |\n|---|---|---|---|")
     for sentence in sentences:
         for layer in (0, reader.model.config.layers):

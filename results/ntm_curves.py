@@ -36,10 +36,10 @@ def main() -> None:
     options = parser.parse_args()
     lines, bands = {}, {}
     for name, runs in (("NTM", options.ntm), ("LSTM", options.lstm)):
-        found = np.stack([costs(run) for run in runs])
-        seen = np.arange(1, found.shape[1] + 1) * MEAN * BATCH / 1000
-        lines[name] = seen, np.median(found, 0)
-        bands[name] = found.min(0), found.max(0)
+        series = np.stack([costs(run) for run in runs])
+        seen = np.arange(1, series.shape[1] + 1) * MEAN * BATCH / 1000
+        lines[name] = seen, np.median(series, 0)
+        bands[name] = series.min(0), series.max(0)
     labels = {"x_label": "thousands of sequences", "y_label": "bits per sequence"}
     Curves(lines, title=options.title, spread=bands, from_zero=True, **labels).save(options.out)
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.metrics.accuracy import interval
-from regard.models.snail.blocks import AttentionBlock, Block, CausalStack, TCBlock
+from regard.models.snail.blocks import AttentionBlock, CausalBlock, CausalStack, TCBlock
 
 LENGTH, SYMBOLS, DIM = 16, 8, 16  # symbols 0 and 1 are asked about, the others are fillers
 TESTED = 5000
@@ -38,8 +38,8 @@ def more(count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """Fillers and an odd number of 0 and 1, and which of them is more frequent."""
     symbols = torch.randint(2, SYMBOLS, (count, LENGTH), generator=random)
     places = torch.rand(count, LENGTH - 1, generator=random).argsort(1)[:, :5]
-    asked = torch.randint(0, 2, (count, 5), generator=random)
-    return symbols.scatter_(1, places, asked), (asked.sum(1) > 2).long()
+    drawn = torch.randint(0, 2, (count, 5), generator=random)
+    return symbols.scatter_(1, places, drawn), (drawn.sum(1) > 2).long()
 
 
 TASKS = {"first": first, "more": more}
@@ -50,7 +50,7 @@ class Reader(nn.Module):
 
     def __init__(self, blocks: str):
         super().__init__()
-        self.embed, width, made = nn.Embedding(SYMBOLS, DIM), DIM, list[Block]()
+        self.embed, width, made = nn.Embedding(SYMBOLS, DIM), DIM, list[CausalBlock]()
         for kind in blocks:
             made.append(TCBlock(width, LENGTH, DIM) if kind == "T" else AttentionBlock(width, DIM, DIM))
             width = made[-1].width
@@ -85,11 +85,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=400)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"| blocks | {' | '.join(TASKS)} |\n|---|{'---|' * len(TASKS)}")
     for name, blocks in BODIES.items():
-        found = [[measure(blocks, task, seed, given.steps) for seed in range(given.seeds)] for task in TASKS]
-        print(f"| {name} | {' | '.join(map(words, found))} |", flush=True)
+        accuracies = [
+            [measure(blocks, task, seed, options.steps) for seed in range(options.seeds)] for task in TASKS
+        ]
+        print(f"| {name} | {' | '.join(map(words, accuracies))} |", flush=True)
 
 
 if __name__ == "__main__":

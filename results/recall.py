@@ -24,7 +24,7 @@ from regard.show import Curves
 
 CELLS = {"rnn": "plain RNN", "gru": "GRU", "lstm": "LSTM"}
 CHANCE = 100 / len(LETTERS)
-Found = dict[str, dict[int, dict[int, float]]]  # exact match by system, distance and seed
+Trainings = dict[str, dict[int, dict[int, float]]]  # exact match by system, distance and seed
 
 
 def system(model: dict[str, Any]) -> str:
@@ -36,31 +36,34 @@ def system(model: dict[str, Any]) -> str:
     return f"{cell}, chrono {model['chrono_steps']}" if keeps else cell
 
 
-def collect(folders: Iterable[Path]) -> Found:
-    found: Found = {}
+def collect(folders: Iterable[Path]) -> Trainings:
+    trainings: Trainings = {}
     for result in sorted(path for folder in folders for path in folder.rglob("result.json")):
         recipe = tomllib.loads((result.parent / "recipe.toml").read_text(encoding="utf-8"))
         name, distance, seed = system(recipe["model"]), recipe["data"]["distance"], recipe["train"]["seed"]
-        seeds = found.setdefault(name, {}).setdefault(distance, {})
+        seeds = trainings.setdefault(name, {}).setdefault(distance, {})
         if seed in seeds:
             raise SystemExit(
                 f"{result.parent} is a second training of {name} at distance {distance} with seed {seed}; "
                 "give only folders whose trainings differ in cell, chrono_steps, distance or seed"
             )
         seeds[seed] = json.loads(result.read_text(encoding="utf-8"))["exact_match"]
-    if not found:
+    if not trainings:
         raise SystemExit("no result.json in these folders; give the --out of regard compare")
     order = [*CELLS.values(), "with attention"]  # as the table is read: from the plain cell up to attention
-    rank = {name: max(at for at, one in enumerate(order) if one in name) for name in found}
-    return {name: dict(sorted(found[name].items())) for name in sorted(found, key=lambda name: (rank[name], name))}
+    rank = {name: max(at for at, kind in enumerate(order) if kind in name) for name in trainings}
+    return {
+        name: dict(sorted(trainings[name].items()))
+        for name in sorted(trainings, key=lambda name: (rank[name], name))
+    }
 
 
-def print_table(found: Found) -> None:
-    distances = sorted({distance for row in found.values() for distance in row})
+def print_table(trainings: Trainings) -> None:
+    distances = sorted({distance for row in trainings.values() for distance in row})
     print(f"Exact match in percent by distance, mean and spread of the seeds; chance is {CHANCE:.1f}\n")
     print("| system | seeds |" + "".join(f" {distance} |" for distance in distances))
     print("|---|---|" + "---|" * len(distances))
-    for name, row in found.items():
+    for name, row in trainings.items():
         counts = sorted({len(seeds) for seeds in row.values()})
         cells = [shown(list(row[distance].values())) if distance in row else "" for distance in distances]
         print(f"| {name} | {' or '.join(map(str, counts))} | " + " | ".join(cells) + " |")
@@ -71,19 +74,19 @@ def shown(values: list[float]) -> str:
     return f"{statistics.mean(values):.1f}{spread}"
 
 
-def curves(found: Found) -> Curves:
+def curves(trainings: Trainings) -> Curves:
     lines = {
         name: (
             [math.log2(distance) for distance in row],
             [statistics.mean(seeds.values()) for seeds in row.values()],
         )
-        for name, row in found.items()
+        for name, row in trainings.items()
     }
     bands = {
         name: ([min(seeds.values()) for seeds in row.values()], [max(seeds.values()) for seeds in row.values()])
-        for name, row in found.items()
+        for name, row in trainings.items()
     }
-    distances = sorted({distance for row in found.values() for distance in row})
+    distances = sorted({distance for row in trainings.values() for distance in row})
     places = {math.log2(distance): str(distance) for distance in distances}
     chance = (list(places), [CHANCE] * len(places))
     return Curves(
@@ -104,10 +107,10 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="the --out of regard compare, one or several")
     parser.add_argument("--out", type=Path, help="draw the lines into this .svg or .png")
     options = parser.parse_args()
-    found = collect(options.folders)
-    print_table(found)
+    trainings = collect(options.folders)
+    print_table(trainings)
     if options.out:
-        curves(found).save(options.out)
+        curves(trainings).save(options.out)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def main() -> None:
     adjectives = {word for words in ADJECTIVES.values() for word in words}
     told = reviews("test", 1000)
     sentences, words, chances, word_chances, weights = [], [], [], [], []
-    for review, answer in zip(told, regard.load("reviews").classify([one.text for one in told]), strict=True):
+    for review, answer in zip(told, regard.load("reviews").classify([review.text for review in told]), strict=True):
         picture = answer.document()
         of_sentences = picture.sentence_weights
         sentences.append(of_sentences.argmax() == review.decides)
@@ -30,7 +30,7 @@ def main() -> None:
     rows = {"the writer's sentence has the most weight": (sentences, chances)}
     rows["the adjective has the most weight in it"] = (words, word_chances)
     for name, numbers in rows.items():
-        print(f"| {name} | " + " | ".join(f"{100 * np.mean(one):.1f}" for one in numbers) + " |")
+        print(f"| {name} | " + " | ".join(f"{100 * np.mean(shares):.1f}" for shares in numbers) + " |")
     print(f"\nMean weight of the writer's sentence: {np.mean(weights):.3f}")
 
 

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from pointing import MIDDLE_HALF, area, mass_inside
 
 import regard
 from regard.attention import trace
 from regard.data.images.labelled_images import ImageSet, open_image_set
 from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import Z, interval
-from regard.metrics.pointing import MIDDLE_HALF, area, mass_inside
 from regard.models.vit import ViT
 from regard.show import patch_map, rollout
-from regard.show.overlay.blending import blend, grey, resize, smooth
+from regard.show.images import blend, grey, resize, smooth
 from regard.tasks.recognise.run import Recogniser
 
 BATCH, SEED = 64, 0
@@ -42,14 +42,14 @@ def look(run: Recogniser, images: ImageSet) -> tuple[np.ndarray, np.ndarray]:
         with torch.inference_mode(), without_onednn(run.model), trace(run.model, "blocks.*.attend") as seen:
             likely.append(run.model(batch).softmax(-1).numpy())
         layers = np.stack([seen[site].numpy() for site in seen.sites], 1)  # (B, L, H, T, T)
-        for one in layers:
-            maps.append([patch_map(each, grid, pool=pool) for each in (rollout(one), one[-1].mean(0))])
+        for weights in layers:
+            maps.append([patch_map(each, grid, pool=pool) for each in (rollout(weights), weights[-1].mean(0))])
     return np.array(maps), np.concatenate(likely)
 
 
 def shares(maps: np.ndarray) -> np.ndarray:
     """On the middle half, in percent (N, 2)."""
-    return 100 * np.array([[mass_inside(each) for each in one] for one in maps])
+    return 100 * np.array([[mass_inside(each) for each in pair] for pair in maps])
 
 
 def mean(values: np.ndarray) -> tuple[float, float]:
@@ -66,17 +66,17 @@ def area_under(right: np.ndarray, wrong: np.ndarray) -> tuple[float, float]:
 def within(values: np.ndarray, right: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """Right minus wrong within each class, averaged over the classes, and its variance: classes differ in mass and
     in accuracy, which alone would make a difference."""
-    groups = [labels == one for one in np.unique(labels)]
+    groups = [labels == label for label in np.unique(labels)]
     gaps = [minus(mean(values[own & right]), mean(values[own & ~right])) for own in groups]
     return float(np.mean([gap for gap, _ in gaps])), sum(spread for _, spread in gaps) / len(gaps) ** 2
 
 
-def minus(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return one[0] - other[0], one[1] + other[1]
+def minus(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    return first[0] - second[0], first[1] + second[1]
 
 
-def shown(found: tuple[float, float], form: str = ".2f") -> str:
-    value, reach = found[0], Z * found[1] ** 0.5
+def shown(estimate: tuple[float, float], form: str = ".2f") -> str:
+    value, reach = estimate[0], Z * estimate[1] ** 0.5
     return f"{value:{form}} ({value - reach:{form}} to {value + reach:{form}})"
 
 
@@ -131,7 +131,7 @@ def main() -> None:
     labels, confidence = images.labels, likely.max(1)
     right = likely.argmax(1) == labels
     draw(images, maps, likely, right)
-    mass, before = (shares(some) for some in (maps, look(untrained, images)[0]))
+    mass, before = (shares(drawn) for drawn in (maps, look(untrained, images)[0]))
     print(f"{right.sum()} right, {(~right).sum()} wrong; an even map has {100 * area(MIDDLE_HALF):.0f} %\n")
     print("| model | map | all | deviation | right | wrong | right - wrong | within classes | area under ROC |")
     print("|" + "---|" * 9)

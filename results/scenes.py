@@ -16,7 +16,7 @@ import numpy as np
 import regard
 from regard.data.made.scenes import COLOURS, scenes
 from regard.data.made.shapes import CLASSES
-from regard.metrics.pointing import on_object
+from regard.metrics.pointing import near_object
 from regard.tasks.caption.run import BATCH
 
 
@@ -38,13 +38,13 @@ def main(run: str) -> None:
         for row, words, seen, gate in zip(part, captions, looks, gates, strict=True):
             nouns = made.objects[row]
             for at, word in enumerate(words):
-                found = [on_object(seen[at], noun.mask) for noun in nouns]
+                hits = [near_object(seen[at], noun.mask, cells=0) for noun in nouns]
                 own = max(0, sum(noun.word < at for noun in nouns) - (word in ("left", "of", "above")))
-                after = found[own + 1] if own + 1 < len(nouns) else False
-                rows[kind_of(word)].append((found[own], after, not any(found), gate[at]))
+                after = hits[own + 1] if own + 1 < len(nouns) else False
+                rows[kind_of(word)].append((hits[own], after, not any(hits), gate[at]))
     print(f"{run}\n\n| word | its shape, % | the next, % | none, % | gate |\n|---|---|---|---|---|")
-    for kind, some in rows.items():
-        own, after, none, gate = np.mean(some, 0)
+    for kind, values in rows.items():
+        own, after, none, gate = np.mean(values, 0)
         print(f"| {kind} | {100 * own:.1f} | {100 * after:.1f} | {100 * none:.1f} | {gate:.2f} |")
 
 

@@ -9,10 +9,10 @@ By attention rollout through all layers, and in the last layer (the mean of its 
 from __future__ import annotations
 
 import numpy as np
+from pointing import Box, area, mass_inside
 
 import regard
 from regard.data.made.shapes import shapes
-from regard.metrics.pointing import Box, area, mass_inside
 
 
 def inside(weights: np.ndarray, box: Box) -> bool:
@@ -28,16 +28,16 @@ def main() -> None:
     height, width = images.pixels.shape[1:3]
     boxes: list[Box] = [(t / height, e / width, b / height, r / width) for e, t, r, b in images.boxes]
     maps = [run.maps(image) for image in images.pixels]
-    answers = [answer.label for answer in run.answers(list(images.pixels), 1)]
+    answers = [answer.label for answer in run.answers(map(run.open, images.pixels), 1)]
     right = np.array(answers) == np.array(images.classes)[images.labels]
     even = np.array([area(box) for box in boxes])
     print("| map | answers | images | in the box | the box's area | heaviest patch in it |\n|" + "---|" * 6)
     for way in maps[0]:
-        mass = np.array([mass_inside(one[way], box) for one, box in zip(maps, boxes, strict=True)])
-        hit = np.array([inside(one[way], box) for one, box in zip(maps, boxes, strict=True)])
-        for name, some in (("right", right), ("wrong", ~right)):
-            numbers = (100 * each[some].mean() for each in (mass, even, hit))
-            print(f"| {way} | {name} | {some.sum()} | " + " | ".join(f"{one:.1f}" for one in numbers) + " |")
+        mass = np.array([mass_inside(seen[way], box) for seen, box in zip(maps, boxes, strict=True)])
+        hit = np.array([inside(seen[way], box) for seen, box in zip(maps, boxes, strict=True)])
+        for name, group in (("right", right), ("wrong", ~right)):
+            numbers = (100 * each[group].mean() for each in (mass, even, hit))
+            print(f"| {way} | {name} | {group.sum()} | " + " | ".join(f"{number:.1f}" for number in numbers) + " |")
 
 
 if __name__ == "__main__":

@@ -24,14 +24,16 @@ def main(archive: str, folder: str) -> None:
     train = {(german, english) for english, german in pairs if split(english) == "train"}
     learned = {german for german, _ in train}
     for name in ("train", "valid", "test"):
-        found: dict[str, list[str]] = {}
+        translations: dict[str, list[str]] = {}
         for english, german in pairs:
             if split(english) == name and (name == "train" or german not in learned):
-                found.setdefault(german, []).append(english)
+                translations.setdefault(german, []).append(english)
         if name == "train":
-            rows = [[german, one] for german, some in found.items() for one in dict.fromkeys(some)]
+            rows = [
+                [german, english] for german, answers in translations.items() for english in dict.fromkeys(answers)
+            ]
         else:
-            rows = [[german, *dict.fromkeys(some)] for german, some in found.items()]
+            rows = [[german, *dict.fromkeys(answers)] for german, answers in translations.items()]
         Path(folder, f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
         print(f"{name}: {len(rows):,} pairs")
 

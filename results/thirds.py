@@ -20,15 +20,15 @@ THIRDS = 3
 
 def found_by_third(references: list[list[str]], answers: list[list[str]]) -> list[float]:
     """Percent of the words of each third that the answers have."""
-    found, words = [0] * THIRDS, [0] * THIRDS
+    hits, words = [0] * THIRDS, [0] * THIRDS
     for reference, answer in zip(references, answers, strict=True):
         left = Counter(answer)
         for place, word in enumerate(reference):
             third = THIRDS * place // len(reference)
             words[third] += 1
-            found[third] += left[word] > 0
+            hits[third] += left[word] > 0
             left[word] -= 1
-    return [100 * some / all_of_them for some, all_of_them in zip(found, words, strict=True)]
+    return [100 * hit / count for hit, count in zip(hits, words, strict=True)]
 
 
 def main(references: str, *answers: str) -> None:

@@ -19,14 +19,15 @@ from regard.tasks.core.recipe import read
 def main(recipe: str, out: str) -> None:
     job, _ = read(recipe)
     texts = [text for text, *_ in job.data.rows("train")]
-    tokenizer = job.tokens.learn(texts, job.layout)
+    tokenizer = job.tokens.learn(texts, job.numbering)
     words = tokenizer.tokens(range(len(tokenizer)))
     rows = [
-        [words[one] for one in ids if one not in tokenizer.white_space] for ids in tokenizer.encode_batch(texts)
+        [words[token] for token in ids if token not in tokenizer.white_space]
+        for ids in tokenizer.encode_batch(texts)
     ]
     model = Word2Vec(
         rows,
-        vector_size=job.config["embed"],
+        vector_size=job.config.embed,
         window=6,
         min_count=5,
         sg=1,

@@ -248,7 +248,7 @@ def run_here(line: str, monkeypatch, capsys) -> str:
 @cache
 def serving(line: str):
     """A server at a port that is free; it runs until `end_servers`, for all pages that start it."""
-    if not all(map(find_spec, ("starlette", "uvicorn", "multipart"))):
+    if not all(map(find_spec, ("starlette", "uvicorn", "multipart", "prometheus_client"))):
         pytest.skip("the extra `serve` is not installed")
     from served_models import Process
 

@@ -228,7 +228,7 @@ def real(lengths: list[int]) -> Tensor:
 
 
 def words(lengths: list[int], seed: int = 1) -> Tensor:
-    """Tokens (4, longest) of ids that are special in no layout; the rows differ in their first token."""
+    """Tokens (4, longest) of ids that are special in no numbering; the rows differ in their first token."""
     tokens = torch.randint(5, WORDS - 1, (4, max(lengths)), generator=torch.Generator().manual_seed(seed))
     tokens[:, 0] = torch.arange(5, 9)
     return tokens
@@ -470,23 +470,23 @@ def save_encoder(folder: Path, tokens: Tokenizer, *, seed: int, **settings: Any)
 
 
 @cache
-def tokenizer(layout: str, size: int) -> Tokenizer:
-    kind = "wordpiece" if layout == "bert" else "character"
+def tokenizer(numbering: str, size: int) -> Tokenizer:
+    kind = "wordpiece" if numbering == "bert" else "character"
     text = "abcdefghijkl" if kind == "character" else "a b c d e f g h i j k l"
-    trained = Tokenizer.train([text], kind=kind, layout=layout, size=size)
+    trained = Tokenizer.train([text], kind=kind, numbering=numbering, size=size)
     assert len(trained) == size
     return trained
 
 
 def special(model: Any) -> Special:
-    return tokenizer(model.layout, WORDS).special
+    return tokenizer(model.numbering, WORDS).special
 
 
 def artifacts(model: Any) -> Artifacts:
     source = getattr(model.config, "source_vocabulary", 0)
     return Artifacts(
-        tokenizer(model.layout, WORDS) if model.layout else None,
-        tokenizer(model.layout, source) if source else None,
+        tokenizer(model.numbering, WORDS) if model.numbering else None,
+        tokenizer(model.numbering, source) if source else None,
         labels=getattr(model.config, "labels", ()),
         pixels=Pixels(*[(0.5,) * model.config.channels] * 2) if hasattr(model.config, "channels") else None,
     )

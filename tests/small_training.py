@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 from regard.layers.loss import Loss
-from regard.learn.loop import fit
+from regard.learn.loop import Stepper, take_steps
 from regard.learn.progress import Progress
 from regard.learn.settings import Training
+from regard.learn.validation import Validation
 
 TEXT = "the cat sat on the mat and the dog sat on the log; " * 8
 
@@ -65,6 +66,15 @@ class Letters(nn.Module):
         return Loss(total, rows.view(target.shape).sum(1), torch.tensor(target.numel()))
 
 
+def train(
+    model, data, settings, folder, validate, keep_best=lambda model, metrics: None, *,
+    better=("valid_loss", "min"), resume=False, progress=None,
+):  # fmt: skip
+    """As a task trains, in a folder that nobody else trains in."""
+    validation = Validation(model, validate, keep_best, better, settings)
+    return take_steps(Stepper(model, settings), data, validation, folder, resume, progress or Progress())
+
+
 class Run:
     """A training with everything around it that a task would bring."""
 
@@ -87,9 +97,9 @@ class Run:
         self.kept.append((metrics["valid_loss"], model.embed.weight.detach().clone()))
 
     def fit(self, resume=False, better=("valid_loss", "min")):
-        return fit(
-            self.model, self.data, settings=self.settings, folder=self.folder, validate=self.validate,
-            keep_best=self.keep_best, better=better, resume=resume, progress=Progress(self.shown),
+        return train(
+            self.model, self.data, self.settings, self.folder, self.validate, self.keep_best,
+            better=better, resume=resume, progress=Progress(self.shown),
         )  # fmt: skip
 
     def rows(self, key):

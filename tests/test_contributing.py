@@ -37,8 +37,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, kind in (("key_value", "KeyValue"), ("rater", "Rater")):
         insert(models, "\nMODELS:", f"from regard.models.{name} import {kind}\n")
         insert(models, '    "vit": ViT,\n', f'    "{name}": {kind},\n')
-    insert(tasks, "from regard.tasks.core.task import", "from regard.tasks.rate.record import Rate\n")
-    insert(tasks, '    "recognise": Recognise(),\n', '    "rate": Rate(),\n')
+    insert(tasks, "from regard.tasks.recall.card import", "from regard.tasks.rate.card import rate_card\n")
+    insert(tasks, '    "recognise": recognise_card,\n', '    "rate": rate_card,\n')
     return place
 
 
@@ -59,7 +59,7 @@ from regard.app.cli.main import app, main
 from typer.main import get_command
 
 assert "rate" in get_command(app).commands
-assert "torch" not in sys.modules, "the record imports torch"
+assert "torch" not in sys.modules, "the card imports torch"
 
 import regard
 from regard.tasks.core import compare

@@ -28,7 +28,7 @@ from typer.main import get_command
 import regard
 from regard.app.cli import main as cli
 from regard.models import MODELS
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 
 README = read_page("README.md")
 EXTRA = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("CONTRIBUTING.md", "results/README.md")}
@@ -171,6 +171,15 @@ def test_runs_and_pictures_are_in_the_docs():
         assert f"::: {kind.__module__}.{kind.__name__}\n" in reference
     for kind in pictures:
         assert f"| `regard.show.{kind.__name__}` |" in table
+
+
+def test_words_of_the_glossary_are_defined_where_it_says():
+    rows = [line.split(" | ") for line in read_page("docs/glossary.md").splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row[0].startswith("| word")]
+    assert len({row[0] for row in rows}) == len(rows) >= 30, "a word stands there once"
+    for word, *_, place in rows:
+        path = ROOT / place.strip("|` ")
+        assert path.exists(), f"{word}: {path} is not there"
 
 
 def test_every_page_is_in_the_menu():

@@ -32,16 +32,17 @@ OTHERS = {
     "data.artifacts": ["Pixels"],
     "decode.settings": ["Decoding"],
     "decode.hypothesis": ["Hypothesis"],
-    "decode.beam": ["beam"],
-    "decode.greedy": ["greedy"],
-    "decode.sample": ["sample"],
+    "decode.rules": ["Target"],
+    "decode.search": ["decode"],
     "layers.block": ["Block"],
     "layers.state": ["State"],
     "learn.loop": ["Report"],
     "metrics.accuracy": ["Report"],
     "metrics.bootstrap": ["Comparison"],
     "runs.folder": ["Folder"],
-    "tasks.core.task": ["Run", "Task"],
+    "tasks.core.card": ["Card"],
+    "tasks.core.desk": ["Desk"],
+    "tasks.core.run": ["Run"],
     "tasks.core.results": ["Evaluation", "Metric"],
     "tasks.core.evaluation": ["SideBySide"],
     "tasks.translate.run": ["Translator"],
@@ -161,7 +162,7 @@ def objects() -> dict[str, Any]:
 def test_objects_say_what_they_are_in_a_line(objects: dict[str, Any]) -> None:
     for name, one in objects.items():
         said = repr(one)
-        assert name.removesuffix("Translate") in said or name in ("Translate", "Folder"), said
+        assert name in said or name in ("Card", "Folder"), said
         assert len(said) < 400, f"{name}: {said}"
         assert "\n" not in said
         assert not [bad for bad in ("tensor(", "array(", " object at 0x", "function") if bad in said], said

@@ -13,8 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from regard.errors import BadInput
 from regard.learn.progress import say
-from regard.tasks.core.results import Picture
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Picture, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.show.scales import Scale
@@ -41,8 +40,8 @@ def check_show(
     """Refuse what cannot be drawn, before anything is computed."""
     read_scale(scale)
     if show is None:
-        for name, given in (("--sites", sites), ("--pieces", pieces), ("--scale", scale)):
-            if given:
+        for name, value in (("--sites", sites), ("--pieces", pieces), ("--scale", scale)):
+            if value:
                 raise BadInput(f"{name} says what to draw; say where with --show FILE, or --show -")
         return
     if show != "-":
@@ -55,14 +54,14 @@ def read_scale(scale: str | None) -> Scale:
     """--scale as a number or one of its words; BadInput for anything else."""
     from regard.show.scales import check_scale
 
-    found: Any = scale
+    value: Any = scale
     with suppress(TypeError, ValueError):
-        found = float(found)
+        value = float(value)
     try:
-        check_scale(found)
+        check_scale(value)
     except ValueError as error:
         raise BadInput(f"--{error}, as in --scale 0.2") from None
-    return found
+    return value
 
 
 def check_picture(path: str, allowed: tuple[str, ...]) -> None:

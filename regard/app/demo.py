@@ -25,9 +25,9 @@ def demonstrate(out: Path) -> None:
     say("Training a translator from dates as people write them to ISO dates (Bahdanau 2015).")
     train(job, out, recipe=text, command=f"regard demo --out {out}", resume=bool(checkpoints(out)))
     translator = load_as(out, Translator, "translate")
-    found = translator.evaluate()
+    evaluation = translator.evaluate()
     seconds = time.monotonic() - began
-    right, days = found.metrics["exact_match"], found.counts["pairs"]
+    right, days = evaluation.metrics["exact_match"], evaluation.counts["pairs"]
     print(f"{right:.1f} % of {days:,} unseen days exactly right, {seconds:.0f} s\n")
     for example in EXAMPLES:
         answer = translator.translate(example)

@@ -12,6 +12,7 @@ from regard.attention.functional import attention, look
 from regard.attention.heads import MultiHead
 from regard.attention.memory import GrowingMemory, Memory
 from regard.attention.packing import Packing
+from regard.attention.question import Question, TemperedQuestion
 from regard.attention.record import Trace, record
 from regard.attention.score import (
     SCORES,
@@ -20,19 +21,17 @@ from regard.attention.score import (
     Dot,
     General,
     Location,
-    Question,
     ScaledDot,
     Score,
     build_score,
 )
 from regard.attention.trace import trace
-from regard.attention.weigh import WAYS, Address, Hard, LocalMonotonic, LocalPredictive, Weigh, build_weigh
+from regard.attention.weigh import WAYS, Hard, LocalMonotonic, LocalPredictive, Weigh, build_weigh
 
 __all__ = [
     "SCORES",
     "WAYS",
     "Additive",
-    "Address",
     "Attend",
     "Cosine",
     "Dot",
@@ -49,6 +48,7 @@ __all__ = [
     "Question",
     "ScaledDot",
     "Score",
+    "TemperedQuestion",
     "Trace",
     "Weigh",
     "attention",

@@ -1,4 +1,16 @@
-"""A query looks at a memory: the only place where attention happens."""
+"""A query looks at a memory: the place where attention happens.
+
+Three papers compute it elsewhere too, each held to `Attend` by a test, since their steps follow one another and
+autograd would keep the whole memory of every step, or the launches of every step would take longer than its work:
+
+    models/lstmn/tape.py, kernels.py    the tape of an LSTMN over a whole sequence
+                                        tests/models/lstmn/test_tape.py, test_kernels.py
+    models/ntm/step.py, kernels.py      the addressing, writing and reading of a Neural Turing machine
+                                        tests/models/ntm/test_memory.py, test_sequence.py
+    models/snail/kernels.py             the look of an agent that plays a whole trial in one kernel; no gradient
+                                        tests/models/snail/test_kernels.py
+
+`tests/attention/test_only_place.py` fails where any other file of `layers` or `models` weighs keys."""
 
 from __future__ import annotations
 
@@ -9,14 +21,20 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from regard.attention import memory as memories
-from regard.attention.kernels.fused import fused_attention, has_packed_kernel, packed_attention
+from regard.attention.kernels.fused import (
+    causal_attention,
+    fused_attention,
+    has_packed_kernel,
+    masked_attention,
+    packed_attention,
+)
 from regard.attention.kernels.products import weighted_sums
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing
+from regard.attention.question import Question
 from regard.attention.record import Trace, record, watching
-from regard.attention.score import Question, Score, gather
-from regard.attention.shapes import check_batch, check_extras, check_memory, check_width
+from regard.attention.score import Score, gather
+from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
 from regard.base.dropout import drop
 from regard.base.short_repr import short_repr
@@ -37,7 +55,7 @@ class Look:
     __repr__ = short_repr
 
     def dense(self, size: int, rows: list[int] | slice = slice(None), heads: Sequence[int] | None = None) -> Tensor:
-        """The weights over all `size` places of the memory (B, .., Q, K), of some queries and some heads."""
+        """The weights over all `size` places of the memory (B, .., Q, K), of these queries and heads."""
 
         def take(x: Tensor) -> Tensor:
             x = x.expand_as(self.weights)[..., rows, :]
@@ -56,8 +74,9 @@ class Attend(nn.Module):
     causal: a query at step t sees places 0 .. t; strict: 0 .. t - 1. fixed_length: all calls have the same lengths
     (the patches of an image), so that a kernel which plans for each shape may be used. Calling the module may use
     the fused kernel; `look` is exact and returns weights and scores. `allowed` is the mask of both, except that the
-    fused kernel has a faster form of causality (`_fused_causal`); a test checks that the two agree."""
+    fused kernel has a faster form of causality (`causal_attention`); a test checks that the two agree."""
 
+    looks_back = False  # True: a memory holds the places before a query's own, and no others
     traced = ("weights", "mask", "centre")  # what a trace may see here
     calls_add = -2  # the axis along which the weights of several calls add up in a trace: the queries
 
@@ -91,11 +110,6 @@ class Attend(nn.Module):
             keys = keys.masked_fill(hidden, 0)
             values = keys if same else values.masked_fill(hidden, 0)
         return Memory(self.score.keys(keys), values, mask)
-
-    def rewrite(self, memory: Memory, weights: Tensor, erase: Tensor, add: Tensor) -> Memory:
-        """The memory after writing into its values (see `memory.rewrite`), which are also its keys."""
-        values = memories.rewrite(memory.values, weights, erase, add)
-        return Memory(self.score.keys(values), values, memory.mask)
 
     def allowed(self, question: Question, memory: Memory, places: Tensor | None = None) -> Tensor | None:
         """The mask of places each query may look at, broadcastable to (B, .., Q, S); None: everywhere."""
@@ -148,12 +162,7 @@ class Attend(nn.Module):
         if question.query.shape[:-2] != memory.keys.shape[:-2]:
             check_batch(question.query, memory.keys)
         check_memory(memory.keys, memory.values, memory.mask)  # it may have been made by hand
-        position, beta, since = question.position, question.beta, question.since
-        mask, bias, previous = question.mask, question.bias, question.previous
-        gate, shift, gamma = question.gate, question.shift, question.gamma
-        if position is beta is since is mask is bias is previous is gate is shift is gamma is None:
-            return  # the usual case; a decoder's steps are short, so it should cost nothing
-        check_extras(question, memory.size)
+        question.check(memory.size)
 
     def _may_fuse(self, query: Tensor) -> bool:
         dropping = self.training and self.dropout > 0 and not query.is_cuda  # no fused kernel on the CPU has it
@@ -191,9 +200,11 @@ class Attend(nn.Module):
     def _check_packed(self, question: Question, packing: Packing, memory: Memory) -> None:
         if not self.weigh.fused:
             raise ValueError(f"packed rows need soft attention, not {type(self.weigh).__name__}; unpack them first")
-        for name in (field.name for field in fields(Question)):
-            if name not in ("query", "packing") and getattr(question, name) is not getattr(Question, name):
-                raise ValueError(f"a packed question takes no {name}: each row counts from 0; unpack it first")
+        for field in fields(question):
+            if field.name not in ("query", "packing") and getattr(question, field.name) is not field.default:
+                raise ValueError(
+                    f"a packed question takes no {field.name}: each row counts from 0; unpack it first"
+                )
         if memory.mask is not None:
             raise ValueError("a packed memory takes no mask: packing has already removed the padding")
         shape = (1, packing.size)
@@ -206,130 +217,101 @@ class Attend(nn.Module):
         if look.places is not None:
             record(self, "centre", look.places.centre)
         for seen in watching(self):
-            kept = seen.take(self, question.query.shape[-2])
-            if kept:
-                seen.keep(self, "weights", look.dense(memory.size, kept, seen.heads), self.calls_add)
-                self._keep_mask(seen, self.allowed(question, memory), question, memory, kept)
+            rows = seen.take(self, question.query.shape[-2])
+            if rows:
+                seen.keep(self, "weights", look.dense(memory.size, rows, seen.heads), self.calls_add)
+                self._keep_mask(seen, self.allowed(question, memory), question, memory, rows)
         return look
 
     def _exact(self, question: Question, memory: Memory) -> Look:
         if memory.size == 0:
-            none = question.query.new_zeros(*question.query.shape[:-1], 0)
-            certain = none.sum(-1) if isinstance(self.weigh, Hard) else None
-            return Look(
-                none.to(memory.values.dtype) @ memory.values,
-                none,
-                none,
-                log_probability=certain,
-                entropy=certain,
-            )
-        scores, weighed, places = self._weighed(question, memory)
-        weights = drop(weighed.weights, self.dropout, self.training)
-        if weighed.chosen is not None and not weights.requires_grad:  # only the chosen value is read
-            found = gather(memory.values, weighed.chosen[..., None])  # (B, .., Q, 1, V)
-            read = weights.gather(-1, weighed.chosen[..., None]).to(found.dtype) * found.squeeze(-2)
-        elif places is None or places.index.shape[-1] >= memory.size:
-            read = weighted_sums(weights.to(memory.values.dtype), memory.values)
-        else:
-            found = gather(memory.values, places.index)  # (B, .., Q, S, V)
-            read = (weights.to(found.dtype).unsqueeze(-2) @ found).squeeze(-2)
+            return self._look_at_nothing(question, memory)
+        scores, mask, places = self._scored(question, memory)
+        weighed = self.weigh(scores, mask, places, question)
+        read = self._read_values(weighed, memory.values, places)
         return Look(read, weighed.weights, scores, places, weighed.chosen, weighed.log_probability, weighed.entropy)
 
-    def _weighed(self, question: Question, memory: Memory) -> tuple[Tensor, Weighed, Places | None]:
-        """Scores and weights of the places that each query looks at."""
+    def _look_at_nothing(self, question: Question, memory: Memory) -> Look:
+        """An empty memory reads 0."""
+        empty = question.query.new_zeros(*question.query.shape[:-1], 0)
+        certain = empty.sum(-1) if isinstance(self.weigh, Hard) else None
+        read = empty.to(memory.values.dtype) @ memory.values
+        return Look(read, empty, empty, log_probability=certain, entropy=certain)
+
+    def _scored(self, question: Question, memory: Memory) -> tuple[Tensor, Tensor | None, Places | None]:
+        """The scores of the places that each query looks at, which of these it may look at, and which places these
+        are (None: all)."""
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
-        wide = places is not None and places.index.shape[-1] >= memory.size
-        if places is None or wide:
-            scores = self._biased(self.score.compare(query, memory.keys), question, memory)
-            mask = self.allowed(question, memory)
-            if places is not None:  # a window as wide as the memory: reading all is cheaper than gathering
-                every = torch.arange(memory.size, device=scores.device)
-                inside = (every >= places.index[..., :1]) & (every <= places.index[..., -1:])  # (B, .., Q, K)
-                mask = inside if mask is None else mask & inside
-                places = Places(every.expand_as(inside), places.centre)
-        else:
+        if places is not None and places.index.shape[-1] < memory.size:
             scores = self.score.compare_at(query, memory.keys, places.index)
             scores = self._biased(scores, question, memory, places.index)
-            mask = self.allowed(question, memory, places.index)
-        return scores, self.weigh(scores, mask, places, question), places
+            return scores, self.allowed(question, memory, places.index), places
+        scores = self._biased(self.score.compare(query, memory.keys), question, memory)
+        mask = self.allowed(question, memory)
+        if places is None:
+            return scores, mask, None
+        inside = places.inside(memory.size)  # the window is as wide as the memory: reading all beats gathering
+        return scores, inside if mask is None else mask & inside, places.of_all(memory.size)
 
     def _biased(self, scores: Tensor, question: Question, memory: Memory, places: Tensor | None = None) -> Tensor:
         if question.bias is None:
             return scores
         return scores + question.spread(question.bias, memory.size, places).to(scores.dtype)
 
+    def _read_values(self, weighed: Weighed, values: Tensor, places: Places | None) -> Tensor:
+        """sum_i a_i v_i over the places that were weighed, with dropout of the weights."""
+        weights = drop(weighed.weights, self.dropout, self.training)
+        if weighed.chosen is not None and not weights.requires_grad:  # only the chosen value is read
+            chosen = weighed.chosen[..., None]
+            near = gather(values, chosen)  # (B, .., Q, 1, V)
+            return weights.gather(-1, chosen).to(near.dtype) * near.squeeze(-2)
+        if places is None or places.index.shape[-1] >= values.shape[-2]:
+            return weighted_sums(weights.to(values.dtype), values)
+        near = gather(values, places.index)  # (B, .., Q, S, V)
+        return (weights.to(near.dtype).unsqueeze(-2) @ near).squeeze(-2)
+
     def _fused(self, question: Question, memory: Memory) -> Tensor:
         """Scaled dot-product attention in one kernel, which stores no Q x K tensor."""
         query, keys, values = self.score.query(question), memory.keys, memory.values
-        scale = self.score.scale(query.shape[-1])
+        scale, dropout = self.score.scale(query.shape[-1]), self.dropout if self.training else 0.0
         flat = query.dim() == 3
         if flat:
             query, keys, values = query[:, None], keys[:, None], values[:, None]
-        keys, values = keys.to(query.dtype), values.to(query.dtype)
-        drop = self.dropout if self.training else 0.0
-        extras = (question.position, question.since, question.mask, question.bias)
-        plain = all(x is None for x in extras) and query.shape[-2] == keys.shape[-2]
-        if self.causal and plain:
-            read = self._fused_causal(query, keys, values, memory.mask, scale, drop)
+        sides = query, keys.to(query.dtype), values.to(query.dtype)
+        if self.causal and self._whole_sequence(question, memory):
+            read = causal_attention(*sides, memory.mask, strict=self.strict, dropout=dropout, scale=scale)
+        elif (mask := self.allowed(question, memory)) is not None:
+            read = masked_attention(*sides, mask, question.bias, dropout=dropout, scale=scale)
         else:
-            mask = self.allowed(question, memory)
-            if mask is None:
-                read = fused_attention(
-                    query, keys, values, dropout=drop, scale=scale, fixed_length=self.fixed_length
-                )
-            else:
-                mask = mask.unsqueeze(1) if mask.dim() == 3 else mask  # a head dimension to broadcast over
-                some = mask.any(-1, keepdim=True)  # a query that may look nowhere looks at all and reads 0
-                if question.bias is None:
-                    mask = mask | ~some
-                else:
-                    bias = question.bias.unsqueeze(1) if question.bias.dim() == 3 else question.bias
-                    mask = torch.where(mask, bias.to(query.dtype), torch.finfo(query.dtype).min)
-                read = fused_attention(query, keys, values, mask=mask, dropout=drop, scale=scale)
-                read = read.masked_fill(~some, 0)
+            read = fused_attention(*sides, dropout=dropout, scale=scale, fixed_length=self.fixed_length)
         return read[:, 0] if flat else read
 
-    def _fused_causal(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float, drop: float
-    ) -> Tensor:
-        """Causal attention of a whole sequence. The kernel takes either a mask or causality, so padding becomes an
-        extra feature: 1 in every query, 0 in visible keys, a large negative number in masked keys. A query that has
-        only padding before it reads padding, whose values are 0."""
-        if mask is not None:
-            low = -3e4 if keys.dtype == torch.float16 else -1e30
-            lift = torch.zeros_like(keys[..., :1]).masked_fill(~mask[:, None, :, None], low)
-            keys, query = torch.cat([keys, lift], -1), torch.cat([query, torch.ones_like(query[..., :1])], -1)
-        if self.strict:  # shift: query t may see keys 0 .. t - 1
-            query, keys = query[..., 1:, :], keys[..., :-1, :]
-            first, values = torch.zeros_like(values[..., :1, :]), values[..., :-1, :]
-        read = fused_attention(query, keys, values, causal=True, dropout=drop, scale=scale)
-        return torch.cat([first, read], -2) if self.strict else read
+    def _whole_sequence(self, question: Question, memory: Memory) -> bool:
+        """Whether query t is at place t, and sees all that causality and the memory's mask allow."""
+        extras = (question.position, question.since, question.mask, question.bias)
+        return all(x is None for x in extras) and question.query.shape[-2] == memory.size
 
     @torch.no_grad()
     def _show(self, seen: Trace, question: Question, memory: Memory) -> None:
         """Compute the weights of the traced heads and queries, in addition to the fused read. Packed rows are
         recorded as the padded batch they come from, with zero weights for padding queries."""
         packing = question.packing
-        kept = seen.take(self, question.query.shape[-2] if packing is None else packing.mask.shape[1])
-        if not kept:
+        rows = seen.take(self, question.query.shape[-2] if packing is None else packing.mask.shape[1])
+        if not rows:
             return
         if packing is not None:
-            padded, keys = (packing.unpack(x.movedim(-2, 1)).movedim(1, -2) for x in (question.query, memory.keys))
-            question, memory = replace(question, query=padded, packing=None), Memory(keys, keys, packing.mask)
-        rows = torch.tensor(kept, device=question.query.device)
-        placed = replace(question, position=self._positions(question, memory), newest=False)
-        part = placed.select(rows, seen.heads)
-        if seen.heads is not None and memory.keys.dim() == 4 and memory.keys.shape[1] > 1:
-            memory = replace(memory, keys=memory.keys[:, seen.heads], values=memory.values[:, seen.heads])
-        scores = self._biased(self.score.compare(self.score.query(part), memory.keys), part, memory)
-        mask = self.allowed(part, memory)
+            question, memory = _unpacked(question, packing, memory)
+        index = torch.tensor(rows, device=question.query.device)
+        part = replace(question, position=self._positions(question, memory), newest=False).select(index, seen.heads)
+        memory = _of_heads(memory, seen.heads)
+        scores, mask, _ = self._scored(part, memory)
         weights = self.weigh(scores, mask, None, part).weights
         if packing is not None:
-            real = packing.mask.index_select(-1, rows)
+            real = packing.mask.index_select(-1, index)
             weights = weights.masked_fill(~real.view(len(real), *[1] * (weights.dim() - 3), -1, 1), 0)
         seen.keep(self, "weights", weights, self.calls_add)
-        self._keep_mask(seen, mask, part, memory, list(range(len(kept))))
+        self._keep_mask(seen, mask, part, memory, list(range(len(rows))))
 
     def _keep_mask(
         self, seen: Trace, mask: Tensor | None, question: Question, memory: Memory, rows: list[int]
@@ -337,6 +319,19 @@ class Attend(nn.Module):
         """Where the queries of these rows may look (B, Q, K), with any head."""
         if mask is None:
             mask = torch.ones(1, 1, 1, dtype=torch.bool, device=question.query.device)
-        mask = mask.any(1) if mask.dim() == 4 else mask  # (B or 1, Q or 1, K or 1); a causal one may have no B
+        mask = mask.any(1) if mask.dim() == 4 else mask  # (B or 1, Q or 1, K or 1); a causal mask may have no B
         mask = mask[..., rows, :] if mask.shape[-2] > 1 else mask
         seen.keep(self, "mask", mask.expand(len(question.query), len(rows), memory.size), self.calls_add)
+
+
+def _unpacked(question: Question, packing: Packing, memory: Memory) -> tuple[Question, Memory]:
+    """The padded batch that packed rows come from. Of the memory only keys and mask: no value is read."""
+    query, keys = (packing.unpack(x.movedim(-2, 1)).movedim(1, -2) for x in (question.query, memory.keys))
+    return replace(question, query=query, packing=None), Memory(keys, keys, packing.mask)
+
+
+def _of_heads(memory: Memory, heads: Sequence[int] | None) -> Memory:
+    """The memory of these heads, where it is split into heads; None: of all."""
+    if heads is None or memory.keys.dim() != 4 or memory.keys.shape[1] == 1:
+        return memory
+    return replace(memory, keys=memory.keys[:, heads], values=memory.values[:, heads])

@@ -14,7 +14,8 @@ from torch import Tensor
 from regard.attention.attend import Attend, Look
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.memory import Memory
-from regard.attention.score import SCORES, Dot, Question, ScaledDot, Score
+from regard.attention.question import Question
+from regard.attention.score import SCORES, Dot, ScaledDot, Score
 from regard.attention.weigh import WAYS, Hard, Weigh
 
 
@@ -71,7 +72,7 @@ def look(
     bias: Tensor | None = None,
     causal: bool = False,
 ) -> Look:
-    """The same as `attention`, with the weights (`.weights`) and scores of the read (`.read`)."""
+    """As `attention`, with the weights (`.weights`) and scores of the read (`.read`)."""
     attend, question, memory = _prepared(query, keys, values, score, weigh, mask, query_mask, bias, causal)
     return attend.look(question, memory)
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attend, Look
 from regard.attention.memory import Memory
-from regard.attention.score import Question, ScaledDot, Score
+from regard.attention.question import Question
+from regard.attention.score import ScaledDot, Score
 from regard.attention.shapes import check_memory, check_width
 from regard.attention.weigh import Weigh
 

@@ -16,8 +16,7 @@ from regard.base.short_repr import short_repr
 class Memory:
     """Keys as a score prepared them, values, and a mask (True = may look).
 
-    Fixed: encoder states, an image's grid. Growing: `GrowingMemory`. Rewritten: `rewrite` below.
-    Attention reads all three alike."""
+    Fixed: encoder states, an image's grid. Growing: `GrowingMemory`. Attention reads both alike."""
 
     keys: Tensor  # (B, .., K, D)
     values: Tensor  # (B, .., K, V)
@@ -47,8 +46,9 @@ class Memory:
     def join(self, other: Memory) -> Memory:
         """The rows of both; the memory with fewer places is padded on the right."""
         size = max(self.size, other.size)
-        keys, values, masks = zip(*(_padded(one, 0, size - one.size) for one in (self, other)), strict=True)
-        full = all(one.mask is None and one.size == size for one in (self, other))
+        both = (self, other)
+        keys, values, masks = zip(*(_padded(memory, 0, size - memory.size) for memory in both), strict=True)
+        full = all(memory.mask is None and memory.size == size for memory in both)
         return Memory(torch.cat(keys), torch.cat(values), None if full else torch.cat(masks))
 
 
@@ -58,8 +58,8 @@ class GrowingMemory:
 
     With gradients enabled `append` concatenates, so autograd sees every place, but keeps the past of every step:
     learning from a long past takes a function of its own for all steps, as `lstmn.tape` has. Without gradients it
-    writes into buffers with spare capacity, so a step costs only what it adds; two branches would then write into
-    the same buffer, so call `State.fork` before appending twice to one GrowingMemory.
+    writes into buffers with spare capacity, so a step costs only what it adds. Two branches would then write into
+    the same buffer: one of them continues from a copy, `change_rows(torch.clone)`.
 
     `change_rows` selects or copies rows without the spare capacity, so a beam moves only what it holds."""
 
@@ -103,40 +103,40 @@ class GrowingMemory:
         """Apply `change` (select, repeat or copy rows) to keys, values and mask."""
         if self.keys is None:
             return self
-        held = self.memory
-        mask = None if held.mask is None else change(held.mask)
-        return GrowingMemory(change(held.keys), change(held.values), mask, self.size)
+        memory = self.memory
+        mask = None if memory.mask is None else change(memory.mask)
+        return GrowingMemory(change(memory.keys), change(memory.values), mask, self.size)
 
     def join(self, other: GrowingMemory, rows: tuple[int, int]) -> GrowingMemory:
         """The rows of both, so many of each; the shorter past is padded on the left, as both end now."""
-        kept = [one.memory for one in (self, other) if one.keys is not None]
-        if not kept:
+        filled = [past.memory for past in (self, other) if past.keys is not None]
+        if not filled:
             return self
         size, parts = max(self.size, other.size), []
-        for one, count in zip((self, other), rows, strict=True):
-            held = _empty(kept[0], count) if one.keys is None else one.memory
-            parts.append(_padded(held, size - one.size, 0))
-        keys, values, masks = (torch.cat(some) for some in zip(*parts, strict=True))
+        for past, count in zip((self, other), rows, strict=True):
+            memory = _empty(filled[0], count) if past.keys is None else past.memory
+            parts.append(_padded(memory, size - past.size, 0))
+        keys, values, masks = (torch.cat(sides) for sides in zip(*parts, strict=True))
         return GrowingMemory(keys, values, None if bool(masks.all()) else masks, size)
 
     def trim(self) -> GrowingMemory:
         """Without the leading places that no row has; they are left where a longer row was dropped."""
         if self.keys is None or self.mask is None:
             return self
-        held = self.memory
-        assert held.mask is not None
-        first = int(held.mask.any(0).int().argmax())
-        mask = held.mask[:, first:]
-        keys, values = held.keys[..., first:, :], held.values[..., first:, :]
+        memory = self.memory
+        assert memory.mask is not None
+        first = int(memory.mask.any(0).int().argmax())
+        mask = memory.mask[:, first:]
+        keys, values = memory.keys[..., first:, :], memory.values[..., first:, :]
         return GrowingMemory(keys, values, None if bool(mask.all()) else mask, self.size - first)
 
 
-def _padded(one: Memory, left: int, right: int) -> tuple[Tensor, Tensor, Tensor]:
+def _padded(memory: Memory, left: int, right: int) -> tuple[Tensor, Tensor, Tensor]:
     """Keys, values and mask with so many more places, which nobody may look at."""
-    mask = one.mask
+    mask = memory.mask
     if mask is None:
-        mask = torch.ones(len(one.keys), one.size, dtype=torch.bool, device=one.keys.device)
-    keys, values = (nn.functional.pad(x, (0, 0, left, right)) for x in (one.keys, one.values))
+        mask = torch.ones(len(memory.keys), memory.size, dtype=torch.bool, device=memory.keys.device)
+    keys, values = (nn.functional.pad(x, (0, 0, left, right)) for x in (memory.keys, memory.values))
     return keys, values, nn.functional.pad(mask, (left, right), value=False)
 
 
@@ -162,20 +162,3 @@ def _enlarged(x: Tensor, capacity: int) -> Tensor:
     larger = x.new_empty(*x.shape[:-2], capacity, x.shape[-1])
     larger[..., : x.shape[-2], :] = x
     return larger
-
-
-def rewrite(matrix: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tensor:
-    """M_i prod_q (1 - w_qi e_q) + sum_q w_qi a_q   (Graves 2014, eq. 3-4, for Q write heads at once).
-
-    matrix (B, K, D), weights (B, Q, K), erase and add (B, Q, D)."""
-    (batch, size, dim), rows = matrix.shape, weights.shape[1]
-    wanted = [(batch, rows, size), (batch, rows, dim), (batch, rows, dim)]
-    if [tuple(x.shape) for x in (weights, erase, add)] != wanted:
-        raise ValueError(
-            f"to rewrite a memory of {tuple(matrix.shape)}, weights, erase and add have the shapes {wanted}; "
-            f"got {[tuple(x.shape) for x in (weights, erase, add)]}"
-        )
-    # Head by head: the gradient of `prod` needs a GPU sync.
-    for share, erased in zip(weights.mT.split(1, -1), erase.split(1, -2), strict=True):
-        matrix = torch.addcmul(matrix, matrix, share * erased, value=-1)
-    return torch.baddbmm(matrix, weights.mT, add)

@@ -64,7 +64,7 @@ class Packing:
 
     @cached_property
     def starts(self) -> Tensor:
-        """(B + 1,) where each row begins in the packed order, and where the last one ends."""
+        """(B + 1,) where each row begins in the packed order, and where the last row ends."""
         return F.pad(self.lengths.cumsum(0), (1, 0)).to(torch.int32)
 
     @cached_property

@@ -24,9 +24,9 @@ class Trace:
     def __init__(self, names: dict[int, str], heads: Sequence[int] | None, rows: Sequence[int] | None):
         self.heads, self.rows = heads, rows
         self._names = names  # id of a traced module -> its name in the model
-        self._kept: dict[tuple[str, str], list[Tensor]] = {}
+        self._recorded: dict[tuple[str, str], list[Tensor]] = {}
         self._axes: dict[tuple[str, str], int] = {}  # along which calls add up
-        self._asked: dict[int, int] = {}  # how many queries each site has answered so far
+        self._queries: dict[int, int] = {}  # how many each site has answered so far
 
     def __repr__(self) -> str:
         seen = [self._shape_of(site) for site in self.sites[:4]]
@@ -45,14 +45,14 @@ class Trace:
 
     def take(self, module: nn.Module, count: int) -> list[int]:
         """Which of the next `count` queries of a site to keep; `rows` counts from the start of the trace."""
-        first = self._asked.get(id(module), 0)
-        self._asked[id(module)] = first + count
+        first = self._queries.get(id(module), 0)
+        self._queries[id(module)] = first + count
         return [i for i in range(count) if self.rows is None or first + i in self.rows]
 
     def keep(self, module: nn.Module, kind: str, tensor: Tensor, axis: int = -2) -> None:
         """Add a copy of a tensor to what was recorded at a site; `axis`: see `record`."""
         key = self._names[id(module)], kind
-        self._kept.setdefault(key, []).append(tensor.detach().clone())
+        self._recorded.setdefault(key, []).append(tensor.detach().clone())
         self._axes[key] = axis
 
     def keep_weights(self, module: nn.Module, weights: Tensor, allowed: Tensor | None) -> None:
@@ -68,24 +68,24 @@ class Trace:
     @property
     def sites(self) -> list[str]:
         """The sites at which anything was recorded."""
-        return list(dict.fromkeys(site for site, _ in self._kept))
+        return list(dict.fromkeys(site for site, _ in self._recorded))
 
     def having(self, kind: str) -> list[str]:
         """The sites at which this kind was recorded."""
-        return [site for site, other in self._kept if other == kind]
+        return [site for site, other in self._recorded if other == kind]
 
     def kinds(self, site: str) -> list[str]:
         """What was recorded at a site: "weights", "mask", "centre", "gate", ..."""
-        return [kind for name, kind in self._kept if name == site]
+        return [kind for name, kind in self._recorded if name == site]
 
     def __getitem__(self, site: str | tuple[str, str]) -> Tensor:
         """One tensor for all calls of the site, concatenated over queries, or along the axis given to `record`;
         shorter memories are padded with 0."""
         key = (site, "weights") if isinstance(site, str) else site
-        if key not in self._kept:
-            there = [one for one in self._kept if one[0] == key[0]] or list(self._kept)
-            raise KeyError(f"nothing recorded at {key}; recorded: {', '.join(map(str, there)) or 'nothing'}")
-        parts, axis = self._kept[key], self._axes[key]
+        if key not in self._recorded:
+            near = [other for other in self._recorded if other[0] == key[0]] or list(self._recorded)
+            raise KeyError(f"nothing recorded at {key}; recorded: {', '.join(map(str, near)) or 'nothing'}")
+        parts, axis = self._recorded[key], self._axes[key]
         batches = {len(part) for part in parts if part.dim() and axis % part.dim()}
         if len(batches) > 1:
             raise ValueError(
@@ -104,10 +104,10 @@ class Trace:
         `rows` are the tokens that look, `columns` those looked at (None: the same), `sites` all unless given."""
         sites = sites or self.having("weights") or ["any site"]
         if lacking := [site for site in sites if site not in self.having("weights")]:
-            there = ", ".join(f"{site} ({', '.join(self.kinds(site))})" for site in self.sites) or "nothing"
+            recorded = ", ".join(f"{site} ({', '.join(self.kinds(site))})" for site in self.sites) or "nothing"
             raise NoAttention(
                 f"this picture shows attention weights, and none were recorded at {', '.join(lacking)}; "
-                f"recorded: {there:.500}"
+                f"recorded: {recorded:.500}"
             )
         from regard.show import Heads  # only who draws loads the pictures
 

@@ -6,8 +6,6 @@ A score has three parts, so that the part that depends only on the keys is compu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -16,61 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
-from regard.attention.packing import Packing
-from regard.base.short_repr import short_repr
-
-
-@dataclass(frozen=True)
-class Question:
-    """The query and what some scores and weighings need besides it. A plain tensor stands for Question(query)."""
-
-    query: Tensor  # (B, .., Q, D)
-    position: Tensor | None = None  # (Q,) or (B, Q): the step t of each query; None: 0, 1, 2, ...
-    beta: Tensor | None = None  # (B, .., Q): inverse temperature of each query, for the cosine score
-    since: Tensor | None = None  # (B, Q): the first place that causal attention may see (the start of a document)
-    mask: Tensor | None = None  # boolean (Q, K), (B, Q, K) or (B, H, Q, K): where each query may look
-    bias: Tensor | None = None  # float of such a shape: added to the scores; -inf hides a place
-    newest: bool = False  # the queries are the last places of the memory, as in decoding
-    packing: Packing | None = None  # query and memory are packed rows; each looks only at itself
-    soft: Tensor | None = None  # (B,): rows whose hard looks are soft in training; None: drawn for each look
-    previous: Tensor | None = None  # (B, .., Q, K): each query's weights of the step before, for `Address`
-    gate: Tensor | None = None  # (B, .., Q): how much the content counts against them, in [0, 1]
-    shift: Tensor | None = None  # (B, .., Q, S): chances to move by -(S // 2) .. S // 2 places, S odd
-    gamma: Tensor | None = None  # (B, .., Q): the exponent that sharpens, at least 1
-
-    __repr__ = short_repr
-
-    def positions(self) -> Tensor:
-        """The step of each query: as given, else 0, 1, 2, ..."""
-        if self.position is not None:
-            return self.position
-        return torch.arange(self.query.shape[-2], device=self.query.device)
-
-    def select(self, rows: Tensor, heads: Sequence[int] | None = None) -> Question:
-        """The same of some queries and, where they are split into heads (B, H, Q, D), of some heads."""
-        split, chosen = heads is not None and self.query.dim() == 4, {}
-        for name, axis in QUERY_AXIS.items():
-            x = getattr(self, name)
-            if x is None:
-                continue
-            x = x.index_select(axis, rows) if x.shape[axis] > 1 else x
-            has_heads = split and x.dim() == 2 - axis and x.shape[1] > 1
-            chosen[name] = x[:, heads] if has_heads else x
-        return replace(self, **chosen)
-
-    def spread(self, x: Tensor, size: int, places: Tensor | None) -> Tensor:
-        """A mask or bias, broadcastable to (B, .., Q, K); or, where places (B, .., Q, S) of a memory of `size` are
-        given, its entries there."""
-        x = x.unsqueeze(1) if x.dim() == 3 and self.query.dim() == 4 else x
-        if places is None:
-            return x
-        return x.expand(*places.shape[:-1], size).gather(-1, places.clamp(0, size - 1))
-
-
-QUERY_AXIS = {
-    **dict.fromkeys(("position", "since", "beta", "gate", "gamma"), -1),
-    **dict.fromkeys(("query", "mask", "bias", "previous", "shift"), -2),
-}
+from regard.attention.question import Question, TemperedQuestion
 
 
 def gather(items: Tensor, places: Tensor) -> Tensor:
@@ -119,7 +63,7 @@ class Score(nn.Module):
         return scores if scale == 1 else scores * scale
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
-        """The same for S places (B, .., Q, S) of each query; the other keys are not read."""
+        """As `compare`, for S places (B, .., Q, S) of each query; the other keys are not read."""
         return self.compare(query.unsqueeze(-2), gather(keys, places)).squeeze(-2)
 
 
@@ -154,20 +98,21 @@ class General(Score):
 
 
 class Cosine(Dot):
-    """beta cos(q, k)   (Graves 2014). beta is learned (positive by softplus), fixed, or given per query.
+    """beta cos(q, k)   (Graves 2014). beta is learned (positive by softplus), fixed, or that of each query
+    (`TemperedQuestion`).
 
     A cosine lies in [-1, 1], so with beta = 1 weights could differ at most by a factor e^2: beta starts at 10."""
 
     def __init__(self, query_dim: int, key_dim: int, *, beta: float | None = None):
         super().__init__(query_dim, key_dim)
-        self.given = 1.0 if beta is None else beta
+        self.fixed = 1.0 if beta is None else beta
         self.free = nn.Parameter(torch.tensor(math.log(math.expm1(10.0)))) if beta is None else None
 
     def query(self, question: Question) -> Tensor:
-        if question.beta is not None:
+        if isinstance(question, TemperedQuestion):
             beta: Tensor | float = question.beta[..., None]
         else:
-            beta = self.given if self.free is None else F.softplus(self.free)
+            beta = self.fixed if self.free is None else F.softplus(self.free)
         return self.keys(question.query) * beta
 
     def keys(self, keys: Tensor) -> Tensor:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.score import Question
-
 
 def check_width(what: str, x: Tensor, width: int | None) -> None:
     """x is (batch, .., places, width); None: any width."""
@@ -32,9 +30,9 @@ def check_memory(keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
         )
 
 
-def check_growth(held: Tensor, new: Tensor) -> None:
+def check_growth(old: Tensor, new: Tensor) -> None:
     """Everything but the number of places must be the same."""
-    *lead, _, width = held.shape
+    *lead, _, width = old.shape
     *other, _, new_width = new.shape
     if lead != other or width != new_width:
         wanted = ", ".join(map(str, (*lead, "places", width)))
@@ -53,40 +51,7 @@ def check_batch(query: Tensor, keys: Tensor) -> None:
     )
 
 
-def check_extras(question: Question, size: int) -> None:
-    """Whether what comes with a query fits it and a memory of this size."""
-    query = question.query
-    batch, rows = len(query), query.shape[-2]
-    for name, x, shapes in (
-        ("position", question.position, ((rows,), (batch, rows), (1, rows))),
-        ("since", question.since, ((batch, rows), (1, rows))),
-    ):
-        if x is not None and x.shape not in shapes:
-            raise ValueError(f"{name} must have the shape {_either(shapes)}, got {tuple(x.shape)}")
-    for name, x in (("beta", question.beta), ("gate", question.gate), ("gamma", question.gamma)):
-        if x is not None:
-            _check_broadcast(name, x, tuple(query.shape[:-1]))
-    if question.previous is not None:
-        _check_broadcast("previous", question.previous, (*query.shape[:-1], size))
-    if question.shift is not None:
-        _check_broadcast("shift", question.shift, (*query.shape[:-1], question.shift.shape[-1]))
-        if question.shift.shape[-1] % 2 == 0:
-            raise ValueError(f"shift has an odd number of moves, -s .. s, got {question.shift.shape[-1]}")
-    for name, x in (("mask", question.mask), ("bias", question.bias)):
-        if x is None:
-            continue
-        if (x.dtype == torch.bool) != (name == "mask"):
-            raise ValueError(
-                f"a query's mask is boolean, True = may look, its bias is a float; got {x.dtype} as {name}"
-            )
-        heads = tuple(query.shape[1:-2])
-        _check_broadcast(name, x, (batch, *heads, rows, size) if x.dim() > 3 else (batch, rows, size)[-x.dim() :])
-
-
-def _check_broadcast(name: str, x: Tensor, wanted: tuple[int, ...]) -> None:
+def check_broadcast(name: str, x: Tensor, wanted: tuple[int, ...]) -> None:
+    """x has this shape, or 1 in place of some of its sizes."""
     if x.dim() != len(wanted) or any(n not in (1, w) for n, w in zip(x.shape, wanted, strict=True)):
         raise ValueError(f"{name} must have the shape {wanted} (1 is broadcast), got {tuple(x.shape)}")
-
-
-def _either(shapes: tuple[tuple[int, ...], ...]) -> str:
-    return " or ".join(map(str, dict.fromkeys(shapes)))

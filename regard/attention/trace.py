@@ -64,9 +64,9 @@ def trace(
 
 def sites_of(model: Traceable, kind: str | tuple[str, ...] | None = None) -> list[str]:
     """The names of the modules at which a trace can record, or can record this kind or one of these."""
-    found = {name: _recorded(module) for name, module in _plain(model).named_modules()}
+    sites = {name: _recorded(module) for name, module in _plain(model).named_modules()}
     wanted = (kind,) if isinstance(kind, str) else kind
-    return [name for name, kinds in found.items() if (kinds if wanted is None else set(wanted) & set(kinds))]
+    return [name for name, kinds in sites.items() if (kinds if wanted is None else set(wanted) & set(kinds))]
 
 
 def _recorded(module: nn.Module) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def _recorded(module: nn.Module) -> tuple[str, ...]:
 
 
 def _plain(model: Traceable) -> Traceable:
-    """The model itself, also of a compiled one."""
+    """The model itself, also where it is compiled."""
     plain: Traceable = getattr(model, "_orig_mod", model)
     return plain
 
@@ -86,9 +86,9 @@ def _plain(model: Traceable) -> Traceable:
 def _check(patterns: Sequence[str], sites: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in sites):
-            there = ", ".join(map(repr, sites)) if sites else "none: a trace sees regard's attention and gates, "
-            there += "" if sites else "nn.MultiheadAttention and the attention of transformers 5 models"
-            raise NoAttention(f"no site has a name like {pattern!r}; the sites of this model are {there}")
+            names = ", ".join(map(repr, sites)) if sites else "none: a trace sees regard's attention and gates, "
+            names += "" if sites else "nn.MultiheadAttention and the attention of transformers 5 models"
+            raise NoAttention(f"no site has a name like {pattern!r}; the sites of this model are {names}")
 
 
 def _again(seen: Trace) -> Any:

@@ -2,7 +2,7 @@
 
 A forward hook computes the weights once more from the same inputs. In eval mode torch has a fast path that calls no
 hook of a layer's parts, so it is disabled as long as a trace watches; outputs then differ by float rounding, about
-1e-7. That switch is one for all threads."""
+1e-7. All threads share that switch."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def watch(seen: Trace, modules: Iterable[nn.Module]) -> Iterator[None]:
 
 def _hook(seen: Trace, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
     if seen in watching(module):
-        given = SIGNATURE.bind(module, *args, **kwargs).arguments
-        query, key, value = (given[name] for name in ("query", "key", "value"))
-        _show(seen, module, query, key, value, given.get("attn_mask"), given.get("key_padding_mask"))
+        call = SIGNATURE.bind(module, *args, **kwargs).arguments
+        query, key, value = (call[name] for name in ("query", "key", "value"))
+        _show(seen, module, query, key, value, call.get("attn_mask"), call.get("key_padding_mask"))
 
 
 @torch.no_grad()
@@ -66,13 +66,13 @@ def _show(
         padding = None if padding is None else padding[None]
     if module.batch_first:
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))  # (Q, B, E)
-    kept = seen.take(module, len(query))
-    if not kept:
+    rows = seen.take(module, len(query))
+    if not rows:
         return
-    mask = None if mask is None else mask[..., kept, :]
+    mask = None if mask is None else mask[..., rows, :]
     separate = not module._qkv_same_embed_dim
     _, weights = F.multi_head_attention_forward(
-        query[kept],
+        query[rows],
         key,
         value,
         module.embed_dim,
@@ -106,11 +106,11 @@ def _show(
 
 def _allowed(mask: Tensor | None, padding: Tensor | None, heads: int) -> Tensor | None:
     """True where a query may look, broadcastable to (B, H, Q, K). torch's boolean masks are the other way round."""
-    found = None
+    allowed = None
     if mask is not None:
-        found = ~mask if mask.dtype == torch.bool else ~mask.isneginf()
-        found = found[None, None] if found.dim() == 2 else found.unflatten(0, (-1, heads))
+        allowed = ~mask if mask.dtype == torch.bool else ~mask.isneginf()
+        allowed = allowed[None, None] if allowed.dim() == 2 else allowed.unflatten(0, (-1, heads))
     if padding is not None:
         real = (~padding if padding.dtype == torch.bool else ~padding.isneginf())[:, None, None]
-        found = real if found is None else found & real
-    return found
+        allowed = real if allowed is None else allowed & real
+    return allowed

@@ -1,8 +1,8 @@
 """Watch the attention of `transformers` models (version 5 or newer) through their attention interface.
 
 Before each call an attention layer asks `AttentionInterface.get_interface(implementation, eager)` for a function.
-While a trace watches, it gets one that also calls `eager`, the model's own plain formula, for the weights: relative
-positions, soft caps, sinks and grouped queries are those of the model. Nothing here imports transformers."""
+While a trace watches, it gets a function that also calls `eager`, the model's own plain formula, for the weights:
+relative positions, soft caps, sinks and grouped queries are the model's. Nothing here imports transformers."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def _show(
 ) -> None:
     """The weights of the traced queries, of all heads, without dropout."""
     count, size = query.shape[-2], key.shape[-2]
-    kept = seen.take(module, count)
-    if not kept:
+    queries = seen.take(module, count)
+    if not queries:
         return
     if fused and mask is None and count > 1 and _is_causal(module, options):
         mask = torch.ones(1, 1, count, size, dtype=torch.bool, device=query.device).tril()
 
     def rows(x: Any) -> Any:
-        return x[..., kept, :] if isinstance(x, Tensor) and x.shape[-2] == count else x
+        return x[..., queries, :] if isinstance(x, Tensor) and x.shape[-2] == count else x
 
     mask = rows(mask)
     allowed = None if mask is None else mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
@@ -124,5 +124,5 @@ def _show(
 
 def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
     """As in transformers' own call of sdpa, which may leave the mask out."""
-    given = options.get("is_causal")
-    return bool(getattr(module, "is_causal", True) if given is None else given)
+    option = options.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if option is None else option)

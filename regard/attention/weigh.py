@@ -1,4 +1,4 @@
-"""From scores to weights: soft, hard, local-m, local-p and the addressing of a Neural Turing Machine.
+"""From scores to weights: soft, hard, local-m and local-p.
 
 A weighing may choose places before scoring (`places`), so that only those are scored and read.
 Masked places get weight exactly 0; a query without any allowed place gets weight 0 everywhere."""
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.memory import Memory
-from regard.attention.score import Question
+from regard.attention.question import Question
 from regard.base.short_repr import short_repr
 
 
@@ -32,6 +32,16 @@ class Places:
     centre: Tensor
 
     __repr__ = short_repr
+
+    def inside(self, size: int) -> Tensor:
+        """Which of all `size` places of a memory these are: boolean (B, .., Q, K)"""
+        every = torch.arange(size, device=self.index.device)
+        return (every >= self.index[..., :1]) & (every <= self.index[..., -1:])
+
+    def of_all(self, size: int) -> Places:
+        """All places of the memory instead, around the same centre."""
+        every = torch.arange(size, device=self.index.device)
+        return Places(every.expand(*self.index.shape[:-1], size), self.centre)
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,7 @@ class Weigh(nn.Module):
 
 
 class Hard(Weigh):
-    """One place: sampled in training, the most likely one in eval mode (Xu 2015, sec. 4.1).
+    """One place: sampled in training, the most likely place in eval mode (Xu 2015, sec. 4.1).
 
     Sampling has no gradient; `log_probability` and `entropy` are for REINFORCE (`learn.reinforce`). As in the
     paper, `soft_share` of the looks in training read the expectation instead (the soft weights, which have a
@@ -81,14 +91,14 @@ class Hard(Weigh):
         soft = masked_softmax(scores.float(), mask)
         chosen = self.choose(soft)
         probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
-        some = probability > 0  # False where no place is allowed
-        weights = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * some[..., None]
+        looks = probability > 0  # False where no place is allowed
+        weights = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * looks[..., None]
         if not self.training:
             return Weighed(weights, chosen)
         if self.straight_through:
             return Weighed(weights + (soft - soft.detach()).to(scores.dtype), chosen)
         log = soft.clamp_min(torch.finfo(soft.dtype).tiny).log()
-        picked = log.gather(-1, chosen[..., None]).squeeze(-1) * some
+        picked = log.gather(-1, chosen[..., None]).squeeze(-1) * looks
         if self.soft_share:
             if question.soft is None:
                 expected = torch.rand_like(picked) < self.soft_share
@@ -159,44 +169,6 @@ class LocalPredictive(LocalMonotonic):
         distance = places.index - places.centre[..., None]
         near = torch.exp(-2 * (distance / self.window) ** 2)  # 1 / (2 sigma^2) = 2 / w^2
         return Weighed(masked_softmax(scores, mask) * near.to(scores.dtype))
-
-
-class Address(Weigh):
-    """The addressing of a Neural Turing Machine (Graves 2014, eq. 5-9), of what the question brings:
-
-    w^c = softmax(scores)                    the scores are beta cos(k, M_i)
-    w^g = g w^c + (1 - g) w_{t-1}            without `gate` or `previous`: w^c
-    w~_i = sum_j w^g_j s(i - j)              round the memory; without `shift`: w^g
-    w_i = w~_i^gamma / sum_j w~_j^gamma      without `gamma`: w~
-
-    The last is softmax(gamma log w~), since powers of small numbers underflow."""
-
-    fused = False
-
-    def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
-        weights = masked_softmax(scores, mask)
-        if question.previous is not None and question.gate is not None:
-            weights = torch.lerp(question.previous, weights, question.gate[..., None])
-        if question.shift is not None:
-            weights = rotate(weights, question.shift)
-        if question.gamma is not None or mask is not None:  # a move, or the step before, may lead to masked places
-            logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
-            weights = masked_softmax(logs if question.gamma is None else logs * question.gamma[..., None], mask)
-        return Weighed(weights)
-
-
-def rotate(weights: Tensor, shift: Tensor) -> Tensor:
-    """w~_i = sum_j w_j s(i - j), round the memory: (.., K) and (.., S), moves by -(S // 2) .. S // 2 -> (.., K)"""
-    size, reach = weights.shape[-1], shift.shape[-1] // 2
-    if reach >= size:
-        raise ValueError(f"a memory of {size} places allows moves by at most {size - 1} places, got {reach}")
-    around = torch.cat([weights[..., size - reach :], weights, weights[..., :reach]], -1)
-    parts = [around[..., start : start + size] for start in range(2 * reach, -1, -1)]  # moved by -reach .. reach
-    chances = shift.split(1, -1)
-    moved = parts[0] * chances[0]
-    for part, chance in zip(parts[1:], chances[1:], strict=True):
-        moved = torch.addcmul(moved, part, chance)
-    return moved
 
 
 WAYS = ("soft", "hard", "local-m", "local-p")

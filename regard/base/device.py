@@ -20,7 +20,7 @@ def choose_device(name: str = "auto", precision: str = "float32") -> torch.devic
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # no value can be read from the meta device
     except Exception:  # of many kinds, by device and by how torch was built
-        if name in {part for one in here for part in (one, one.partition(":")[0])}:
+        if name in {part for device in here for part in (device, device.partition(":")[0])}:
             raise  # it is here, but broken or its memory is full
         raise BadInput(f"device {name!r} is not here; use auto or {' or '.join(here)}") from None
     if precision == "float16" and device.type != "cuda":

@@ -27,12 +27,12 @@ def types_of(kind: Any) -> dict[str, Any]:
 
 @cache
 def _types_of(kind: Any) -> dict[str, Any]:
-    found = {}
+    kinds = {}
     for base in reversed(kind.__mro__):
         names = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
         for name, written in inspect.get_annotations(base).items():
-            found[name] = _evaluated(written, names)
-    return found
+            kinds[name] = _evaluated(written, names)
+    return kinds
 
 
 def _evaluated(written: Any, names: dict[str, Any]) -> Any:
@@ -49,14 +49,14 @@ def fits(kind: Any, value: Any) -> bool:
     TOML and JSON have no tuples. A type that is not known here allows everything."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return any(fits(one, value) for one in inner)
+        return any(fits(alternative, value) for alternative in inner)
     if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
+        return any(type(value) is type(literal) and value == literal for literal in inner)
     if origin is tuple or origin is list:
         if not isinstance(value, list | tuple):
             return False
         if origin is list or inner[-1] is Ellipsis:
-            return all(fits(inner[0], one) for one in value)
+            return all(fits(inner[0], item) for item in value)
         return len(value) == len(inner) and all(map(fits, inner, value))
     if kind is float:
         return type(value) in (int, float) and is_finite(value)
@@ -65,8 +65,8 @@ def fits(kind: Any, value: Any) -> bool:
     if kind is None or kind is type(None):
         return value is None
     whole = origin or kind
-    known = whole is not Any and isinstance(whole, type) and not getattr(whole, "_is_protocol", False)
-    return isinstance(value, whole) if known else True
+    checkable = whole is not Any and isinstance(whole, type) and not getattr(whole, "_is_protocol", False)
+    return isinstance(value, whole) if checkable else True
 
 
 def is_finite(number: Any) -> bool:
@@ -80,7 +80,7 @@ def words_of(kind: Any) -> str:
     """The type as an error message names it: "a whole number", "a list of 2 numbers", "a text or none"."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return " or ".join(words_of(one) for one in inner)
+        return " or ".join(words_of(alternative) for alternative in inner)
     if origin is Literal:
         return f"one of {', '.join(map(repr, inner))}"
     if origin is tuple or origin is list:
@@ -96,7 +96,7 @@ def takes_text(kind: Any) -> bool:
 
 def in_tuple(kind: Any, value: Any) -> Any:
     """A list as a tuple where the type allows one and no list, its numbers as floats where they are wanted."""
-    items = {get_origin(one): get_args(one) for one in alternatives(kind)}
+    items = {get_origin(alternative): get_args(alternative) for alternative in alternatives(kind)}
     if not isinstance(value, list | tuple) or tuple not in items or list in items:
         return value
     return tuple(map(float, value)) if set(items[tuple]) <= {float, Ellipsis} else tuple(value)

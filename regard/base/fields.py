@@ -62,11 +62,11 @@ def check(settings: Any) -> None:
 def check_value(field: dataclasses.Field[Any], value: Any) -> None:
     """Of a list, every item must be in the range."""
     choices, bounds = field.metadata.get("choices"), field.metadata.get("bounds")
-    for one in value if isinstance(value, list | tuple) else [value]:
-        if choices and one not in choices:
-            raise ValueError(f"{field.name} must be one of {', '.join(map(repr, choices))}, got {one!r:.80}")
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if choices and item not in choices:
+            raise ValueError(f"{field.name} must be one of {', '.join(map(repr, choices))}, got {item!r:.80}")
         if bounds:
-            check_range(field.name, one, bounds, field.metadata["or_zero"])
+            check_range(field.name, item, bounds, field.metadata["or_zero"])
 
 
 def check_range(name: str, value: float, bounds: Mapping[str, float | None], or_zero: str) -> None:
@@ -141,15 +141,15 @@ def nearest(word: str, words: Iterable[str]) -> str:
 def likely(word: str, words: Sequence[str]) -> list[str]:
     """Words with this word as a part, as `luong` in `luong-dates`; else the one that is spelt much like it; else
     those that it begins, as `temp` does `temperature`; else those with such a part; else the nearest one."""
-    parts = {one: re.split("[_-]", one) for one in words}
+    parts = {each: re.split("[_-]", each) for each in words}
 
     def having(part: str) -> list[str]:
-        return [one for one in words if part in parts[one]]
+        return [each for each in words if part in parts[each]]
 
-    longer = [one for one in words if one.startswith(word)] if len(word) > 2 else []
+    longer = [each for each in words if each.startswith(word)] if len(word) > 2 else []
     if near := having(word) or difflib.get_close_matches(word, words, 1, ALIKE) or longer:
         return near
-    part = difflib.get_close_matches(word, [one for many in parts.values() for one in many], 1, ALIKE)
+    part = difflib.get_close_matches(word, [each for many in parts.values() for each in many], 1, ALIKE)
     return having(part[0]) if part else difflib.get_close_matches(word, words, 1, 0.5)
 
 
@@ -158,7 +158,7 @@ FILES = "a file or a list of files"  # words of a setting
 
 def file_names(files: str | Sequence[str]) -> tuple[str, ...]:
     """One file or a list of them, as TOML gives it; empty names are left out."""
-    return tuple(one for one in ([files] if isinstance(files, str) else files) if one)
+    return tuple(file for file in ([files] if isinstance(files, str) else files) if file)
 
 
 def numbers(name: str, value: Sequence[float], counts: Sequence[int]) -> tuple[float, ...]:

@@ -99,10 +99,10 @@ def is_there(path: Path) -> bool:
 def check_regular(path: Path) -> int:
     """The size of a file. DataError for what is none: reading a pipe would wait, and a device may have no end."""
     with explain_os_errors(path):
-        found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path} must be a regular file, and is a {_kind(found.st_mode)}")
-    return found.st_size
+        status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{path} must be a regular file, and is a {_kind(status.st_mode)}")
+    return status.st_size
 
 
 def read_bytes(path: str | Path, largest: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Rows of TSV, CSV and JSONL files, plain or compressed, for every kind of data.
+"""Rows and columns of TSV, CSV and JSONL files, plain or compressed, for every kind of data.
 
 A row comes with its place, such as "train.tsv, line 3", which every error names. Only one row is in memory."""
 
@@ -7,8 +7,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
 
@@ -36,6 +37,13 @@ def read_tsv(path: Path) -> Iterator[Row]:
 def split_at_tabs(lines: Iterable[tuple[str, str]]) -> Iterator[Row]:
     for where, line in lines:
         yield where, line.split("\t")
+
+
+def tabbed_lines(path: Path) -> tuple[bool, Iterator[tuple[str, str]]]:
+    """Is this a TSV, by its name or its first line? And its lines."""
+    lines = filled_lines(path)
+    first = list(islice(lines, 1))
+    return form_of(path) == "tsv" or any("\t" in line for _, line in first), chain(first, lines)
 
 
 def read_csv(path: Path) -> Iterator[Row]:
@@ -75,6 +83,72 @@ def filled_lines(path: Path) -> Iterator[tuple[str, str]]:
         yield where, line
 
 
+# ---- columns
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns to take: by their names in a header or as keys of JSONL, or by numbers from 1 in a TSV without
+    a header. One that is not named ("") has the first of its usual names that occurs, or its own number."""
+
+    names: tuple[str, ...]
+    usual: tuple[tuple[str, ...], ...]
+
+    @property
+    def numbers(self) -> list[int] | None:
+        """Their places, if they are named by numbers alone."""
+        places = [column_number(name) if name else place for place, name in enumerate(self.names)]
+        numbers = [place for place in places if place is not None]
+        return numbers if any(self.names) and len(numbers) == len(places) else None
+
+    def choose(self, header: Sequence[str], where: str) -> list[str]:
+        """The names of the columns to take, from the header or the keys of an object at this place."""
+        return [
+            name or next((each for each in usual if each in header), usual[0])
+            for name, usual in zip(self.names, self.usual, strict=True)
+        ]
+
+    def are_in(self, header: Sequence[str]) -> bool:
+        """Are these the names of columns, and all that are needed?"""
+        return set(self.choose(header, "")) <= set(header)
+
+
+def by_header(rows: Iterator[Row], columns: Columns, *, by_number: bool = False) -> Iterator[Row]:
+    """The columns of a table whose first row names them. `by_number`: as in `find_columns`."""
+    for where, header in islice(rows, 1):
+        places = find_columns((where, header), columns.choose(header, where), by_number=by_number)
+        yield from take_columns(rows, places, width=len(header))
+
+
+def by_tabs(rows: Iterator[Row], columns: Columns, usual: tuple[str, str], *, exact: bool = False) -> Iterator[Row]:
+    """The columns of a TSV, whose first row may be a header. If no columns are named and none has a usual name,
+    there must be two; `usual` says in error messages what they are. `exact`: every row must have two then."""
+    if columns.numbers:
+        yield from take_columns(rows, columns.numbers)
+        return
+    for where, first in islice(rows, 1):
+        rows = chain([(where, first)], rows)
+        if any(columns.names) or columns.are_in(first):
+            yield from by_header(rows, columns, by_number=True)
+        elif len(first) == 2:
+            yield from take_columns(rows, [0, 1], width=2 if exact else 0)
+        else:
+            raise DataError(
+                f"{where}: {count_columns(first)} and no header with usual names ({', '.join(usual)}); say which "
+                f"column is the {usual[0]} and which the {usual[1]}, by numbers from 1"
+            )
+
+
+def by_keys(path: Path, columns: Columns, keys: str) -> Iterator[tuple[str, list[tuple[str, object]]]]:
+    """The chosen keys and values of each object of JSONL, in the order of the columns. The first object shows the
+    keys of those that have no other usual ones. `keys`: as in `read_jsonl`."""
+    chosen: list[str] = []
+    for where, record in read_jsonl(path, keys):
+        if not chosen or (not record.keys() >= set(chosen) and columns.are_in(list(record))):
+            chosen = columns.choose(list(record), where)
+        yield where, [(key, value_of(record, key, where)) for key in chosen]
+
+
 def find_columns(header: Row, names: Iterable[str], *, by_number: bool = False) -> list[int]:
     """Where in the header the named columns are. `by_number`: a file without a header could be read too."""
     where, fields = header
@@ -101,7 +175,7 @@ def take_columns(rows: Iterable[Row], columns: Sequence[int], *, width: int = 0)
         yield where, [fields[column] for column in columns]
 
 
-def value_of(record: dict[str, object], key: str, where: str) -> object:
+def value_of(record: Mapping[str, object], key: str, where: str) -> object:
     if key not in record:
         raise DataError(f"{where}: no key {key!r}; the object has {first_ten(record)}")
     return record[key]
@@ -114,6 +188,14 @@ def check_text(value: object, key: str, where: str) -> str:
     if NOT_UTF8.search(value):
         raise DataError(f"{where}: holds a NUL or half a surrogate pair: {value!r:.40}")
     return value
+
+
+def check_texts(value: object, key: str, where: str) -> list[str]:
+    """The value of a JSON key, which must be a text or a list of them."""
+    texts = value if isinstance(value, list) else [value]
+    if not texts:
+        raise DataError(f"{where}: the list under {key!r} is empty")
+    return [check_text(text, key, where) for text in texts]
 
 
 def refuse_empty(text: str, what: str, where: str) -> None:

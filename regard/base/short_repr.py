@@ -21,7 +21,7 @@ def short(value: object) -> str:
     if isinstance(value, str | bytes):
         return repr(value) if len(value) <= LONGEST else f"{value[: LONGEST - 3]!r}..."
     if isinstance(value, Mapping):
-        items = [f"{short(key)}: {short(one)}" for key, one in list(value.items())[:MOST]]
+        items = [f"{short(key)}: {short(item)}" for key, item in list(value.items())[:MOST]]
         return f"{{{', '.join([*items, *_more(len(value))])}}}"
     if isinstance(value, Sequence) and not isinstance(value, range):
         items = [*map(short, value[:MOST]), *_more(len(value))]

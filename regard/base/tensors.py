@@ -20,7 +20,7 @@ class HasState(Protocol):
 
 
 def named_tensors(model: HasState) -> dict[str, Tensor]:
-    """Parameters and persistent buffers; a tied one comes once, under its first name."""
+    """Parameters and persistent buffers; a tied tensor comes once, under its first name."""
     seen: set[int] = set()
     tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():

@@ -116,13 +116,13 @@ class Artifacts:
 
     def settings(self) -> dict[str, int | tuple[str, ...]]:
         """The fields of a model's configuration that follow from the data."""
-        found: dict[str, int | tuple[str, ...]] = {}
+        settings: dict[str, int | tuple[str, ...]] = {}
         if self.tokenizer is not None:
-            found["vocabulary"] = len(self.tokenizer)
+            settings["vocabulary"] = len(self.tokenizer)
         if self.source_tokenizer is not None:
-            found["source_vocabulary"] = len(self.source_tokenizer)
+            settings["source_vocabulary"] = len(self.source_tokenizer)
         if self.labels:
-            found["labels"] = self.labels
+            settings["labels"] = self.labels
         if self.sequences is not None:
-            found |= {"inputs": self.sequences.inputs, "outputs": self.sequences.outputs}
-        return found
+            settings |= {"inputs": self.sequences.inputs, "outputs": self.sequences.outputs}
+        return settings

@@ -6,101 +6,53 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.decode.generator import check_wanted, eval_mode, finish
+from regard.decode.generator import check_wanted
 from regard.decode.graphs import Ahead, possible
-from regard.decode.greedy import follow, likeliest
 from regard.decode.hypothesis import Answers, Hypothesis, normaliser
-from regard.decode.rules import Rules, Stop, impossible, read_rules
-from regard.decode.settings import MOST_PENALTY
+from regard.decode.rules import Rules, impossible
 from regard.decode.steps import Candidates, Steps
 from regard.models.protocols import Generator
 
 
-def beam(
-    model: Generator,
-    source: Tensor,
-    mask: Tensor,
-    *,
-    start: int | Tensor,
-    end: int,
-    max_length: int | Tensor,
-    min_length: int | Tensor = 0,
-    width: int = 5,
-    length_penalty: float = 1.0,
-    n_best: int = 1,
-    never: tuple[int, ...] = (),
-    repetition_penalty: float = 1.0,
-    no_repeat_ngram: int = 0,
-    prompt: Tensor | None = None,
-    prompt_mask: Tensor | None = None,
-    stop: Stop | None = None,
-    renormalise: bool = False,
-) -> list[list[Hypothesis]]:
+def beam(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> list[list[Hypothesis]]:
     """The `n_best` hypotheses of each sentence (fewer if fewer exist), ranked by score / length^alpha.
 
     alpha = `length_penalty`: 0 ranks by the sum of log-probabilities, which favours short answers, 1 by the mean;
     length counts the end token. (GNMT divides by ((5 + length) / 6)^alpha, whose alpha = 1 is not the mean.)
 
     The algorithm is that of Hugging Face's generate with early_stopping=False and finds the same tokens. Each step
-    takes the 2 W best continuations, W = `width`: those among the first W that end become answers, and the W best
+    takes the 2 W best continuations, W = `beam`: those among the first W that end become answers, and the W best
     that do not end continue. A sentence is done when it has W answers at least as good as its best live beam would
     be if it ended now, which is exact for alpha <= 0 and a heuristic otherwise. Beams cut off by `max_length`
-    compete with those that ended. Width 1 is greedy.
+    compete with those that ended.
 
-    The other options are those of `greedy`, except that the repetition penalty acts on log-probabilities and
-    remains in the scores. `renormalise`: after the rules, the allowed tokens' probabilities sum to 1 again."""
-    if width < 1:
-        raise ValueError(f"width must be 1 or more, got {width}")
-    if not 1 <= n_best <= width:
-        raise ValueError(f"n_best must lie in 1..width, here 1..{width}, got {n_best}; a wider beam finds more")
-    if not abs(length_penalty) <= MOST_PENALTY:
-        raise ValueError(f"length_penalty must lie in [-{MOST_PENALTY}, {MOST_PENALTY}], got {length_penalty}")
-    rules = read_rules(
-        source,
-        mask,
-        start=start,
-        end=end,
-        max_length=max_length,
-        min_length=min_length,
-        never=never,
-        repetition_penalty=repetition_penalty,
-        no_repeat_ngram=no_repeat_ngram,
-        prompt=prompt,
-        prompt_mask=prompt_mask,
-        stop=stop,
-    )
-    if width == 1:
-        return [[one] for one in finish(model, follow(model, source, mask, rules, choose=likeliest))]
-    alpha = float(length_penalty)
-    with eval_mode(model):
-        answers = _search(model, source, mask, rules, width=width, alpha=alpha, renormalise=renormalise)
-    found = answers.best(n_best)
-    return [found.get(sentence) or [Hypothesis([], 0.0, False)] for sentence in range(len(source))]
+    The repetition penalty acts on log-probabilities and remains in the scores. `renormalise`: after the rules, the
+    allowed tokens' probabilities sum to 1 again. To be called in `eval_mode`."""
+    answers = _search(model, source, mask, rules).best(rules.decoding.n_best)
+    return [answers.get(sentence) or [Hypothesis([], 0.0, False)] for sentence in range(len(source))]
 
 
-def _search(
-    model: Generator, source: Tensor, mask: Tensor, rules: Rules, *, width: int, alpha: float, renormalise: bool
-) -> Answers:
+def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Answers:
     """All answers to each sentence, none where its limit is 0."""
     most: np.ndarray = rules.max_lengths.cpu().numpy()
     live: np.ndarray = most.nonzero()[0]
-    account = Account(live, most[live], rules, width, alpha)
+    account = Account(live, most[live], rules)
     if not len(live):
-        return account.found
+        return account.answers
     if len(live) < len(most):
         here = torch.from_numpy(live).to(source.device)
         source, mask, rules = source[here], mask[here], rules.keep(here)
     state = model.start(source, mask)
     steps: Steps | Ahead
-    if possible(model, rules, account.last, renormalise):
-        steps = Ahead(model, state, rules, width, account.last)
+    if possible(model, rules, account.last):
+        steps = Ahead(model, state, rules, account.last)
     else:
-        steps = Steps(model, state, rules, width, renormalise)
+        steps = Steps(model, state, rules)
     while True:
         check_wanted()
         account.take(steps.candidates())
         if account.done.all():
-            return account.found
+            return account.answers
         stay = steps.staying(account.done, account.last)
         if len(stay) < len(account.done):
             steps.keep(stay, account.last)
@@ -109,29 +61,29 @@ def _search(
 
 
 class Account:
-    """What a search has found so far. A score of -inf marks a dead beam: its row is still computed, but never
+    """The answers of a search so far. A score of -inf marks a dead beam: its row is still computed, but never
     chosen.
 
     It is kept on the host, where an operation on a few numbers costs less than launching it on a GPU."""
 
-    def __init__(self, live: np.ndarray, most: np.ndarray, rules: Rules, width: int, alpha: float):
-        self.live, self.most = live, most  # (B,) which sentences are still searched, and their longest answers
-        self.rules, self.width, self.alpha = rules, width, alpha
-        self.found = Answers(alpha, rules.end)
+    def __init__(self, live: np.ndarray, most: np.ndarray, rules: Rules):
+        self.live, self.most, self.rules = live, most, rules  # (B,) sentences still searched, their longest answers
+        self.width, self.alpha = rules.decoding.beam, float(rules.decoding.length_penalty)
+        self.answers = Answers(self.alpha, rules.end)
         self.done: np.ndarray = np.zeros(len(live), bool)  # (B,) finished sentences that are still in the batch
         self.scores: np.ndarray = np.zeros((len(live), 1), np.float32)  # (B, W)
         self.beams: np.ndarray = np.zeros((len(live), 1), np.int64)  # (B, W) which beams of the last step go on
         self.written: np.ndarray = np.empty((len(live), 1, 0), np.int64)  # (B, W, length)
-        self.top: np.ndarray = np.full((len(live), width), -np.inf, np.float32)  # the best normalised scores
+        self.top: np.ndarray = np.full((len(live), self.width), -np.inf, np.float32)  # the best normalised scores
 
     @property
     def last(self) -> int:
         """The last step that a sentence may take."""
         return int(self.most[~self.done].max())
 
-    def take(self, given: Candidates) -> None:
+    def take(self, candidates: Candidates) -> None:
         """One step: which of the candidates are answers, which go on, and which sentences are done."""
-        scores, beams, tokens = given
+        scores, beams, tokens = candidates
         impossible(~(np.maximum(scores[:, 0], self.top[:, 0]) > -np.inf) & ~self.done)  # NaN comes first
         length = self.written.shape[2] + 1
         ended = tokens == self.rules.end
@@ -139,27 +91,27 @@ class Account:
         if self.rules.stop is not None:
             ended |= self.rules.stops(self.longer(beams, tokens), ~ended & self.alive(scores))
         if ended.any():
-            self.answer(given, ended)
+            self.answer(candidates, ended)
             if ended.all():  # nothing goes on
                 self.done = np.ones_like(self.done)
                 return
             places = ended.argsort(1, kind="stable")[:, : self.width]  # (B, W) the best that did not end
             scores, beams, tokens = (rows_of(x, places) for x in (np.where(ended, -np.inf, scores), beams, tokens))
         else:
-            scores, beams, tokens = (x[:, : self.width] for x in given)
+            scores, beams, tokens = (x[:, : self.width] for x in candidates)
         self.written = self.longer(beams, tokens)
         self.scores, self.beams = scores, beams
         self.done = self.done | ~(scores[:, 0] / normaliser(length, self.alpha) > self.top[:, -1])
 
-    def answer(self, given: Candidates, ended: np.ndarray) -> None:
+    def answer(self, candidates: Candidates, ended: np.ndarray) -> None:
         """Those among the first W candidates that ended are answers."""
-        scores, beams, tokens = (x[:, : self.width] for x in given)
+        scores, beams, tokens = (x[:, : self.width] for x in candidates)
         answers = ended[:, : self.width] & self.alive(scores)
         of, place = answers.nonzero()
         if not len(of):
             return
         whole = np.concatenate([self.written[of, beams[of, place]], tokens[of, place, None]], 1)
-        self.found.add(self.live[of], whole, scores[of, place])
+        self.answers.add(self.live[of], whole, scores[of, place])
         ranks = np.where(answers, scores / normaliser(whole.shape[1], self.alpha), -np.inf)
         self.top = np.sort(np.concatenate([self.top, ranks], 1))[:, : -self.width - 1 : -1]
 
@@ -177,8 +129,8 @@ class Account:
         self.scores, self.beams, self.written = (x[stay] for x in (self.scores, self.beams, self.written))
 
 
-def rows_of(some: np.ndarray, places: np.ndarray) -> np.ndarray:
+def rows_of(beams: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Select the places (B, P) of (B, W, ..)."""
-    flat = some.reshape(some.shape[0] * some.shape[1], *some.shape[2:])
-    found: np.ndarray = flat.take(places + np.arange(0, len(flat), some.shape[1])[:, None], 0)
-    return found
+    flat = beams.reshape(beams.shape[0] * beams.shape[1], *beams.shape[2:])
+    rows: np.ndarray = flat.take(places + np.arange(0, len(flat), beams.shape[1])[:, None], 0)
+    return rows

@@ -71,7 +71,7 @@ def _places(x, j):
 
 @triton.jit
 def _choose(
-    best, words, limits, found, order, tokens, scores, B, end,
+    best, words, limits, candidates, order, tokens, scores, B, end,
     BEFORE: tl.constexpr, W: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """The K best candidates of a sentence, and the W that go on: first those that do not end. The place of each is
@@ -88,7 +88,7 @@ def _choose(
     # Those that end come last, and those that are not among the K best after them.
     turn = tl.where(place < K, place + tl.where(ended, K, 0), 2 * K + place)
     going = tl.sum((turn[None, :] < turn[:, None]).to(tl.int32), 1)
-    out = found + b * K + place
+    out = candidates + b * K + place
     tl.store(out, score.to(tl.float64), mask=place < K)
     tl.store(out + B * K, beam.to(tl.float64), mask=place < K)
     tl.store(out + 2 * B * K, word.to(tl.float64), mask=place < K)
@@ -121,13 +121,13 @@ def choose(
         before, len(rules.never), count, triton.next_power_of_2(count), groups, GROUP,
         num_warps=max(4, min(16, groups // 128)),
     )  # fmt: skip
-    found = torch.empty(3, sentences, count, dtype=torch.float64, device=logits.device)
+    candidates = torch.empty(3, sentences, count, dtype=torch.float64, device=logits.device)
     order = tokens.new_empty(sentences * width)
     if before < width:
         tokens, scores = torch.empty_like(order), torch.empty(len(order), device=logits.device)
     tile = triton.next_power_of_2(before * count)
     _choose[(sentences,)](
-        best, likeliest, limits, found, order, tokens, scores, sentences, rules.end,
+        best, likeliest, limits, candidates, order, tokens, scores, sentences, rules.end,
         before, width, count, tile, num_warps=max(1, min(8, tile // 16)),
     )  # fmt: skip
-    return found, order, tokens, scores
+    return candidates, order, tokens, scores

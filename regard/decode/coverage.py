@@ -49,13 +49,13 @@ def rerank(
             f"every hypothesis needs weights: got {len(hypotheses)} hypotheses and weights of {len(weights)}"
         )
     values = []
-    for one, rows in zip(hypotheses, weights, strict=True):
-        if len(rows) < one.length:
+    for hypothesis, rows in zip(hypotheses, weights, strict=True):
+        if len(rows) < hypothesis.length:
             raise ValueError(
-                f"a hypothesis of {one.length} tokens, the end token included, came with weights of {len(rows)}; "
-                "trace a teacher-forced pass over the whole answer"
+                f"a hypothesis of {hypothesis.length} tokens, the end token included, came with weights of "
+                f"{len(rows)}; trace a teacher-forced pass over the whole answer"
             )
-        cp = coverage_penalty(rows[: one.length], source_mask, beta=coverage)
-        values.append(one.normalised(length_penalty) + cp.item())
+        cp = coverage_penalty(rows[: hypothesis.length], source_mask, beta=coverage)
+        values.append(hypothesis.normalised(length_penalty) + cp.item())
     order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
     return [hypotheses[i] for i in order]

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
 
-Step = TypeVar("Step")
-Found = TypeVar("Found")
+T = TypeVar("T")  # what a step gives
+R = TypeVar("R")  # what the search returns
 
 
 class Stopped(Exception):
@@ -26,8 +26,8 @@ unwanted: ContextVar[Callable[[], bool]] = ContextVar("unwanted")  # of this thr
 
 def check_wanted() -> None:
     """Called at each step of a search; raises Stopped if nobody waits for its answer."""
-    asked = unwanted.get(None)
-    if asked is not None and asked():
+    is_unwanted = unwanted.get(None)
+    if is_unwanted is not None and is_unwanted():
         raise Stopped
 
 
@@ -50,7 +50,7 @@ def eval_mode(model: protocols.Generator) -> Iterator[None]:
             part.training = True
 
 
-def finish(model: protocols.Generator, steps: Generator[Step, None, Found]) -> Found:
+def finish(model: protocols.Generator, steps: Generator[T, None, R]) -> R:
     """Run a search to its end."""
     with eval_mode(model):
         while True:
@@ -61,7 +61,7 @@ def finish(model: protocols.Generator, steps: Generator[Step, None, Found]) -> F
                 return end.value
 
 
-def step_by_step(model: protocols.Generator, steps: Generator[Step, None, Found]) -> Generator[Step, None, Found]:
+def step_by_step(model: protocols.Generator, steps: Generator[T, None, R]) -> Generator[T, None, R]:
     """Run a search as far as it is asked; closing it ends the search. Between two steps neither eval mode nor
     inference mode is left on, so that the caller may train in the meantime."""
     while True:

@@ -36,21 +36,21 @@ WORTH = 8  # steps: a capture takes about as long as four
 KEPT = 8  # graphs of a model; each holds the memory of its step
 
 
-Step = Callable[[], Tensor]
+Launch = Callable[[], Tensor]
 
 
 class Recording(NamedTuple):
-    step: Step  # returns its candidates; see `advance`
-    held: State  # static input, overwritten by what follows from it
+    launch: Launch  # takes a step and returns its candidates; see `advance`
+    input: State  # static, overwritten by what follows from it
     rules: Rules  # whose tokens the graph reads
 
 
 recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()
 
 
-def possible(model: Generator, rules: Rules, last: int, renormalise: bool) -> bool:
+def possible(model: Generator, rules: Rules, last: int) -> bool:
     """Can a search whose last step is `last` be a graph, and does it pay?"""
-    constant = not (rules.looks_back or rules.stop or renormalise)
+    constant = not (rules.decoding.looks_back or rules.stop or rules.decoding.renormalise)
     on_gpu = rules.start.device.type == "cuda"
     return constant and on_gpu and getattr(model, "fixed_state", False) and last > WORTH and not tracing()
 
@@ -58,47 +58,47 @@ def possible(model: Generator, rules: Rules, last: int, renormalise: bool) -> bo
 class Ahead:
     """What `Steps` does, but a step is launched before the candidates of the one before are waited for."""
 
-    def __init__(self, model: Generator, state: State, rules: Rules, width: int, last: int):
+    def __init__(self, model: Generator, state: State, rules: Rules, last: int):
         assert isinstance(model, nn.Module)
-        self.model, self.rules, self.width, self.last = model, rules, width, last
+        self.model, self.rules, self.width, self.last = model, rules, rules.decoding.beam, last
         limits = torch.stack([rules.min_lengths, rules.max_lengths], 1)
         rows = state.rows, rules.start, torch.zeros(len(limits), device=limits.device)
-        found, order, after = advance(model, State((state.memory, limits), rows), rules, width)
+        candidates, order, after = advance(model, State((state.memory, limits), rows), rules, self.width)
         own = each_tensor(lambda x: x.index_select(0, order), after.rows[0])
-        begun = State(after.memory, (own, *after.rows[1:]), width)
-        self.launched, self.waiting = 1, deque([Copied(found)])
+        begun = State(after.memory, (own, *after.rows[1:]), self.width)
+        self.launched, self.waiting = 1, deque([Copied(candidates)])
         self.recording = self._record(begun)
 
     def candidates(self) -> Candidates:
         if self.launched < self.last:
-            self.waiting.append(Copied(self.recording.step()))
+            self.waiting.append(Copied(self.recording.launch()))
             self.launched += 1
         scores, beams, tokens = self.waiting.popleft().numpy()
-        precision = np.float64 if self.recording.held.rows[-1].dtype == torch.float64 else np.float32
+        precision = np.float64 if self.recording.input.rows[-1].dtype == torch.float64 else np.float32
         return Candidates(scores.astype(precision), beams.astype(np.int64), tokens.astype(np.int64))
 
     def staying(self, done: np.ndarray, last: int) -> np.ndarray:
         return until_half(done) if last - self.launched >= WORTH else np.arange(len(done))
 
     def keep(self, sentences: np.ndarray, last: int) -> None:
-        for one in self.waiting:
-            one.keep(sentences)
+        for candidates in self.waiting:
+            candidates.keep(sentences)
         here = torch.from_numpy(sentences).to(self.rules.start.device)
-        self.last, self.recording = last, self._record(self.recording.held.drop(here))
+        self.last, self.recording = last, self._record(self.recording.input.drop(here))
 
     def follow(self, scores: np.ndarray, beams: np.ndarray, written: np.ndarray) -> None:
         """Nothing to do: the GPU has chosen the same beams."""
 
     def _record(self, state: State) -> Recording:
         """The graph that goes on from this state."""
-        known, key = recordings.setdefault(self.model, {}), _key(self.model, state, self.rules)
-        if key not in known:
-            if len(known) == KEPT:
-                del known[next(iter(known))]
-            known[key] = _record(self.model, state, self.rules, self.width)
-        recording = known[key] = known.pop(key)  # the one used last is the last to go
-        for mine, held in zip(state.tensors(), recording.held.tensors(), strict=True):
-            held.copy_(mine)
+        graphs, key = recordings.setdefault(self.model, {}), _key(self.model, state, self.rules)
+        if key not in graphs:
+            if len(graphs) == KEPT:
+                del graphs[next(iter(graphs))]
+            graphs[key] = _record(self.model, state, self.rules, self.width)
+        recording = graphs[key] = graphs.pop(key)  # the one used last is the last to go
+        for mine, static in zip(state.tensors(), recording.input.tensors(), strict=True):
+            static.copy_(mine)
         return recording
 
 
@@ -118,8 +118,8 @@ class Copied:
     def numpy(self) -> np.ndarray:
         if self.arrived is not None:
             self.arrived.synchronize()
-        found: np.ndarray = self.tensor.numpy()
-        return found
+        array: np.ndarray = self.tensor.numpy()
+        return array
 
 
 def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[Tensor, Tensor, State]:
@@ -134,8 +134,8 @@ def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[T
     if state.width < width:  # the first step
         rules.check_tokens(logits.shape[-1])
     run = beams_cuda.choose if _fused(logits, rules, width) else choose
-    found, order, tokens, scores = run(logits, tokens, scores, limits, rules, width)
-    return found, order, State((after.memory, limits), (after.rows, tokens, scores), width)
+    candidates, order, tokens, scores = run(logits, tokens, scores, limits, rules, width)
+    return candidates, order, State((after.memory, limits), (after.rows, tokens, scores), width)
 
 
 def _fused(logits: Tensor, rules: Rules, width: int) -> bool:
@@ -150,17 +150,18 @@ def choose(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The candidates of a step and, of the W beams that go on, the rows they continue, tokens and scores (B W,).
     The limits (B, 2) are counted down in place. Integers below 2^53 are exact in float64: one copy fetches all."""
-    known = at_least_float32(logits).log_softmax(-1)
-    rules.forbid(known, limits[:, 0] > 0)
+    log_probabilities = at_least_float32(logits).log_softmax(-1)
+    rules.forbid(log_probabilities, limits[:, 0] > 0)
     before = len(logits) // len(limits)
-    grown, beams, chosen = extend(scores.unflatten(0, (-1, before)), known, width)
+    grown, beams, chosen = extend(scores.unflatten(0, (-1, before)), log_probabilities, width)
     ended = (chosen == rules.end) | (limits[:, 1:] == 1)
     places = ended.byte().argsort(stable=True, dim=1)[:, :width]
-    found = torch.stack([grown.double(), beams.double(), chosen.double()])
+    candidates = torch.stack([grown.double(), beams.double(), chosen.double()])
     scores = grown.masked_fill(ended, -torch.inf).gather(1, places)
     first = torch.arange(len(limits), device=limits.device)[:, None] * before
     limits.sub_(1)
-    return found, (first + beams.gather(1, places)).flatten(), chosen.gather(1, places).flatten(), scores.flatten()
+    order = first + beams.gather(1, places)
+    return candidates, order.flatten(), chosen.gather(1, places).flatten(), scores.flatten()
 
 
 def until_half(done: np.ndarray) -> np.ndarray:
@@ -178,32 +179,32 @@ def _key(model: nn.Module, state: State, rules: Rules) -> Any:
 
 
 def _record(model: Any, state: State, rules: Rules, width: int) -> Recording:
-    held = State(each_tensor(torch.clone, state.memory), each_tensor(torch.clone, state.rows), state.width)
+    static = State(each_tensor(torch.clone, state.memory), each_tensor(torch.clone, state.rows), state.width)
 
-    def step() -> Tensor:
-        found, order, after = advance(model, held, rules, width)
-        rows = (State((), some.rows[0]).tensors() for some in (held, after))
-        for old, new in zip(*rows, strict=True):
+    def launch() -> Tensor:
+        candidates, order, after = advance(model, static, rules, width)
+        own = (State((), state.rows[0]).tensors() for state in (static, after))
+        for old, new in zip(*own, strict=True):
             if old is new:  # the model does not change it
                 new = new.clone()
             torch.index_select(new, 0, order, out=old)
-        rest = (State(some.memory, some.rows[1:]).tensors() for some in (held, after))
+        rest = (State(state.memory, state.rows[1:]).tensors() for state in (static, after))
         for old, new in zip(*rest, strict=True):
             if old is not new:
                 old.copy_(new)
-        return found
+        return candidates
 
-    return Recording(captured(step), held, rules)
+    return Recording(captured(launch), static, rules)
 
 
-def captured(step: Step) -> Step:
+def captured(launch: Launch) -> Launch:
     """The step as a CUDA graph; what it returns is overwritten by the next."""
     stream = torch.cuda.Stream()
-    run_aside(step, stream)
-    graph, found = capture(step, stream)
+    run_aside(launch, stream)
+    graph, candidates = capture(launch, stream)
 
     def replay() -> Tensor:
         graph.replay()
-        return found
+        return candidates
 
     return replay

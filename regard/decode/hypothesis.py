@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
-
-Rows = Tensor | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,11 @@ def normaliser(length: int, alpha: float) -> float:
     return min(max(length**alpha, 1e-30), 1e30)
 
 
-def collect(sentences: Rows, written: Rows, scores: Rows, end: int) -> Iterator[tuple[int, Hypothesis]]:
-    """Turn finished rows into (sentence, hypothesis); written (N, length) is `finished` if it ends with `end`."""
+def collect(
+    sentences: np.ndarray, written: np.ndarray, scores: np.ndarray, end: int
+) -> Iterator[tuple[int, Hypothesis]]:
+    """Turn rows that are done into (sentence, hypothesis); written (N, length) is `finished` if it ends with
+    `end`."""
     for sentence, tokens, score in zip(sentences.tolist(), written.tolist(), scores.tolist(), strict=True):
         finished = tokens[-1] == end
         yield sentence, Hypothesis(tokens[:-1] if finished else tokens, score, finished)
@@ -59,9 +59,9 @@ class Answers:
 
     def best(self, n_best: int) -> dict[int, list[Hypothesis]]:
         """Of each sentence with an answer, the best by score / length^alpha; of equals, those added first."""
-        found: dict[int, list[Hypothesis]] = {}
+        ranked: dict[int, list[Hypothesis]] = {}
         if not self.parts:
-            return found
+            return ranked
         sentences = np.concatenate([part[0] for part in self.parts])
         ranks = np.concatenate([x.astype(float) / normaliser(w.shape[1], self.alpha) for _, w, x in self.parts])
         order = np.lexsort((-ranks, sentences))  # by sentence, then by rank
@@ -74,9 +74,9 @@ class Answers:
             (places,) = ((chosen >= start) & (chosen < start + len(whose))).nonzero()
             own = chosen[places] - start
             made = collect(whose[own], written[own], scores[own], self.end)
-            for at, answer in zip(places.tolist(), made, strict=True):
-                answers[at] = answer
+            for at, pair in zip(places.tolist(), made, strict=True):
+                answers[at] = pair
             start += len(whose)
-        for sentence, one in answers:
-            found.setdefault(sentence, []).append(one)
-        return found
+        for sentence, answer in answers:
+            ranked.setdefault(sentence, []).append(answer)
+        return ranked

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from regard.decode.repetition import forbid_repeats, penalise
-from regard.decode.settings import MOST_REPETITION
+from regard.decode.settings import Decoding
 
 Stop = Callable[[list[int]], bool]
+PADDING = -1  # in the tokens that rows have behind them, so that a row does not depend on its batch
 NO_TOKEN = (
     "there is no possible next token: the logits hold NaN or infinity (did training diverge?), or every token left "
     "is listed in never, or the end token before min_length"
@@ -20,20 +21,43 @@ NO_TOKEN = (
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The options of a search, made by `read_rules`; `keep` selects the sentences that are still unfinished."""
+class Target:
+    """What a caller knows of the answers beforehand, beside the settings: the tokens that they begin and end with,
+    how long they may be, what came before them.
 
+    `start` and the limits may be given per sentence (B,), so that an answer does not depend on its batch. If the
+    limits conflict, `max_length` wins. Repetition is looked for in the `prompt` (B, P) too; for a language model
+    this is its source. `stop` is called with all tokens of a row after every token but the end token; True ends
+    the row."""
+
+    start: int | Tensor  # the first input token
+    end: int
+    max_length: int | Tensor | None = None  # most tokens, the end token included; None: as the settings say
+    min_length: int | Tensor | None = None  # fewest tokens before the end token; None: as the settings say
+    never: Sequence[int] = ()  # tokens that are not written
+    prompt: Tensor | None = None
+    prompt_mask: Tensor | None = None  # True = a real token
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings and target, expanded to the sentences of a batch by `read_rules`; `keep` selects those that are
+    still unfinished."""
+
+    decoding: Decoding
     max_lengths: Tensor  # (B,) most tokens, the end token included
     min_lengths: Tensor  # (B,) fewest tokens before the end token
     start: Tensor  # (B,) the first input token
-    before: Tensor  # (B, P) the prompt and the start token; -1 is padding
+    before: Tensor  # (B, P) the prompt and the start token, behind PADDING
     end: int
     never: tuple[int, ...]
     barred: Tensor  # (tokens,) those of never, on the device
     longest_minimum: int  # of all sentences
-    penalty: float
-    no_repeat_ngram: int
     stop: Stop | None
+
+    def __len__(self) -> int:
+        return len(self.start)
 
     def keep(self, sentences: Tensor) -> Rules:
         """The rules of these sentences."""
@@ -42,24 +66,44 @@ class Rules:
         )
         return replace(self, max_lengths=max_lengths, min_lengths=min_lengths, start=start, before=before)
 
-    @property
-    def looks_back(self) -> bool:
-        """Does a rule depend on what is written?"""
-        return self.penalty != 1 or self.no_repeat_ngram > 0
+    def delayed(self, steps: int) -> Rules:
+        """For sentences that begin so many steps after those that they join: their limits are counted by the same
+        clock."""
+        return replace(
+            self,
+            max_lengths=self.max_lengths + steps,
+            min_lengths=self.min_lengths + steps,
+            longest_minimum=self.longest_minimum + steps,
+        )
 
-    def apply(self, scores: Tensor, length: int, written: Tensor | None) -> None:
-        """Apply the rules in place to the scores (N, V) of the next tokens, after so many have been written:
-        `written` (N, length), which may be None where no rule `looks_back`."""
-        if not length:
-            self.check_tokens(scores.shape[1])
-        ends = scores[:, self.end].clone() if self.no_repeat_ngram else None
-        if self.looks_back:
-            assert written is not None
-            history = torch.cat([self.before.repeat_interleave(len(scores) // len(self.before), 0), written], 1)
-            if self.penalty != 1:
-                penalise(scores, history, self.penalty)
-            if self.no_repeat_ngram:
-                forbid_repeats(scores, history, self.no_repeat_ngram)
+    def join(self, others: Rules) -> Rules:
+        """The rules of both, which choose tokens in the same way."""
+        max_lengths, min_lengths, start = (
+            torch.cat(pair)
+            for pair in (
+                (self.max_lengths, others.max_lengths),
+                (self.min_lengths, others.min_lengths),
+                (self.start, others.start),
+            )
+        )
+        return replace(
+            self,
+            max_lengths=max_lengths,
+            min_lengths=min_lengths,
+            start=start,
+            before=join_padded(self.before, others.before),
+            longest_minimum=max(self.longest_minimum, others.longest_minimum),
+        )
+
+    def apply(self, scores: Tensor, length: int, history: Tensor) -> None:
+        """Apply the rules in place to the scores (N, V) of the next tokens, after so many have been written.
+        `history` (N, L) are all tokens before, behind PADDING; only settings that look back read it."""
+        penalty, size = self.decoding.repetition_penalty, self.decoding.no_repeat_ngram
+        ends = scores[:, self.end].clone() if size else None
+        if penalty != 1:
+            penalise(scores, history, penalty)
+        if size:
+            forbid_repeats(scores, history, size)
         self.forbid(scores, self.min_lengths > length if length < self.longest_minimum else None)
         if ends is not None:  # a row that has used up the vocabulary ends
             used_up = scores.amax(-1) == -torch.inf
@@ -74,94 +118,116 @@ class Rules:
             scores.unflatten(0, (len(early), -1))[..., self.end].masked_fill_(early[:, None], -torch.inf)
 
     def check_tokens(self, words: int) -> None:
+        """ValueError where a token is none of a vocabulary of so many words."""
         for name, token in (("end", self.end), *(("never", token) for token in self.never)):
             if not 0 <= token < words:
                 raise ValueError(f"{name} has token {token}, but the model's tokens are 0 to {words - 1}")
 
-    def stops(self, written: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Which of those `asked` (..) end because `stop` says so of what they have written (.., length)."""
-        stopped = np.zeros_like(asked)
+    def stops(self, written: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        """Which of those `alive` (..) end because `stop` says so of what they have written (.., length)."""
+        stopped = np.zeros_like(alive)
         if self.stop is not None:
-            stopped[asked] = [self.stop(tokens) for tokens in written[asked].tolist()]
+            stopped[alive] = [self.stop(tokens) for tokens in written[alive].tolist()]
         return stopped
 
 
-def read_rules(
-    source: Tensor,
-    mask: Tensor,
-    *,
-    start: int | Tensor,
-    end: int,
-    max_length: int | Tensor,
-    min_length: int | Tensor,
-    never: tuple[int, ...],
-    repetition_penalty: float,
-    no_repeat_ngram: int,
-    prompt: Tensor | None,
-    prompt_mask: Tensor | None,
-    stop: Stop | None,
-) -> Rules:
-    """Check the options of a search and expand them to the sentences of the source (B, S)."""
+def read_rules(decoding: Decoding, target: Target, sentences: int, device: torch.device) -> Rules:
+    """The rules of so many sentences. The settings are checked already; the target is checked here."""
+    limits = {
+        "max_length": decoding.max_length if target.max_length is None else target.max_length,
+        "min_length": decoding.min_length if target.min_length is None else target.min_length,
+    }
+    if target.max_length is None and not decoding.max_length:
+        raise ValueError("max_length must say how many tokens an answer may have; give it in the settings")
+    start, max_lengths, min_lengths = (
+        per_sentence(name, value, sentences, device) for name, value in {"start": target.start, **limits}.items()
+    )
+    return Rules(
+        decoding=decoding,
+        max_lengths=max_lengths,
+        min_lengths=min_lengths,
+        start=start,
+        before=torch.cat([read_prompt(target, sentences, device), start[:, None]], 1),
+        end=target.end,
+        never=tuple(target.never),
+        barred=torch.tensor(target.never, dtype=torch.long, device=device),
+        longest_minimum=int(torch.as_tensor(limits["min_length"]).max()) if sentences else 0,
+        stop=target.stop,
+    )
+
+
+def check_mask(source: Tensor, mask: Tensor) -> None:
+    """ValueError unless this can be the mask of a source."""
     if mask.dtype != torch.bool or mask.shape[:1] != source.shape[:1]:
         raise ValueError(
             f"mask must be boolean (True = a real token) with one row per sentence, here {len(source)}; "
             f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
-    if not 1 / MOST_REPETITION <= repetition_penalty <= MOST_REPETITION:
+
+
+def per_sentence(name: str, value: int | Tensor, sentences: int, device: torch.device) -> Tensor:
+    """A non-negative integer for each sentence (B,), on the device."""
+    numbers = torch.as_tensor(value)
+    if numbers.is_floating_point() or numbers.shape not in ((), (sentences,)):
         raise ValueError(
-            f"repetition_penalty must lie in [{1 / MOST_REPETITION}, {MOST_REPETITION}], got {repetition_penalty}; "
-            "1 is off, above 1 discourages repetition"
+            f"{name} must be a whole number or one for each of the {sentences} sentences; "
+            f"got {numbers.dtype} of shape {tuple(numbers.shape)}"
         )
-    if no_repeat_ngram < 0:
-        raise ValueError(
-            f"no_repeat_ngram must be 0 (off) or the n of n-grams not to repeat, got {no_repeat_ngram}"
-        )
-    first = numbers("start", start, source)
-    return Rules(
-        max_lengths=numbers("max_length", max_length, source),
-        min_lengths=numbers("min_length", min_length, source),
-        start=first,
-        before=torch.cat([read_prompt(prompt, prompt_mask, source), first[:, None]], 1),
-        end=end,
-        never=tuple(never),
-        barred=torch.tensor(never, dtype=torch.long, device=source.device),
-        longest_minimum=int(torch.as_tensor(min_length).max()) if len(source) else 0,
-        penalty=repetition_penalty,
-        no_repeat_ngram=no_repeat_ngram,
-        stop=stop,
-    )
+    if (numbers < 0).any():
+        raise ValueError(f"{name} must be 0 or more, got {int(numbers.min())}")
+    return numbers.to(device).expand(sentences)
 
 
-def numbers(name: str, value: int | Tensor, source: Tensor) -> Tensor:
-    """One non-negative integer per sentence (B,), on the source's device."""
-    found = torch.as_tensor(value)
-    if found.is_floating_point() or found.shape not in ((), source.shape[:1]):
-        raise ValueError(
-            f"{name} must be a whole number or one for each of the {len(source)} sentences; "
-            f"got {found.dtype} of shape {tuple(found.shape)}"
-        )
-    if (found < 0).any():
-        raise ValueError(f"{name} must be 0 or more, got {int(found.min())}")
-    return found.to(source.device).expand(len(source))
-
-
-def read_prompt(prompt: Tensor | None, prompt_mask: Tensor | None, source: Tensor) -> Tensor:
-    """The prompts (B, P) with -1 for padding; (B, 0) if there are none."""
+def read_prompt(target: Target, sentences: int, device: torch.device) -> Tensor:
+    """The prompts (B, P) with PADDING; (B, 0) if there are none."""
+    prompt, mask = target.prompt, target.prompt_mask
     if prompt is None:
-        return torch.empty(len(source), 0, dtype=torch.long, device=source.device)
-    if prompt.dim() != 2 or len(prompt) != len(source):
+        return torch.empty(sentences, 0, dtype=torch.long, device=device)
+    if prompt.dim() != 2 or len(prompt) != sentences:
         raise ValueError(
-            f"prompt must have one row of tokens for each of the {len(source)} sentences, "
+            f"prompt must have one row of tokens for each of the {sentences} sentences, "
             f"got shape {tuple(prompt.shape)}"
         )
-    if prompt_mask is None:
-        return prompt
-    if prompt_mask.dtype != torch.bool or prompt_mask.shape != prompt.shape:
+    if mask is None:
+        return prompt.to(device)
+    if mask.dtype != torch.bool or mask.shape != prompt.shape:
         raise ValueError(
             f"prompt_mask must be boolean (True = a real token) of the prompt's shape {tuple(prompt.shape)}; "
-            f"got {prompt_mask.dtype} of shape {tuple(prompt_mask.shape)}"
+            f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
-    return prompt.masked_fill(~prompt_mask, -1)
+    return prompt.masked_fill(~mask, PADDING).to(device)
+
+
+def join_padded(first: Tensor, second: Tensor) -> Tensor:
+    """The rows (N, L) of both, PADDING before those of the shorter ones."""
+    longest = max(first.shape[1], second.shape[1])
+    return torch.cat([F.pad(rows, (longest - rows.shape[1], 0), value=PADDING) for rows in (first, second)])
+
+
+def penalise(scores: Tensor, history: Tensor, penalty: float) -> None:
+    """s / penalty where s > 0, else s * penalty, for every token of the history (Keskar 2019, sec. 4.1), in place.
+
+    The paper always divides, which would make a token of negative score likelier; implementations since then
+    respect the sign, as here."""
+    # The last token is never padding, so it replaces the padding; scatter still changes it only once.
+    seen = torch.where(history < 0, history[:, -1:], history)
+    values = scores.gather(1, seen)
+    scores.scatter_(1, seen, torch.where(values < 0, values * penalty, values / penalty))
+
+
+def forbid_repeats(scores: Tensor, history: Tensor, size: int) -> None:
+    """-inf, in place, for every token that would complete an n-gram (n = `size`) a second time (Paulus 2018)."""
+    if history.shape[1] < size:
+        return
+    windows = history.unfold(1, size, 1)  # (N, L - size + 1, size)
+    begun = history[
+        :, history.shape[1] - size + 1 :
+    ]  # (N, size - 1): the n-gram that the next token would complete
+    again = (windows[..., :-1] == begun[:, None]).all(-1) & (windows >= 0).all(-1)
+    closing = windows[..., -1].clamp_min(0)
+    # The minimum, so that a window without a match does not undo the -inf of another.
+    bars = torch.where(again, -torch.inf, torch.inf).to(scores.dtype)
+    scores.scatter_reduce_(1, closing, bars, "amin")
 
 
 def impossible(rows: Tensor | np.ndarray) -> None:

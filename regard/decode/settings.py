@@ -15,7 +15,10 @@ TOO_MANY_TOKENS = 1 << 20
 
 @dataclass(frozen=True)
 class Decoding:
-    """A recipe's [decode]: greedy, beam search, or, with a temperature above 0, sampling."""
+    """A recipe's [decode]: greedy, beam search, or, with a temperature above 0, sampling.
+
+    The same object goes from a recipe, the command line, Python or a request to the search. It is checked here, and
+    nowhere else."""
 
     beam: int = setting(1, at_least=1, below=1000)
     n_best: int = setting(1, at_least=1, below=1000)  # answers to give for each input
@@ -52,3 +55,24 @@ class Decoding:
             raise ValueError(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
         if self.temperature and self.n_best > 1:
             raise ValueError(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")
+
+    @property
+    def is_beam(self) -> bool:
+        """Is it a beam search? A beam knows no answer before its end, so it is not written token by token."""
+        return self.temperature == 0 and self.beam > 1
+
+    @property
+    def looks_back(self) -> bool:
+        """Does a rule depend on what is written?"""
+        return self.repetition_penalty != 1 or self.no_repeat_ngram > 0
+
+    @property
+    def choice(self) -> Decoding:
+        """What the choice of a next token depends on: rows with equal choices are computed together."""
+        return Decoding(
+            repetition_penalty=self.repetition_penalty,
+            no_repeat_ngram=self.no_repeat_ngram,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+        )

@@ -28,8 +28,8 @@ class Candidates(NamedTuple):
 class Steps:
     """One step at a time; the caller says which beams go on. For every model, rule and device."""
 
-    def __init__(self, model: Generator, state: State, rules: Rules, width: int, renormalise: bool):
-        self.model, self.state, self.rules, self.width, self.renormalise = model, state, rules, width, renormalise
+    def __init__(self, model: Generator, state: State, rules: Rules):
+        self.model, self.state, self.rules, self.width = model, state, rules, rules.decoding.beam
         self.tokens = rules.start
         self.scores = torch.zeros(len(self.tokens), 1, device=self.tokens.device)  # at first all beams are equal
         self.written: np.ndarray = np.empty((len(self.tokens), 1, 0), np.int64)
@@ -38,15 +38,17 @@ class Steps:
         """Take a step."""
         logits, state = self.model.step(self.tokens, self.state)
         self.state = state if state.width == self.width else state.spread(self.width)
-        known = at_least_float32(logits).log_softmax(-1)
-        length = self.written.shape[2]
-        past = None
-        if self.rules.looks_back:
-            past = torch.from_numpy(self.written.reshape(len(known), length)).to(known.device)
-        self.rules.apply(known, length, past)
-        if self.renormalise:
-            known = known.log_softmax(-1)
-        return Candidates(*(each.cpu().numpy() for each in extend(self.scores, known, self.width)))
+        log_probabilities = at_least_float32(logits).log_softmax(-1)
+        length, before = self.written.shape[2], self.rules.before
+        if not length:
+            self.rules.check_tokens(logits.shape[1])
+        if self.rules.decoding.looks_back:
+            written = torch.from_numpy(self.written.reshape(len(logits), length)).to(logits.device)
+            before = torch.cat([before.repeat_interleave(len(logits) // len(before), 0), written], 1)
+        self.rules.apply(log_probabilities, length, before)
+        if self.rules.decoding.renormalise:
+            log_probabilities = log_probabilities.log_softmax(-1)
+        return Candidates(*(x.cpu().numpy() for x in extend(self.scores, log_probabilities, self.width)))
 
     def staying(self, done: np.ndarray, last: int) -> np.ndarray:
         """Which sentences of the batch (B,) stay in it, if these are done and the others end with step `last`."""
@@ -76,6 +78,6 @@ def extend(scores: Tensor, steps: Tensor, width: int) -> tuple[Tensor, Tensor, T
     if missing > 0:  # one beam and a small vocabulary: the other beams are dead
         grown = F.pad(grown, (0, missing), value=-torch.inf)
     # One topk over all beams is faster than one per beam and another over their results.
-    found, chosen = grown.topk(2 * width)
+    best, chosen = grown.topk(2 * width)
     beams = chosen // words
-    return found, beams.clamp_max(scores.shape[1] - 1) if missing > 0 else beams, chosen % words
+    return best, beams.clamp_max(scores.shape[1] - 1) if missing > 0 else beams, chosen % words

@@ -29,9 +29,9 @@ def add_tokens(inner: tokenizers.Tokenizer, contents: Contents, vocabulary: int,
     where, tokens = _read_added(contents, vocabulary, named)
     inner.add_tokens([token for _, token in sorted(tokens.items())])
     for number, token in tokens.items():
-        if (found := inner.token_to_id(token.content)) != number:
+        if (actual := inner.token_to_id(token.content)) != number:
             raise RunError(
-                f"{where}: {token.content[:40]!r} has the id {number} there, and would have {found} by the "
+                f"{where}: {token.content[:40]!r} has the id {number} there, and would have {actual} by the "
                 f"vocabulary; {SAVE}"
             )
     _check_extra(contents, inner.get_vocab())
@@ -54,14 +54,14 @@ def _read_added(contents: Contents, vocabulary: int, named: Iterable[str]) -> tu
     settings, listed = contents.json(TOKENIZER_CONFIG), contents.json(ADDED)
     tables = (settings,) if DECODER in settings else (contents.json(SPECIAL_MAP), settings)
     special = {*named, *(_content(table.get(key)) for table in tables for key in NAMED)}
-    where, found = f"{contents.path / ADDED}", [(i, {"content": content}) for content, i in listed.items()]
+    where, entries = f"{contents.path / ADDED}", [(i, {"content": content}) for content, i in listed.items()]
     if DECODER in settings:  # transformers reads no added_tokens.json then
         where = f"{contents.path / TOKENIZER_CONFIG}, {DECODER}"
-        found = _entries(settings[DECODER], where)
+        entries = _entries(settings[DECODER], where)
     else:
         special |= set(_extra(contents))
     tokens = {}
-    for number, entry in found:
+    for number, entry in entries:
         if type(number) is not int or not 0 <= number < vocabulary:
             raise RunError(
                 f"{where}: the id of {entry.get('content')!r:.40} must be a whole number, and lie in the model's "
@@ -102,13 +102,15 @@ def _extra(contents: Contents) -> Iterator[str]:
     settings = contents.json(TOKENIZER_CONFIG)
     for table in (settings,) if DECODER in settings else (settings, contents.json(SPECIAL_MAP)):
         for key in EXTRA:
-            found = table.get(key) or ()
-            for one in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
-                if name := _content(one):
+            tokens = table.get(key) or ()
+            for token in (
+                tokens.values() if isinstance(tokens, dict) else tokens if isinstance(tokens, list) else ()
+            ):
+                if name := _content(token):
                     yield name
 
 
-def _content(found: Any) -> str:
+def _content(entry: Any) -> str:
     """A token's name: a string, or an object with it as "content"."""
-    name = found.get("content") if isinstance(found, dict) else found
+    name = entry.get("content") if isinstance(entry, dict) else entry
     return name if isinstance(name, str) else ""

@@ -120,16 +120,16 @@ class BertForm(Form[BertConfig]):
     def copies(self, config: BertConfig) -> dict[str, str]:
         if not config.predicts_words:
             return {}
-        found = {
+        copies = {
             "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
             "cls.predictions.decoder.bias": "cls.predictions.bias",
         }
         if not config.tied:
-            found = {"cls.predictions.bias": ""}  # the decoder has its own bias; this one is unused
+            copies = {"cls.predictions.bias": ""}  # the decoder has its own bias; this one is unused
         if config.head == "masked":  # left over from pretraining
             unused = ("bert.pooler.dense", "cls.seq_relationship")
-            found |= {f"{name}.{kind}": "" for name in unused for kind in ("weight", "bias")}
-        return found
+            copies |= {f"{name}.{kind}": "" for name in unused for kind in ("weight", "bias")}
+        return copies
 
     def holds(self, config: BertConfig, names: frozenset[str]) -> BertConfig:
         """The head by the tensors that are there: released files hold every pretrained head, whatever their

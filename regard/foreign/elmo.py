@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.data.artifacts import AnyTokenizer
 from regard.data.text.characters import CHARACTERS
-from regard.data.text.special_tokens import LAYOUTS, REGARD, SPECIAL, Special
+from regard.data.text.special_tokens import NUMBERINGS, REGARD, SPECIAL, Special
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.tokenizer_training import train_vocabulary
 from regard.errors import RunError, Unrepresentable
@@ -41,19 +41,19 @@ class ELMoForm(Form[ELMoConfig]):
         """options.json, else the only file whose name ends so, as those that were published."""
         if contents.has(OPTIONS):
             return OPTIONS
-        there = [path.name for path in contents.path.glob(f"*_{OPTIONS}")]
-        return there[0] if len(there) == 1 else OPTIONS
+        names = [path.name for path in contents.path.glob(f"*_{OPTIONS}")]
+        return names[0] if len(names) == 1 else OPTIONS
 
     def weight_file(self, contents: Contents) -> str:
         """The only HDF5 file, else the only one whose name ends in weights.hdf5: vectors may lie beside them."""
-        there = sorted(path.name for path in contents.path.glob(f"*{SUFFIX}"))
-        named = [name for name in there if name.endswith(f"weights{SUFFIX}")]
-        for names in (there, named):
+        files = sorted(path.name for path in contents.path.glob(f"*{SUFFIX}"))
+        named = [name for name in files if name.endswith(f"weights{SUFFIX}")]
+        for names in (files, named):
             if len(names) == 1:
                 return names[0]
-        found = ", ".join(named or there)[:200] or "there is none"
+        listed = ", ".join(named or files)[:200] or "there is none"
         raise RunError(
-            f"{contents.path} must hold the weights in one HDF5 file, *weights{SUFFIX} beside others; {found}"
+            f"{contents.path} must hold the weights in one HDF5 file, *weights{SUFFIX} beside others; {listed}"
         )
 
     def lacks(self, config: ELMoConfig) -> str:
@@ -107,7 +107,7 @@ class ELMoForm(Form[ELMoConfig]):
 def words_alone() -> Tokenizer:
     """Splits at white space, and knows no word: each is read by its characters."""
     inner = train_vocabulary(
-        [], kind="space", size=len(SPECIAL), lowercase=False, normalise="", layout=LAYOUTS["regard"]
+        [], kind="space", size=len(SPECIAL), lowercase=False, normalise="", numbering=NUMBERINGS["regard"]
     )
     return Tokenizer(inner, REGARD)
 
@@ -116,10 +116,10 @@ def words_alone() -> Tokenizer:
 
 
 def _inner(table: Table, key: str) -> Table:
-    found = table.table.get(key)
-    if not isinstance(found, dict):
-        raise Unrepresentable(f"{key} must be a table of settings, got {found!r:.80}")
-    return Table(found, library=table.library)
+    settings = table.table.get(key)
+    if not isinstance(settings, dict):
+        raise Unrepresentable(f"{key} must be a table of settings, got {settings!r:.80}")
+    return Table(settings, library=table.library)
 
 
 def _size(table: Table, section: str, key: str) -> int:
@@ -135,13 +135,13 @@ def _clip(table: Table, key: str) -> float:
 
 def _filters(cnn: Table) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """[[width, how many], ...]"""
-    found: Any = cnn.table.get("filters")
-    good = isinstance(found, list) and 0 < len(found) <= MOST_WIDTHS
-    for one in found if good else []:
-        good = good and isinstance(one, list) and len(one) == 2 and all(type(number) is int for number in one)
+    filters: Any = cnn.table.get("filters")
+    good = isinstance(filters, list) and 0 < len(filters) <= MOST_WIDTHS
+    for pair in filters if good else []:
+        good = good and isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair)
     if not good:
-        raise Unrepresentable(f"char_cnn.filters must be a list of [width, number of filters], got {found!r:.80}")
-    return tuple(width for width, _ in found), tuple(count for _, count in found)
+        raise Unrepresentable(f"char_cnn.filters must be a list of [width, number of filters], got {filters!r:.80}")
+    return tuple(width for width, _ in filters), tuple(count for _, count in filters)
 
 
 # ---- tensors

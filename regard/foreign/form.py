@@ -39,7 +39,7 @@ class Form(ABC, Generic[Config]):
         """By model_type, or by architectures if config.json has no model_type. A form without these has a test of
         its own."""
         kind, heads = (contents.config.get(key) for key in ("model_type", "architectures"))
-        return kind == self.model_type or (kind is None and heads in [[one] for one in self.architectures])
+        return kind == self.model_type or (kind is None and heads in [[head] for head in self.architectures])
 
     def kind(self, config: Config, dtype: str) -> Json:
         """The keys of config.json that say which model this is, and of which dtype its weights are."""
@@ -139,10 +139,10 @@ def write_parts(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[st
 
 def read_parts(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Their tensors by their names -> ours by our names."""
-    found: dict[str, Tensor] = {}
+    ours: dict[str, Tensor] = {}
     for part in used(parts):
-        found.update(zip(part.ours, part.read(tensors[part.foreign]), strict=True))
-    return found
+        ours.update(zip(part.ours, part.read(tensors[part.foreign]), strict=True))
+    return ours
 
 
 # Settings of transformers that do not change what a model computes: how it is stored, trained, called or decoded
@@ -250,7 +250,7 @@ class Table:
         self.left.discard(key)
         value = self.table.get(key, allowed[0])
         if value not in allowed:
-            shown = " or ".join(repr(one) for one in allowed)
+            shown = " or ".join(repr(option) for option in allowed)
             raise Unrepresentable(f"{key} = {value!r:.80} is not supported, only {shown}")
 
     def done(self, path: Path) -> None:
@@ -283,17 +283,19 @@ def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor],
 def read_labels(table: Json) -> tuple[str, ...]:
     """The classes' names: id2label, else num_labels numbered ones (2 if not given, as in transformers). Where two
     share a name, as ImageNet's cranes do, the later one gets its number appended until it is unique."""
-    found = table.get("id2label")
-    if found is None:
+    names_by_id = table.get("id2label")
+    if names_by_id is None:
         count = table.get("num_labels", 2)
         if type(count) is not int or not 1 <= count <= MOST_LABELS:
             raise Unrepresentable(f"num_labels must be a whole number from 1 to {MOST_LABELS:,}, got {count!r:.80}")
         return tuple(f"LABEL_{number}" for number in range(count))
-    if not isinstance(found, dict) or not 1 <= len(found) <= MOST_LABELS:
-        raise Unrepresentable(f"id2label must name 1 to {MOST_LABELS:,} classes, got {found!r:.80}")
-    names = [found.get(str(number)) for number in range(len(found))]
+    if not isinstance(names_by_id, dict) or not 1 <= len(names_by_id) <= MOST_LABELS:
+        raise Unrepresentable(f"id2label must name 1 to {MOST_LABELS:,} classes, got {names_by_id!r:.80}")
+    names = [names_by_id.get(str(number)) for number in range(len(names_by_id))]
     if not all(isinstance(name, str) for name in names):
-        raise Unrepresentable(f"id2label must name the classes 0 to {len(found) - 1}, got {found!r:.80}")
+        raise Unrepresentable(
+            f"id2label must name the classes 0 to {len(names_by_id) - 1}, got {names_by_id!r:.80}"
+        )
     first = {name: number for number, name in reversed(list(enumerate(names)))}
     taken, labels = set(names), []
     for number, name in enumerate(names):

@@ -24,12 +24,12 @@ DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16"} | {
 def hdf5_header(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of each data set, by its path in the file."""
     with _opened(path) as file:
-        found: dict[str, tuple[tuple[int, ...], str]] = {}
+        tensors: dict[str, tuple[tuple[int, ...], str]] = {}
         for name, data in _data_sets(path, file, "", MOST_DEEP):
-            if len(found) == MOST_NAMES:
+            if len(tensors) == MOST_NAMES:
                 raise RunError(f"{path} holds more than {MOST_NAMES:,} data sets, and no model does")
-            found[name] = tuple(data.shape or ()), DTYPES.get(data.dtype.name, data.dtype.name)
-        return found
+            tensors[name] = tuple(data.shape or ()), DTYPES.get(data.dtype.name, data.dtype.name)
+        return tensors
 
 
 def read_hdf5(path: Path, name: str) -> Tensor:
@@ -44,13 +44,13 @@ def _data_sets(path: Path, group: Any, before: str, deep: int) -> Iterator[tuple
         where = f"{path}: {before}{key:.200}"
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
             raise RunError(f"{where} is a link, and links are not followed; store the data itself")
-        found = group[key]
-        if isinstance(found, h5py.Dataset):
-            if found.is_virtual or found.external:
+        member = group[key]
+        if isinstance(member, h5py.Dataset):
+            if member.is_virtual or member.external:
                 raise RunError(f"{where} has its data in other files, which are not read; store the data itself")
-            yield before + key, found
-        elif isinstance(found, h5py.Group) and deep:
-            yield from _data_sets(path, found, f"{before}{key}/", deep - 1)
+            yield before + key, member
+        elif isinstance(member, h5py.Group) and deep:
+            yield from _data_sets(path, member, f"{before}{key}/", deep - 1)
         else:
             raise RunError(f"{where} is neither a data set nor a group of them, or more than {MOST_DEEP} deep")
 

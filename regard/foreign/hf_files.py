@@ -92,9 +92,9 @@ def read_decoding(contents: Contents, special: Special, fixed: dict[str, tuple[o
         if name == GENERATION:
             _check_generation(contents.path / name, Table(table, UNSUPPORTED), special, fixed)
         sampled = {"temperature": 1.0, "top_k": 50, "top_p": 1.0} if table.get("do_sample") else {}
-        asked = {key: table.get(key, default) for key, default in sampled.items()}
-        asked |= {ours: table[key] for key, ours in SEARCH.items() if table.get(key) is not None}
-        return Decoding(**{key: value for key, value in asked.items() if value is not None})
+        settings = {key: table.get(key, default) for key, default in sampled.items()}
+        settings |= {ours: table[key] for key, ours in SEARCH.items() if table.get(key) is not None}
+        return Decoding(**{key: value for key, value in settings.items() if value is not None})
     except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise RunError(f"{contents.path / name}: {error!s:.300}") from None
 
@@ -169,8 +169,8 @@ def read_pixels(contents: Contents, config: ImageConfig) -> Pixels:
         edge = _shortest_edge(table, config.size)
         names = {int(number): name for name, number in RESAMPLING.items()}
         if (resample := names.get(table.get("resample", int(RESAMPLING[default.resample])))) is None:
-            known = " and ".join(f"{number} ({name})" for number, name in names.items())
-            raise ValueError(f"resample = {table['resample']!r:.80} is not supported, only {known}")
+            supported = " and ".join(f"{number} ({name})" for number, name in names.items())
+            raise ValueError(f"resample = {table['resample']!r:.80} is not supported, only {supported}")
         mean, std = (read_numbers(table.get(key), key, config.channels) for key in ("image_mean", "image_std"))
         if std is not None and not all(value >= LEAST_STD for value in std):
             raise ValueError(f"image_std must be at least {LEAST_STD}, got {list(std)}")
@@ -211,8 +211,10 @@ def read_numbers(value: Any, key: str, channels: int) -> tuple[float, ...] | Non
     """One for each channel, from a JSON file; None for null."""
     if value is None:
         return None
-    if not isinstance(value, list) or not all(type(one) in (int, float) and abs(one) < 1e6 for one in value):
+    if not isinstance(value, list) or not all(
+        type(number) in (int, float) and abs(number) < 1e6 for number in value
+    ):
         raise ValueError(f"{key} must be a list of numbers, got {value!r:.80}")
     if len(value) != channels:
         raise ValueError(f"{key} must have one number for each of {channels} channels, got {len(value)}")
-    return tuple(float(one) for one in value)
+    return tuple(float(number) for number in value)

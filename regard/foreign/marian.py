@@ -53,7 +53,7 @@ def _out_of(foreign: str, ours: str) -> list[Part]:
 def _attention(foreign: str, ours: str) -> list[Part]:
     names = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
     reads = [_into(f"{foreign}.{theirs}", f"{ours}.{name}") for theirs, name in names.items()]
-    return [*(part for one in reads for part in one), *_out_of(f"{foreign}.out_proj", f"{ours}.out")]
+    return [*(part for layer in reads for part in layer), *_out_of(f"{foreign}.out_proj", f"{ours}.out")]
 
 
 class MarianForm(Form[TransformerConfig]):

@@ -93,10 +93,10 @@ class SentencePieceTokenizer:
 
     def _offsets(self, text: str) -> tuple[list[str], list[tuple[int, int]]]:
         code, rest = _language(valid_text(text))
-        found = self.source.encode(rest, return_type="offset_mapping")
+        encoded = self.source.encode(rest, return_type="offset_mapping")
         before = len(text) - len(rest)
-        offsets = [(before + begin, before + end) for begin, end in found["offsets"]]
-        return [*code, *found["pieces"]], [(0, before)] * len(code) + offsets
+        offsets = [(before + begin, before + end) for begin, end in encoded["offsets"]]
+        return [*code, *encoded["pieces"]], [(0, before)] * len(code) + offsets
 
     def _spoken(self, ids: list[int], names: list[str], unknown: Sequence[str]) -> list[bytes]:
         """What each piece adds to the text, in bytes, since some models have pieces of a single byte."""

@@ -94,10 +94,10 @@ class TimmForm(Form[SENetConfig]):
 
     def write_config(self, config: SENetConfig, special: Special | None) -> Json:
         width = config.widths[-1] * (EXPANSION if config.block == "bottleneck" else 1)
-        found: Json = {"architecture": architecture_of(config), "num_classes": len(config.labels)}
-        found |= {"num_features": width, "global_pool": "avg"}
+        settings: Json = {"architecture": architecture_of(config), "num_classes": len(config.labels)}
+        settings |= {"num_features": width, "global_pool": "avg"}
         named = config.labels and config.labels != read_labels({"num_labels": len(config.labels)})
-        return found | ({"label_names": list(config.labels)} if named else {})
+        return settings | ({"label_names": list(config.labels)} if named else {})
 
     def small_files(self, config: SENetConfig, artifacts: Artifacts, decoding: Decoding) -> dict[str, Json]:
         assert artifacts.pixels is not None
@@ -162,13 +162,13 @@ def _one_by_one(theirs: str, ours: str) -> Part:
 # ---- config.json
 
 
-def _settings(found: Json) -> Table:
+def _settings(table: Json) -> Table:
     """`pretrained_cfg`, but for what stands beside it and wins; null counts as not given. Old folders have all in
     one table."""
-    inner = found.get("pretrained_cfg", found)
+    inner = table.get("pretrained_cfg", table)
     if not isinstance(inner, dict):
         raise Unrepresentable(f"pretrained_cfg must be a table of settings, got {inner!r:.80}")
-    beside = {key: found[key] for key in ("num_classes", "label_names") if key in found}
+    beside = {key: table[key] for key in ("num_classes", "label_names") if key in table}
     settings = Table({key: value for key, value in {**inner, **beside}.items() if value is not None})
     settings.must("label_offset", 0)
     settings.must("custom_load", False)
@@ -176,9 +176,9 @@ def _settings(found: Json) -> Table:
     return settings
 
 
-def _arguments(found: Json) -> Table:
+def _arguments(table: Json) -> Table:
     """`model_args`; those that would change the network are refused."""
-    arguments = found.get("model_args") or {}
+    arguments = table.get("model_args") or {}
     if not isinstance(arguments, dict):
         raise Unrepresentable(f"model_args must be a table of arguments, got {arguments!r:.80}")
     for key in arguments.keys() - {*TRAINING, "in_chans", "num_classes"}:
@@ -190,7 +190,7 @@ def _arguments(found: Json) -> Table:
 
 def _input_size(settings: Table) -> tuple[int, int, int]:
     size = settings.take("input_size", [3, 224, 224])
-    if len(size) != 3 or not all(type(one) is int and one > 0 for one in size):
+    if len(size) != 3 or not all(type(side) is int and side > 0 for side in size):
         raise Unrepresentable(f"input_size must be [channels, height, width], at least 1 each; got {size!r:.80}")
     return size[0], size[1], size[2]
 

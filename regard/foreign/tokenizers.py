@@ -117,8 +117,8 @@ def _around(inner: tokenizers.Tokenizer, pair: bool = False) -> tuple[list[int],
     probe = tokenizers.Tokenizer(models.WordLevel({"a": FIRST, "b": SECOND}, "a"))
     if inner.post_processor is not None:
         probe.post_processor = inner.post_processor
-    found = without_panic(probe.encode, "a", "b" if pair else None)
-    return found.ids, found.type_ids
+    encoding = without_panic(probe.encode, "a", "b" if pair else None)
+    return encoding.ids, encoding.type_ids
 
 
 def _before(inner: tokenizers.Tokenizer, path: Path, vocabulary: int, end: int | None) -> tuple[int, ...]:
@@ -228,10 +228,10 @@ def _open_marian(contents: Contents, vocabulary: int, special: Special) -> Sente
 
 def _check_class(settings: Json, folder: Path) -> None:
     """Other tokenizers have a vocab.txt too, but split words in other ways."""
-    found = settings.get("tokenizer_class")
-    if found not in BERT_CLASSES:
+    kind = settings.get("tokenizer_class")
+    if kind not in BERT_CLASSES:
         raise RunError(
-            f"{folder}: vocab.txt belongs to a {found!r:.40}; without tokenizer.json only a BertTokenizer can be "
+            f"{folder}: vocab.txt belongs to a {kind!r:.40}; without tokenizer.json only a BertTokenizer can be "
             "read; save the tokenizer again, with tokenizer.json"
         )
 
@@ -251,10 +251,10 @@ def _change_letters(normal: normalizers.BertNormalizer, settings: Json, folder: 
 
 def _name(contents: Contents, key: str, usual: str) -> str:
     """A special token's name: a string, or an object with it as "content"."""
-    found = (contents.json(SPECIAL_MAP) | contents.json(TOKENIZER_CONFIG)).get(key)
-    name = found.get("content") if isinstance(found, dict) else usual if found is None else found
+    token = (contents.json(SPECIAL_MAP) | contents.json(TOKENIZER_CONFIG)).get(key)
+    name = token.get("content") if isinstance(token, dict) else usual if token is None else token
     if not isinstance(name, str) or not name:
-        raise RunError(f"{contents.path}: {key} must be the name of a token, got {found!r:.40}")
+        raise RunError(f"{contents.path}: {key} must be the name of a token, got {token!r:.40}")
     return name
 
 

@@ -36,7 +36,7 @@ def _size(table: Table, key: str, default: int) -> tuple[int, int]:
     table.left.discard(key)
     size = table.table.get(key, default)
     pair = size if isinstance(size, list) else [size, size]
-    if len(pair) != 2 or not all(type(one) is int and one > 0 for one in pair):
+    if len(pair) != 2 or not all(type(side) is int and side > 0 for side in pair):
         raise Unrepresentable(f"{key} must be a number or two, [height, width], of at least 1; got {size!r:.80}")
     return pair[0], pair[1]
 
@@ -85,7 +85,7 @@ class ViTForm(Form[ViTConfig]):
         return config, None
 
     def write_config(self, config: ViTConfig, special: Special | None) -> Json:
-        found = {
+        settings = {
             "hidden_size": config.dim,
             "num_hidden_layers": config.layers,
             "num_attention_heads": config.heads,
@@ -101,8 +101,8 @@ class ViTForm(Form[ViTConfig]):
             "attention_probs_dropout_prob": config.attention_dropout,
         }
         if config.drop_path:  # not in transformers' ViT; its other models use this name
-            found["drop_path_rate"] = config.drop_path
-        return found | (write_labels(config.labels) if config.labels else {})
+            settings["drop_path_rate"] = config.drop_path
+        return settings | (write_labels(config.labels) if config.labels else {})
 
     def parts(self, config: ViTConfig) -> list[Part]:
         embed = "vit.embeddings"

@@ -168,10 +168,10 @@ class Block(nn.Module):
     ) -> Tensor:
         assert norm is not None
         if self.pre:
-            return x + self._kept(self.dropout(part(norm(x))), packing)
-        return norm(x + self._kept(self.dropout(part(x)), packing))
+            return x + self._with_path(self.dropout(part(norm(x))), packing)
+        return norm(x + self._with_path(self.dropout(part(x)), packing))
 
-    def _kept(self, x: Tensor, packing: Packing | None) -> Tensor:
+    def _with_path(self, x: Tensor, packing: Packing | None) -> Tensor:
         """Stochastic depth (Huang 2016): with probability p a part of the block is dropped for a whole row; where
         it is kept, it is scaled by 1 / (1 - p)."""
         if not self.training or self.drop_path == 0:

@@ -6,11 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-try:
-    from regard.layers import convolution_cuda
-except ImportError:  # no Triton: the code below runs on any device
-    convolution_cuda = None  # type: ignore[assignment]
-
 FOLDED = 8  # a normalisation is folded where it has so many times more outputs than the convolution has weights
 
 
@@ -37,10 +32,7 @@ class Convolution(nn.Module):
         return F.relu(x, inplace=True) if self.relu else x
 
     def pooled(self, x: Tensor) -> Tensor:
-        """relu(max_pool2d(norm(W * x), 2)), also where `relu` is False. On CUDA the layer that sees images of one
-        channel is fused (`convolution_cuda`): cuDNN is slow there."""
-        if _fused(x) and convolution_cuda.fits(self.filter, self.norm, x):
-            return convolution_cuda.pooled(x, self.filter.weight, self.norm)
+        """relu(max_pool2d(norm(W * x), 2)), also where `relu` is False."""
         return F.relu(F.max_pool2d(self(x), 2), inplace=True)  # pooling first: ReLU of a quarter as many
 
     def _folds(self, x: Tensor) -> bool:
@@ -56,7 +48,3 @@ class Convolution(nn.Module):
         scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
         weight, bias = filter.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
         return F.conv2d(x, weight, bias, filter.stride, filter.padding)
-
-
-def _fused(x: Tensor) -> bool:
-    return convolution_cuda is not None and x.is_cuda

@@ -41,7 +41,7 @@ class TargetSide(nn.Module):
     decode: Any
     out: nn.Linear
 
-    layout = "regard"  # how the tokenizer numbers the special tokens
+    numbering = "regard"  # how the tokenizer numbers the special tokens
     max_target_positions = NO_LIMIT  # most tokens it can write
     fixed_shapes = False  # a GPU computes the loss of padding too, so that a training step can be captured
 
@@ -73,7 +73,7 @@ class TargetSide(nn.Module):
         """target (B, T) is <s> ... </s>: the model reads target[:, :-1] and predicts target[:, 1:]."""
         mask = target_mask[:, 1:]
         states, looks = self.decode(target[:, :-1], *encoded)
-        total, known = token_loss(
+        total, likelihoods = token_loss(
             states,
             self.out.weight,
             self.out.bias,
@@ -83,7 +83,9 @@ class TargetSide(nn.Module):
             r_drop=r_drop,
             fixed_shapes=self.fixed_shapes and states.device.type != "cpu",
         )
-        return Loss(total, known.sum(1), mask.sum(), _sampled(looks, known, mask), self.penalty(looks, mask))
+        return Loss(
+            total, likelihoods.sum(1), mask.sum(), _sampled(looks, likelihoods, mask), self.penalty(looks, mask)
+        )
 
 
 class EncoderDecoder(TargetSide):
@@ -129,8 +131,8 @@ class EncoderDecoder(TargetSide):
         )
 
 
-def _sampled(looks: list[Look], known: Tensor, mask: Tensor) -> Sampled | None:
+def _sampled(looks: list[Look], likelihoods: Tensor, mask: Tensor) -> Sampled | None:
     """For REINFORCE: one look for each target token, rewarded by the log-probability of that token."""
     chosen = [look.log_probability for look in looks if look.log_probability is not None]
     entropy = [look.entropy for look in looks if look.entropy is not None]
-    return Sampled(known, torch.cat(chosen, 1), torch.cat(entropy, 1), mask) if chosen else None
+    return Sampled(likelihoods, torch.cat(chosen, 1), torch.cat(entropy, 1), mask) if chosen else None

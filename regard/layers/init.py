@@ -31,7 +31,7 @@ def take_over(model: nn.Module, theirs: Mapping[str, Tensor]) -> list[str]:
     """Copy the weights that have the same name and shape, and the buffers of each module whose tensors all do: a
     BatchNorm's running statistics and their count go with its weights. Returns the names of all others."""
     saved = model.state_dict(keep_vars=True)
-    weights = dict(model.named_parameters())  # a tied one once
+    weights = dict(model.named_parameters())  # a tied weight once
     buffers = {name: tensor for name, tensor in model.named_buffers() if name in saved}
     own = weights | buffers
     new = [name for name, tensor in own.items() if name not in theirs or theirs[name].shape != tensor.shape]

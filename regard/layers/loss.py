@@ -45,37 +45,37 @@ def label_loss(
 ) -> Loss:
     """Cross-entropy of logits (B, classes) with one class each (B,), smoothed as in `class_loss`. Rows where
     `counted` (B,) is False are left out; None: there are none."""
-    known = logits.float().log_softmax(-1)
+    logs = logits.float().log_softmax(-1)
     if counted is not None:
-        known = known * counted[:, None]
-    right = known.gather(1, labels[:, None]).squeeze(1)
+        logs = logs * counted[:, None]
+    right = logs.gather(1, labels[:, None]).squeeze(1)
     total = -(1 - label_smoothing) * right.sum()
     if label_smoothing:
-        total = total - label_smoothing * known.mean(1).sum()
-    rows = torch.full((), len(known), device=known.device) if counted is None else counted.sum()
+        total = total - label_smoothing * logs.mean(1).sum()
+    rows = torch.full((), len(logs), device=logs.device) if counted is None else counted.sum()
     return Loss(total, right.detach(), rows)
 
 
 def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0) -> Loss:
     """Cross-entropy of logits (B, classes) with soft targets t, smoothed: (1 - e) t + e / classes (Szegedy 2016)"""
-    known = logits.float().log_softmax(-1)
+    logs = logits.float().log_softmax(-1)
     wanted = (1 - label_smoothing) * targets + label_smoothing / logits.shape[1]
     right = targets.argmax(1, keepdim=True)
-    rows = torch.full((), len(known), device=known.device)
-    return Loss(-(wanted * known).sum(), known.detach().gather(1, right).squeeze(1), rows)
+    rows = torch.full((), len(logs), device=logs.device)
+    return Loss(-(wanted * logs).sum(), logs.detach().gather(1, right).squeeze(1), rows)
 
 
 def bit_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Loss:
     """Binary cross-entropy of logits with bits (B, T, O), at the steps where the mask (B, T) is True. A token
     is one bit."""
-    known = -F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="none")
-    rows = (known * mask[..., None]).sum((1, 2))
+    logs = -F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="none")
+    rows = (logs * mask[..., None]).sum((1, 2))
     return Loss(-rows.sum(), rows.detach(), mask.sum() * logits.shape[-1])
 
 
 def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
-    """Of the token after each one; states (B, T - 1, D)"""
-    total, known = token_loss(
+    """The loss of each next token; states (B, T - 1, D)"""
+    total, likelihoods = token_loss(
         states,
         out.weight,
         out.bias,
@@ -84,7 +84,7 @@ def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_s
         label_smoothing=label_smoothing,
         fixed_shapes=states.is_cuda and torch.is_grad_enabled(),  # so that a training step can be captured
     )
-    return Loss(total, known.sum(1), batch.counted.sum())
+    return Loss(total, likelihoods.sum(1), batch.counted.sum())
 
 
 def check_one_document(batch: TextBatch, model: str) -> None:
@@ -125,12 +125,12 @@ def token_loss(
         sides = [side.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1) for side in sides]
     states, target, real = sides  # (N, D), (N,) and (N,)
     counted = real if fixed_shapes else None
-    total, known = _TokenLoss.apply(states, weight, bias, target, counted, label_smoothing, r_drop, learning)
+    total, likelihoods = _TokenLoss.apply(states, weight, bias, target, counted, label_smoothing, r_drop, learning)
     if r_drop:
-        known = known.view(-1, 2).T.flatten()
+        likelihoods = likelihoods.view(-1, 2).T.flatten()
     if fixed_shapes:
-        return total, known.view_as(mask)
-    return total, torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, known)
+        return total, likelihoods.view_as(mask)
+    return total, torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, likelihoods)
 
 
 class _TokenLoss(torch.autograd.Function):
@@ -149,52 +149,33 @@ class _TokenLoss(torch.autograd.Function):
         r_drop: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        size, words = len(weight), None if bias is None else bias.to(states.dtype)
-        if more := words_missing(states, size):
-            words = F.pad(states.new_zeros(size) if words is None else words, (0, more), value=NEVER)
-            weight = F.pad(weight, (0, 0, 0, more))
-        known = torch.empty(len(states), device=states.device)
+        size = len(weight)
+        weight, added = _aligned(states, weight, bias)
+        likelihoods = torch.empty(len(states), device=states.device)  # log p of each target
         total = torch.zeros((), device=states.device)
-        if learning:
-            for_states = torch.empty_like(states)
-            for_weight = torch.zeros(weight.shape, device=weight.device)
-            for_bias = None if bias is None else torch.zeros(len(weight), device=bias.device)
+        slopes = _Slopes(states, weight, bias is not None) if learning else None
         for begin in range(0, len(states), ROWS):
             part = slice(begin, begin + ROWS)
-            logits = F.linear(states[part], weight, words)  # (n, V)
-            logs = F.log_softmax(logits, -1, dtype=torch.float32)
-            del logits
             right, real = target[part, None], None if counted is None else counted[part]
-            found = logs.gather(1, right).squeeze(1)
-            known[part] = found if real is None else found * real
-            total -= (1 - label_smoothing) * known[part].sum()
+            logs = F.log_softmax(F.linear(states[part], weight, added), -1, dtype=torch.float32)  # (n, V)
+            likelihood = logs.gather(1, right).squeeze(1)
+            likelihoods[part] = likelihood if real is None else likelihood * real
+            total -= (1 - label_smoothing) * likelihoods[part].sum()
             if label_smoothing:
                 total -= label_smoothing * _sum(logs[:, :size].mean(-1), real)
-            if not (r_drop or learning):
+            if not (r_drop or slopes):
                 continue
-            slope = logs.exp() if r_drop else logs.exp_()
+            slope = logs.exp() if r_drop else logs.exp_()  # of the logits
             if r_drop:
                 apart, pull = _disagreement(slope, logs)
                 total += r_drop / 2 * _sum(apart, real)
                 slope.add_(pull, alpha=r_drop / 2)
-            if not learning:
-                continue
-            if label_smoothing:
-                slope[:, :size].sub_(label_smoothing / size)
-            slope.scatter_add_(1, right, torch.full_like(right, label_smoothing - 1, dtype=slope.dtype))
-            slope, rows = slope.to(states.dtype), states[part]
-            if for_bias is not None:
-                for_bias += slope.sum(0, dtype=torch.float32) if real is None else real.to(slope.dtype) @ slope
-            for_states[part] = slope @ weight
-            if real is not None:  # cheaper here than on the slope
-                for_states[part] *= real[:, None]
-                rows = rows * real[:, None]
-            _add_product(for_weight, slope.T, rows)
-        if learning:
-            for_bias = None if for_bias is None else for_bias[:size]
-            ctx.save_for_backward(for_states, for_weight[:size].to(weight.dtype), for_bias)
-        ctx.mark_non_differentiable(known)
-        return total, known
+            if slopes is not None:
+                slopes.add(part, _less_target_(slope, right, size, label_smoothing), real)
+        if slopes is not None:
+            ctx.save_for_backward(*slopes.of_words(size))
+        ctx.mark_non_differentiable(likelihoods)
+        return total, likelihoods
 
     @staticmethod
     @once_differentiable
@@ -202,6 +183,48 @@ class _TokenLoss(torch.autograd.Function):
         for_states, for_weight, for_bias = ctx.saved_tensors
         by_bias = None if for_bias is None else grad * for_bias
         return grad.to(for_states.dtype) * for_states, grad * for_weight, by_bias, *[None] * 5
+
+
+class _Slopes:
+    """The gradients of states (N, D), weight (V, D) and bias (V,), chunk by chunk."""
+
+    def __init__(self, states: Tensor, weight: Tensor, bias: bool):
+        self.states, self.weight = states, weight
+        self.for_states = torch.empty_like(states)
+        self.for_weight = torch.zeros(weight.shape, device=weight.device)
+        self.for_bias = torch.zeros(len(weight), device=weight.device) if bias else None
+
+    def add(self, part: slice, slope: Tensor, real: Tensor | None) -> None:
+        """slope (n, V): the gradient of the logits of these rows; real (n,): which rows count, None: all."""
+        slope, rows = slope.to(self.states.dtype), self.states[part]
+        if self.for_bias is not None:
+            self.for_bias += slope.sum(0, dtype=torch.float32) if real is None else real.to(slope.dtype) @ slope
+        self.for_states[part] = slope @ self.weight
+        if real is not None:  # cheaper here than on the slope
+            self.for_states[part] *= real[:, None]
+            rows = rows * real[:, None]
+        _add_product(self.for_weight, slope.T, rows)
+
+    def of_words(self, size: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """All three, without the words that were added behind the first `size`."""
+        for_bias = None if self.for_bias is None else self.for_bias[:size]
+        return self.for_states, self.for_weight[:size].to(self.weight.dtype), for_bias
+
+
+def _aligned(states: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias with so many more words, which are never likely, that products with these states are fast."""
+    added = None if bias is None else bias.to(states.dtype)
+    if more := words_missing(states, len(weight)):
+        added = F.pad(states.new_zeros(len(weight)) if added is None else added, (0, more), value=NEVER)
+        weight = F.pad(weight, (0, 0, 0, more))
+    return weight, added
+
+
+def _less_target_(shares: Tensor, right: Tensor, size: int, label_smoothing: float) -> Tensor:
+    """softmax (n, V) minus the smoothed target, in place: the gradient of the logits."""
+    if label_smoothing:
+        shares[:, :size].sub_(label_smoothing / size)
+    return shares.scatter_add_(1, right, torch.full_like(right, label_smoothing - 1, dtype=shares.dtype))
 
 
 def words_missing(states: Tensor, size: int) -> int:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import platform
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
+from regard.base.shared_change import SharedChange
+
 ARM = platform.machine() in ("aarch64", "arm64")
-_lock = threading.Lock()
-_inside: list[bool] = []  # one entry per thread inside; the first is the setting to restore
 
 
 @contextmanager
@@ -28,13 +27,17 @@ def without_onednn(model: Any) -> Iterator[None]:
     if not ARM or any(isinstance(part, nn.RNNBase | nn.Conv2d) for part in parts):
         yield
         return
-    with _lock:
-        _inside.append(torch.backends.mkldnn.set_flags(_enabled=False, _fp32_precision=None)[0])
-    try:
+    with _disabled():
         yield
-    finally:
-        with _lock:
-            before = _inside[0]
-            _inside.pop()
-            if not _inside:
-                torch.backends.mkldnn.set_flags(_enabled=before, _fp32_precision=None)
+
+
+def _disable() -> Callable[[], None]:
+    before = torch.backends.mkldnn.set_flags(_enabled=False, _fp32_precision=None)[0]
+
+    def restore() -> None:
+        torch.backends.mkldnn.set_flags(_enabled=before, _fp32_precision=None)
+
+    return restore
+
+
+_disabled = SharedChange(_disable)

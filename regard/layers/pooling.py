@@ -1,4 +1,4 @@
-"""Many states become one vector: their mean, their maximum, the last one, or what a learned query reads of them."""
+"""Many states become one vector: their mean, maximum, the last state, or what a learned query reads of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from regard.attention import Attend, Memory, Question, Score
 from regard.attention.kernels.products import weighted_sums
 from regard.base.dropout import Dropout
-from regard.layers.recurrent import Encoder, last_real
+from regard.layers.recurrent import last_real
+from regard.layers.row_encoder import RowEncoder
 
 POOLS = ("attention", "mean", "max", "last")
 
@@ -62,8 +63,8 @@ class MaxPool(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         low = torch.finfo(states.dtype).min
-        found = states.masked_fill(~mask[..., None], low).amax(1)
-        return found.masked_fill(~mask.any(1)[:, None], 0)
+        highest = states.masked_fill(~mask[..., None], low).amax(1)
+        return highest.masked_fill(~mask.any(1)[:, None], 0)
 
 
 class LastPool(nn.Module):
@@ -92,7 +93,7 @@ class PooledEncoder(nn.Module):
 
     def __init__(self, cell: str, inputs: int, dim: int, *, layers: int, pool: str, hidden: int, dropout: float):
         super().__init__()
-        self.encoder = Encoder(cell, inputs, dim, layers=layers, dropout=dropout) if layers else None
+        self.encoder = RowEncoder(cell, inputs, dim, layers=layers, dropout=dropout) if layers else None
         self.dim = 2 * dim if layers else inputs
         self.dropout = Dropout(dropout)
         self.pool = build_pool(pool, self.dim, hidden=hidden or self.dim)

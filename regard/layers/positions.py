@@ -1,7 +1,7 @@
 """Position encodings: attention by itself does not know the order of its memory.
 
 Called with positions (L,) or (B, L), each returns (.., L, dim) to add to the embeddings. `most` is an upper bound
-of the positions, if the caller knows one, so that no GPU sync is needed. `lengths` (B,) are the sentences' lengths,
+of the positions, if the caller knows it, so that no GPU sync is needed. `lengths` (B,) are the sentences' lengths,
 if they are known: in an encoder, not while decoding."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Sinusoidal(nn.Module):
 
     def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
         most = int(positions.max()) if most is None and positions.numel() else most or 0
-        table = self.table  # another thread may meanwhile assign a shorter one
+        table = self.table  # another thread may meanwhile assign a shorter table
         if most >= len(table) or table.device != positions.device:
             size = max(most + 1, 2 * len(table), 64)
             table = self.table = sinusoids(torch.arange(size), self.dim).to(positions.device)

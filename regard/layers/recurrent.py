@@ -5,13 +5,12 @@ and update of a GRU. A plain RNN has none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.record import record, tracing, watching
 from regard.base.dropout import Dropout, drop
@@ -24,9 +23,6 @@ KINDS = {
 }
 GATES = ("input", "forget", "output", "reset", "update")
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-# What holds a state as it is, added to W x + b: z = 1, or f = 1 and i = 0. A plain RNN cannot hold its state.
-HELD = {"gru": {"update": 1e4}, "lstm": {"forget": 1e4, "input": -1e4}}
-FLAGS = 8  # inputs that say so, and not one, for matrices whose size GPUs like
 
 CellState = tuple[Tensor, ...]  # (h,), or (h, c) for an LSTM, each (N, dim)
 
@@ -47,10 +43,10 @@ def chrono_(rnn: nn.RNNBase, kind: str, layer: str, steps: int) -> None:
     the states of some units last a few steps and those of others up to T. torch's own biases are near 0: half is
     forgotten at each step. In a GRU b_z = log u, as its update gate is both."""
     bias, other = (getattr(rnn, f"{name}_{layer}") for name in ("bias_ih", "bias_hh"))
-    kept = torch.log(torch.empty(rnn.hidden_size).uniform_(1, max(1, steps - 1)))
-    for part, start in {"gru": {"update": kept}, "lstm": {"forget": kept, "input": -kept}}[kind].items():
+    start = torch.log(torch.empty(rnn.hidden_size).uniform_(1, max(1, steps - 1)))
+    for part, value in {"gru": {"update": start}, "lstm": {"forget": start, "input": -start}}[kind].items():
         number = KINDS[kind][1].index(part)
-        bias.chunk(len(KINDS[kind][1]))[number].copy_(start)
+        bias.chunk(len(KINDS[kind][1]))[number].copy_(value)
         other.chunk(len(KINDS[kind][1]))[number].zero_()
 
 
@@ -78,9 +74,9 @@ class Layers(nn.Module):
         inputs: int,
         dim: int,
         *,
-        layers: int,
+        layers: int = 1,
         dropout: float = 0.0,
-        bidirectional: bool = False,
+        bidirectional: bool = True,
         chrono_steps: int = 0,
     ):
         super().__init__()
@@ -96,6 +92,10 @@ class Layers(nn.Module):
             self.add_module(name, Gates(kind))
             if chrono_steps:
                 chrono_(self.rnn, kind, name, chrono_steps)
+
+    def weights(self, layer: int) -> list[Tensor]:
+        """The weights of a layer in the order of WEIGHTS, for each direction."""
+        return [getattr(self.rnn, f"{part}_l{layer}{end}") for end in self.ends for part in WEIGHTS]
 
     def run(
         self, rnn: nn.RNNBase, x: Tensor, state: CellState | None, mask: Tensor | None
@@ -121,11 +121,11 @@ class Layers(nn.Module):
         self, watched: list[str], x: Tensor, top: Tensor, state: CellState | None, mask: Tensor | None
     ) -> None:
         deepest = self.sites.index(watched[-1]) // len(self.ends)
-        some = None if mask is None else never_empty(mask)
+        nonempty = None if mask is None else never_empty(mask)
         for layer in range(deepest + 1):
             begin = None if state is None else tuple(part[layer : layer + 1] for part in state)
-            last = layer == self.rnn.num_layers - 1
-            states = top if last else self.run(self._single(layer), x, begin, some)[0]
+            is_top = layer == self.rnn.num_layers - 1
+            states = top if is_top else self.run(self._single(layer), x, begin, nonempty)[0]
             for number, end in enumerate(self.ends):
                 if f"l{layer}{end}" not in watched:
                     continue
@@ -140,11 +140,11 @@ class Layers(nn.Module):
         """One of the layers alone."""
         inputs = getattr(self.rnn, f"weight_ih_l{layer}")
         sizes = {"batch_first": True, "bidirectional": self.rnn.bidirectional, "dtype": inputs.dtype}
-        one = KINDS[self.kind][0](inputs.shape[1], self.rnn.hidden_size, **sizes, device="meta")
-        one.to_empty(device=inputs.device)
-        for name, parameter in one.named_parameters():
+        single = KINDS[self.kind][0](inputs.shape[1], self.rnn.hidden_size, **sizes, device="meta")
+        single.to_empty(device=inputs.device)
+        for name, parameter in single.named_parameters():
             parameter.copy_(getattr(self.rnn, name.replace("_l0", f"_l{layer}")))
-        return one
+        return single
 
     def _record(self, name: str, x: Tensor, before: Tensor, mask: Tensor | None) -> None:
         """The gates of a layer that read x (N, T, E) in the states `before` (N, T, dim)."""
@@ -166,29 +166,6 @@ class Encoder(Layers):
 
     Sequences are packed, so the backward direction starts at a row's last real token and padding costs nothing."""
 
-    def __init__(
-        self,
-        kind: str,
-        inputs: int,
-        dim: int,
-        *,
-        layers: int = 1,
-        dropout: float = 0.0,
-        bidirectional: bool = True,
-        chrono_steps: int = 0,
-    ):
-        super().__init__(
-            kind,
-            inputs,
-            dim,
-            layers=layers,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            chrono_steps=chrono_steps,
-        )
-        # By layer: which weights they were, and the wider ones made of them; see `_holding`.
-        self._kept: dict[int, tuple[list[tuple[int, int]], list[Tensor]]] = {}
-
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
         """x (B, S, E), mask (B, S) with padding on the right -> states (B, S, D), 0 at padding, and the final
         states of every layer (B, layers, D); D = 2 dim, or dim if not bidirectional"""
@@ -198,110 +175,6 @@ class Encoder(Layers):
             part.unflatten(0, (self.rnn.num_layers, -1)).permute(2, 0, 1, 3).flatten(2) for part in last
         )
 
-    def read(
-        self, tokens: Tensor, mask: Tensor, embed: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """As `states`, over embed(tokens (B, S)). On a CPU without gradients only real tokens are looked up."""
-        if tokens.is_cuda or torch.is_grad_enabled() or tracing():
-            return self.states(embed(tokens), mask)
-        lengths = never_empty(mask).sum(1).cpu()
-        packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
-        out, last = self.rnn(PackedSequence(embed(packed.data), *packed[1:]))
-        states, _ = pad_packed_sequence(out, batch_first=True, total_length=tokens.shape[1])
-        return states, self._ends(last if self.kind == "lstm" else (last,))
-
-    def states(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The states (B, S, D) of rows that may be empty, and the last one of each direction, forward_n and
-        backward_1 (B, dim), without packing where that would cost more than padding. What stands at padding, or is
-        the last of an empty row, is finite and has no meaning."""
-        if not self._held(x, mask):
-            states, last = self.run(self.rnn, x, None, never_empty(mask))
-            ends = self._ends(last)
-        else:
-            states = self._run_held(x, mask)
-            dim = self.rnn.hidden_size
-            # At padding a GRU's state is still that of the last token (on a CPU only nearly, in bfloat16). The cell
-            # of an LSTM is held, but what its output gate lets out is not.
-            still = self.kind == "gru" and x.is_cuda
-            forward = states[:, -1, :dim] if still else last_real(states[..., :dim], mask)
-            ends = (forward, states[:, 0, dim:])[: len(self.ends)]
-        self.record_gates(x, states, None, mask)
-        return states, ends
-
-    def _ends(self, last: CellState) -> tuple[Tensor, ...]:
-        """h of the last layer, of each direction."""
-        return last[0][-len(self.ends) :].unbind(0)
-
-    def _held(self, x: Tensor, mask: Tensor) -> bool:
-        """On a GPU every length is a slice of its own to pack, and the lengths must be known first. On a CPU the
-        backward pass of packed rows takes time quadratic in their length, as each step adds a gradient of all
-        steps; padding is worth it where at least half of the positions are real."""
-        if self.kind not in HELD:
-            return False
-        return x.is_cuda or (torch.is_grad_enabled() and 2 * int(mask.sum()) >= mask.numel())
-
-    def _run_held(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(N, T, E) -> (N, T, D) over whole rows. An additional input, 1 at padding, holds the gates so that the
-        state stays as it is: the backward direction still has its first state when it comes to the last token.
-        Steps come first, as cuDNN wants them: else it would copy x once more."""
-        padding = (~mask.t()[..., None]).to(x.dtype).expand(-1, -1, FLAGS)
-        zeros = x.new_zeros(len(self.ends), len(x), self.rnn.hidden_size)
-        x = x.transpose(0, 1)  # (T, N, E)
-        for layer in range(self.rnn.num_layers):
-            if layer:
-                x = F.dropout(x, self.rnn.dropout, self.training)
-            weights = self._holding(layer)
-            x = torch.cat([x, padding], -1)
-            x, _ = run_layer(self.kind, x, (zeros, zeros), weights, self.training, batch_first=False)
-        return x.transpose(0, 1)
-
-    def _holding(self, layer: int) -> list[Tensor]:
-        """The weights of a layer with those of the additional input; kept while no gradient is wanted."""
-        weights = [getattr(self.rnn, f"{part}_l{layer}{end}") for end in self.ends for part in WEIGHTS]
-        if torch.is_grad_enabled() or weights[0].is_inference():
-            return self._with_hold(weights)
-        now, kept = [(weight.data_ptr(), weight._version) for weight in weights], self._kept.get(layer)
-        if capturing(weights[0]):
-            return self._with_hold(weights) if kept is None else kept[1]
-        if kept is not None and kept[0] == now:
-            return kept[1]
-        with torch.inference_mode(False), torch.no_grad():
-            wider = self._with_hold(weights)
-            if kept is not None and wider[0].is_cuda and alike(kept[1][0], wider[0]):
-                for old, new in zip(kept[1], wider, strict=True):
-                    old.copy_(new)  # in place: CUDA graphs go on reading it there
-                wider = kept[1]
-        self._kept[layer] = now, wider
-        return wider
-
-    def _with_hold(self, weights: list[Tensor]) -> list[Tensor]:
-        parts = KINDS[self.kind][1]
-        hold = weights[0].new_zeros(len(parts), self.rnn.hidden_size, FLAGS)
-        for part, value in HELD[self.kind].items():
-            hold[parts.index(part)] = value / FLAGS
-        wider = list(weights)
-        wider[::4] = [torch.cat([weight, hold.flatten(0, 1)], 1) for weight in weights[::4]]
-        return in_one_piece(wider)
-
-    @torch.no_grad()
-    def refresh_kept(self) -> None:
-        """What is kept follows the weights; `layers.replay` calls it before a CUDA graph that reads it runs."""
-        for layer in self._kept:
-            self._holding(layer)
-
-    def train(self, mode: bool = True) -> Encoder:
-        """A captured training step changes weights without their versions: what is kept must be computed again."""
-        self._kept = {layer: ([], weights) for layer, (_, weights) in self._kept.items()}
-        return super().train(mode)
-
-
-def capturing(x: Tensor) -> bool:
-    return x.is_cuda and torch.cuda.is_current_stream_capturing()
-
-
-def alike(one: Tensor, other: Tensor) -> bool:
-    return one.device == other.device and one.dtype == other.dtype
-
 
 def never_empty(mask: Tensor) -> Tensor:
     """Packing takes no empty rows: they are read as one token, at which nobody looks."""
@@ -309,7 +182,7 @@ def never_empty(mask: Tensor) -> Tensor:
 
 
 def last_real(states: Tensor, mask: Tensor) -> Tensor:
-    """The state of the last real token of each row (N, D), of an empty row the first there is."""
+    """The state of the last real token of each row (N, D), or of an empty row, the first."""
     place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[-1])
     return states.gather(1, place)[:, 0]
 
@@ -335,8 +208,8 @@ def in_one_piece(weights: list[Tensor]) -> list[Tensor]:
     order = sorted(range(len(weights)), key=lambda place: -weights[place].dim())
     sizes = [weights[place].numel() for place in order]
     parts = torch.cat([weights[place].flatten() for place in order]).split(sizes)
-    found = {place: part.view(weights[place].shape) for place, part in zip(order, parts, strict=True)}
-    return [found[place] for place in range(len(weights))]
+    views = {place: part.view(weights[place].shape) for place, part in zip(order, parts, strict=True)}
+    return [views[place] for place in range(len(weights))]
 
 
 class Cell(nn.Module):
@@ -359,20 +232,20 @@ class Cell(nn.Module):
 
     def forward(self, ahead: Tensor, state: CellState) -> CellState:
         """ahead (N, gates * dim), state of N rows -> the next state"""
-        known = self.hidden(state[0])
+        of_state = self.hidden(state[0])
         if self.kind == "rnn":
-            return ((ahead + known).tanh(),)
+            return ((ahead + of_state).tanh(),)
         if self.kind == "lstm":
-            i, f, g, o = (ahead + known).chunk(4, -1)
+            i, f, g, o = (ahead + of_state).chunk(4, -1)
             i, f, o = i.sigmoid(), f.sigmoid(), o.sigmoid()
             self._record(i, f, o)
             cell = f * state[1] + i * g.tanh()
             return (o * cell.tanh(), cell)
         gates, new = ahead.split((2 * self.dim, self.dim), -1)
-        known_gates, known_new = known.split((2 * self.dim, self.dim), -1)
-        reset, update = (gates + known_gates).sigmoid().chunk(2, -1)
+        state_gates, state_new = of_state.split((2 * self.dim, self.dim), -1)
+        reset, update = (gates + state_gates).sigmoid().chunk(2, -1)
         self._record(reset, update)
-        new = torch.addcmul(new, reset, known_new).tanh()
+        new = torch.addcmul(new, reset, state_new).tanh()
         return (torch.lerp(new, state[0], update),)
 
     def _record(self, *gates: Tensor) -> None:
@@ -400,7 +273,9 @@ class Stack(Layers):
         locked: bool = False,
         weight_dropout: float = 0.0,
     ):
-        super().__init__(kind, inputs, dim, layers=layers, dropout=dropout, chrono_steps=chrono_steps)
+        super().__init__(
+            kind, inputs, dim, layers=layers, dropout=dropout, bidirectional=False, chrono_steps=chrono_steps
+        )
         self.between, self.weight_dropout = Dropout(dropout, shared=1 if locked else None), weight_dropout
         self.by_layer = locked or weight_dropout > 0  # in training
 
@@ -424,24 +299,24 @@ class Stack(Layers):
     def _step(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """One step of x (N, inputs) in eval mode by torch's cells, which take less time to call than its layers."""
         run: Any = {"rnn": torch.rnn_tanh_cell, "gru": torch.gru_cell, "lstm": torch.lstm_cell}[self.kind]
-        found = []
+        states = []
         for layer in range(self.rnn.num_layers):
-            weights = [getattr(self.rnn, f"{part}_l{layer}") for part in WEIGHTS]
+            weights = self.weights(layer)
             before = [part[:, layer] for part in state]
             after = run(x, before, *weights) if self.kind == "lstm" else (run(x, before[0], *weights),)
             x = after[0]
-            found.append(after)
-        if len(found) == 1:  # nothing to copy
-            return x[:, None], tuple(part[:, None] for part in found[0])
-        return x[:, None], tuple(torch.stack(parts, 1) for parts in zip(*found, strict=True))
+            states.append(after)
+        if len(states) == 1:  # nothing to copy
+            return x[:, None], tuple(part[:, None] for part in states[0])
+        return x[:, None], tuple(torch.stack(parts, 1) for parts in zip(*states, strict=True))
 
     def _run_by_layer(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """As `run`, with dropout that torch's layers do not have."""
-        found = []
+        states = []
         for layer in range(self.rnn.num_layers):
-            weights = [getattr(self.rnn, f"{part}_l{layer}") for part in WEIGHTS]
+            weights = self.weights(layer)
             weights[1] = drop(weights[1], self.weight_dropout, True)
             begin = tuple(part[layer : layer + 1] for part in state)
             x, after = run_layer(self.kind, self.between(x) if layer else x, begin, weights, True)
-            found.append(after)
-        return x, tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+            states.append(after)
+        return x, tuple(torch.cat(parts) for parts in zip(*states, strict=True))

@@ -19,39 +19,39 @@ from regard.data.batches.batch import Batch
 
 MOST = 64  # shapes that are captured; each graph holds the memory of its work
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 Tensors = dict[str, Tensor]
 
 
-def run_aside(work: Callable[[], Found], stream: torch.cuda.Stream) -> Found:
+def run_aside(work: Callable[[], T], stream: torch.cuda.Stream) -> T:
     """Eagerly on another stream, as torch requires before a capture: libraries load and choose their kernels."""
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        found = work()
+        output = work()
     torch.cuda.current_stream().wait_stream(stream)
-    return found
+    return output
 
 
-def capture(
-    work: Callable[[], Found], stream: torch.cuda.Stream, pool: Any = None
-) -> tuple[torch.cuda.CUDAGraph, Found]:
+def capture(work: Callable[[], T], stream: torch.cuda.Stream, pool: Any = None) -> tuple[torch.cuda.CUDAGraph, T]:
     """The graph of `work`, and its static output; nothing is computed until the graph is replayed."""
     graph = torch.cuda.CUDAGraph()
     # What other threads do with models of their own does not disturb it.
     with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-        found = work()
-    return graph, found
+        output = work()
+    return graph, output
 
 
 def addresses(model: nn.Module) -> tuple[int, ...]:
-    """Of the weights, which a graph reads where they were when it was captured."""
+    """The addresses of the weights: a graph reads them where they were when it was captured."""
     return tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))
 
 
-class Recording(NamedTuple):
+class BatchGraph(NamedTuple):
+    """The graph of work on batches of one shape."""
+
     graph: torch.cuda.CUDAGraph
     batch: Batch  # static input: the next batch is copied into it
-    found: Tensors  # static output: overwritten by the next replay
+    output: Tensors  # static output: overwritten by the next replay
 
 
 class Replay:
@@ -60,7 +60,7 @@ class Replay:
     def __init__(self, warm: int) -> None:
         self.warm = warm
         self.seen: Counter[Any] = Counter()
-        self.recordings: dict[Any, Recording] = {}
+        self.recordings: dict[Any, BatchGraph] = {}
         self.stream = torch.cuda.Stream()
         self.pool = torch.cuda.graph_pool_handle()  # shared by all graphs: only one runs at a time
 
@@ -72,24 +72,24 @@ class Replay:
             if self.seen[shape] <= self.warm or len(self.recordings) == MOST:
                 return run_aside(lambda: work(batch), self.stream)
             self.recordings[shape] = self.record(work, batch)
-        graph, held, found = self.recordings[shape]
-        for name, tensor in held.tensors().items():
+        graph, static, output = self.recordings[shape]
+        for name, tensor in static.tensors().items():
             tensor.copy_(getattr(batch, name))
         graph.replay()
-        return {name: tensor.clone() for name, tensor in found.items()}
+        return {name: tensor.clone() for name, tensor in output.items()}
 
-    def record(self, work: Callable[[Any], Tensors], batch: Batch) -> Recording:
+    def record(self, work: Callable[[Any], Tensors], batch: Batch) -> BatchGraph:
         with torch.inference_mode(False):  # else it could not be overwritten outside inference mode
-            held = batch.each(torch.clone)
-        graph, found = capture(lambda: work(held), self.stream, self.pool)
-        return Recording(graph, held, found)
+            static = batch.each(torch.clone)
+        graph, output = capture(lambda: work(static), self.stream, self.pool)
+        return BatchGraph(graph, static, output)
 
 
 class Replayed(NamedTuple):
     """The graphs of a model's answers."""
 
     weights: tuple[int, ...]  # their addresses
-    keeping: list[str]  # modules with `refresh_kept`: graphs read what they make of their weights
+    deriving: list[str]  # modules with `refresh_derived`: graphs read tensors that they make of their weights
     replay: Replay
 
 
@@ -106,8 +106,8 @@ def replayed(model: nn.Module, work: Callable[[Any], Tensor], batch: Batch) -> T
     weights = addresses(model)
     with torch.cuda.device(first.device):
         if model not in replays or replays[model].weights != weights:
-            keeping = [name for name, part in model.named_modules() if hasattr(part, "refresh_kept")]
-            replays[model] = Replayed(weights, keeping, Replay(warm=1))
-        for name in replays[model].keeping:
-            model.get_submodule(name).refresh_kept()  # type: ignore[operator]
-        return replays[model].replay(lambda one: {"found": work(one)}, batch)["found"]
+            deriving = [name for name, part in model.named_modules() if hasattr(part, "refresh_derived")]
+            replays[model] = Replayed(weights, deriving, Replay(warm=1))
+        for name in replays[model].deriving:
+            model.get_submodule(name).refresh_derived()  # type: ignore[operator]
+        return replays[model].replay(lambda batch: {"output": work(batch)}, batch)["output"]

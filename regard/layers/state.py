@@ -38,7 +38,7 @@ def join_trees(first: Any, second: Any, rows: tuple[int, int]) -> Any:
     if isinstance(first, Memory):
         return first.join(second)
     if isinstance(first, tuple):
-        return tuple(join_trees(one, other, rows) for one, other in zip(first, second, strict=True))
+        return tuple(join_trees(*parts, rows) for parts in zip(first, second, strict=True))
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
         names = [field.name for field in dataclasses.fields(first)]
         parts = {name: join_trees(getattr(first, name), getattr(second, name), rows) for name in names}
@@ -84,14 +84,14 @@ class State:
 
     def tensors(self) -> list[Tensor]:
         """All tensors with rows, of the memory and then of the rows."""
-        found: list[Tensor] = []
+        tensors: list[Tensor] = []
 
-        def keep(tensor: Tensor) -> Tensor:
-            found.append(tensor)
+        def collect(tensor: Tensor) -> Tensor:
+            tensors.append(tensor)
             return tensor
 
-        each_tensor(keep, (self.memory, self.rows))
-        return found
+        each_tensor(collect, (self.memory, self.rows))
+        return tensors
 
     def join(self, other: State, rows: tuple[int, int]) -> State:
         """The sentences of both states, so many of each, those of the other behind. For states of width 1."""
@@ -101,7 +101,3 @@ class State:
     def trim(self) -> State:
         """Without the places at the start of every past that no row has, after longer rows were dropped."""
         return State(self.memory, trim_tree(self.rows), self.width)
-
-    def fork(self) -> State:
-        """A copy to continue separately: it shares no buffer of `rows`. The memory is read-only and shared."""
-        return State(self.memory, each_tensor(torch.clone, self.rows), self.width)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from regard.data.batches.batch import Batch
-from regard.layers.replay import Recording, Replay, Tensors
+from regard.layers.replay import BatchGraph, Replay, Tensors
 
 WARM = 3  # eager steps per shape before capture: libraries pick kernels, the optimiser allocates its state
 
@@ -32,13 +32,13 @@ class Captured(Replay):
         """`change` does one training step; it must be the same function each time."""
         (batch,) = batches
         try:
-            return self(lambda one: change([one]), batch)
+            return self(lambda batch: change([batch]), batch)
         except torch.OutOfMemoryError as error:
             raise torch.OutOfMemoryError(
                 f"{error}\nA captured step keeps its memory: use smaller batches, or set train.capture = false"
             ) from error
 
-    def record(self, work: Callable[[Any], Numbers], batch: Batch) -> Recording:
+    def record(self, work: Callable[[Any], Numbers], batch: Batch) -> BatchGraph:
         try:
             return super().record(work, batch)
         except torch.OutOfMemoryError:

@@ -45,7 +45,7 @@ class Standing:
     index: int = 0  # the next batch of the epoch
     best: dict[str, float] | None = None  # metrics of the best validation
     best_step: int = 0
-    stale: int = 0  # validations since the best one
+    stale: int = 0  # validations since the best
     plateau_scale: float = 1.0
     plateau_stale: int = 0
     scaler: dict[str, Any] = field(default_factory=dict)
@@ -74,15 +74,15 @@ def fill_optimiser(
 ) -> None:
     """The reverse of optimiser_tensors."""
     parameters = dict(model.named_parameters())
-    known: dict[Tensor, dict[str, Tensor]] = {}
+    states: dict[Tensor, dict[str, Tensor]] = {}
     for label, tensor in tensors.items():
         key, _, name = label.partition("/")
         if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
             raise ValueError(f"{source}: {label} {form_of(tensor)} belongs to no parameter of this model")
-        known.setdefault(parameters[name], {})[key] = tensor
+        states.setdefault(parameters[name], {})[key] = tensor
     groups = optimiser.state_dict()["param_groups"]  # torch numbers parameters in the order of the groups
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-    state = {number: known[parameter] for number, parameter in enumerate(order) if parameter in known}
+    state = {number: states[parameter] for number, parameter in enumerate(order) if parameter in states}
     optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
@@ -99,8 +99,8 @@ def _named(folder: Path) -> list[Path]:
 
 
 def refuse_files(folder: Path) -> None:
-    """RunError for a file or link that is named like a checkpoint: it would be in the way of one, and is not ours
-    to delete."""
+    """RunError for a file or link that is named like a checkpoint: it would be in the way of a
+    checkpoint, and is not ours to delete."""
     training = folder / "training"  # may be a link to a larger disk
     odd = [path for path in _named(folder) if path.is_symlink() or not path.is_dir()]
     if os.path.lexists(training) and not training.is_dir():
@@ -142,7 +142,7 @@ def save(
             files[name] = _sha256(data)
             write_file(temporary / name, data)
         _write_state(temporary, standing, files, type(optimiser).__name__)
-        if path.exists():  # a damaged one that was skipped when the run was resumed
+        if path.exists():  # a damaged checkpoint that was skipped when the run was resumed
             _remove(path)
         os.rename(temporary, path)
     except BaseException:
@@ -229,8 +229,8 @@ def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Te
 
 def load_newest(folder: Path, model: Module, optimiser: torch.optim.Optimizer, *, say: Say) -> Standing | None:
     """Fill model and optimiser from the newest checkpoint that is undamaged; None if there is no checkpoint."""
-    found = checkpoints(folder)
-    for path in found:
+    paths = checkpoints(folder)
+    for path in paths:
         try:
             record = _read_state(path)
             weights, moments = (_read_tensors(path, name, record) for name in (MODEL, OPTIMISER))
@@ -246,9 +246,9 @@ def load_newest(folder: Path, model: Module, optimiser: torch.optim.Optimizer, *
         fill(model, weights, source=path / MODEL)
         fill_optimiser(model, optimiser, moments, source=path / OPTIMISER)
         return standing
-    if found:
+    if paths:
         raise ValueError(
-            f"none of the {len(found)} checkpoints in {folder / 'training'} can be used. "
+            f"none of the {len(paths)} checkpoints in {folder / 'training'} can be used. "
             f"Delete that folder to train from the start"
         )
     return None
@@ -272,7 +272,7 @@ def _whole(folder: Path, say: Say) -> Iterator[dict[str, Tensor]]:
 
 
 def average(folder: Path, count: int, model: Module, *, say: Say) -> int:
-    """Fill the model with the float64 mean of the newest `count` validated checkpoints; returns how many it found.
+    """Fill the model with the float64 mean of the newest `count` validated checkpoints; returns how many it used.
 
     Integer tensors (counters) are not averaged: the newest is kept."""
     total: dict[str, Tensor] = {}

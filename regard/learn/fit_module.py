@@ -92,7 +92,7 @@ def fit(
         counts the same.
     validate: batches, whose mean loss is then the metric `valid_loss`; or a function of the model, called in eval
         mode without gradients, that returns one number (called `valid_loss`) or several by name. `better` says
-        which one chooses the best weights: ("accuracy", "max").
+        which of them chooses the best weights: ("accuracy", "max").
     out: a folder for model.safetensors (the best weights), log.jsonl and the checkpoints. In another program,
         `safetensors.torch.load_model(model, "OUT/model.safetensors")` reads the weights into a model.
     eval_every: steps between validations, and between checkpoints.
@@ -125,7 +125,7 @@ def fit(
     batches = Batches(data, seed)
     measure = validate if callable(validate) else mean_loss(loss, validate)
     validation = Validation(
-        model, lambda one: by_name(measure(one)), lambda one, _: save(folder, one), better, settings
+        model, lambda model: by_name(measure(model)), lambda model, _: save(folder, model), better, settings
     )
     with locked(folder):
         if (folder / WEIGHTS).exists() and not (folder / "training").exists():
@@ -147,8 +147,8 @@ def save(folder: Path, model: nn.Module) -> None:
 def counted_once(loss: Tensor) -> Loss:
     """A mean over a batch as the loop takes it."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
-        found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise BadInput(f"loss(model, batch) must return one number as a tensor, such as losses.mean(); got {found}")
+        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise BadInput(f"loss(model, batch) must return one number as a tensor, such as losses.mean(); got {got}")
     total = loss.reshape(())
     return Loss(total, total.detach()[None], torch.ones_like(total))
 
@@ -166,12 +166,12 @@ class Batches(Generic[Item]):
     def order(self, epoch: int) -> Iterator[Item]:
         """The seed is set before every batch: what is drawn for a batch, such as augmentation, must not depend on
         the steps taken since the epoch began, as a resumed training does not take them again."""
-        found = iter(self.data(epoch) if callable(self.data) else self.data)
+        batches = iter(self.data(epoch) if callable(self.data) else self.data)
         place = 0
         while True:
             torch.manual_seed(noise(self.seed, epoch, -2 - place))  # other seeds than those of the steps
             try:
-                item = next(found)
+                item = next(batches)
             except StopIteration:
                 return
             yield item
@@ -192,7 +192,7 @@ class Moved:
 
 
 def move(item: Any, device: torch.device) -> Any:
-    """The same with its tensors on the device. What is not known stays as it is."""
+    """`item` with its tensors on the device. What holds no tensors that we know of stays as it is."""
     if isinstance(item, Tensor):
         return send(item, device)
     if hasattr(item, "to"):  # a batch that moves itself, as those of transformers' tokenizers
@@ -227,15 +227,15 @@ def mean_loss(loss: Callable[[Trained, Item], Tensor], data: Iterable[Item]) -> 
 
     def measure(model: Trained) -> float:
         device = next(model.parameters()).device
-        found = [counted_once(loss(model, move(batch, device))).total for batch in data]
-        if not found:
+        losses = [counted_once(loss(model, move(batch, device))).total for batch in data]
+        if not losses:
             raise BadInput("validate has no batch; give it at least one")
-        return wide(torch.stack(found)).mean().item()
+        return wide(torch.stack(losses)).mean().item()
 
     return measure
 
 
-def by_name(found: float | Mapping[str, float]) -> Metrics:
-    if isinstance(found, Mapping):
-        return dict(found)
-    return {VALID_LOSS: float(found)}
+def by_name(measured: float | Mapping[str, float]) -> Metrics:
+    if isinstance(measured, Mapping):
+        return dict(measured)
+    return {VALID_LOSS: float(measured)}

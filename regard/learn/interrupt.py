@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
@@ -52,7 +52,7 @@ class Interrupt:
             self.raises = False
             raise Abandoned
 
-    def unless_asked(self, work: Callable[[], Found]) -> Found | None:
+    def unless_asked(self, work: Callable[[], T]) -> T | None:
         """work(), or None where a signal came before its end. A validation may take longer than the seconds that
         are left between SIGTERM and SIGKILL."""
         try:
@@ -71,8 +71,8 @@ class Interrupt:
 
 @contextmanager
 def sigterm_exits() -> Iterator[None]:
-    """SIGTERM ends the program as Ctrl-C does: what is open is closed, and one line says so. A second one, which
-    `timeout` sends, does not disturb the closing."""
+    """SIGTERM ends the program as Ctrl-C does: what is open is closed, and a line says so. A second SIGTERM,
+    which `timeout` sends, does not disturb the closing."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)

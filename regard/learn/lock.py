@@ -1,119 +1,99 @@
 """One training at a time in a folder.
 
-OUT/.training.lock is locked with flock, which the operating system gives back when a process ends, however it ends.
-On file systems without flock a file with the process id is used instead; that of a dead process is replaced."""
+OUT/.training.lock is locked with flock (`filelock.FileLock`), which the operating system gives back when a process
+ends, however it ends. On file systems without flock, the existence of OUT/.training.pid, with the process id in it,
+is the lock (`filelock.SoftFileLock`); that of a dead process is taken over. Where that takes two names to be
+exchanged and the file system cannot, the error says which file to delete."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
-import threading
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from regard.base.files import read_bytes
 from regard.errors import DataError, RunError
 
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None
-
-LOCK, OWNER, CLAIM = ".training.lock", ".training.pid", ".training.claim"
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-
+LOCK, OWNER = ".training.lock", ".training.pid"
+NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+WAIT = 0.1  # seconds: long enough to try again if the file was deleted by the last owner after we had opened it
 TRIES = 100
 LONGEST = 1000  # bytes of a lock file; ours has less
-_mine = threading.local()
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock the folder, creating it if missing; RunError if another training holds it. A thread may nest this."""
-    folders: set[Path] = _mine.__dict__.setdefault("folders", set())
-    key = folder.resolve()
-    if key in folders:
-        yield
-        return
+    """Lock the folder, creating it if missing; RunError if it is locked, by this process or another."""
+    if files := [path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()]:
+        raise RunError(f"{files[0]} is a file, and a run is a folder; take another --out")
     new = [path for path in (folder, *folder.parents) if not path.exists()]
-    release = _take(folder)
-    folders.add(key)
+    lock = _take(folder)
     try:
         yield
     finally:
-        folders.remove(key)
-        release()
+        if not isinstance(lock, SoftFileLock):  # which deletes its file itself
+            with suppress(OSError):  # Windows deletes it when it is released
+                Path(lock.lock_file).unlink()  # while it is locked, or we would delete the next owner's
+        lock.release()
         with suppress(OSError):  # something is in it: it was needed
             for path in new:
                 path.rmdir()
 
 
-def _take(folder: Path) -> Callable[[], None]:
-    """Returns the function that gives the folder back. Another process may delete the lock file, or a folder that
-    it had made, between two calls of ours: then try again."""
-    if files := [path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()]:
-        raise RunError(f"{files[0]} is a file, and a run is a folder; take another --out")
+def _take(folder: Path) -> BaseFileLock:
     for _ in range(TRIES):
+        # Another process may remove a folder that it had made for its lock between two calls of ours.
         with suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)
-            if release := _lock(folder) if fcntl else _lock_by_name(folder):
-                return release
+            return _flock(folder)
     folder.mkdir(parents=True, exist_ok=True)  # raises again if that is why
     raise _busy(folder)
 
 
-def _lock(folder: Path) -> Callable[[], None] | None:
-    """None if the holder deleted the file after we had opened it."""
+def _flock(folder: Path) -> BaseFileLock:
     path = folder / LOCK
-    handle = os.open(path, FLAGS, 0o644)
+    lock = FileLock(path, timeout=WAIT, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is(handle, path):
-            os.close(handle)
-            return None
-    except BlockingIOError:
-        os.close(handle)
-        raise _busy(folder, _read(path)) from None
+        _acquire(lock, folder)
     except OSError as error:
-        os.close(handle)
-        if error.errno not in NO_LOCKS:
+        if error.errno not in NO_FLOCK:
             raise
         path.unlink(missing_ok=True)
-        return _lock_by_name(folder)
-    with suppress(OSError):  # only for the message above; the disk may be full
-        os.ftruncate(handle, 0)
-        os.write(handle, _self().encode())
-
-    def release() -> None:
-        path.unlink(missing_ok=True)  # while it is locked, or we would delete the next one's
-        os.close(handle)
-
-    return release
+        soft = SoftFileLock(folder / OWNER, timeout=WAIT, thread_local=False, poll_interval=0.005)
+        _acquire(soft, folder, f". If that process is gone, delete {soft.lock_file}")
+        return soft
+    with suppress(OSError):  # only for the message of _busy; the disk may be full
+        flags = os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+        with os.fdopen(os.open(path, flags), "w") as file:
+            file.write(f"{os.getpid()}\n{socket.gethostname()}\n")  # as SoftFileLock writes it
+    return lock
 
 
-def _is(handle: int, path: Path) -> bool:
+def _acquire(lock: BaseFileLock, folder: Path, remedy: str = "") -> None:
+    path = Path(lock.lock_file)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):  # a link is not followed, a pipe not waited for
+            raise RunError(f"{path} is no file of a training; move it away, or take another --out")
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False
+        lock.acquire()
+    except Timeout:
+        raise _busy(folder, _owner(path), remedy) from None
 
 
-def _self() -> str:
-    return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-def _read(path: Path) -> str:
+def _owner(path: Path) -> str:
+    """Who holds the lock, as far as the file says it."""
     try:
-        text = read_bytes(path, LONGEST).decode(errors="replace")
-    except DataError:
+        pid, host, *_ = read_bytes(path, LONGEST).decode().splitlines()
+    except (DataError, ValueError):
         return ""
-    return text if text.isprintable() else ""  # it goes to the terminal
+    host = host.partition("?")[0]  # filelock adds the name space of a container's processes
+    return f"process {pid} on {host}" if pid.isdecimal() and host.isprintable() else ""  # it goes to the terminal
 
 
 def _busy(folder: Path, owner: str = "", remedy: str = "") -> RunError:
@@ -121,48 +101,3 @@ def _busy(folder: Path, owner: str = "", remedy: str = "") -> RunError:
         f"{folder} is being trained by {owner or 'another process'}; wait until it ends, stop it, or take another "
         f"--out{remedy}"
     )
-
-
-# ---- without flock
-
-
-def _lock_by_name(folder: Path) -> Callable[[], None]:
-    path, claim = folder / OWNER, folder / CLAIM
-    if not _create(path):
-        owner = _read(path)
-        # Of several that find a dead owner one replaces it; the others then find a live one.
-        if _alive(owner) or not _create(claim):
-            raise _busy(folder, owner, f". If that process is gone, delete {path} and {claim}")
-        try:
-            if _read(path) != owner:
-                raise _busy(folder, _read(path))
-            path.write_text(_self())
-        finally:
-            claim.unlink()
-    return lambda: path.unlink(missing_ok=True)
-
-
-def _create(path: Path) -> bool:
-    try:
-        handle = os.open(path, FLAGS | os.O_EXCL, 0o644)
-    except FileExistsError:
-        return False
-    try:
-        os.write(handle, _self().encode())
-    finally:
-        os.close(handle)
-    return True
-
-
-def _alive(owner: str) -> bool:
-    """A process of another machine counts as alive, since nothing is known of it."""
-    here = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", owner)
-    if not here or os.name != "posix":
-        return True
-    try:
-        os.kill(int(here[1]), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True

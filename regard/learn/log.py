@@ -31,10 +31,10 @@ class Log:
         if self.path.exists():
             check_regular(self.path)
         lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
-        kept = [line for line in lines if _happened(line, standing)]
-        if kept != lines:
-            write_file(self.path, b"".join(kept))
-        logged = {row["step"] for row in map(json.loads, kept) if "loss" in row}
+        complete = [line for line in lines if _happened(line, standing)]
+        if complete != lines:
+            write_file(self.path, b"".join(complete))
+        logged = {row["step"] for row in map(json.loads, complete) if "loss" in row}
         if missing := [step for step in range(1, standing.step + 1) if step not in logged]:
             rows = f"{len(missing):,} of the {standing.step:,} steps up to the checkpoint"
             where = f"step {missing[0]}" if len(missing) == 1 else f"between steps {missing[0]} and {missing[-1]}"

@@ -5,7 +5,7 @@ generator that is reseeded before each batch. A run that was killed and resumed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -26,21 +26,23 @@ from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
 from regard.learn.interrupt import Interrupt
-from regard.learn.lock import locked
 from regard.learn.log import Log
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.progress import Progress
-from regard.learn.reinforce import entropy_at, objective
+from regard.learn.reinforce import Objective
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
 from regard.learn.validation import Metrics, Validation, words
 from regard.learn.watch import Watch, last_good
-from regard.models.protocols import Learner, Module, Player
+from regard.models.protocols import Learner, Module
 
 GO_ON = "use --resume (in Python: resume=True) to go on, or another --out"
 
+LOGGED = ("loss", "gradient_norm", "tokens")
+
 Item = TypeVar("Item")
-Trained = TypeVar("Trained", bound=Learner)
+# From the batches of a step to passes over them; in each pass, one update by each of its batches.
+Passes = Callable[[Iterable[Batch]], Sequence[Sequence[Batch]]]
 
 
 class Data(Protocol[Item]):
@@ -62,27 +64,6 @@ class Report:
     averaged: int  # checkpoints in the average; 0: none was made
 
 
-def fit(
-    model: Trained,
-    data: Data[Item],
-    *,
-    settings: Training,
-    folder: Path,
-    validate: Callable[[Trained], Metrics],
-    keep_best: Callable[[Trained, Metrics], None],
-    better: tuple[str, str],
-    resume: bool = False,
-    progress: Progress | None = None,
-) -> Report:
-    """Train, and call `keep_best` whenever the metric named in `better`, e.g. ("valid_loss", "min"), has improved.
-
-    `validate` is called in eval mode without gradients. The model is left with the weights of the last step. Ctrl-C
-    and SIGTERM save a checkpoint and raise Interrupted. RunError if another process is training in the folder."""
-    validation = Validation(model, validate, keep_best, better, settings)
-    with locked(folder):
-        return take_steps(Stepper(model, settings), data, validation, folder, resume, progress or Progress())
-
-
 def take_steps(
     stepper: Stepper,
     data: Data[Item],
@@ -91,7 +72,9 @@ def take_steps(
     resume: bool,
     progress: Progress,
 ) -> Report:
-    """The loop itself, in a folder that is locked."""
+    """Train in a folder that the caller has locked; the model is left with the weights of the last step.
+
+    Ctrl-C and SIGTERM save a checkpoint and raise Interrupted."""
     settings = stepper.settings
     standing = _start(folder, stepper, resume, progress.say)
     log = Log(folder / "log.jsonl")
@@ -138,22 +121,28 @@ def take_steps(
 
 
 class Stepper:
-    """Everything a training step needs: model, optimiser, gradient scaler. Without a `loss`, the model's own."""
+    """Everything a training step needs: model, optimiser, gradient scaler. Without a `loss`, the model's own.
 
-    def __init__(self, model: Module, settings: Training, loss: Any = None) -> None:
-        self.settings = settings
+    A step makes one update by the gradient of all its batches, unless `passes` says what each of several updates
+    learns from."""
+
+    def __init__(
+        self, model: Module, settings: Training, loss: Any = None, *, passes: Passes | None = None
+    ) -> None:
+        if passes is None and settings.updates > 1:
+            raise ValueError(f"a step of {settings.updates} updates needs `passes`: what each learns from")
+        self.settings, self.passes = settings, passes
         self.device = choose_device(settings.device, settings.precision)
         self.model = model.to(self.device).train()
         self.optimiser = build_optimiser(model, settings)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
-        self.baseline = torch.zeros((), device=self.device)  # a moving average, see `objective`
-        self.entropy_weight = torch.full((), settings.entropy_weight, device=self.device)
+        self.objective = Objective(settings, self.device)
         captured = settings.capture and self.device.type == "cuda"
         if loss is None:
             assert isinstance(model, Learner)
             loss = model.loss
-        if settings.compile:  # captured steps have few shapes: compile each one
+        if settings.compile:  # captured steps have few shapes: compile each
             loss = torch.compile(loss, dynamic=False if captured else None)
         self.loss: Callable[..., Loss] = loss
         self.captured = Captured() if captured else None
@@ -161,14 +150,13 @@ class Stepper:
         self.options = {name: value for name, value in options.items() if value}  # loss(batch) may take none
 
     def step(self, step: int, batches: Iterable[Batch], rate: float) -> Numbers:
-        """One optimiser step, by the gradient of the mean loss per token over all the batches."""
+        """One training step; its loss is the mean per token over all the batches."""
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        if self.settings.entropy_schedule != "constant":
-            self.entropy_weight.fill_(entropy_at(step, self.settings))
+        self.objective.begin(step)
         ready = self._seeded(step, batches)
         return self.captured.step(self._change, ready) if self.captured else self._change(ready)
 
@@ -178,27 +166,19 @@ class Stepper:
             yield batch.to(self.device)
 
     def _change(self, batches: Iterable[Batch]) -> Numbers:
-        """One update; of an agent, several from the same trials."""
-        if self.settings.updates == 1:
+        if self.passes is None:
             return self._update(batches)
-        (batch,) = batches
-        assert isinstance(self.model, Player)
         with torch.no_grad(), self._autocast():
-            parts = self.model.experience(batch).parts(self.settings.ppo_parts)
-        numbers = [self._update([part]) for _ in range(self.settings.ppo_passes) for part in parts]
-        loss, norm = (torch.stack([one[name] for one in numbers]).mean() for name in ("loss", "gradient_norm"))
-        return {
-            "loss": loss,
-            "gradient_norm": norm,
-            "tokens": torch.stack([one["tokens"] for one in numbers[: len(parts)]]).sum(),
-        }
+            passes = self.passes(batches)
+        updates = [self._update([batch]) for batches in passes for batch in batches]
+        loss, norm, tokens = (torch.stack([numbers[name] for numbers in updates]) for name in LOGGED)
+        return {"loss": loss.mean(), "gradient_norm": norm.mean(), "tokens": tokens[: len(passes[0])].sum()}
 
     def _autocast(self) -> torch.autocast:
         dtype = getattr(torch, self.settings.precision) if self.settings.half else None
         return torch.autocast(self.device.type, dtype=dtype, enabled=self.settings.half)
 
     def _update(self, batches: Iterable[Batch]) -> Numbers:
-        settings = self.settings
         self.optimiser.zero_grad()
         totals, tokens = [], []
         for batch in batches:
@@ -208,27 +188,27 @@ class Stepper:
             tokens.append(loss.tokens)
             # Batches are weighted by their tokens. The total is not known yet, so weights are relative to the first
             # batch, which keeps them small enough for float16; gradients are rescaled to the total below.
-            mean = objective(loss, settings, self.baseline, self.entropy_weight)
+            mean = self.objective(loss)
             if len(tokens) > 1:
                 mean = mean * (loss.tokens / tokens[0])
             self.scaler.scale(mean).backward()
         self.scaler.unscale_(self.optimiser)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        one = len(tokens) == 1  # the usual case: sums of one number would be four launches more on a GPU
-        total, count = (each[0] if one else torch.stack(each).sum() for each in (totals, tokens))
-        if len(tokens) > 1:
+        single = len(tokens) == 1  # the usual case: sums of one number would be four launches more on a GPU
+        total, count = (each[0] if single else torch.stack(each).sum() for each in (totals, tokens))
+        if not single:
             for gradient in gradients:
                 gradient.mul_(tokens[0] / count)
         norm = nn.utils.get_total_norm(gradients)
-        if settings.max_grad_norm:
-            nn.utils.clip_grads_with_norm_(self.parameters, settings.max_grad_norm, norm)
+        if self.settings.max_grad_norm:
+            nn.utils.clip_grads_with_norm_(self.parameters, self.settings.max_grad_norm, norm)
         self.scaler.step(self.optimiser)
         self.scaler.update()
         return {"loss": total / count, "gradient_norm": norm, "tokens": count}
 
     def save(self, folder: Path, standing: Standing, *, tensors: bool) -> Path:
         """tensors=False: those of this step are on disk already."""
-        standing.scaler, standing.baseline = self.scaler.state_dict(), float(self.baseline)
+        standing.scaler, standing.baseline = self.scaler.state_dict(), float(self.objective.baseline)
         average = self.settings.average_checkpoints
         if not tensors:
             return checkpoint.update(folder, standing, average=average)
@@ -239,7 +219,7 @@ class Stepper:
         if standing and standing.scaler and self.scaler.is_enabled():
             self.scaler.load_state_dict(standing.scaler)
         if standing:
-            self.baseline.fill_(standing.baseline)
+            self.objective.baseline.fill_(standing.baseline)
         return standing
 
 
@@ -253,14 +233,14 @@ def seed_draws(seed: int, device: torch.device) -> None:
 
 
 def _walk(data: Data[Item], epoch: int, index: int) -> Iterator[tuple[int, int, Item]]:
-    """(epoch, index, item) from there on, without end."""
+    """(epoch, index, item) from this index on, without end."""
     while True:
-        there = False
+        empty = True
         for place, item in enumerate(data.order(epoch)):
-            there = True
+            empty = False
             if place >= index:
                 yield epoch, place, item
-        if not there:
+        if empty:
             raise ValueError(f"the data has no batch in epoch {epoch}; give it at least one row")
         epoch, index = epoch + 1, 0
 

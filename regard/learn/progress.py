@@ -14,7 +14,7 @@ from rich.progress import Progress as Bar
 
 Item = TypeVar("Item")
 FEW = 10_000  # fewer items are read too quickly to show a count
-QUIET = 25.0  # seconds without a line in a log file, after which one comes: at least every half minute
+QUIET = 25.0  # seconds without a line in a log file, after which a line comes: at least every half minute
 silent = ContextVar("silent", default=False)  # of this thread: a server's log holds no text of its users
 Clock = Callable[[], float]
 
@@ -45,7 +45,7 @@ def counted(items: Iterable[Item], what: str, clock: Clock = time.monotonic) -> 
 
 
 class Progress:
-    """A bar on a terminal; anywhere else the lines given to `say`, and one at least every half minute."""
+    """A bar on a terminal; anywhere else the lines passed to `say`, and a line at least every half minute."""
 
     def __init__(self, file: TextIO | None = None, *, unit: str = "tokens", clock: Clock = time.monotonic) -> None:
         self.file, self.unit, self.clock = file or sys.stderr, unit, clock

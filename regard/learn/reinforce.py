@@ -6,15 +6,28 @@ import torch
 from torch import Tensor
 
 from regard.layers.loss import Loss
+from regard.learn.ppo import clipped
 from regard.learn.settings import Training
 
 KEPT = 0.9  # of the moving baseline, after each batch
 
 
-def entropy_at(step: int, settings: Training) -> float:
-    """The weight of the entropy in a step, counted from 1."""
-    falls = settings.entropy_schedule == "linear"
-    return settings.entropy_weight * (max(0.0, 1 - (step - 1) / settings.steps) if falls else 1.0)
+class Objective:
+    """`objective` with what changes from step to step: tensors on the device, for captured steps to read."""
+
+    def __init__(self, settings: Training, device: torch.device) -> None:
+        self.settings = settings
+        self.baseline = torch.zeros((), device=device)  # the moving one
+        self.entropy_weight = torch.full((), settings.entropy_weight, device=device)
+
+    def begin(self, step: int) -> None:
+        """Called before each step, counted from 1."""
+        if self.settings.entropy_schedule == "linear":
+            left = max(0.0, 1 - (step - 1) / self.settings.steps)
+            self.entropy_weight.fill_(self.settings.entropy_weight * left)
+
+    def __call__(self, loss: Loss) -> Tensor:
+        return objective(loss, self.settings, self.baseline, self.entropy_weight)
 
 
 def objective(
@@ -26,43 +39,41 @@ def objective(
         d total - sum over tokens of [reinforce_weight (r_t - b_t) d log p(s_t) + entropy_weight d H(s_t)].
 
     reinforce_reward = "row", as in the paper: r_t = log p(y | s), the log-likelihood of the whole row, which does
-    not say which look was a good one. "token", the default: r_t = log p(y_t | s_1 .. s_t), that of the token which
+    not say which look was good. "token", the default: r_t = log p(y_t | s_1 .. s_t), that of the token which
     the place was sampled for; what a look does to later tokens, through the decoder's state, is left out.
     reinforce_baseline = "moving", as in the paper: b = 0.9 b + 0.1 r, where r is the mean of a batch. "rows", the
     default: the mean reward of the other rows at the same step.
     The defaults have less variance (measured in results/dates.md).
 
     For an agent, s_t is the action of step t and r_t its advantage; only the defaults make sense there, and
-    recipes with others are refused (`tasks.core.recipe`). Where several updates learn from the same actions (PPO,
-    Schulman et al. 2017), log p(s_t) becomes p(s_t) / p_then(s_t), clipped where it would go further than
-    1 +- ppo_clip.
+    recipes with others are refused (`tasks.core.recipe`). Where several updates learn from the same actions, PPO's
+    clipped ratio takes the place of log p(s_t).
 
     `average`, a scalar, holds the moving baseline. It starts at 0, as in the authors' code. A batch is measured by
     the baseline of the batches before it, which leaves the gradient unbiased, and is then added to it.
     `entropy_weight`, a scalar, is that of this step; None: settings.entropy_weight."""
-    found, total = loss.sampled, loss.total
+    sampled, total = loss.sampled, loss.total
     if loss.penalty is not None:
         total = total + loss.penalty
-    if found is None:
+    if sampled is None:
         return total / loss.tokens
-    reward = found.reward
+    reward = sampled.reward
     if settings.reinforce_reward == "row":
-        reward = reward.sum(1, keepdim=True) * found.mask
+        reward = reward.sum(1, keepdim=True) * sampled.mask
     if settings.reinforce_baseline == "moving":
         assert average is not None
         expected = average.clone()
-        average.lerp_(mean_reward(reward, found.mask, settings.reinforce_reward), 1 - KEPT)
+        average.lerp_(mean_reward(reward, sampled.mask, settings.reinforce_reward), 1 - KEPT)
     else:
-        expected = baseline(reward, found.mask)
-    gain = (reward - expected) * found.mask
-    if found.before is None:
-        better = gain * found.log_probability
+        expected = baseline(reward, sampled.mask)
+    gain = (reward - expected) * sampled.mask
+    if sampled.before is None:
+        better = gain * sampled.log_probability
     else:
-        ratio = (found.log_probability - found.before).exp()
-        better = torch.minimum(gain * ratio, gain * ratio.clamp(1 - settings.ppo_clip, 1 + settings.ppo_clip))
+        better = clipped(gain, sampled.log_probability, sampled.before, settings.ppo_clip)
     surrogate = settings.reinforce_weight * better.sum()
     weight = settings.entropy_weight if entropy_weight is None else entropy_weight
-    surrogate = surrogate + weight * (found.entropy * found.mask).sum()
+    surrogate = surrogate + weight * (sampled.entropy * sampled.mask).sum()
     return (total - surrogate) / loss.tokens
 
 
@@ -74,8 +85,8 @@ def mean_reward(reward: Tensor, mask: Tensor, of: str) -> Tensor:
 
 
 def baseline(reward: Tensor, mask: Tensor) -> Tensor:
-    """b_t of each row: the mean reward (B, T) of the other rows at step t; of the whole batch where there is none.
-    Rewards are 0 where the mask is False."""
+    """b_t of each row: the mean reward (B, T) of the other rows at step t; of the whole batch where it is
+    the only one. Rewards are 0 where the mask is False."""
     others = mask.sum(0) - 1  # (T,)
     mean = (reward.sum(0) - reward) / others.clamp_min(1)
     return mean.where(others > 0, reward.sum() / mask.sum().clamp_min(1))

@@ -40,7 +40,7 @@ class Training:
     patience: int = setting(0, at_least=0)  # validations without improvement before stopping early; 0: never stop
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
     seed: int = setting(0, at_least=0)
-    device: str = "auto"  # torch's name for one (cpu, cuda, cuda:1, mps); auto: a GPU if there is one
+    device: str = "auto"  # torch's name (cpu, cuda, cuda:1, mps); auto: a GPU if there is one
     # Of hard attention and of agents, see reinforce.py.
     reinforce_weight: float = setting(1.0, at_least=0)
     reinforce_reward: str = setting("token", choices=("token", "row"))  # whose log-likelihood rewards a look
@@ -49,9 +49,8 @@ class Training:
     # Agents: passes over the trials of a step, each in so many parts, with an update by each part.
     ppo_passes: int = setting(1, at_least=1)
     ppo_parts: int = setting(1, at_least=1)
-    ppo_clip: float = setting(
-        0.2, above=0
-    )  # how far they may change p(action) / p(action) of the policy that acted
+    # How far an update may change p(action) / p(action) of the policy that acted.
+    ppo_clip: float = setting(0.2, above=0)
     entropy_schedule: str = setting("constant", choices=("constant", "linear"))  # linear: it falls to 0
 
     @property

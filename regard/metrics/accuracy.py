@@ -111,7 +111,7 @@ class Report:
     @property
     def macro_f1(self) -> float:
         """The unweighted mean F1 of the classes; labels that are neither true nor answered are left out."""
-        scores = [one.f1 for one in self.classes if one.count or one.answered]
+        scores = [row.f1 for row in self.classes if row.count or row.answered]
         return sum(scores) / len(scores)
 
 

@@ -30,28 +30,28 @@ def parse_links(line: str, *, base: int = 0, swap: bool = False) -> tuple[Links,
     files with the target word first."""
     sure, possible = set(), set()
     for token in line.split():
-        found = LINK.fullmatch(token)
-        if not found:
+        match = LINK.fullmatch(token)
+        if not match:
             raise ValueError(f"a link must look like 3-4 (sure), 3p4 or 3?4 (possible), got {token[:40]!r}")
-        source, target = int(found[1]) - base, int(found[3]) - base
+        source, target = int(match[1]) - base, int(match[3]) - base
         if source < 0 or target < 0:
             raise ValueError(f"link {token} names a word before the first, which has number {base}; check the base")
         link = (target, source) if swap else (source, target)
         possible.add(link)
-        if found[2] == "-":
+        if match[2] == "-":
             sure.add(link)
     return frozenset(sure), frozenset(possible)
 
 
 def read_links(lines: Iterable[str], *, base: int = 0, swap: bool = False) -> list[tuple[Links, Links]]:
     """`parse_links` of each line; an empty line is a sentence without links."""
-    found = []
+    links = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(parse_links(line, base=base, swap=swap))
+            links.append(parse_links(line, base=base, swap=swap))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
-    return found
+    return links
 
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
@@ -72,12 +72,12 @@ def alignment_scores(answers: Sequence[Links], gold: Sequence[tuple[Links, Links
     sure = sum(len(must) for must, _ in gold)
     if not sure:
         raise ValueError("the gold alignment has no sure links, so recall is undefined; write sure links as 3-4")
-    found = sum(len(links & must) for links, (must, _) in zip(answers, gold, strict=True))
+    hits = sum(len(links & must) for links, (must, _) in zip(answers, gold, strict=True))
     allowed = sum(len(links & may) for links, (_, may) in zip(answers, gold, strict=True))
     return AlignmentScores(
-        aer=100 * (1 - (found + allowed) / (said + sure)),
+        aer=100 * (1 - (hits + allowed) / (said + sure)),
         precision=100 * allowed / said if said else 0.0,
-        recall=100 * found / sure,
+        recall=100 * hits / sure,
         links=said,
     )
 

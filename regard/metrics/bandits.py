@@ -32,8 +32,8 @@ def play(probabilities: np.ndarray, draws: np.ndarray, index: Index, *, seed: in
     random, rows = np.random.default_rng((seed, *draws.shape)), np.arange(len(probabilities))
     successes, failures = np.zeros(probabilities.shape), np.zeros(probabilities.shape)
     for pull in range(draws.shape[1]):
-        found = index(successes, failures, pull)
-        ties = found == found.max(1, keepdims=True)
+        indices = index(successes, failures, pull)
+        ties = indices == indices.max(1, keepdims=True)
         arm = np.where(ties, random.random(ties.shape), -1).argmax(1)
         paid = draws[:, pull] < probabilities[rows, arm]
         successes[rows, arm] += paid
@@ -43,15 +43,15 @@ def play(probabilities: np.ndarray, draws: np.ndarray, index: Index, *, seed: in
 
 
 def any_arm(successes: np.ndarray, failures: np.ndarray, pull: int) -> np.ndarray:
-    """All arms alike: a random one is pulled."""
+    """All arms alike: a random arm is pulled."""
     return np.zeros(successes.shape)
 
 
 def ucb1(successes: np.ndarray, failures: np.ndarray, pull: int) -> np.ndarray:
     """mean + sqrt(2 ln t / n), and every arm once before that   (Auer, Cesa-Bianchi & Fischer 2002)"""
     times = successes + failures
-    known = np.maximum(times, 1)
-    return np.where(times > 0, successes / known + np.sqrt(2 * np.log(max(pull, 1)) / known), np.inf)
+    pulls = np.maximum(times, 1)
+    return np.where(times > 0, successes / pulls + np.sqrt(2 * np.log(max(pull, 1)) / pulls), np.inf)
 
 
 def thompson(seed: int) -> Index:
@@ -97,8 +97,8 @@ def _crossings(gain: np.ndarray, charges: np.ndarray) -> np.ndarray:
     """Where each row of falling values crosses 0, by linear interpolation."""
     rows, after = np.arange(len(gain)), (gain > 0).sum(1).clip(1, len(charges) - 1)
     high, low = gain[rows, after - 1], gain[rows, after]
-    found: np.ndarray = charges[after - 1] + (charges[1] - charges[0]) * high / (high - low)
-    return found
+    crossings: np.ndarray = charges[after - 1] + (charges[1] - charges[0]) * high / (high - low)
+    return crossings
 
 
 def players(pulls: int, seed: int = 0) -> Mapping[str, Index]:

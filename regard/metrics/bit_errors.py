@@ -37,7 +37,7 @@ class BitErrors:
 
 
 def together(parts: list[BitErrors]) -> BitErrors:
-    fields = ([one.bits for one in parts], [one.wrong for one in parts], [one.nats for one in parts])
+    fields = ([part.bits for part in parts], [part.wrong for part in parts], [part.nats for part in parts])
     return BitErrors(*map(np.concatenate, fields))
 
 
@@ -48,9 +48,9 @@ def bit_errors(logits: np.ndarray, targets: np.ndarray, mask: np.ndarray) -> Bit
         raise ValueError(f"logits and targets must have the shape (B, T, O), mask (B, T); got {shapes}")
     if not mask.any(1).all():
         raise ValueError("no bit is wanted of some sequence: its mask is False everywhere")
-    found, wanted = np.where(mask[..., None], logits, 0).astype(np.float64), targets > 0.5
-    nats = np.where(mask[..., None], np.logaddexp(0, found) - wanted * found, 0)  # for any size of the logits
-    wrong = ((found > 0) != wanted) & mask[..., None]
+    scores, wanted = np.where(mask[..., None], logits, 0).astype(np.float64), targets > 0.5
+    nats = np.where(mask[..., None], np.logaddexp(0, scores) - wanted * scores, 0)  # for any size of the logits
+    wrong = ((scores > 0) != wanted) & mask[..., None]
     return BitErrors(mask.sum(1) * logits.shape[2], wrong.sum((1, 2)), nats.sum((1, 2)))
 
 
@@ -63,12 +63,12 @@ def estimate_ngrams(bits: np.ndarray, context: int) -> np.ndarray:
     under Beta(1/2, 1/2), from which the probabilities are drawn, so no prediction has a lower expected cost."""
     count, length = bits.shape
     seen, rows = np.zeros((count, 1 << context, 2)), np.arange(count)
-    found = np.empty((count, length - context))
+    chances = np.empty((count, length - context))
     place = np.zeros(count, np.int64)
     for at in range(length):
         if at >= context:
             zeros, ones = seen[rows, place].T
-            found[:, at - context] = (ones + 0.5) / (ones + zeros + 1)
+            chances[:, at - context] = (ones + 0.5) / (ones + zeros + 1)
             seen[rows, place, bits[:, at]] += 1
         place = (2 * place + bits[:, at]) % (1 << context)
-    return found
+    return chances

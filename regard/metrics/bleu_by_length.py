@@ -66,10 +66,10 @@ def _edges(lengths: Sequence[int]) -> list[int]:
     usual = sorted(lengths)[int(0.95 * (len(lengths) - 1))]
     width = next((width for width in WIDTHS if usual <= BUCKETS * width), usual)
     counts = Counter(max(0, length - 1) // width for length in lengths)
-    edges, held, left = [], 0, len(lengths)
+    edges, count, left = [], 0, len(lengths)
     for place in sorted(counts):
-        if held >= FEWEST and left >= FEWEST:
+        if count >= FEWEST and left >= FEWEST:
             edges.append(place * width + 1)
-            held = 0
-        held, left = held + counts[place], left - counts[place]
+            count = 0
+        count, left = count + counts[place], left - counts[place]
     return edges

@@ -31,7 +31,7 @@ def paired_bootstrap(
     samples: int = 1000,
     seed: int = 12345,
 ) -> Comparison:
-    """Both runs are scored on `samples` test sets drawn with replacement from the given one.
+    """Both runs are scored on `samples` test sets drawn with replacement from the test set.
 
     p is sacrebleu's, from the same samples: the share of sets with d_i - mean(d) >= d, where d_i is the absolute
     difference on set i. (sacrebleu has > instead of >=, so a run would differ from itself.) This test is

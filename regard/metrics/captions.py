@@ -35,7 +35,7 @@ def caption_bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) ->
     BLEU-n = brevity * (p_1 ... p_n)^(1/n), brevity = exp(min(0, 1 - r / c)). p_k is the share of the answers'
     k-grams that occur in a reference, each at most as often as in the reference that has it most often. c is the
     number of words, r that of the references closest in length (of two, the shorter)."""
-    counts = [_matches(answer, given) for answer, given in _words(answers, references)]
+    counts = [_matches(answer, targets) for answer, targets in _words(answers, references)]
     return _bleu([sum(column) for column in zip(*counts, strict=True)])
 
 
@@ -46,7 +46,7 @@ def caption_bleu_each(
 
     As in the COCO evaluation, no match counts as 1e-15 matches: captions without a common 4-gram, which are most,
     have a BLEU-4 near zero but are still ranked by their shorter n-grams."""
-    return [_bleu(_matches(answer, given)) for answer, given in _words(answers, references)]
+    return [_bleu(_matches(answer, targets)) for answer, targets in _words(answers, references)]
 
 
 def rouge_l(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, list[float]]:
@@ -55,10 +55,10 @@ def rouge_l(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tupl
     (1 + b^2) P R / (R + b^2 P) with b = 1.2. P and R are the longest common subsequence's share of the answer's and
     of a reference's words; the largest P and the largest R count, even if from different references."""
     scores = []
-    for answer, given in _words(answers, references):
-        common = [_common_subsequence(answer, one) for one in given]
+    for answer, targets in _words(answers, references):
+        common = [_common_subsequence(answer, target) for target in targets]
         precision = max(common) / max(len(answer), 1)
-        recall = max(length / max(len(one), 1) for length, one in zip(common, given, strict=True))
+        recall = max(length / max(len(target), 1) for length, target in zip(common, targets, strict=True))
         below = recall + 1.2**2 * precision
         scores.append(100 * (1 + 1.2**2) * precision * recall / below if below else 0.0)
     return sum(scores) / len(scores), scores
@@ -74,13 +74,15 @@ def cider(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[
 
     Papers report this number (about 120 for a good model on COCO) or a hundredth of it, as pycocoevalcap does."""
     rows = _words(answers, references)
-    found = Counter(gram for _, given in rows for gram in set().union(*(_grams(one) for one in given)))
+    grams = [set().union(*map(_grams, targets)) for _, targets in rows]  # of each image
+    frequencies = Counter(gram for image in grams for gram in image)
     scores = []
-    for answer, given in rows:
-        own = _vectors(answer, found, len(rows))
+    for answer, targets in rows:
+        own = _vectors(answer, frequencies, len(rows))
         each = [
-            _cosine(own, _vectors(one, found, len(rows))) * math.exp(-((len(answer) - len(one)) ** 2) / 72)
-            for one in given
+            _cosine(own, _vectors(target, frequencies, len(rows)))
+            * math.exp(-((len(answer) - len(target)) ** 2) / 72)
+            for target in targets
         ]
         scores.append(1000 * sum(each) / len(each))
     return sum(scores) / len(scores), scores
@@ -96,8 +98,8 @@ def caption_grade(score: float) -> str:
 def _words(answers: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[Words, list[Words]]]:
     check_references(answers, references)
     return [
-        (caption_words(answer), [caption_words(one) for one in given])
-        for answer, given in zip(answers, references, strict=True)
+        (caption_words(answer), [caption_words(text) for text in targets])
+        for answer, targets in zip(answers, references, strict=True)
     ]
 
 
@@ -105,15 +107,15 @@ def _grams(words: Words, orders: Sequence[int] = ORDERS) -> Grams:
     return Counter(tuple(words[at : at + n]) for n in orders for at in range(len(words) - n + 1))
 
 
-def _matches(answer: Words, given: list[Words]) -> list[int]:
+def _matches(answer: Words, targets: list[Words]) -> list[int]:
     """The numbers of words and of the closest reference's words; then matches of each order, n-grams of each."""
     allowed: Grams = Counter()
-    for one in given:
-        allowed |= _grams(one)
+    for target in targets:
+        allowed |= _grams(target)
     matched = Counter[int]()
     for gram, count in (_grams(answer) & allowed).items():
         matched[len(gram)] += count
-    closest = min((abs(len(one) - len(answer)), len(one)) for one in given)[1]
+    closest = min((abs(len(target) - len(answer)), len(target)) for target in targets)[1]
     possible = [max(len(answer) - n + 1, 0) for n in ORDERS]
     return [len(answer), closest, *(matched[n] for n in ORDERS), *possible]
 
@@ -129,21 +131,21 @@ def _bleu(counts: Sequence[int]) -> tuple[float, float, float, float]:
     return first, second, third, fourth
 
 
-def _common_subsequence(one: Words, other: Words) -> int:
+def _common_subsequence(first: Words, second: Words) -> int:
     """The length of the longest common subsequence."""
-    row = [0] * (len(other) + 1)
-    for word in one:
+    row = [0] * (len(second) + 1)
+    for word in first:
         before = row
         row = [0]
-        for at, there in enumerate(other, 1):
-            row.append(before[at - 1] + 1 if word == there else max(before[at], row[-1]))
+        for at, other in enumerate(second, 1):
+            row.append(before[at - 1] + 1 if word == other else max(before[at], row[-1]))
     return row[-1]
 
 
-def _vectors(words: Words, found: Grams, images: int) -> list[Vector]:
-    """The weighted counts of each order; an n-gram in no reference weighs as one in a single image's."""
+def _vectors(words: Words, frequencies: Grams, images: int) -> list[Vector]:
+    """The weighted counts of each order; an n-gram in no reference weighs as if it were in a single image's."""
     return [
-        {gram: count * math.log(images / max(found[gram], 1)) for gram, count in _grams(words, (n,)).items()}
+        {gram: count * math.log(images / max(frequencies[gram], 1)) for gram, count in _grams(words, (n,)).items()}
         for n in ORDERS
     ]
 

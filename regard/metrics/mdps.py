@@ -71,12 +71,12 @@ def posterior_sampling(seen: Seen, horizon: int) -> np.ndarray:
 def best_actions(means: np.ndarray, moves: np.ndarray, horizon: int) -> np.ndarray:
     """Of a known MDP, by value iteration from the last step to the first: means (E, S, A), moves (E, S, A, S) ->
     (E, H, S)"""
-    value, found = np.zeros(means.shape[:2]), []
+    value, policy = np.zeros(means.shape[:2]), []
     for _ in range(horizon):
         gains = means + (moves @ value[:, None, :, None])[..., 0]
-        found.append(gains.argmax(-1))
+        policy.append(gains.argmax(-1))
         value = gains.max(-1)
-    return np.stack(found[::-1], 1)
+    return np.stack(policy[::-1], 1)
 
 
 PLANNERS: dict[str, Planner] = {"random": any_action, "psrl": posterior_sampling}

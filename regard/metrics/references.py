@@ -10,10 +10,10 @@ def check_references(answers: Sequence[str], references: Sequence[Sequence[str]]
         raise ValueError(
             f"each answer needs its references, got {len(answers)} answers, references for {len(references)}"
         )
-    for number, given in enumerate(references, 1):
-        if isinstance(given, str):  # a string is a sequence of strings too, its characters
+    for number, own in enumerate(references, 1):
+        if isinstance(own, str):  # a string is a sequence of strings too, its characters
             raise ValueError(
-                f"the references of answer {number} must be a list, got {given[:40]!r}; put it in a list"
+                f"the references of answer {number} must be a list, got {own[:40]!r}; put it in a list"
             )
-        if not given:
+        if not own:
             raise ValueError(f"answer {number} has no reference; it needs at least one")

@@ -4,12 +4,12 @@ import dataclasses
 
 from regard.models.bahdanau import Bahdanau
 from regard.models.bert import Bert
-from regard.models.bit_lstm import BitLSTM
 from regard.models.elmo.model import ELMo
 from regard.models.gpt2 import GPT2
 from regard.models.han import HAN
 from regard.models.lstmn.model import LSTMN
 from regard.models.luong import Luong
+from regard.models.ntm.bit_lstm import BitLSTM
 from regard.models.ntm.model import NTM
 from regard.models.pooling import Pooling
 from regard.models.protocols import Model, ModelConfig

@@ -8,7 +8,7 @@
 The score is additive in the paper; other scores, and hard or local attention, are options.
 Differences: the output uses s_t, as in the paper's eq. 4 (its appendix A.2.2 writes s_{t-1}); the GRU is torch's
 (see `layers.recurrent.Cell`); LSTM and plain RNN cells, dropout and more layers are options. With several
-decoder layers only the first one attends (as in GNMT, Wu 2016), so the layers above run over all steps at once.
+decoder layers only the first attends (as in GNMT, Wu 2016), so the layers above run over all steps at once.
 
 Only the read and the cell need s_{t-1} and stay in the time loop. W y_{t-1}, U h_i, the upper layers and the output
 are computed for all steps at once."""
@@ -104,11 +104,11 @@ class Bahdanau(EncoderDecoder):
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
-        ahead = self.cell.input(embedded).unbind(1)
+        inputs = self.cell.input(embedded).unbind(1)
         times = torch.arange(target.shape[1], device=target.device).unbind()
         looks, states = [], []
-        for known, time in zip(ahead, times, strict=True):
-            look, state = self.move(known, state, memory, time)
+        for ahead, time in zip(inputs, times, strict=True):
+            look, state = self.move(ahead, state, memory, time)
             looks.append(look)
             states.append(state[0])
         hidden = torch.stack(states, 1)  # (B, T, D)

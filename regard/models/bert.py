@@ -113,7 +113,7 @@ class Bert(nn.Module):
         "large": {"dim": 1024, "layers": 24, "heads": 16},
     }
     task = "fill"  # by default; config.task depends on the head
-    layout = "bert"
+    numbering = "bert"
     OF_RECIPE = ("head", "pooler")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: BertConfig):
@@ -185,10 +185,10 @@ class Bert(nn.Module):
 
     def states_of_layers(self, batch: TextBatch) -> Tensor:
         """(B, layers + 1, T, dim); layer 0 is what the first block reads."""
-        found = [self._embedded(batch.tokens, batch.segments)]
+        states = [self._embedded(batch.tokens, batch.segments)]
         for block in self.blocks:
-            found.append(through([block], found[-1], batch.mask))
-        return torch.stack(found, 1)
+            states.append(through([block], states[-1], batch.mask))
+        return torch.stack(states, 1)
 
     def state_mask(self, batch: TextBatch) -> Tensor:
         """(B, T), True = a real token"""
@@ -236,21 +236,22 @@ class Bert(nn.Module):
             return label_loss(self.class_logits(batch), batch.labels, label_smoothing=label_smoothing)
         states = self.states(batch.tokens, batch.segments, batch.mask)
         predicted = batch.predicted
-        found = self._predicted_states(states[predicted])[:, None]  # (n, 1, dim), predicted tokens only
-        total, known = token_loss(
-            found,
+        answers = self._predicted_states(states[predicted])[:, None]  # (n, 1, dim), predicted tokens only
+        total, likelihoods = token_loss(
+            answers,
             self.out.weight,
             self.out.bias,
             batch.targets[predicted][:, None],
-            torch.ones_like(found[..., 0], dtype=torch.bool),
+            torch.ones_like(answers[..., 0], dtype=torch.bool),
             label_smoothing=label_smoothing,
         )
-        likelihood = torch.zeros_like(predicted, dtype=known.dtype).masked_scatter(predicted, known[:, 0]).sum(1)
+        zeros = torch.zeros_like(predicted, dtype=likelihoods.dtype)
+        likelihood = zeros.masked_scatter(predicted, likelihoods[:, 0]).sum(1)
         if batch.follows is not None:  # the paper adds a mean over rows to a mean over tokens
             apart = F.cross_entropy(
                 self.next_logits(states).float(), batch.follows, label_smoothing=label_smoothing
             )
-            total = total + apart * len(known)
+            total = total + apart * len(likelihoods)
         return Loss(
             total, likelihood, predicted.sum().clamp(min=1)
         )  # nothing is predicted where every token is unknown

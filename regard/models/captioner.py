@@ -33,7 +33,7 @@ class CaptionerConfig:
     stem: str = setting("small", choices=STEMS)  # small: a 3x3 convolution; large: 7x7, stride 2, and max-pooling
     shortcut: str = setting("pad", choices=SHORTCUTS)  # of a ResNet, where the shape changes
     reduction: int = setting(16, at_least=1, or_zero="no squeeze-and-excitation")  # of the channels in W_1
-    stage: int = -1  # whose grid is looked at; -1: the last one. Each lower one has twice as many rows and columns
+    stage: int = -1  # whose grid is looked at; -1: the last. Each lower stage has twice as many rows and columns
     frozen: bool = False  # the eye is not trained: eval mode, no gradients
     embed: int = setting(256, at_least=1)
     decoder: int = setting(512, at_least=1)  # states of the LSTM

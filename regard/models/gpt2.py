@@ -61,7 +61,7 @@ class GPT2(nn.Module):
         "xl": {"dim": 1600, "layers": 48, "heads": 25},
     }
     task = "generate"
-    layout = "gpt2"
+    numbering = "gpt2"
 
     def __init__(self, config: GPT2Config):
         super().__init__()
@@ -125,11 +125,11 @@ class GPT2(nn.Module):
         return self.embed_dropout(self.embed(tokens) + self.positions(places, most=most))
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) of the token after each one."""
+        """Logits (B, T, V) of each next token."""
         return self.out(self.states(tokens, mask))
 
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the token after each one."""
+        """Cross-entropy of each next token."""
         states = self.states(batch.tokens[:, :-1], since=batch.since)
         return next_token_loss(states, self.out, batch, label_smoothing=label_smoothing)
 

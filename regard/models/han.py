@@ -26,10 +26,10 @@ from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
 from regard.data.text.sentences import WAYS
-from regard.layers.loss import Loss, label_loss
 from regard.layers.pooling import PooledEncoder, WordEmbedding
-from regard.layers.recurrent import HELD, KINDS
-from regard.models.labels import adopt_weights, check_classes
+from regard.layers.recurrent import KINDS
+from regard.layers.row_encoder import PADDING_GATES
+from regard.models.labels import WordClassifier, check_classes
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class HANConfig:
     attention: int = setting(0, at_least=0)  # size of u_it and u_i; 0: as the states
     split: str = setting("rules", choices=WAYS)  # how a text becomes sentences
     max_sentences: int = setting(64, at_least=1)  # of a document; the rest is not read
-    max_words: int = setting(64, at_least=1)  # tokens of a sentence; a longer one becomes several
+    max_words: int = setting(64, at_least=1)  # tokens of a sentence; a longer sentence becomes several
     dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings, states and what is read
     word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
 
@@ -57,16 +57,16 @@ class HANConfig:
     @property
     def can_capture(self) -> bool:
         """Whether a step can be captured: a plain RNN needs packed rows, whose lengths must be read on the host."""
-        return self.cell in HELD
+        return self.cell in PADDING_GATES
 
 
-class HAN(nn.Module):
+class HAN(WordClassifier):
     """A classifier of documents: words are weighed within their sentence, sentences within their document."""
 
     paper = "Yang et al. 2016, Hierarchical attention networks for document classification"
     Config = HANConfig
     task = "classify"
-    layout = "regard"
+    numbering = "regard"
     MAY_DIFFER = ("split", "max_sentences", "max_words")  # from the run that training starts from
 
     def __init__(self, config: HANConfig):
@@ -99,19 +99,9 @@ class HAN(nn.Module):
         return DocumentEncoding(split=config.split, max_sentences=config.max_sentences, max_words=config.max_words)
 
     @property
-    def word_table(self) -> nn.Embedding:
-        """The embeddings."""
-        return self.embed.table
-
-    @property
     def levels(self) -> tuple[str, ...]:
         """Where a trace sees the weights of words and of sentences."""
         return ("words.pool.attend", "sentences.pool.attend") if self.config.pool == "attention" else ()
-
-    @property
-    def alignment(self) -> str:
-        """The attention that is shown by default."""
-        return next(iter(self.levels), "")
 
     def forward(self, batch: DocumentBatch) -> Tensor:
         """Logits (B, classes)."""
@@ -133,17 +123,6 @@ class HAN(nn.Module):
     def class_logits(self, batch: DocumentBatch) -> Tensor:
         """(B, classes)"""
         return self(batch)
-
-    def loss(self, batch: DocumentBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Cross-entropy of the classes."""
-        logits = self.class_logits(batch)
-        assert batch.labels is not None
-        return label_loss(logits, batch.labels, counted=batch.counted, label_smoothing=label_smoothing)
-
-    def adopt(self, other: HAN) -> list[str]:
-        """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
-        copied."""
-        return adopt_weights(self, other, head="classify")
 
 
 def row_groups(mask: Tensor) -> list[tuple[int, int, int]]:

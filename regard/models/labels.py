@@ -1,4 +1,4 @@
-"""The class names of a classifier."""
+"""The class names of a classifier, and what classifiers of texts share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.layers.init import take_over
+from regard.layers.loss import Loss, label_loss
+from regard.layers.pooling import WordEmbedding
 
 MOST_LABELS = 1 << 20
 
@@ -21,7 +23,7 @@ def check_labels(labels: object) -> None:
 
 
 def check_classes(labels: object) -> None:
-    """The same for texts: none until the data has been read, else at least two."""
+    """As `check_labels`, for texts: there are no classes until the data has been read, then at least two."""
     check_labels(labels)
     if isinstance(labels, tuple) and len(labels) == 1:
         raise ValueError(f"labels must name two classes or more, got {labels[0]!r:.80} alone")
@@ -37,3 +39,37 @@ def adopt_weights(model: Any, other: Any, *, head: str, changed: Mapping[str, Te
     if other.config.labels != model.config.labels:
         theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith(f"{head}.")}
     return take_over(model, theirs)
+
+
+class WordClassifier(nn.Module):
+    """Base class of classifiers that pool the states of words. A subclass adds the layers `embed` and `classify`,
+    `levels`, the sites of its weights (): it has none, and `class_logits(batch)`."""
+
+    embed: WordEmbedding
+    class_logits: Any
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Where a trace sees the weights, those of words first."""
+        raise NotImplementedError
+
+    @property
+    def alignment(self) -> str:
+        """The attention that is shown by default."""
+        return next(iter(self.levels), "")
+
+    @property
+    def word_table(self) -> nn.Embedding:
+        """The embeddings."""
+        return self.embed.table
+
+    def loss(self, batch: Any, *, label_smoothing: float = 0.0) -> Loss:
+        """Cross-entropy of the classes."""
+        logits = self.class_logits(batch)
+        assert batch.labels is not None
+        return label_loss(logits, batch.labels, counted=batch.counted, label_smoothing=label_smoothing)
+
+    def adopt(self, other: Any) -> list[str]:
+        """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
+        copied."""
+        return adopt_weights(self, other, head="classify")

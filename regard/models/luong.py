@@ -1,7 +1,7 @@
 """Effective approaches to attention-based neural machine translation (Luong, Pham & Manning 2015).
 
     s_t = f(s_{t-1}, [y_{t-1}; z_{t-1}])               input feeding: the last attentional state is an input
-    c_t = sum_i a_ti h_i,  a_t from score(s_t, h)      the query is the new state, not the last one
+    c_t = sum_i a_ti h_i,  a_t from score(s_t, h)      the query is the new state, not the previous
     z_t = tanh(W_c [c_t; s_t])                         the attentional state
     p(y_t) = softmax(W_o z_t)
 
@@ -121,13 +121,13 @@ class Luong(EncoderDecoder):
             states, _ = self.decoder(embedded, state)
             attentional, look = self.attentional(states, times.expand_as(target), memory)
             return self.dropout(attentional), [look]
-        looks, found = [], []
+        looks, states = [], []
         attentional = torch.zeros_like(state[0][:, 0])
         for ahead, time in zip(self.cells[0].input(embedded).unbind(1), times.unbind(), strict=True):
             attentional, state, look = self.move(ahead, attentional, state, memory, time)
             looks.append(look)
-            found.append(attentional)
-        return self.dropout(torch.stack(found, 1)), looks
+            states.append(attentional)
+        return self.dropout(torch.stack(states, 1)), looks
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.text_encoding import PlainEncoding, TokenBatch
-from regard.layers.loss import Loss, label_loss
 from regard.layers.pooling import POOLS, PooledEncoder, WordEmbedding
-from regard.layers.recurrent import HELD, KINDS
-from regard.models.labels import adopt_weights, check_classes
+from regard.layers.recurrent import KINDS
+from regard.layers.row_encoder import PADDING_GATES
+from regard.models.labels import WordClassifier, check_classes
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class PoolingConfig:
     @property
     def can_capture(self) -> bool:
         """Whether a step can be captured: a plain RNN needs packed rows, whose lengths must be read on the host."""
-        return self.layers == 0 or self.cell in HELD
+        return self.layers == 0 or self.cell in PADDING_GATES
 
 
-class Pooling(nn.Module):
+class Pooling(WordClassifier):
     """A classifier of texts: states, pooled."""
 
     paper = (
@@ -59,7 +59,7 @@ class Pooling(nn.Module):
     )
     Config = PoolingConfig
     task = "classify"
-    layout = "regard"
+    numbering = "regard"
 
     def __init__(self, config: PoolingConfig):
         super().__init__()
@@ -85,19 +85,9 @@ class Pooling(nn.Module):
         return PlainEncoding()
 
     @property
-    def word_table(self) -> nn.Embedding:
-        """The embeddings."""
-        return self.embed.table
-
-    @property
     def levels(self) -> tuple[str, ...]:
         """Where a trace sees the weights of words."""
         return ("text.pool.attend",) if self.config.pool == "attention" else ()
-
-    @property
-    def alignment(self) -> str:
-        """The attention that is shown by default."""
-        return next(iter(self.levels), "")
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """tokens (B, T), padded on the right -> logits (B, classes)"""
@@ -107,14 +97,3 @@ class Pooling(nn.Module):
     def class_logits(self, batch: TokenBatch) -> Tensor:
         """(B, classes)"""
         return self(batch.tokens, batch.mask)
-
-    def loss(self, batch: TokenBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Cross-entropy of the classes."""
-        logits = self.class_logits(batch)
-        assert batch.labels is not None
-        return label_loss(logits, batch.labels, counted=batch.counted, label_smoothing=label_smoothing)
-
-    def adopt(self, other: Pooling) -> list[str]:
-        """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
-        copied."""
-        return adopt_weights(self, other, head="classify")

@@ -85,8 +85,8 @@ class Model(Learner, Protocol):
 
     paper: str
     Config: Any  # the dataclass that `config` is an instance of
-    task: str  # the verb of its task, unless its configuration has one
-    layout: str  # how a tokenizer numbers the special tokens for it; "": it reads no text
+    task: str  # the verb of its task, unless its configuration names it
+    numbering: str  # how a tokenizer numbers the special tokens for it; "": it reads no text
 
     def __init__(self, config: Any) -> None: ...
 
@@ -99,7 +99,7 @@ class Model(Learner, Protocol):
 
 @runtime_checkable
 class Adopter(Protocol):
-    """A model that can begin with the weights of one with another head or another input size."""
+    """A model that can begin with the weights of a model with another head or another input size."""
 
     def adopt(self, other: Any) -> list[str]:
         """Take over what fits; the names of the weights that stay new."""
@@ -236,7 +236,7 @@ class WordReader(Model, Protocol):
 
 @runtime_checkable
 class PatchEncoder(Model, Protocol):
-    """Gives every patch of an image a state (B, P, D), behind that of a class token if it has one."""
+    """Gives every patch of an image a state (B, P, D), behind that of a class token if there is any."""
 
     def grid(self, images: Tensor) -> tuple[int, int]: ...  # rows and columns of patches
 

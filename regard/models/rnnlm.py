@@ -52,7 +52,7 @@ class RNNLM(nn.Module):
     paper = "Mikolov et al. 2010, Recurrent neural network based language model; Zaremba et al. 2014"
     Config = RNNLMConfig
     task = "generate"
-    layout = "gpt2"
+    numbering = "gpt2"
     alignment = ""  # no attention
 
     def __init__(self, config: RNNLMConfig):
@@ -86,22 +86,22 @@ class RNNLM(nn.Module):
         return self.dropout(self.stack(x, self.stack.begin(x))[0])
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) of the token after each one."""
+        """Logits (B, T, V) of each next token."""
         states = self.states(tokens) if mask is None else self.dropout(self.walk(tokens, mask)[0])
         return self.out(states)
 
     def walk(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Step by step, skipping padding on either side: states (B, T, dim) and the final state."""
         state = self.stack.begin(self.embed.weight.new_zeros(len(tokens), 1))
-        found = [self.embed.weight.new_zeros(len(tokens), 0, self.config.dim)]
+        states = [self.embed.weight.new_zeros(len(tokens), 0, self.config.dim)]
         for now, real in zip(self.inputs(tokens).unbind(1), mask.unbind(1), strict=True):
             out, after = self.stack(now[:, None], state)
             state = tuple(torch.where(real[:, None, None], *both) for both in zip(after, state, strict=True))
-            found.append(out)
-        return torch.cat(found, 1), state
+            states.append(out)
+        return torch.cat(states, 1), state
 
     def loss(self, batch: TextBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the token after each one."""
+        """Cross-entropy of each next token."""
         check_one_document(batch, "rnnlm")
         states = self.states(batch.tokens[:, :-1])
         return next_token_loss(states, self.out, batch, label_smoothing=label_smoothing)

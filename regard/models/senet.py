@@ -81,7 +81,7 @@ class SENetConfig:
 
     @property
     def min_batch(self) -> int:
-        """Images of a training batch: where one has become 1 x 1 pixel, it has no batch statistics alone."""
+        """Images of a training batch: an image that has become 1 x 1 pixel has no batch statistics alone."""
         halved = len(self.depths) - 1 + 2 * (self.stem == "large")
         return 2 if max(self.size) <= 1 << halved else 1
 
@@ -123,9 +123,9 @@ class ResidualBlock(nn.Module):
         branch = self.branch(x)
         if self.excite is not None:
             branch = self.excite(branch)
-        return F.relu(branch + self.kept(x), inplace=True)
+        return F.relu(branch + self.carried(x), inplace=True)
 
-    def kept(self, x: Tensor) -> Tensor:
+    def carried(self, x: Tensor) -> Tensor:
         """x in the shape of the branch"""
         if self.shortcut is not None:
             return self.shortcut(x)
@@ -209,7 +209,7 @@ class SENet(nn.Module):
         "inception": {"block": "inception", "depths": (2, 2, 2), "widths": (64, 128, 256), "stem": "small"},
     }
     task = "recognise"
-    layout = ""
+    numbering = ""
     alignment = ""  # no attention over places
     MAY_DIFFER = ("image_size", "image_width")  # from the run that training starts from
 
@@ -236,7 +236,7 @@ class SENet(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def features(self, images: Tensor, stage: int = -1) -> Tensor:
-        """images (B, C, H, W) -> the grid of states after a stage (B, D, rows, columns); -1: the last one"""
+        """images (B, C, H, W) -> the grid of states after a stage (B, D, rows, columns); -1: the last stage"""
         config = self.config
         if images.dim() != 4 or images.shape[1] != config.channels or not images.is_floating_point():
             raise ValueError(

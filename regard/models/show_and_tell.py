@@ -7,7 +7,7 @@
 No attention: the caption is written from one vector. CNN(I) is the mean over the places of the grid, as before the
 classes of a ResNet. Differences: the network is a ResNet or an Inception with squeeze-and-excitation, where the
 paper has GoogLeNet with batch normalisation, trained on ImageNet; W CNN(I) is batch-normalised, since the means of
-two images differ little and the LSTM would long take them for one; dropout acts on the inputs and on what the
+two images differ little and the LSTM would long take them for the same; dropout acts on the inputs and on what the
 output layer reads; no ensemble.
 
 No step depends on a look, so teacher forcing runs all steps at once."""
@@ -35,7 +35,7 @@ class ShowAndTellConfig(CaptionerConfig):
 
     @property
     def min_batch(self) -> int:
-        """Images of a training batch: the vector of one alone has no batch statistics."""
+        """Images of a training batch: the vector of a single image has no batch statistics."""
         return 2
 
 
@@ -63,7 +63,7 @@ class ShowAndTell(ImageCaptioner):
         return seen, state
 
     def run(self, target: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        """The LSTM over words (B, T): its states (B, T, decoder) and the last one"""
+        """The LSTM over words (B, T): its states (B, T, decoder) and the final state"""
         states, state = self.lstm(self.dropout(self.target_embed(target)), state)
         return self.dropout(states), state
 

@@ -15,7 +15,7 @@ all looks read the expectation as soft attention does (end of sec. 4.1).
 
 Differences: the network is a ResNet or an Inception with squeeze-and-excitation, trained with the captions or
 frozen, where the paper has a frozen VGG; y_0 is a start token, where the authors' code has a vector of 0; h_0 and
-c_0 have one layer each; the output layers have biases, and no tanh (the authors' code has one after the sum); the
+c_0 have one layer each; the output layers have biases, and no tanh (the authors' code has it after the sum); the
 score is that of Bahdanau, other scores are options; dropout acts on words, on h_t before L_h and on what L_o reads.
 
 Only the read and the cell need h_{t-1} and stay in the time loop. E y_{t-1} and the output are computed for all

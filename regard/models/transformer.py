@@ -69,7 +69,7 @@ class Transformer(EncoderDecoder):
         "base": {"dim": 512, "layers": 6, "heads": 8, "ff": 2048},
         "big": {"dim": 1024, "layers": 6, "heads": 16, "ff": 4096},
     }
-    layout = "marian"
+    numbering = "marian"
 
     def __init__(self, config: TransformerConfig):
         super().__init__(config, width=config.dim, embed=config.dim)
@@ -96,9 +96,9 @@ class Transformer(EncoderDecoder):
             )
             for _ in range(config.decoder_layers or config.layers)
         )
-        last = config.norm == "pre"  # the residual stream itself has no norm
-        self.encoder_norm = nn.LayerNorm(config.dim) if last else None
-        self.decoder_norm = nn.LayerNorm(config.dim) if last else None
+        pre = config.norm == "pre"  # then the residual stream itself has no norm
+        self.encoder_norm = nn.LayerNorm(config.dim) if pre else None
+        self.decoder_norm = nn.LayerNorm(config.dim) if pre else None
         for block in (*self.encoder, *self.decoder):
             for part in block.modules():
                 if isinstance(part, nn.Linear):
@@ -149,9 +149,9 @@ class Transformer(EncoderDecoder):
         x = self.embed(self.target_embed, target)
         for block, memory in zip(self.decoder, memories, strict=True):
             x = block(x, source=memory)
-        return self.last(x), []
+        return self.normed(x), []
 
-    def last(self, x: Tensor) -> Tensor:
+    def normed(self, x: Tensor) -> Tensor:
         """The final norm of a pre-norm decoder; post-norm has none."""
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
@@ -168,7 +168,7 @@ class Transformer(EncoderDecoder):
         for block, memory, past in zip(self.decoder, state.memory, before, strict=True):
             x, grown = block.step(x, past, source=memory)
             pasts.append(grown)
-        return self.out(self.last(x)[:, 0]), State(state.memory, (tuple(pasts), place + 1), state.width)
+        return self.out(self.normed(x)[:, 0]), State(state.memory, (tuple(pasts), place + 1), state.width)
 
 
 def _keep_last_row_0(weight: Tensor) -> None:

@@ -22,10 +22,10 @@ def read_examples(contents: Contents) -> Examples:
     """{"about": ..., "inputs": [...], "options": {...}}. A file of this name with other contents, which
     folders of other libraries may have, is ignored."""
     try:
-        found = contents.json(FILE, LARGEST)
+        table = contents.json(FILE, LARGEST)
     except RunError:
         return Examples()
-    about, inputs, options = found.get("about", ""), found.get("inputs", []), found.get("options", {})
+    about, inputs, options = table.get("about", ""), table.get("inputs", []), table.get("options", {})
     if not isinstance(about, str) or not isinstance(inputs, list) or not isinstance(options, dict):
         return Examples()
-    return Examples(about, tuple(one for one in inputs if isinstance(one, str | int)), options)
+    return Examples(about, tuple(item for item in inputs if isinstance(item, str | int)), options)

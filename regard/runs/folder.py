@@ -63,9 +63,9 @@ def find(run: str | Path) -> Path:
         return SHIPPED / str(run)
     if is_hub_name(str(run)):
         return hub_folder(str(run))
-    there = ", ".join(shipped()) or "none"
+    names = ", ".join(shipped()) or "none"
     raise RunError(
-        f"there is no run {str(run)!r}: it is neither a folder nor one of those shipped ({there}), nor org/name on "
+        f"there is no run {str(run)!r}: it is neither a folder nor one of those shipped ({names}), nor org/name on "
         "the Hugging Face Hub"
     )
 
@@ -235,30 +235,30 @@ def read_settings(contents: Contents) -> ModelSettings:
     path = contents.path / "config.json"
     kind = contents.config.get("model_type")
     types = [form.model_type for form in FORMS.values() if form.model_type]
-    known = ", ".join([*types, *(TYPE + name for name in MODELS)])
+    supported = ", ".join([*types, *(TYPE + name for name in MODELS)])
     if others := [f"{form.library}'s {form.model}" for form in FORMS.values() if not form.model_type]:
-        known += f"; and without a model_type the folders of {', '.join(others)}"
+        supported += f"; and without a model_type the folders of {', '.join(others)}"
     if not isinstance(kind, str):
-        found = "it has no model_type" if kind is None else f"its model_type is {kind!r:.80}"
+        reason = "it has no model_type" if kind is None else f"its model_type is {kind!r:.80}"
         raise RunError(
-            f"{path} does not say which model this is: {found}; add one that this version opens, as in "
-            f'"model_type": "gpt2": {known}'
+            f"{path} does not say which model this is: {reason}; add one that this version opens, as in "
+            f'"model_type": "gpt2": {supported}'
         )
     name = kind.removeprefix(TYPE)
     if name not in MODELS or name == kind:
-        raise RunError(f"{path} asks for {kind!r:.80}; this version opens {known}")
+        raise RunError(f"{path} asks for {kind!r:.80}; this version opens {supported}")
     return ModelSettings(name, _own_config(path, contents.config, name))
 
 
 def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
-    settings = form.settings_file(contents)
-    path, found = contents.path / settings, contents.json(settings)
-    asked = found.get("architectures")
-    if form.architectures and asked is not None and asked not in [[one] for one in form.architectures]:
-        known = ", ".join(form.architectures)
-        raise RunError(f"{path}: architectures = {asked!r:.80} is not supported, only {known}")
+    name = form.settings_file(contents)
+    path, settings = contents.path / name, contents.json(name)
+    heads = settings.get("architectures")
+    if form.architectures and heads is not None and heads not in [[head] for head in form.architectures]:
+        supported = ", ".join(form.architectures)
+        raise RunError(f"{path}: architectures = {heads!r:.80} is not supported, only {supported}")
     try:
-        table = Table(found, library=form.library)
+        table = Table(settings, library=form.library)
         config, special = form.read_config(table)
         table.done(path)
         check_sizes(config)
@@ -280,8 +280,9 @@ def _own_config(path: Path, table: Json, name: str) -> ModelConfig:
             f"this version reads up to {FORMAT_VERSION}; upgrade regard"
         )
     values = {key: value for key, value in table.items() if key not in ("model_type", "format_version")}
-    known = dataclasses.fields(MODELS[name].Config)
-    fields, later = [one.name for one in known], {one.name for one in known if one.metadata.get("later")}
+    declared = dataclasses.fields(MODELS[name].Config)
+    fields = [field.name for field in declared]
+    later = {field.name for field in declared if field.metadata.get("later")}
     if odd := sorted((set(values) ^ set(fields)) - later):
         raise RunError(f"{path}: missing or unknown: {', '.join(odd):.200}; {name} has {', '.join(fields)}")
     try:  # the configuration checks types and ranges
@@ -311,10 +312,10 @@ def shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
 
 def check_sizes(config: ModelConfig) -> None:
     for name, (sizes, layers) in _sizes(config).items():
-        found, most = (sum(sizes), MOST_LAYERS) if layers else (max(sizes, default=0), MOST)
-        if found > most:
+        size, most = (sum(sizes), MOST_LAYERS) if layers else (max(sizes, default=0), MOST)
+        if size > most:
             words = "add up to" if len(sizes) > 1 and layers else "be"
-            raise ValueError(f"{name} must {words} at most {most:,}, got {found:,}")
+            raise ValueError(f"{name} must {words} at most {most:,}, got {size:,}")
 
 
 def check_layers(config: ModelConfig, tensors: int) -> None:
@@ -326,13 +327,13 @@ def check_layers(config: ModelConfig, tensors: int) -> None:
 
 def _sizes(config: ModelConfig) -> dict[str, tuple[list[int], bool]]:
     """The positive whole numbers of each setting, and whether they count layers."""
-    found = {}
+    sizes_of = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         numbers = value if isinstance(value, tuple) else (value,)
-        sizes = [one for one in numbers if type(one) is int and one > 0]
-        found[field.name] = sizes, bool(field.metadata.get("layers"))
-    return found
+        sizes = [number for number in numbers if type(number) is int and number > 0]
+        sizes_of[field.name] = sizes, bool(field.metadata.get("layers"))
+    return sizes_of
 
 
 def outline(folder: Path, settings: ModelSettings) -> Model:

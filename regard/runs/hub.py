@@ -24,10 +24,10 @@ def is_hub_name(name: str) -> bool:
 
 def hub_folder(name: str) -> Path:
     """The folder of a model of the Hub. RunError where it is neither in the cache nor to be had."""
-    found = cached(name)
-    if found is not None and _whole(found):
-        return found
-    folder = Path(_download(name, found))
+    snapshot = cached(name)
+    if snapshot is not None and _whole(snapshot):
+        return snapshot
+    folder = Path(_download(name, snapshot))
     if not _whole(folder):
         raise RunError(
             f"{name} has no weights in safetensors on the Hugging Face Hub, and others can carry code and are not "
@@ -54,8 +54,8 @@ def cached(name: str) -> Path | None:
     if re.fullmatch(r"[0-9a-f]+", commit):
         snapshot = place / "snapshots" / commit
         return snapshot if snapshot.is_dir() else None
-    there = list((place / "snapshots").glob("*"))
-    return there[0] if len(there) == 1 else None
+    snapshots = list((place / "snapshots").glob("*"))
+    return snapshots[0] if len(snapshots) == 1 else None
 
 
 def _whole(folder: Path) -> bool:
@@ -67,12 +67,12 @@ def _whole(folder: Path) -> bool:
         return False
 
 
-def _download(name: str, found: Path | None) -> str:
+def _download(name: str, snapshot: Path | None) -> str:
     hub = _library()
     if hub is None:
-        held = "only in part" if found else "not"
+        extent = "it is only in part" if snapshot else "it is not"
         raise RunError(
-            f"there is no run {name!r}: it is neither a folder nor a shipped run, and it is {held} in the cache of "
+            f"there is no run {name!r}: it is neither a folder nor a shipped run, and {extent} in the cache of "
             f"the Hugging Face Hub. To download it: pip install 'regard[hub]'; or download the files of "
             f"https://huggingface.co/{name} and name their folder"
         )

@@ -44,7 +44,7 @@ def kind_of(name: str, dtype: str | torch.dtype) -> str:
     for kind, dtypes in KINDS.items():
         if dtype in (dtypes if isinstance(dtype, str) else dtypes.values()):
             return kind
-    shown = ", ".join(one for dtypes in KINDS.values() for one in dtypes)
+    shown = ", ".join(dtype_name for dtypes in KINDS.values() for dtype_name in dtypes)
     raise RunError(f"{name} holds {str(dtype).removeprefix('torch.')}; a run's tensors must be one of {shown}")
 
 
@@ -112,21 +112,21 @@ def _places(
     repeated, derived = [], []
     for path, tensors in headers.items():
         for name, (shape, dtype) in tensors.items():
-            known = name if form is None else _full(form.rename(name), wanted, copies, form)
-            original = copies.get(known, known)
-            if form and re.fullmatch(form.derived, known):
+            full = name if form is None else _full(form.rename(name), wanted, copies, form)
+            original = copies.get(full, full)
+            if form and re.fullmatch(form.derived, full):
                 derived.append((path, name))
                 continue
             if not original:
                 continue
             settings = form.config_file if form else "config.json"
             _check(f"{path}: {name:.200}", shape, dtype, wanted.get(original), settings)
-            if known in copies:
+            if full in copies:
                 repeated.append((path, name, original))
-            elif known in places:
-                raise RunError(f"{path}: {name} is stored twice, also in {places[known][0].name}")
+            elif full in places:
+                raise RunError(f"{path}: {name} is stored twice, also in {places[full][0].name}")
             else:
-                places[known] = path, name
+                places[full] = path, name
     for path, name, original in repeated:
         places.setdefault(original, (path, name))
     return places, repeated, derived
@@ -137,9 +137,9 @@ def _check(where: str, shape: Shape, dtype: str, want: Tensor | None, settings: 
     if want is None or want.shape != shape:
         should = "absent" if want is None else tuple(want.shape)
         raise RunError(f"{where} should be {should} by {settings}, but is {shape}")
-    found, wanted = kind_of(where, dtype), kind_of(where, want.dtype)
-    if found != wanted:
-        raise RunError(f"{where} holds {found} ({dtype}), and this model has {wanted} there")
+    kind, wanted = kind_of(where, dtype), kind_of(where, want.dtype)
+    if kind != wanted:
+        raise RunError(f"{where} holds {kind} ({dtype}), and this model has {wanted} there")
 
 
 def _all(files: list[Path]) -> str:
@@ -199,7 +199,7 @@ def _header(path: Path) -> Header:
         raise _unreadable(path, f"its header has {length:,} bytes, and at most {LARGEST_JSON:,} are read")
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        return {name: (tuple(one.get_shape()), one.get_dtype()) for name, one in slices.items()}
+        return {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
 
 
 def _opened(path: Path) -> Any:

@@ -102,9 +102,9 @@ def drafted_folder(to: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def check(found: Module, wanted: Module, dtype: torch.dtype) -> None:
+def check(reopened: Module, wanted: Module, dtype: torch.dtype) -> None:
     """Every weight came back as it was, but for rounding to the dtype."""
-    back = named_tensors(found)
+    back = named_tensors(reopened)
     for name, tensor in named_tensors(wanted).items():
         if not torch.equal(back[name], in_dtype(tensor, dtype).to(back[name].dtype).cpu()):
             raise RunError(f"{name} came back changed; nothing was written")

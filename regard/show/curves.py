@@ -78,7 +78,7 @@ class Curves:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
-        from regard.show.figures import new_plot
+        from regard.show.figure import new_plot
         from regard.show.fonts import text_style
 
         ax = new_plot() if ax is None else ax
@@ -119,7 +119,7 @@ class Curves:
 
     def save(self, path: str | Path) -> None:
         """Write a .png or .svg file, by the path's suffix."""
-        from regard.show.figures import save_plot
+        from regard.show.figure import save_plot
 
         save_plot(path, self.plot)
 

@@ -5,6 +5,8 @@ Widths in a terminal are counted by rich, so that our tables agree with what ric
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.cells import cell_len, get_character_cell_size
 
@@ -118,3 +120,15 @@ def without_spaces(character: str) -> bool:
         "TIBETAN",
     )
     return name.startswith(kinds)
+
+
+def label_size(cell: float) -> float:
+    """The largest font size at which labels that lean beside cells of this side do not touch each other."""
+    return min(13.5, 0.7 * cell)
+
+
+def stands_upright(labels: Sequence[str], font: float, cell: float) -> bool:
+    """Whether labels fit above their cells without leaning: neighbours must not touch; next to narrow labels a
+    label may be somewhat wider than its cell."""
+    widths = [text_width(text) * font for text in labels]
+    return max(widths) <= 1.5 * cell and all((a + b) / 2 <= 0.95 * cell for a, b in pairwise(widths))

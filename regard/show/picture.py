@@ -1,18 +1,20 @@
-"""What maps, heads and overlays have in common for their users: saving, and showing themselves in a notebook."""
+"""What all kinds of pictures have in common for their users: saving, plotting, and showing themselves in a
+notebook."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from regard.show.drawing import Drawing
 from regard.show.html_page import html_page, json_text, notebook_html
 from regard.show.label_text import clean
 from regard.show.plain import plain_fields
 from regard.show.saving import suffix_of, write_whole
 from regard.show.scales import Scale
+from regard.show.svg import render_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,8 +31,8 @@ def counted(count: int, noun: str) -> str:
 
 def last_rows(rows: int, columns: int) -> range | None:
     """Those for which an HTML file has room; None: all."""
-    kept = max(1, BUDGET // columns)
-    return None if kept >= rows else range(rows - kept, rows)
+    count = max(1, BUDGET // columns)
+    return None if count >= rows else range(rows - count, rows)
 
 
 def titled(title: str) -> str:
@@ -42,15 +44,34 @@ class Picture(ABC):
     """What can be saved as .png, .svg or .html, and shows itself in a notebook."""
 
     kind: ClassVar[str]  # the view views/KIND.js draws it
+    png_side: ClassVar[int] = 4_000  # dots on the longer side of a PNG before it gets fewer dots per inch
     title: str
     _pieces: Self | None = None  # set by `over`
 
     @abstractmethod
-    def svg(self) -> str:
-        """The picture as SVG."""
+    def drawing(self) -> Drawing:
+        """The picture as marks, each with its place: what SVG and matplotlib both draw."""
 
     @abstractmethod
-    def _write_png(self, path: Path) -> None: ...
+    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
+        """The picture as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
+
+    def svg(self) -> str:
+        """The picture as SVG: text as text, drawn in the viewer's fonts, images inside the file."""
+        return render_svg(self.drawing())
+
+    def plot(self) -> Figure:
+        """Draw into a new matplotlib figure."""
+        from matplotlib import pyplot
+
+        from regard.show.figure import draw_figure
+
+        return draw_figure(self.drawing(), pyplot.figure())
+
+    def _write_png(self, path: Path) -> None:
+        from regard.show.figure import write_png
+
+        write_png(self.drawing(), path, side=self.png_side)
 
     @property
     def pieces(self) -> Self:
@@ -69,7 +90,7 @@ class Picture(ABC):
         """As `data`; many heads at most `side` rows high and columns wide."""
         return self.data()
 
-    def _kept(self) -> tuple[Self, str]:
+    def _for_html(self) -> tuple[Self, str]:
         """What an HTML file has room for, and what is said of it if that is not all."""
         return self, ""
 
@@ -78,13 +99,13 @@ class Picture(ABC):
         return html_page(self.kind, clean(self.title) or f"regard: {self.kind}", self._page_data())
 
     def _page_data(self) -> dict[str, Any]:
-        kept, note = self._kept()
-        found = kept.data() | ({"note": note} if note else {})
-        below = {"pieces": self._pieces._kept()[0].data()} if self._pieces else {}
-        if below and len(json_text(found)) + len(json_text(below)) > SMALL:
-            found.pop("pieces", None)
-            return found
-        return found | below
+        picture, note = self._for_html()
+        data = picture.data() | ({"note": note} if note else {})
+        below = {"pieces": self._pieces._for_html()[0].data()} if self._pieces else {}
+        if below and len(json_text(data)) + len(json_text(below)) > SMALL:
+            data.pop("pieces", None)
+            return data
+        return data | below
 
     def part(self, *, head: int | None = None, rows: range | None = None) -> Self:
         """The same picture with this head and these rows alone, where it has heads and rows."""
@@ -111,31 +132,3 @@ class Picture(ABC):
 
     def _repr_html_(self) -> str:
         return notebook_html(self.html(), self.svg(), clean(self.title))
-
-
-class Drawn(Picture):
-    """A picture that the modules of its package draw: `draw_svg` in svg.py, `draw_terminal` in
-    terminal.py, and in png.py, which imports matplotlib, `draw_figure` and `write_png`."""
-
-    package: ClassVar[str | None]
-
-    def _by(self, module: str) -> Any:
-        return import_module(f"{self.package}.{module}")
-
-    def plot(self) -> Figure:
-        """Draw into a new matplotlib figure."""
-        from matplotlib import pyplot
-
-        figure: Figure = self._by("png").draw_figure(self, pyplot.figure())
-        return figure
-
-    def svg(self) -> str:
-        """The picture as SVG: text as text, images inside the file."""
-        return str(self._by("svg").draw_svg(self))
-
-    def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
-        """The picture as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
-        return str(self._by("terminal").draw_terminal(self, colour=colour, width=width))
-
-    def _write_png(self, path: Path) -> None:
-        self._by("png").write_png(self, path)

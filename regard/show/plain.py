@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import BadInput
-from regard.show.data_urls import small_image_url
+from regard.show.images import small_image_url
 
 DIGITS = 5  # of a weight
 SIDE = 512  # pixels of an image, at most

@@ -32,7 +32,7 @@ class Barcode:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
-        from regard.show.figures import colour_map, new_plot
+        from regard.show.figure import colour_map, new_plot
 
         ax = new_plot() if ax is None else ax
         limit = float(np.abs(self.values).max()) or 1.0
@@ -47,7 +47,7 @@ class Barcode:
 
     def save(self, path: str | Path) -> None:
         """Write a .png or .svg file, by the path's suffix."""
-        from regard.show.figures import save_plot
+        from regard.show.figure import save_plot
 
         save_plot(path, self.plot)
 

@@ -203,7 +203,7 @@ class Encoders:
     sentences, labels, labelled, max_positions = SENTENCES, LABELS, LABELLED, 16
 
     def build(self, folder: Path, **changes: Any) -> str:
-        tokens = Tokenizer.train(self.sentences * 3, kind="wordpiece", size=120, lowercase=True, layout="bert")
+        tokens = Tokenizer.train(self.sentences * 3, kind="wordpiece", size=120, lowercase=True, numbering="bert")
         settings = {"dim": 16, "layers": 2, "heads": 2, "max_positions": self.max_positions, **changes}
         save_encoder(folder, tokens, seed=5, **settings)
         return str(folder)

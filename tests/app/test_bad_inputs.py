@@ -245,7 +245,8 @@ def test_what_is_no_text_is_said(lively: str, gpt2: str, filler: str, classifier
 
 
 def test_what_came_before_a_bad_one_is_answered(lively: str) -> None:
-    answers = load(lively).answers(["a b", "c", LONG, "d"])
+    run = load(lively)
+    answers = run.answers(read_all(["a b", "c", LONG, "d"], run.read, "texts"))
     assert [next(answers).source, next(answers).source] == ["a b", "c"]
     with pytest.raises(BadInput, match=r"texts\[2\]"):
         next(answers)

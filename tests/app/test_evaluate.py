@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,8 @@ def table(run: str, pairs: list[tuple[str, str]], decode: Decoding | None = None
     """What the command should say of a run."""
     translator = load_as(run, Translator, "translate")
     examples = [(source, (target,)) for source, target in pairs]
-    return evaluate(
-        translator, prepare.TestPairs(prepare.pair_data(pairs, translator, 4096), examples), (), decode
-    ).to_dict()
+    data = prepare.TestPairs(prepare.pair_data(pairs, translator, 4096), examples)
+    return evaluate(translator, data, options=asdict(decode) if decode else None).to_dict()
 
 
 # ---- one run

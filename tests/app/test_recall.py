@@ -14,7 +14,7 @@ import regard
 from regard.data.artifacts import Artifacts
 from regard.data.made.sequences import SEQUENCES, sequences_of
 from regard.errors import BadInput, NoAttention, RunError
-from regard.models.bit_lstm import BitLSTM, BitLSTMConfig
+from regard.models.ntm.bit_lstm import BitLSTM, BitLSTMConfig
 from regard.models.ntm.model import NTM, NTMConfig
 from regard.runs.folder import begin, save_weights
 from regard.tasks.core.recipe import read

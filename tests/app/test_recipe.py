@@ -33,7 +33,8 @@ def refused(recipe: str, *changes: str) -> str:
 def test_a_recipe_becomes_a_job(recipe: str) -> None:
     job, _ = read(recipe)
     assert job.model == "bahdanau"
-    assert job.config == {"embed": 8, "encoder": 8, "decoder": 16, "readout": 8, "max_positions": 40}
+    config = MODELS["bahdanau"].Config
+    assert job.config == config(1, embed=8, encoder=8, decoder=16, readout=8, max_positions=40)
     assert job.data == PairSettings(
         made="reverse", train_count=200, valid_count=30, test_count=20, batch_tokens=512
     )
@@ -55,7 +56,7 @@ def test_the_text_of_a_job_gives_the_same_job(recipe: str, tmp_path: Path) -> No
 def test_lists_of_numbers_go_through_recipes(tmp_path: Path) -> None:
     """By --set, from Python, from a run that training starts with, and from the recipe kept for --resume."""
     job, text = read("shapes-senet", ["model.depths=[1, 2]", "model.widths=[4, 8]", "train.device=cpu"])
-    assert MODELS["senet"].Config(**job.config).depths == (1, 2)
+    assert job.config.depths == (1, 2)
     changes = {"model.depths": (1, 2), "model.widths": (4, 8), "train.device": "cpu"}
     assert read("shapes-senet", changes) == (job, text)
     assert "\ndepths = [1, 2]\n" in text
@@ -64,7 +65,7 @@ def test_lists_of_numbers_go_through_recipes(tmp_path: Path) -> None:
     save_weights(tmp_path / "run", model)
     assert Folder(tmp_path / "run").config == model.config
     again, kept = read("shapes-senet", [], tmp_path / "run")
-    assert tuple(again.config["depths"]) == (1, 2)
+    assert again.config.depths == (1, 2)
     assert "\ndepths = [1, 2]\nwidths = [4, 8]\n" in kept
     assert read(tomllib.loads(kept))[1] == kept
     with pytest.raises(RecipeError, match=r"depths=\[1\] is not possible: .* only image_size and image_width may"):
@@ -104,7 +105,7 @@ def test_settings_that_count_layers_say_so(name: str) -> None:
 NEEDS = {
     "-pairs": ("set either data.made to a generated set", "pairs.tsv"),
     "-text": ("set data.train to a file of text", "text.txt"),
-    "-labelled": ("set data.train to a file of labelled texts", "texts.tsv"),
+    "-labelled": ("data.train to a file of labelled texts", "texts.tsv"),
     "-images": ("or data.train to images", "folder"),
     "-captions": ("or data.train to a file of captions", "captions.tsv"),
 }
@@ -204,8 +205,8 @@ def test_dot_needs_sides_of_one_size(recipe: str) -> None:
 )
 def test_forms_of_a_change(recipe: str, change: str, key: str, value: object) -> None:
     job, text = read(recipe, [change])
-    assert job.config[key] == value
-    assert type(job.config[key]) is type(value)
+    assert getattr(job.config, key) == value
+    assert type(getattr(job.config, key)) is type(value)
     assert tomllib.loads(text)["model"][key] == value
 
 
@@ -219,7 +220,7 @@ def test_a_column_may_be_a_number(tmp_path: Path) -> None:
 
 
 def test_of_two_changes_the_later_holds(recipe: str) -> None:
-    assert read(recipe, ["model.embed=9", "model.embed=10"])[0].config["embed"] == 10
+    assert read(recipe, ["model.embed=9", "model.embed=10"])[0].config.embed == 10
 
 
 def test_a_change_may_hold_equals_signs_and_hashes(recipe: str) -> None:
@@ -272,21 +273,17 @@ def test_dump_writes_what_toml_reads() -> None:
 def test_a_size_takes_the_place_of_the_recipes_numbers() -> None:
     own = ["data.train=text.txt"]
     job, text = read("gpt2-text", [*own, "model.layers=2", "model.size=medium"])
-    assert {key: job.config.get(key) for key in ("dim", "layers", "heads")} == {
-        "dim": 1024,
-        "layers": 2,
-        "heads": 16,
-    }
-    assert "ff" not in read("shakespeare-gpt2", ["model.size=small"])[0].config
+    assert (job.config.dim, job.config.layers, job.config.heads) == (1024, 2, 16)
+    assert read("shakespeare-gpt2", ["model.size=small"])[0].config.ff == MODELS["gpt2"].Config(1).ff
     assert tomllib.loads(text)["model"]["max_positions"] == 256, "what no size decides stays"
-    assert read("transformer-pairs", [*own, "model.size=base"])[0].config["dim"] == 512
+    assert read("transformer-pairs", [*own, "model.size=base"])[0].config.dim == 512
 
 
 def test_a_run_to_begin_with_brings_its_model_and_tokens() -> None:
     start = find("shakespeare")
     own = ["data.train=text.txt", "model.dropout=0.4"]
     job, text = read("gpt2-text", own, start)
-    assert (job.config["dim"], job.config["layers"], job.config["dropout"]) == (192, 5, 0.4)
+    assert (job.config.dim, job.config.layers, job.config.dropout) == (192, 5, 0.4)
     assert "tokens" not in tomllib.loads(text), "the recipe's own would be a lie"
     for change in ("model.layers=2", "model.size=small", "tokens.size=300"):
         with pytest.raises(RecipeError, match=f"--set {change} is not possible: with --from"):

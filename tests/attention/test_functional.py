@@ -15,6 +15,7 @@ from regard.attention import (
     Look,
     Question,
     ScaledDot,
+    TemperedQuestion,
     attention,
     look,
     trace,
@@ -131,5 +132,6 @@ def test_wrong_shapes_are_said_in_words():
         ("since", torch.zeros(B, 1)),
         ("beta", torch.ones(2, Q)),
     ):
+        kind = TemperedQuestion if name == "beta" else Question
         with pytest.raises(ValueError, match=f"{name} must have the shape"):
-            attend(Question(q, **{name: wrong}), memory)
+            attend(kind(q, **{name: wrong}), memory)

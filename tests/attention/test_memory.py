@@ -1,4 +1,4 @@
-"""Fixed, growing and rewritten memories: reading cannot tell them apart."""
+"""Fixed and growing memories: reading cannot tell them apart."""
 
 from itertools import pairwise, product
 
@@ -9,7 +9,6 @@ from regard.attention import (
     SCORES,
     WAYS,
     Attend,
-    Cosine,
     GrowingMemory,
     Memory,
     Question,
@@ -17,7 +16,6 @@ from regard.attention import (
     build_score,
     build_weigh,
 )
-from regard.attention.memory import rewrite
 
 B, K, D, V = 2, 7, 4, 3
 
@@ -123,62 +121,6 @@ def test_select():
     places = torch.tensor([[[-1, 0, 1, 2, 3]]]).expand(B, 1, 5)
     assert memory.select(places).int().tolist() == [[[0, 1, 1, 0, 0]], [[0, 1, 0, 0, 0]]]
     assert Memory(memory.keys, memory.values).select(places).int().tolist() == [[[0, 1, 1, 1, 0]]] * 2
-
-
-# ---------------------------------------------------------------- rewritten
-
-
-def graves(matrix, weights, erase, add):
-    """Eq. 3 for each head in turn, then eq. 4 for each head: element by element."""
-    matrix = matrix.clone()
-    rows, heads, places = weights.shape
-    for b in range(rows):
-        for i in range(places):
-            for d in range(matrix.shape[-1]):
-                kept = matrix[b, i, d].clone()
-                for h in range(heads):
-                    kept = kept * (1 - weights[b, h, i] * erase[b, h, d])
-                for h in range(heads):
-                    kept = kept + weights[b, h, i] * add[b, h, d]
-                matrix[b, i, d] = kept
-    return matrix
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3])
-def test_rewrite_is_graves_formula(heads):
-    torch.manual_seed(0)
-    parts = [
-        torch.randn(B, K, D, dtype=torch.float64),
-        torch.randn(B, heads, K, dtype=torch.float64).softmax(-1),
-        torch.rand(B, heads, D, dtype=torch.float64),
-        torch.randn(B, heads, D, dtype=torch.float64),
-    ]
-    ours = [x.float().requires_grad_() for x in parts]
-    exact = [x.float().double().requires_grad_() for x in parts]
-    got, want = rewrite(*ours), graves(*exact)
-    assert torch.allclose(got.double(), want, atol=2e-6)
-    upstream = torch.randn(B, K, D)
-    for one, other in zip(
-        torch.autograd.grad(got, ours, upstream), torch.autograd.grad(want, exact, upstream.double()), strict=True
-    ):
-        assert torch.allclose(one.double(), other, atol=5e-6)
-
-
-def test_a_rewritten_memory_is_read_anew():
-    """Keys follow the values: after everything was erased and one row written, that row is found."""
-    torch.manual_seed(0)
-    attend = Attend(Cosine(D, D, beta=50.0))
-    start = torch.randn(1, K, D)
-    memory = attend.remember(start)
-    row, word = torch.eye(K)[2][None, None], torch.randn(1, 1, D)
-    after = attend.rewrite(memory, row, torch.ones(1, 1, D), word)
-    assert torch.allclose(after.values[0, 2], word[0, 0], atol=1e-6)
-    kept = [i for i in range(K) if i != 2]
-    assert torch.equal(after.values[:, kept], start[:, kept])
-    assert torch.equal(memory.values, start)  # the old one is still there, for autograd
-    assert attend.look(word, after).weights[0, 0].argmax() == 2
-    fresh = attend.remember(after.values)
-    assert torch.allclose(attend(word, after), attend(word, fresh), atol=1e-6)
 
 
 # ---------------------------------------------------------------- a decoder's own past

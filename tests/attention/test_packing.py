@@ -19,6 +19,7 @@ from regard.attention import (
     Packing,
     Question,
     ScaledDot,
+    TemperedQuestion,
     trace,
 )
 from regard.attention import packing as module
@@ -302,8 +303,9 @@ def test_a_packed_question_counts_for_itself(name: str) -> None:
     packing, x = Packing(MASKS["right"]), torch.randn(1, 25, D)
     attend = sites(causal=True)["cosine"]
     extra = {"position": torch.arange(25), "beta": torch.ones(1, 25), "since": torch.zeros(1, 25), "newest": True}
+    kind = TemperedQuestion if name == "beta" else Question
     with pytest.raises(ValueError, match=f"a packed question takes no {name}"):
-        attend(Question(x, packing=packing, **{name: extra[name]}), attend.remember(x))
+        attend(kind(x, packing=packing, **{name: extra[name]}), attend.remember(x))
 
 
 @pytest.mark.parametrize("weigh", [Hard(), LocalMonotonic(window=2)], ids=["hard", "local"])

@@ -20,6 +20,7 @@ from regard.attention import (
     Location,
     Question,
     ScaledDot,
+    TemperedQuestion,
     build_score,
 )
 
@@ -153,7 +154,7 @@ def test_beta_of_each_query():
     q, k = torch.randn(B, Q, D, requires_grad=True), torch.randn(B, K, D)
     beta = torch.rand(B, Q).mul(5).requires_grad_()
     score = Cosine(D, D)
-    ours = score.compare(score.query(Question(q, beta=beta)), score.keys(k))
+    ours = score.compare(score.query(TemperedQuestion(q, beta=beta)), score.keys(k))
     q64, k64, beta64 = doubles([q, k, beta])
     cosines = (q64 @ k64.mT) / (q64.norm(dim=-1)[..., None] * k64.norm(dim=-1)[:, None])
     truth = beta64[..., None] * cosines

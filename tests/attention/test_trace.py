@@ -22,6 +22,7 @@ from regard.attention import (
     MultiHead,
     Question,
     ScaledDot,
+    TemperedQuestion,
     record,
     trace,
 )
@@ -131,7 +132,7 @@ def test_they_are_those_of_the_exact_look(model, name, training):
 def test_sharpness_of_each_query_is_seen():
     torch.manual_seed(0)
     attend = Attend(Cosine(D, D))
-    question = Question(torch.randn(B, T, D), beta=torch.rand(B, T) * 9)
+    question = TemperedQuestion(torch.randn(B, T, D), beta=torch.rand(B, T) * 9)
     memory = attend.remember(torch.randn(B, S, D))
     with trace(attend, rows=[1, 3]) as seen:
         attend(question, memory)

@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from regard.base.records import find_columns, first_ten, form_of, read_csv, read_jsonl, read_tsv, take_columns
+from regard.base.records import (
+    Columns,
+    by_header,
+    by_keys,
+    by_tabs,
+    find_columns,
+    first_ten,
+    form_of,
+    read_csv,
+    read_jsonl,
+    read_tsv,
+    take_columns,
+)
 from regard.data.text.documents import read_documents
 from regard.data.text.labelled_texts import read_labelled
 from regard.data.text.pairs import read_pairs
@@ -80,6 +92,51 @@ def test_columns_are_found_and_taken():
         next(taken)
     with pytest.raises(DataError, match="here: 2 columns, but the first line has 3"):
         next(take_columns(rows, [0], width=3))
+
+
+USUAL = (("image", "file"), ("caption", "text"))
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "taken"),
+    [
+        (("", ""), ["a\tb", "c\td\te"], ["ab", "cd"]),  # no header
+        (("", ""), ["text\tx\tfile", "b\t1\ta"], ["ab"]),  # usual names
+        (("", "x"), ["x\tfile", "b\ta"], ["ab"]),
+        (("3", "1"), ["b\t1\ta", "d\t2\tc"], ["ab", "cd"]),
+        (("", "3"), ["a\t1\tb"], ["ab"]),  # the first is the first
+        (("2", "1"), ["2\t1", "b\ta"], ["12", "ab"]),  # numbers are no names
+    ],
+)
+def test_columns_of_a_tsv(names, rows, taken):
+    table = ((f"line {number}", row.split("\t")) for number, row in enumerate(rows, 1))
+    found = by_tabs(table, Columns(names, USUAL), ("image", "caption"))
+    assert ["".join(fields) for _, fields in found] == taken
+
+
+def test_columns_of_a_tsv_that_nothing_names():
+    rows = [("a.tsv, line 1", ["a", "b", "c"])]
+    with pytest.raises(
+        DataError, match=r"line 1: 3 columns and no header with usual names \(image, caption\); say which column is"
+    ):
+        list(by_tabs(iter(rows), Columns(("", ""), USUAL), ("image", "caption")))
+    with pytest.raises(DataError, match=r"no column 'x'; the header names .*; is it no header"):
+        list(by_tabs(iter(rows), Columns(("x", ""), USUAL), ("image", "caption")))
+    rows = [("line 1", ["a", "b"]), ("line 2", ["a", "b", "c"])]
+    with pytest.raises(DataError, match="line 2: 3 columns, but the first line has 2"):
+        list(by_tabs(iter(rows), Columns(("", ""), USUAL), ("image", "caption"), exact=True))
+
+
+def test_columns_of_a_header_and_of_objects(tmp_path):
+    rows = iter([("line 1", ["x", "caption", "file"]), ("line 2", ["1", "b", "a"])])
+    assert list(by_header(rows, Columns(("", ""), USUAL))) == [("line 2", ["a", "b"])]
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": 1, "file": "a"}\n{"caption": [], "image": "b"}\n')
+    found = [values for _, values in by_keys(path, Columns(("", ""), USUAL), "both")]
+    assert found == [[("file", "a"), ("text", 1)], [("image", "b"), ("caption", [])]]
+    path.write_text('{"text": 1, "file": "a"}\n{"text": 2}\n')
+    with pytest.raises(DataError, match="line 2: no key 'file'; the object has 'text'"):
+        list(by_keys(path, Columns(("", ""), USUAL), "both"))
 
 
 def test_ten_names_are_shown():

@@ -15,7 +15,7 @@ from expected import expect
 
 from regard.show import Document, Gates, Heads, Line, Looks, Map, Overlay, ShadedText, Sheet, Tape, Words
 from regard.show.html_page import html_page, json_text
-from regard.show.sheet.data import Entry
+from regard.show.sheet import Entry
 
 PHONE = {"width": 375, "height": 700}
 WORDS = ["the", "black", "cat", "sat", "here", "."]

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searches import search
 from torch import Tensor
 
-from regard.decode.beam import beam
 from regard.decode.hypothesis import Hypothesis
 from regard.layers.state import State
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
@@ -121,14 +121,14 @@ def test_a_sentence_is_searched_by_the_rules_and_then_leaves(
     alpha: float, width: int, n_best: int, known: list[Known]
 ) -> None:
     model, (source, mask), max_length = Counted(8, 3), sentences(8, 12, 0), 12
-    found = beam(
+    found = search(
         model,
         source,
         mask,
         start=START,
         end=END,
         max_length=max_length,
-        width=width,
+        beam=width,
         length_penalty=alpha,
         n_best=n_best,
     )
@@ -177,14 +177,14 @@ def test_beam_is_the_plain_search(
     before = torch.tensor([[PADDING] * (5 - len(prompt)) + list(prompt)]).expand(3, -1)
     controls: dict[str, Any] = {"repetition_penalty": penalty, "no_repeat_ngram": no_repeat_ngram}
     controls |= {"prompt": before, "prompt_mask": before != PADDING, "stop": lambda tokens: tokens[-1] == stop}
-    found = beam(
+    found = search(
         model,
         source,
         mask,
         start=START,
         end=END,
         max_length=max_length,
-        width=width,
+        beam=width,
         n_best=width,
         length_penalty=alpha,
         **controls,
@@ -209,7 +209,7 @@ def test_beam_is_the_plain_search(
 def test_a_sentence_without_a_way_on_keeps_what_it_found() -> None:
     """With no token twice, four words (one of them the start) end within three tokens; the limit is never met."""
     model, (source, mask) = Counted(4, 0), sentences(4, 3, 0)
-    found = beam(model, source, mask, start=START, end=END, max_length=9, width=6, n_best=6, no_repeat_ngram=1)
+    found = search(model, source, mask, start=START, end=END, max_length=9, beam=6, n_best=6, no_repeat_ngram=1)
     assert [sorted(whole(one) for one in some) for some in found] == [
         [[0, 2], [0, 3, 2], [2], [3, 0, 2], [3, 2]]
     ] * 3

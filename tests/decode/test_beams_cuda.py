@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from searches import parted, search
 from small_models import build, images
 from torch import Tensor
 
 from regard.decode import beam as searching
 from regard.decode import graphs
-from regard.decode.beam import beam
 from regard.decode.rules import Rules, read_rules
 
 INTERPRETED = graphs.beams_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -38,10 +38,8 @@ def given(sizes: tuple[int, ...], device: str, **options: Any) -> tuple[Any, ...
     limits = torch.stack([torch.arange(sentences) % 2, 1 + torch.arange(sentences) % 3], 1)
     scores = -torch.rand(sentences * before) * 3
     tokens = torch.ones(sentences * before, dtype=torch.long)
-    source = torch.zeros(sentences, 1, dtype=torch.long, device=device)
-    fixed: dict[str, Any] = {"start": 1, "end": 2, "max_length": 9, "min_length": 0, "never": ()} | options
-    fixed |= {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "prompt": None, "prompt_mask": None, "stop": None}
-    rules: Rules = read_rules(source, source == 0, **fixed)
+    settings = parted({"start": 1, "end": 2, "max_length": 9} | options)
+    rules: Rules = read_rules(*settings, sentences, torch.device(device))
     return *(x.to(device) for x in (logits, tokens, scores, limits)), rules, width
 
 
@@ -111,13 +109,13 @@ def test_what_is_not_a_number_comes_first(value: float, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES[:1])
 def test_a_search_by_the_kernels(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("show_attend_tell")
-    asked: dict[str, Any] = {"start": 1, "end": 2, "width": 3, "n_best": 3, "length_penalty": 2.0, "never": (0,)}
+    asked: dict[str, Any] = {"start": 1, "end": 2, "beam": 3, "n_best": 3, "length_penalty": 2.0, "never": (0,)}
     asked |= {"max_length": 3 + torch.arange(5) * 4 % 11, "min_length": torch.arange(5) % 3}
     source, mask = torch.randn(5, *images(model).shape[1:]), torch.ones(5, 1, dtype=torch.bool)
-    wanted = beam(model, source, mask, **asked)
+    wanted = search(model, source, mask, **asked)
     monkeypatch.setattr(searching, "possible", lambda *asked: True)
     monkeypatch.setattr(graphs, "captured", lambda step: step)
     monkeypatch.setattr(graphs, "_fused", lambda *asked: True)
-    for some, others in zip(beam(model, source, mask, **asked), wanted, strict=True):
+    for some, others in zip(search(model, source, mask, **asked), wanted, strict=True):
         assert [one.tokens for one in some] == [one.tokens for one in others]
         assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=1e-4)

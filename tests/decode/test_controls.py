@@ -10,23 +10,22 @@ from typing import Any
 
 import pytest
 import torch
+from searches import parted
+from searches import search as search_for
+from searches import write as write_down
 from torch import Tensor
 
-from regard.decode.beam import beam
 from regard.decode.generator import step_by_step
-from regard.decode.greedy import follow, greedy, likeliest
 from regard.decode.hypothesis import Hypothesis, normaliser
-from regard.decode.repetition import forbid_repeats, penalise
-from regard.decode.rules import read_rules
-from regard.decode.sample import draw as draw_one
-from regard.decode.sample import sample
+from regard.decode.rules import forbid_repeats, penalise
+from regard.decode.search import search as steps_of
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 
 START, END, WORDS, LIMIT, NUMBER = 1, 2, 8, 10, 8
 
-write = partial(greedy, end=END)
-search = partial(beam, end=END, width=3, n_best=3)
-draw = partial(sample, end=END, seed=1)
+write = partial(write_down, end=END)
+search = partial(search_for, end=END, beam=3, n_best=3)
+draw = partial(write_down, end=END, temperature=1.0, seed=1)
 ALL = pytest.mark.parametrize("decode", [write, search, draw])
 
 
@@ -188,18 +187,15 @@ def test_a_row_that_stops_leaves_the_others_as_they_were(model: Bahdanau, asked:
 @pytest.mark.parametrize("way", ["greedy", "sample"])
 def test_a_program_hears_every_token_as_it_comes(model: Bahdanau, asked: tuple[Tensor, Tensor], way: str) -> None:
     options: dict[str, Any] = {"start": START, "end": END, "max_length": torch.tensor([0, 1, 2, 9, 9, 9, 4, 10])}
-    free: dict[str, Any] = {"min_length": 0, "never": (), "repetition_penalty": 1.0, "no_repeat_ngram": 0}
-    free |= {"prompt": None, "prompt_mask": None, "stop": None}
-    drawn: dict[str, Any] = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
-    choose = likeliest if way == "greedy" else draw_one(asked[0].device, **drawn)
-    steps = step_by_step(model, follow(model, *asked, read_rules(*asked, **options, **free), choose=choose))
+    options |= {} if way == "greedy" else {"temperature": 1.0}
+    steps = step_by_step(model, steps_of(model, *asked, *parted(options)))
     heard: list[list[int]] = [[] for _ in range(NUMBER)]
     model.train()
     for place in count():
         try:
             step = next(steps)
         except StopIteration as end:
-            answers = end.value
+            answers = [answer for (answer,) in end.value]
             break
         assert model.training, "eval mode ends with each step"
         assert not torch.is_inference_mode_enabled()
@@ -207,8 +203,7 @@ def test_a_program_hears_every_token_as_it_comes(model: Bahdanau, asked: tuple[T
             assert len(heard[sentence]) == place  # none late
             heard[sentence].append(token)
     model.eval()
-    whole = greedy(model, *asked, **options) if way == "greedy" else sample(model, *asked, **options, **drawn)
-    assert answers == whole
+    assert answers == write_down(model, *asked, **options)
     assert heard == [one.tokens for one in answers]
     assert place == max(one.length for one in answers)
 
@@ -230,10 +225,10 @@ def test_a_start_for_each_sentence(model: Bahdanau, asked: tuple[Tensor, Tensor]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"repetition_penalty": 0.0}, r"repetition_penalty must lie in \[1e-06, 1000000.0\], got 0.0"),
-        ({"repetition_penalty": math.nan}, r"repetition_penalty must lie in .*, got nan"),
+        ({"repetition_penalty": 0.0}, r"repetition_penalty must lie in \[1e-06, 1,000,000.0\], got 0.0"),
+        ({"repetition_penalty": math.nan}, "repetition_penalty must be a number, got nan"),
         ({"repetition_penalty": 1e40}, r"repetition_penalty must lie in .*, got 1e\+40"),
-        ({"no_repeat_ngram": -1}, r"no_repeat_ngram must be 0 \(off\) or the n of n-grams"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram must lie in .*, got -1"),
         ({"start": torch.tensor([1, 2])}, "start must be a whole number or one for each of the 8 sentences"),
         ({"start": -1}, "start must be 0 or more, got -1"),
         (
@@ -279,7 +274,7 @@ def test_the_extremes_of_sampling_are_their_limits(model: Bahdanau, asked: tuple
 def test_the_extremes_of_the_length_penalty_find_answers(
     model: Bahdanau, asked: tuple[Tensor, Tensor], alpha: float
 ) -> None:
-    options: dict[str, Any] = {"max_length": 20, "min_length": 9, "length_penalty": alpha, "width": 2, "n_best": 1}
+    options: dict[str, Any] = {"max_length": 20, "min_length": 9, "length_penalty": alpha, "beam": 2, "n_best": 1}
     found = search(model, *asked, start=START, **options)
     assert all(len(some) == 1 and len(some[0].tokens) >= 9 for some in found)
     by = torch.tensor([-1e4, -1e-4]) / normaliser(1 << 20, alpha)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from searches import search
 from torch import Tensor
 
 from regard.attention import trace
-from regard.decode.beam import beam
 from regard.decode.coverage import FLOOR, coverage_penalty, rerank
 from regard.decode.hypothesis import Hypothesis
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
@@ -81,7 +81,9 @@ def searched() -> list[tuple[list[Hypothesis], Tensor, Tensor]]:
     source = torch.randint(3, 12, (4, 6))
     mask = torch.arange(6) < torch.tensor([[6], [4], [3], [5]])
     parts = []
-    for row, answers in enumerate(beam(model, source, mask, start=START, end=END, max_length=7, width=5, n_best=5)):
+    for row, answers in enumerate(
+        search(model, source, mask, start=START, end=END, max_length=7, beam=5, n_best=5)
+    ):
         longest = max(one.length for one in answers)
         target = torch.tensor([[START, *one.tokens, *[END] * 9][:longest] for one in answers])
         with torch.no_grad(), trace(model, "attend") as seen:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from searches import search
 from small_models import WORDS, build, images
 
 from regard.decode import beam as searching
 from regard.decode import graphs
-from regard.decode.beam import beam
 from regard.decode.graphs import KEPT, recordings, until_half
 from regard.decode.hypothesis import Hypothesis
 
@@ -23,7 +23,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"length_penalty": 0.0, "never": (0, 1)},
     PENALTY | {"min_length": 5},
     {"min_length": torch.arange(9) % 5, "never": (4,), "n_best": 1},
-    PENALTY | {"width": WORDS},  # more candidates than words
+    PENALTY | {"beam": WORDS},  # more candidates than words
 ]
 
 
@@ -38,8 +38,8 @@ def captions(model: Any, rows: int, device: str = "cpu", **options: Any) -> list
     given = torch.randn(rows, *images(model).shape[1:]).to(device, next(model.parameters()).dtype)
     limits = 3 + torch.arange(rows, device=device) * 4 % 11
     mask = torch.ones(rows, 1, dtype=torch.bool, device=device)
-    fixed: dict[str, Any] = {"start": 1, "end": 2, "max_length": limits, "width": 3, "n_best": 3}
-    return beam(model, given, mask, **fixed | options)
+    fixed: dict[str, Any] = {"start": 1, "end": 2, "max_length": limits, "beam": 3, "n_best": 3}
+    return search(model, given, mask, **fixed | options)
 
 
 def uneven(found: list[list[Hypothesis]]) -> bool:
@@ -57,9 +57,9 @@ def search_ahead(monkeypatch: pytest.MonkeyPatch, device: str) -> list[int]:
     sizes: list[int] = []
     take = searching.Account.take
 
-    def counted(self: Any, given: Any) -> None:
-        sizes.append(len(given.scores))
-        take(self, given)
+    def counted(self: Any, candidates: Any) -> None:
+        sizes.append(len(candidates.scores))
+        take(self, candidates)
 
     monkeypatch.setattr(searching.Account, "take", counted)
     monkeypatch.setattr(searching, "possible", lambda *asked: True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,14 @@ from small_models import LENGTHS, build, each, images, small, special, words, wr
 from torch import Tensor
 
 from regard.data.batches.batch import pad
-from regard.decode.greedy import greedy
-from regard.decode.joining import Batch, Row, Way
-from regard.decode.sample import sample
+from regard.decode.generator import eval_mode
+from regard.decode.hypothesis import Hypothesis
+from regard.decode.loop import Loop
+from regard.decode.rules import Target, read_rules
+from regard.decode.search import decode
+from regard.decode.settings import Decoding
 from regard.models.protocols import Captioner, Generator, LanguageModel
+from regard.tasks.shared.writing import Passage
 
 MOST = 6
 
@@ -38,36 +43,53 @@ def sources_of(model: Any) -> list[Any]:
     return [row[:count].tolist() for row, count in zip(words(lengths), lengths, strict=True)]
 
 
-def rows_of(model: Any, **way: Any) -> list[Row]:
+def passages_of(model: Any, *, never: tuple[int, ...] = (), **settings: Any) -> list[Passage]:
     """Language models begin behind their prompt, and one prompt has a single token: its past is empty."""
-    found, kind = [], Way(end=special(model).end, **way)
+    passages = []
     for number, source in enumerate(sources_of(model)):
-        begins = isinstance(model, LanguageModel)
-        start = source[-1] if begins else special(model).start
-        before = source[:-1] if begins else []
-        given = source[:-1] if begins else source
-        found.append(Row(given, start, kind, MOST, before=before, seed=number, min_length=number))
-    return found
+        start, before, read = special(model).start, [], source
+        if isinstance(model, LanguageModel):
+            *before, start = source
+            read = before
+        prompt = torch.tensor([before], dtype=torch.long)
+        target = Target(start, special(model).end, MOST, never=never, prompt=prompt)
+        passages.append(Passage(read, Decoding(seed=number, min_length=number, **settings), target))
+    return passages
 
 
-def alone(model: Any, row: Row) -> tuple[list[int], float]:
-    source, mask = collate_for(model)([row.source])
-    options: dict[str, Any] = {
-        "start": row.start,
-        "end": row.way.end,
-        "max_length": row.max_length,
-        "min_length": row.min_length,
-        "never": row.way.never,
-        "repetition_penalty": row.way.repetition_penalty,
-        "no_repeat_ngram": row.way.no_repeat_ngram,
-        "prompt": torch.tensor([row.before], dtype=torch.long),
-    }
-    if row.way.temperature:
-        drawn = {"temperature": row.way.temperature, "top_k": row.way.top_k, "top_p": row.way.top_p}
-        [found] = sample(model, source, mask, **options, **drawn, seed=row.seed)
-    else:
-        [found] = greedy(model, source, mask, **options)
-    return found.tokens, found.score
+def alone(model: Any, passage: Passage) -> Hypothesis:
+    [[answer]] = decode(model, *collate_for(model)([passage.source]), passage.decoding, passage.target)
+    return answer
+
+
+class Running:
+    """A loop that texts join one by one. It keeps the answers by the places of the texts in a list."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.loop, self.count = model, Loop(model), 0
+        self.answers: dict[int, Hypothesis] = {}
+        self.failed: set[int] = set()
+
+    def join(self, passages: list[Passage]) -> None:
+        names = torch.arange(self.count, self.count + len(passages))
+        self.count += len(passages)
+        with eval_mode(self.model):
+            source, mask = collate_for(self.model)([passage.source for passage in passages])
+            rules = [read_rules(one.decoding, one.target, 1, source.device) for one in passages]
+            self.loop.join(source, mask, names, rules)
+
+    def step(self) -> None:
+        if len(self.loop):
+            with eval_mode(self.model):
+                step = self.loop.step()
+                self.loop.trim()
+            self.answers |= step.answers
+            self.failed |= set(step.failed)
+
+    def finish(self) -> list[Hypothesis]:
+        while len(self.loop):
+            self.step()
+        return [self.answers[name] for name in sorted(self.answers)]
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -79,9 +101,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @each(Generator, only=writes)
 def test_a_text_is_written_as_if_it_were_alone(name: str, variant: str) -> None:
-    """How a token is chosen does not depend on the model: with each, the rows take turns in the ways."""
+    """How a token is chosen does not depend on the model: with each, the texts take turns in the ways."""
     model = build(name, variant)
-    turns = [rows_of(model, **way) for way in WAYS.values()]
+    turns = [passages_of(model, **way) for way in WAYS.values()]
     check_joining(model, [turns[place % len(turns)][place] for place in range(len(turns[0]))])
 
 
@@ -89,70 +111,99 @@ def test_a_text_is_written_as_if_it_were_alone(name: str, variant: str) -> None:
 @pytest.mark.parametrize("name", ["transformer", "rnnlm", "show_attend_tell"])
 def test_every_text_is_written_in_one_way(name: str, way: str) -> None:
     model = build(name)
-    check_joining(model, rows_of(model, **WAYS[way]))
+    check_joining(model, passages_of(model, **WAYS[way]))
 
 
-def check_joining(model: Any, rows: list[Row]) -> None:
-    wanted = [alone(model, row) for row in rows]
-    batch = Batch(model, collate_for(model))
-    waiting, done = list(rows), []
-    while waiting or len(batch):  # a new one joins after every second step
-        batch.join([waiting.pop(0)] if waiting else [])
-        done += batch.step()
-        done += batch.step()
-    assert {id(row) for row in done} == {id(row) for row in rows}
-    for row, (tokens, score) in zip(rows, wanted, strict=True):
-        assert row.written == tokens
-        assert row.score == pytest.approx(score, abs=1e-4)
+def check_joining(model: Any, passages: list[Passage]) -> None:
+    running, waiting = Running(model), list(passages)
+    while waiting or len(running.loop):  # a new one joins after every second step
+        if waiting:
+            running.join([waiting.pop(0)])
+        running.step()
+        running.step()
+    assert len(running.answers) == len(passages)
+    for place, passage in enumerate(passages):
+        answer, wanted = running.answers[place], alone(model, passage)
+        assert (answer.tokens, answer.finished) == (wanted.tokens, wanted.finished)
+        assert answer.score == pytest.approx(wanted.score, abs=1e-4)
 
 
 def test_ways_of_writing_share_a_batch() -> None:
     model = build("gpt2")
-    rows = [row for way in WAYS.values() for row in rows_of(model, **way)]
-    wanted = [alone(model, row) for row in rows]
-    batch = Batch(model, collate_for(model))
-    batch.join(rows)
-    while len(batch):
-        batch.step()
-    assert [row.written for row in rows] == [tokens for tokens, _ in wanted]
+    passages = [passage for way in WAYS.values() for passage in passages_of(model, **way)]
+    running = Running(model)
+    running.join(passages)
+    assert len(running.loop.groups) == len(WAYS), "texts that are chosen in the same way are computed together"
+    assert [answer.tokens for answer in running.finish()] == [alone(model, passage).tokens for passage in passages]
+
+
+def test_texts_that_begin_together_may_draw_from_one_generator_beside_others() -> None:
+    """A whole batch draws the same as without the one that has joined it."""
+    model = build("rnnlm")
+    many, [single, *_] = passages_of(model), passages_of(model, temperature=1.1)
+    source, mask = collate_for(model)([passage.source for passage in many])
+    starts = torch.tensor([passage.target.start for passage in many])
+    decoding, target = Decoding(temperature=1.1, seed=5), Target(starts, special(model).end, MOST)
+    wanted = [answers[0].tokens for answers in decode(model, source, mask, decoding, target)]
+    running = Running(model)
+    running.join([single])
+    running.step()
+    with eval_mode(model):
+        rules = read_rules(decoding, target, len(many), source.device)
+        running.loop.join(source, mask, torch.arange(10, 10 + len(many)), [rules])
+    assert len(running.loop.groups) == 1
+    answers = running.finish()
+    assert [answer.tokens for answer in answers] == [alone(model, single).tokens, *wanted]
 
 
 def test_one_that_leaves_does_not_change_the_others() -> None:
     model = build("gpt2")
-    rows, wanted = rows_of(model), [alone(model, row) for row in rows_of(model)]
-    batch = Batch(model, collate_for(model))
-    batch.join(rows)
-    batch.step()
-    batch.leave([rows[2]])  # the longest: the padding that it needed goes with it
-    assert batch.state is not None
-    assert batch.state.rows[0][0].size == 4
-    while len(batch):
-        batch.step()
-    assert [row.written for row in rows[:2]] == [tokens for tokens, _ in wanted[:2]]
-    assert len(rows[2].written) <= 1
+    passages, running = passages_of(model), Running(model)
+    running.join(passages)
+    running.step()
+    with eval_mode(model):
+        running.loop.leave([2])  # the longest: the padding that it needed goes with it
+        running.loop.trim()
+    assert running.loop.state is not None
+    assert running.loop.state.rows[0][0].size == 4
+    running.finish()
+    assert 2 not in running.answers
+    for place in (0, 1, 3):
+        assert running.answers[place].tokens == alone(model, passages[place]).tokens
+
+
+def test_the_history_of_a_running_batch_does_not_grow_for_ever() -> None:
+    model = build("gpt2")
+    running, [passage, *_] = Running(model), passages_of(model, repetition_penalty=1.3)
+    for _ in range(20):
+        running.join([passage])
+        running.step()
+        running.step()
+    assert running.loop.clock == 40
+    assert running.loop.history.shape[1] <= 4 + MOST
+    running.finish()
+    assert {tuple(answer.tokens) for answer in running.answers.values()} == {tuple(alone(model, passage).tokens)}
 
 
 def test_a_row_without_a_token_fails_alone() -> None:
     model = build("gpt2")
-    vocabulary = small("gpt2").vocabulary
-    nothing = Row([5], 6, Way(end=special(model).end, never=tuple(range(vocabulary)), temperature=1.0), MOST)
-    other = rows_of(model)[0]
-    wanted = alone(model, other)[0]
-    batch = Batch(model, collate_for(model))
-    batch.join([nothing, other])
-    while len(batch):
-        batch.step()
-    assert "no possible next token" in nothing.failed
-    assert other.written == wanted
+    never = tuple(range(small("gpt2").vocabulary))
+    nothing = Passage([5], Decoding(temperature=1.0), Target(6, special(model).end, MOST, never=never))
+    other, running = passages_of(model)[0], Running(model)
+    running.join([nothing, other])
+    running.finish()
+    assert running.failed == {0}
+    assert running.answers[1].tokens == alone(model, other).tokens
+    assert list(running.answers) == [1]
 
 
 def test_a_text_ends_where_it_is_told_to() -> None:
     model = build("gpt2")
-    [row, *_] = rows_of(model)
-    row.stop = lambda tokens: len(tokens) == 2
-    batch = Batch(model, collate_for(model))
-    batch.join([row])
-    while len(batch):
-        batch.step()
-    assert len(row.written) == 2
-    assert not row.hypothesis().finished
+    first, second, *_ = passages_of(model, temperature=1.0)
+    short = replace(first, target=replace(first.target, stop=lambda tokens: len(tokens) == 2))
+    running = Running(model)
+    running.join([second, short])
+    other, answer = running.finish()
+    assert len(answer.tokens) == 2
+    assert not answer.finished
+    assert other.tokens == alone(model, second).tokens, "it is not asked of others"

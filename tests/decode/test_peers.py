@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from searches import search
 from torch import Tensor, nn
 
-from regard.decode.beam import beam
-from regard.decode.greedy import greedy
 from regard.decode.hypothesis import Hypothesis
 from regard.foreign.form import Form, Table, read_parts
 from regard.foreign.gpt2 import GPT2_FORM
@@ -94,7 +93,7 @@ def whole(answer: Hypothesis) -> list[int]:
     return [*answer.tokens, END] if answer.finished else answer.tokens
 
 
-def decode(copy: Any, tokens: Tensor, mask: Tensor, *, width: int = 1, **options: Any) -> list[list[int]]:
+def decode(copy: Any, tokens: Tensor, mask: Tensor, **options: Any) -> list[list[int]]:
     """What is written here."""
     asked: dict[str, Any] = {"end": END, "max_length": LIMIT, "never": (PAD,), **options}
     if isinstance(copy, GPT2):
@@ -102,9 +101,7 @@ def decode(copy: Any, tokens: Tensor, mask: Tensor, *, width: int = 1, **options
         tokens, mask = tokens[:, :-1], mask[:, :-1]
     else:
         asked["start"] = PAD
-    if width == 1:
-        return [whole(one) for one in greedy(copy, tokens, mask, **asked)]
-    return [whole(one) for some in beam(copy, tokens, mask, width=width, **asked) for one in some]
+    return [whole(answer) for answers in search(copy, tokens, mask, **asked) for answer in answers]
 
 
 CONTROLS = [
@@ -139,7 +136,7 @@ def test_beam(kind: str, alpha: float, width: int, request: pytest.FixtureReques
     theirs = generate(
         peer, tokens, mask, num_beams=width, length_penalty=alpha, num_return_sequences=width, early_stopping=False
     )
-    assert decode(copy, tokens, mask, width=width, length_penalty=alpha, n_best=width) == theirs
+    assert decode(copy, tokens, mask, beam=width, length_penalty=alpha, n_best=width) == theirs
     assert len({len(one) for one in theirs}) > 1
 
 
@@ -152,4 +149,4 @@ def test_beam_with_controls(
     peer, copy = request.getfixturevalue(kind)
     tokens, mask = texts(left=kind == "writer")
     theirs = generate(peer, tokens, mask, num_beams=width, num_return_sequences=2, length_penalty=1.0, **there)
-    assert decode(copy, tokens, mask, width=width, n_best=2, **here) == theirs
+    assert decode(copy, tokens, mask, beam=width, n_best=2, **here) == theirs

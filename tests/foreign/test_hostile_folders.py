@@ -36,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     sizes: dict[str, Any] = {"dim": 8, "layers": 2, "heads": 2, "ff": 12, "max_positions": 16}
     for name in ("gpt2", "marian"):
-        tokens = Tokenizer.train(["abcdefghij"], kind="character", layout=name)
+        tokens = Tokenizer.train(["abcdefghij"], kind="character", numbering=name)
         size = len(tokens)
         model = GPT2(GPT2Config(size, **sizes)) if name == "gpt2" else Transformer(TransformerConfig(size, **sizes))
         begin(folder / name, model, Artifacts(tokens), "")

@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("quiet_transformers")
 def build(which: str, kind: str, folder: Path, **changes: Any) -> Any:
     """A saved run with weights drawn so large that they matter, opened again."""
     gpt2 = which == "gpt2"
-    tokens = Tokenizer.train(LINES * 20, kind=kind, size=300, layout="gpt2" if gpt2 else "marian")
+    tokens = Tokenizer.train(LINES * 20, kind=kind, size=300, numbering="gpt2" if gpt2 else "marian")
     torch.manual_seed(0)
     sizes = {"vocabulary": len(tokens), **SIZES, **({} if gpt2 else {"ff": 32}), **changes}
     model: Any = GPT2(GPT2Config(**sizes)) if gpt2 else Transformer(TransformerConfig(**sizes))

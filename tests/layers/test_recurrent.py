@@ -17,7 +17,6 @@ from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 GATED = ("gru", "lstm")
 INPUTS, DIM = 5, 6
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,75 +74,6 @@ def test_the_encoder_reads_each_row_as_if_it_were_alone(kind: str, layers: int, 
                 torch.testing.assert_close(ours[row, layer], both.flatten(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("lengths", [[7, 5, 9, 1], [2, 9, 1, 1]])  # much of it real, little of it real
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.filterwarnings("error")  # cuDNN warns of weights that are not in one piece
-def test_states_alone_are_those_of_packed_rows_in_value_and_gradient(
-    kind: str, layers: int, bidirectional: bool, lengths: list[int], device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    torch.manual_seed(3)
-    encoder = Encoder(kind, INPUTS, DIM, layers=layers, bidirectional=bidirectional).to(device)
-    x, mask = (each.to(device) for each in padded(lengths, 9))
-    weights = torch.randn(4, 9, 2 * DIM if bidirectional else DIM, device=device)
-    found = []
-    for work in (lambda: encoder(x, mask)[0], lambda: encoder.states(x, mask)[0]):
-        encoder.zero_grad()
-        states = work().masked_fill(~mask[..., None], 0)
-        (states * weights).sum().backward()
-        found.append([states.detach(), *(parameter.grad for parameter in encoder.parameters())])
-    rtol, atol = (1e-3, 5e-5) if device == "cuda" else (1e-5, 1e-6)  # cuDNN sums in another order
-    torch.testing.assert_close(found[1], found[0], rtol=rtol, atol=atol)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_weights_kept_without_gradients_follow_their_changes(device: str) -> None:
-    torch.manual_seed(3)
-    encoder = Encoder("gru", INPUTS, DIM, layers=2).to(device).eval()
-    x, mask = (each.to(device) for each in padded([7, 5, 9], 9))
-
-    def off() -> float:
-        with torch.no_grad():
-            return float(
-                (encoder._run_held(x, mask) - encoder(x, mask)[0]).masked_fill(~mask[..., None], 0).abs().max()
-            )
-
-    assert off() < 1e-3
-    first = encoder._kept[0][1]
-    assert off() < 1e-3
-    assert encoder._kept[0][1] is first
-    with torch.no_grad():
-        encoder.rnn.weight_hh_l0.add_(1.0)
-    assert off() < 1e-3
-    encoder.rnn.weight_ih_l1.data.add_(1.0)  # as a captured step: the version stays the same
-    encoder.eval()
-    assert off() < 1e-3
-    if device == "cuda":
-        assert encoder._kept[0][1] is first  # in place, as CUDA graphs go on reading it there
-    before = encoder._kept[0][1][0].clone()
-    encoder.rnn.weight_ih_l0.data.add_(1.0)
-    encoder.eval()
-    encoder.refresh_kept()
-    torch.testing.assert_close(encoder._kept[0][1][0][:, :INPUTS], before[:, :INPUTS] + 1)
-
-
-def test_only_real_tokens_are_looked_up_where_there_is_no_gradient() -> None:
-    torch.manual_seed(4)
-    encoder, table = Encoder("gru", INPUTS, DIM), nn.Embedding(20, INPUTS)
-    seen: list[int] = []
-    table.register_forward_hook(lambda _, given, __: seen.append(given[0].numel()))
-    _, mask = padded([3, 7, 1], 9)
-    tokens = torch.randint(20, mask.shape)
-    with_gradient, _ = encoder.read(tokens, mask, table)
-    with torch.no_grad():
-        without, _ = encoder.read(tokens, mask, table)
-    torch.testing.assert_close(without, with_gradient, rtol=1e-5, atol=1e-6)
-    assert seen == [27, 11]
-
-
 def test_the_backward_direction_has_read_all_when_it_reaches_the_first_place() -> None:
     torch.manual_seed(3)
     encoder = Encoder("gru", INPUTS, DIM)
@@ -186,7 +116,7 @@ def test_dropped_weights_are_the_same_at_all_steps(kind: str) -> None:
             weight.copy_(drop(weight, 0.5, True))
             assert 0.2 < (weight == 0).float().mean() < 0.8
     torch.manual_seed(5)
-    (found, state), (wanted, last) = (one(x, one.begin(x)) for one in (stack, plain))
+    (found, state), (wanted, last) = (layers(x, layers.begin(x)) for layers in (stack, plain))
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(state, last)
     found.sum().backward()
@@ -275,25 +205,6 @@ def test_an_encoders_gates_are_those_of_its_equations(kind: str, layers: int, bi
             for gate, values in gates[site].items():
                 torch.testing.assert_close(seen[site, gate][row, :length], values, rtol=1e-6, atol=1e-9)
                 assert not seen[site, gate][row, length:].any()
-
-
-@pytest.mark.parametrize("kind", GATED)
-@pytest.mark.parametrize("gradients", [True, False])
-@pytest.mark.parametrize("lengths", [[3, 0, 1], [5, 0, 4]])  # little of it real, much of it real
-def test_gates_are_those_of_packed_rows_beside_a_row_that_is_empty(
-    kind: str, gradients: bool, lengths: list[int]
-) -> None:
-    torch.manual_seed(5)
-    encoder, (x, mask) = Encoder(kind, INPUTS, DIM, layers=2), padded(lengths, 5)
-    with torch.set_grad_enabled(gradients):
-        with trace(encoder) as seen:
-            encoder.states(x, mask)
-        with trace(encoder) as alone:
-            encoder(x[::2], mask[::2])
-    for site in encoder.sites:
-        for gate in gates_of(kind):
-            torch.testing.assert_close(seen[site, gate][::2], alone[site, gate])
-            assert not seen[site, gate][1].any()
 
 
 @pytest.mark.parametrize("kind", GATED)

@@ -78,16 +78,17 @@ def test_drop_keeps_sentences_with_all_their_beams(keep: list[int]) -> None:
     assert left.rows[0].cells[0].shape == (2 * len(keep), 3)
 
 
-def test_a_fork_shares_no_buffer_of_its_rows() -> None:
-    one = state(2, 2)
-    branch = one.fork()
+def test_reordered_rows_share_no_buffer() -> None:
+    """Even in the same order: this is how a branch begins."""
+    trunk = state(2, 2)
+    branch = trunk.reorder(torch.arange(4))
     assert branch.width == 2
-    assert branch.memory is one.memory
+    assert branch.memory is trunk.memory
     branch.rows[0].cells[0].fill_(99)
     branch.rows[1].fill_(99)
-    assert one.rows[0].cells[0].max() == 5
-    assert one.rows[1].flatten().tolist() == [0, 0, 1, 1]
-    one.rows[0].cells[1].fill_(-99)
+    assert trunk.rows[0].cells[0].max() == 5
+    assert trunk.rows[1].flatten().tolist() == [0, 0, 1, 1]
+    trunk.rows[0].cells[1].fill_(-99)
     assert branch.rows[0].cells[1].min() > -99
 
 
@@ -120,15 +121,14 @@ def test_a_past_moves_with_its_row(masked: bool) -> None:
     assert rows(begun) == [0, 0, 1, 1]
     assert rows(begun.reorder(torch.tensor([2, 3, 0, 2]))) == [1, 1, 0, 1]
     assert rows(begun.drop(torch.tensor([1]))) == [1, 1]
-    assert rows(begun.fork()) == [0, 0, 1, 1]
 
 
 @torch.no_grad()
 def test_branches_of_a_past_go_on_apart() -> None:
-    """Both would write into the same room: that is what a fork is for."""
+    """Both would write into the same room: so one of them is a copy."""
     trunk = State((), (past(2),))
-    branch = trunk.fork()
-    one = trunk.rows[0].append(Memory(torch.full((2, 1, 1), 7.0), torch.full((2, 1, 1), 7.0)))
-    other = branch.rows[0].append(Memory(torch.full((2, 1, 1), 8.0), torch.full((2, 1, 1), 8.0)))
-    assert one.memory.keys[:, 2].flatten().tolist() == [7, 7]
-    assert other.memory.keys[:, 2].flatten().tolist() == [8, 8]
+    branch = trunk.reorder(torch.arange(2))
+    seven = trunk.rows[0].append(Memory(torch.full((2, 1, 1), 7.0), torch.full((2, 1, 1), 7.0)))
+    eight = branch.rows[0].append(Memory(torch.full((2, 1, 1), 8.0), torch.full((2, 1, 1), 8.0)))
+    assert seven.memory.keys[:, 2].flatten().tolist() == [7, 7]
+    assert eight.memory.keys[:, 2].flatten().tolist() == [8, 8]

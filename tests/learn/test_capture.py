@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_training import train
 
 from regard.data.artifacts import Pixels
 from regard.data.images.augment import Augment
@@ -15,7 +16,7 @@ from regard.data.images.labelled_images import ImageSet
 from regard.data.text.windows import TextData
 from regard.learn.capture import WARM
 from regard.learn.checkpoint import Standing
-from regard.learn.loop import Stepper, fit
+from regard.learn.loop import Stepper
 from regard.learn.optimise import rate_at
 from regard.learn.settings import Training
 from regard.models import MODELS
@@ -160,19 +161,15 @@ def test_compiled_and_captured_it_trains_alike(tmp_path):
     kept = []
     for on in (False, True):
         settings = replace(SETTINGS, eval_every=6, average_checkpoints=2, compile=on, capture=on)
-        one, data = model(dropout=0.0, drop_path=0.0), images()
-        held = data.batch(data.order(9)[0])
-        report = fit(
-            one,
-            data,
-            settings=settings,
-            folder=tmp_path / str(on),
-            validate=lambda found, held=held: {"valid_loss": found.loss(held).total.item()},
-            keep_best=lambda found, metrics: None,
-            better=("valid_loss", "min"),
-        )
+        vit, data = model(dropout=0.0, drop_path=0.0), images()
+        batch = data.batch(data.order(9)[0])
+
+        def validate(model, batch=batch):
+            return {"valid_loss": model.loss(batch).total.item()}
+
+        report = train(vit, data, settings, tmp_path / str(on), validate)
         assert (report.step, report.averaged) == (24, 2)
-        kept.append({name: part for name, part in one.named_parameters() if not name.endswith("key.bias")})
+        kept.append({name: part for name, part in vit.named_parameters() if not name.endswith("key.bias")})
     torch.testing.assert_close(*kept, rtol=1e-2, atol=1e-3)
 
 
@@ -194,7 +191,7 @@ def refused():
 def test_a_step_that_syncs_with_the_gpu_is_refused():
     call = [sys.executable, "-c", "import test_capture; test_capture.refused(); print('told')"]
     here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": str(here.parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": f"{here.parent}{os.pathsep}{here.parent.parent}"}
     done = subprocess.run(call, cwd=here, env=environment, capture_output=True, text=True, timeout=300)
     assert "told" in done.stdout, done.stderr
 

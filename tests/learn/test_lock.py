@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from small_training import Run
+import torch
+from torch import nn
 
 from regard.errors import RunError
-from regard.learn import lock
+from regard.learn import fit, lock
 from regard.learn.lock import locked
 
 HOLD = """
@@ -60,19 +61,15 @@ def held_elsewhere(folder):
             pool.submit(context.__exit__, None, None, None).result()
 
 
+def no_flock(handle, how):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
 @pytest.fixture(params=["flock", "names"])
 def kind(request, monkeypatch):
     """With flock, and on a file system that has none."""
-
-    class NoLocks:
-        LOCK_EX = LOCK_NB = 0
-
-        @staticmethod
-        def flock(handle, how):
-            raise OSError(errno.ENOLCK, "No locks available")
-
     if request.param == "names":
-        monkeypatch.setattr(lock, "fcntl", NoLocks)
+        monkeypatch.setattr("fcntl.flock", no_flock)
     return request.param
 
 
@@ -127,12 +124,15 @@ def test_of_many_threads_one_holds_it_at_a_time(tmp_path, kind):
     assert not list(tmp_path.rglob(".training*"))
 
 
-def test_it_nests_and_leaves_what_was_written(tmp_path, kind):
+def test_a_second_lock_is_refused_and_what_was_written_stays(tmp_path, kind):
     folder = tmp_path / "run"
-    with locked(folder), locked(tmp_path / "run" / ".." / "run"):
+    with locked(folder):
         (folder / "config.json").write_text("{}")
+        with pytest.raises(RunError, match="is being trained"), locked(tmp_path / "run" / ".." / "run"):
+            pytest.fail("one thread took it twice")
     assert os.listdir(folder) == ["config.json"]
-    with held_elsewhere(folder), pytest.raises(RunError, match="is being trained"), locked(folder):
+    said = rf"is being trained by process {os.getpid()} on {socket.gethostname()}; wait"
+    with held_elsewhere(folder), pytest.raises(RunError, match=said), locked(folder):
         pytest.fail("two hold one folder")
     for name in ("run", "a/new/one"):
         with pytest.raises(ZeroDivisionError), locked(tmp_path / name):
@@ -141,21 +141,33 @@ def test_it_nests_and_leaves_what_was_written(tmp_path, kind):
     assert os.listdir(tmp_path) == ["run"], "a new folder in which nothing was written is removed again"
 
 
-def test_without_flock_a_dead_owner_is_replaced_and_an_unknown_one_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "fcntl", None)
+@pytest.mark.parametrize("missing", sorted(lock.NO_FLOCK))
+def test_without_flock_a_dead_owner_is_replaced_and_an_unknown_one_is_not(tmp_path, monkeypatch, missing):
+    def no_flock(handle, how):
+        raise OSError(missing, os.strerror(missing))
+
+    monkeypatch.setattr("fcntl.flock", no_flock)
+    with locked(tmp_path):
+        pid, host = (tmp_path / lock.OWNER).read_text().splitlines()[:2]
+        assert int(pid) == os.getpid()
+    assert os.listdir(tmp_path) == []
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         pass  # its number is free now
-    (tmp_path / lock.OWNER).write_text(f"process {child.pid} on {socket.gethostname()}")
+    (tmp_path / lock.OWNER).write_text(f"{child.pid}\n{host}\n")
     with locked(tmp_path):
-        assert (tmp_path / lock.OWNER).read_text() == f"process {os.getpid()} on {socket.gethostname()}"
+        assert (tmp_path / lock.OWNER).read_text().startswith(f"{os.getpid()}\n{host}\n")
     assert os.listdir(tmp_path) == []
-    os.mkfifo(tmp_path / lock.OWNER)  # reading it would wait for ever
-    with pytest.raises(RunError, match="is being trained by another process"), locked(tmp_path):
-        pytest.fail("a pipe was taken for a lock")
-    (tmp_path / lock.OWNER).unlink()
-    for owner in (f"process {child.pid} on another-host", f"process 1 on {socket.gethostname()}", ""):
-        (tmp_path / lock.OWNER).write_text(owner)
-        remedy = rf"{owner or 'another process'}; .* If that process is gone, delete .*{lock.OWNER}"
+    name = host.partition("?")[0]
+    owners = {
+        f"{child.pid}\nanother-host\n": f"process {child.pid} on another-host",
+        f"1\n{host}\n": f"process 1 on {name}",
+        "": "another process",
+        "x" * 10_000_000: "another process",
+        "\x1b[31m\nhost\n": "another process",
+    }
+    for text, owner in owners.items():
+        (tmp_path / lock.OWNER).write_text(text)
+        remedy = rf"{owner}; .* If that process is gone, delete .*{lock.OWNER}"
         with pytest.raises(RunError, match=remedy), locked(tmp_path):
             pytest.fail("two hold one folder")
         assert os.listdir(tmp_path) == [lock.OWNER]
@@ -166,21 +178,51 @@ def test_what_is_no_folder_is_refused(tmp_path):
     for name in ("file", "file/deeper"):
         with pytest.raises(RunError, match=r"file is a file, and a run is a folder"), locked(tmp_path / name):
             pytest.fail("a file was locked")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / lock.LOCK).symlink_to(tmp_path / "file")
-    with pytest.raises(OSError, match=lock.LOCK), locked(tmp_path / "run"):
-        pytest.fail("a link was followed")
+
+
+def test_what_is_no_lock_file_is_refused(tmp_path, monkeypatch):
+    """A link is not followed, and a pipe is not read, which would wait for ever."""
+    (tmp_path / "file").write_text("mine")
+    kinds = (lambda path: path.symlink_to(tmp_path / "file"), os.mkfifo, os.mkdir)
+    for name in (lock.LOCK, lock.OWNER):
+        if name == lock.OWNER:
+            monkeypatch.setattr("fcntl.flock", no_flock)
+        for number, make in enumerate(kinds):
+            folder = tmp_path / f"{name}{number}"
+            folder.mkdir()
+            make(folder / name)
+            with pytest.raises(RunError, match=rf"{name} is no file of a training; move it away"), locked(folder):
+                pytest.fail("this is no lock")
+            assert os.listdir(folder) == [name]
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_huge_lock_file_is_not_read(tmp_path):
+    with open(tmp_path / lock.LOCK, "wb") as file:
+        file.truncate(10**10)
+    with held_elsewhere(tmp_path):
+        with open(tmp_path / lock.LOCK, "wb") as file:
+            file.truncate(10**10)
+        with pytest.raises(RunError, match="is being trained by another process"), locked(tmp_path):
+            pytest.fail("two hold one folder")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_second_training_is_refused_before_it_touches_anything(tmp_path):
-    Run(tmp_path).fit()
+    def train(steps, resume):
+        model, rows = nn.Linear(2, 1), [torch.ones(4, 2)]
+        return fit(
+            model, rows, loss=lambda model, batch: model(batch).square().mean(), validate=rows, out=tmp_path,
+            steps=steps, resume=resume, device="cpu",
+        )  # fmt: skip
+
+    train(10, resume=False)
     assert not list(tmp_path.glob(".*"))
     (tmp_path / ".tmp-log.jsonl").write_text("of the live one")
     with held_elsewhere(tmp_path):
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
         for resume in (False, True):
             with pytest.raises(RunError, match="is being trained"):
-                Run(tmp_path, steps=20).fit(resume=resume)
+                train(20, resume=resume)
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    assert Run(tmp_path, steps=20).fit(resume=True).step == 20
+    assert train(20, resume=True).step == 20

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 from small_models import fresh, plain, small
+from small_training import train
 from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.data.batches.batch import PairBatch, PairData
 from regard.layers.loss import Loss
-from regard.learn.loop import Stepper, fit
+from regard.learn.loop import Stepper
 from regard.learn.settings import Training
 from regard.models import MODELS
 from regard.models.protocols import Translator
@@ -190,16 +191,10 @@ class Run:
         self.settings = Training(**settings | changes)
 
     def fit(self, *, resume: bool = False) -> Run:
-        fit(
-            self.model,
-            data(),
-            settings=self.settings,
-            folder=self.folder,
-            validate=lambda model: {"valid_loss": per_token(loss_at(0, model, one_batch())).item()},
-            keep_best=lambda model, metrics: None,
-            better=("valid_loss", "min"),
-            resume=resume,
-        )
+        def validate(model: nn.Module) -> dict[str, float]:
+            return {"valid_loss": per_token(loss_at(0, model, one_batch())).item()}
+
+        train(self.model, data(), self.settings, self.folder, validate, resume=resume)
         return self
 
     def rows(self, key: str) -> list[float]:

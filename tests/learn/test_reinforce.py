@@ -106,22 +106,3 @@ def test_the_weight_of_the_entropy_may_fall():
     assert expected > 0.01
     assert norms["constant"] == pytest.approx([expected] * 3)
     assert norms["linear"] == pytest.approx([expected, 0.75 * expected, 0.25 * expected])
-
-
-@pytest.mark.parametrize("gain", [1.0, -1.0])
-def test_an_update_does_not_go_further_than_the_clip(gain):
-    """Rows whose action is now 0.5 to 2 times as likely. The other rows make the sum of all gains 0."""
-    ratio = torch.tensor([0.5, 0.9, 1.0, 1.1, 2.0])
-    known = ratio.log()[:, None].requires_grad_()
-    gains = torch.full((5, 1), gain)
-    both = torch.cat([gains, -gains])
-    before = torch.zeros(10, 1)
-    chosen = torch.cat([known, torch.zeros(5, 1)])
-    found = Sampled(both, chosen, torch.zeros(10, 1), torch.ones(10, 1).bool(), before)
-    settings = Training(steps=1, entropy_weight=0.0, ppo_clip=0.2)
-    objective(Loss(torch.zeros(()), torch.zeros(10), torch.tensor(1), found), settings).backward()
-    free = [True, True, True, True, False] if gain > 0 else [False, True, True, True, True]
-    scale = gain * 10 / 9  # the baseline is the mean of the other nine
-    assert known.grad[:, 0].tolist() == pytest.approx(
-        [-scale * r * f for r, f in zip(ratio.tolist(), free, strict=True)]
-    )

@@ -21,9 +21,12 @@ from torch.nn import functional
 from regard.base.tensors import named_tensors, write_tensors
 from regard.layers.loss import Loss
 from regard.learn import checkpoint
-from regard.learn.loop import fit
+from regard.learn.lock import locked
+from regard.learn.loop import Stepper, take_steps
 from regard.learn.optimise import build_optimiser
+from regard.learn.progress import Progress
 from regard.learn.settings import Training
+from regard.learn.validation import Validation
 
 STEPS, KILLS = 60, 20
 
@@ -76,10 +79,10 @@ def train(folder, *, resume, dim=16, steps=STEPS):
         steps=steps, eval_every=5, accumulate_steps=2, average_checkpoints=3, learning_rate=0.01,
         schedule="plateau", seed=7, device="cpu",
     )  # fmt: skip
-    return fit(
-        Counter(dim), Numbers(), settings=settings, folder=folder, validate=validate, keep_best=keep_best,
-        better=("valid_loss", "min"), resume=resume,
-    )  # fmt: skip
+    model = Counter(dim)
+    validation = Validation(model, validate, keep_best, ("valid_loss", "min"), settings)
+    with locked(folder):
+        return take_steps(Stepper(model, settings), Numbers(), validation, folder, resume, Progress())
 
 
 def die_at_sync(number):

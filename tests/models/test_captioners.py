@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from searches import write
 from small_models import TARGETS, WORDS, batch, build, each, fresh, images, near, rows
 from torch import Tensor
 
-from regard.decode.beam import beam
-from regard.decode.greedy import greedy
-from regard.decode.sample import sample
 from regard.learn.reinforce import objective
 from regard.learn.settings import Training
 from regard.models.captioner import EYE
@@ -75,16 +73,16 @@ def test_every_search_drives_it(name: str, variant: str) -> None:
     mask = torch.ones(len(given), 1, dtype=torch.bool)
     options: dict[str, Any] = {"start": 1, "end": 2, "max_length": 6}
     found = {
-        "greedy": greedy(model, given, mask, **options),
-        "beam": [some[0] for some in beam(model, given, mask, width=3, **options)],
-        "sample": sample(model, given, mask, seed=3, **options),
+        "greedy": write(model, given, mask, **options),
+        "beam": write(model, given, mask, beam=3, **options),
+        "sample": write(model, given, mask, temperature=1.0, seed=3, **options),
     }
     for answers in found.values():
         for row, answer in enumerate(answers):
             ids = [1, *answer.tokens, *([2] if answer.finished else [])]
             logs = model(given[row : row + 1], torch.tensor([ids[:-1]])).log_softmax(-1)[0]
             near(torch.tensor(answer.score), logs.gather(1, torch.tensor(ids[1:])[:, None]).sum())
-    alone = [greedy(model, given[row : row + 1], mask[:1], **options)[0].tokens for row in range(4)]
+    alone = [write(model, given[row : row + 1], mask[:1], **options)[0].tokens for row in range(4)]
     assert [answer.tokens for answer in found["greedy"]] == alone
 
 

@@ -79,14 +79,14 @@ def test_beams_go_apart(name: str, variant: str) -> None:
     words = torch.stack([tokens[:, :4], tokens[:, 3:].flip(1), other(tokens[:, :4])], 1)  # (B, 3, 4)
     whole = [torch.cat([tokens, words[:, beam]], 1) for beam in range(3)]
     seen = torch.cat([mask, torch.ones_like(mask[:, :4])], 1)
-    wanted = torch.stack([model(one, seen)[:, 7:] for one in whole], 1)  # (B, 3, 4, V)
+    wanted = torch.stack([model(text, seen)[:, 7:] for text in whole], 1)  # (B, 3, 4, V)
     state = model.start(tokens, mask).spread(3)
     for time in range(2):
         logits, state = model.step(words[:, :, time].flatten(), state)
         near(logits.view(4, 3, WORDS), wanted[:, :, time])
     swap = torch.tensor([2, 0, 1])
     state = state.reorder((torch.arange(4)[:, None] * 3 + swap).flatten())
-    branch = state.fork()
+    branch = state.reorder(torch.arange(12))
     for _ in range(2):  # going on in one branch leaves the other as it is
         logits, branch = model.step(other(words[:, swap, 2]).flatten(), branch)
     logits, state = model.step(words[:, swap, 2].flatten(), state)

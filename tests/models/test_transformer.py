@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,7 +149,7 @@ def test_without_positions_the_decoder_still_knows_an_order() -> None:
 
 
 def batch() -> PairBatch:
-    """In Marian's layout: </s> is 0, and <pad>, the last, is also the start."""
+    """In Marian's numbering: </s> is 0, and <pad>, the last, is also the start."""
     source = torch.tensor([[5, 3, 7, 4, 0], [6, 2, 0, 8, 8]])
     target = torch.tensor([[8, 7, 6, 4, 0], [8, 3, 0, 8, 8]])
     real = torch.arange(5) < torch.tensor([[5], [3]])
@@ -244,7 +245,7 @@ def sized(name: str, **more: Any) -> TransformerConfig:
     """What a recipe with model.size makes of it, with the paper's 37,000 joint tokens."""
     model = {"name": "transformer", "size": name, **more}
     job = build_job({"model": model, "data": {"made": "dates"}, "train": {"steps": 1}})
-    return TransformerConfig(vocabulary=37000, **job.config)
+    return replace(job.config, vocabulary=37000)
 
 
 @pytest.mark.parametrize(("name", "millions"), [("base", 65), ("big", 213)])

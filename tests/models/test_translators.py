@@ -64,7 +64,7 @@ def test_beams_go_apart_over_one_memory(name: str, variant: str) -> None:
     swap = torch.tensor([2, 0, 1])
     state = state.reorder((torch.arange(4)[:, None] * 3 + swap).flatten())
     assert state.memory is begun.memory
-    logits, _ = model.step(targets[:, swap, 3].flatten(), state.fork())
+    logits, _ = model.step(targets[:, swap, 3].flatten(), state.reorder(torch.arange(12)))
     near(logits.view(4, 3, WORDS), wanted[:, swap, 3])
     keep = torch.tensor([3, 1])
     logits, _ = model.step(targets[keep][:, swap, 3].flatten(), state.drop(keep))

@@ -345,8 +345,8 @@ def test_the_card_promises_a_picture_where_there_is_attention_or_gates(
     job, _ = read(
         kind.write(tmp_path), [f"model.name={name}", *SMALL[name], *(["model.cell=rnn"] if plain else [])]
     )
-    model = training.build_model(job, TASKS[task].survey(job, None))
-    card = training.card(
+    model = training.build_model(job, TASKS[task].desk.survey(job, None))
+    card = training.readme(
         job,
         TASKS[task],
         Report(1, {"valid_loss": 1.0}, 1, early=False, averaged=0),

@@ -15,7 +15,6 @@ from regard.errors import DataError
 from regard.tasks.caption import prepare
 from regard.tasks.caption.settings import CaptionSettings
 from regard.tasks.core.recipe import read
-from regard.tasks.core.table import TASKS
 from regard.tasks.core.training import build_model
 
 EYE = ["model.image_size=32", "model.depths=[1,1]", "model.widths=[4,8]", "model.embed=8", "model.decoder=12"]
@@ -63,9 +62,9 @@ def test_parts_by_files_and_by_lists(captions: str, tmp_path: Path) -> None:
     assert spoken(settings, "valid") == ["red number 3", "red number 7"]
     assert spoken(settings, "test") == ["five"]
     assert spoken(CaptionSettings(train=captions, valid=other), "test") == ["five"]
-    assert TASKS["caption"].test_files(settings) == (other,)
-    assert TASKS["caption"].has_own_test(settings)
-    assert not TASKS["caption"].has_own_test(CaptionSettings(train=captions, valid=other))
+    assert settings.test_files == (other,)
+    assert settings.has_own_test
+    assert not CaptionSettings(train=captions, valid=other).has_own_test
 
 
 def test_generated_scenes_do_not_overlap() -> None:
@@ -83,9 +82,9 @@ def test_what_a_training_is_made_of(tmp_path: Path) -> None:
     assert len(artifacts.text) < 30
     made = prepare.prepare(job, build_model(job, artifacts), artifacts, tmp_path)
     assert made.amount == "12 images, 12 captions"
-    assert (len(made.data), len(made.held.ids), len(made.held.asked)) == (12, 6, 4)  # type: ignore[arg-type]
-    assert made.held.ids.augment is None
-    batch = made.held.ids.batch(made.held.ids.order(0)[0])
+    assert (len(made.data), len(made.valid.ids), len(made.valid.asked)) == (12, 6, 4)  # type: ignore[arg-type]
+    assert made.valid.ids.augment is None
+    batch = made.valid.ids.batch(made.valid.ids.order(0)[0])
     assert batch.images.shape[1:] == (3, 32, 32)
     assert batch.target[0, 0] == artifacts.text.special.start
 
@@ -94,7 +93,7 @@ def test_what_a_training_is_made_of(tmp_path: Path) -> None:
 def test_what_is_taken_from_a_run_to_begin_with(speaks: bool) -> None:
     """Of a captioner the tokens and the pixels, of another network the pixels."""
     job: Any = read("scenes-show-and-tell", [*EYE, *FEW])[0]
-    own = Tokenizer.train(["a b c"], kind="word", size=20, layout="regard")
+    own = Tokenizer.train(["a b c"], kind="word", size=20, numbering="regard")
     start = Artifacts(own if speaks else None, labels=("cat", "dog"), pixels=Pixels((0.1,) * 3, (0.9,) * 3))
     found = prepare.survey(job, start)
     assert found.pixels == start.pixels

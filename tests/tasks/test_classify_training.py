@@ -135,7 +135,7 @@ def test_the_best_weights_are_kept_by_accuracy(run: Path) -> None:
     """The kept weights give the accuracy that the card tells."""
     reader, settings = load(run), read(str(run / "recipe.toml"))[0].data
     data = build_data(settings, settings.rows("valid"), reader, seed=0)
-    found = TASKS["classify"].evaluate(reader, data)
+    found = TASKS["classify"].desk.evaluate(reader, data)
     assert (found.metrics["accuracy"], found.counts["count"]) == (100, len(data))
     by_hand = [reader.classify(text).label == label for text, _, label in settings.rows("valid")]
     assert len(by_hand) == len(data)
@@ -259,7 +259,7 @@ def test_a_label_that_is_only_in_the_validation_file(tmp_path: Path, recipe: str
 
 def test_settings_check_themselves() -> None:
     for changes, said in (
-        ({"train": ""}, "set data.train to a file of labelled texts"),
+        ({"train": ""}, "data.train to a file of labelled texts"),
         ({"truncate": 7}, "truncate must be at least 8, got 7"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1, got 0"),
         ({"train": 3}, "train must be a file or a list of files, got 3"),
@@ -395,7 +395,7 @@ def test_it_begins_with_an_encoder_its_words_and_sizes(
 
 
 def make(folder: Path, **changes: Any) -> Path:
-    tokens = Tokenizer.train([text for text, _ in reviews()], kind="wordpiece", size=90, layout="bert")
+    tokens = Tokenizer.train([text for text, _ in reviews()], kind="wordpiece", size=90, numbering="bert")
     model = Bert(BertConfig(len(tokens), dim=20, layers=2, heads=2, max_positions=30, **changes))
     begin(folder, model, Artifacts(tokens), "")
     save_weights(folder, model)
@@ -403,7 +403,7 @@ def make(folder: Path, **changes: Any) -> Path:
 
 
 def test_another_kind_of_model_is_refused(recipe: str, tmp_path: Path) -> None:
-    tokens = Tokenizer.train(["abc"], kind="character", layout="gpt2")
+    tokens = Tokenizer.train(["abc"], kind="character", numbering="gpt2")
     model = GPT2(GPT2Config(len(tokens), dim=8, layers=1, heads=1, max_positions=16))
     begin(tmp_path / "gpt2", model, Artifacts(tokens), "")
     save_weights(tmp_path / "gpt2", model)

@@ -125,9 +125,9 @@ def test_it_learns_both_directions(run: Path) -> None:
 def test_the_perplexities_are_those_counted_by_hand(run: Path) -> None:
     reader = opened(run)
     settings = read(str(run / "recipe.toml"))[0].data
-    with TASKS["embed"].test_data(reader, settings) as data:
+    with TASKS["embed"].desk.test_data(reader, settings) as data:
         ticks: list[None] = []
-        found = TASKS["embed"].evaluate(reader, data, tick=lambda: ticks.append(None))
+        found = TASKS["embed"].desk.evaluate(reader, data, tick=lambda: ticks.append(None))
         sums, predictions = np.zeros(2), 0
         for row in range(len(data)):
             batch = data.batch(np.array([row]))
@@ -226,9 +226,9 @@ def test_what_such_a_model_has_not(run: Path) -> None:
     with pytest.raises(BadInput, match=r"this elmo has no \[CLS\], so pool must be mean"):
         reader.embed("the bank", pool="cls")
     with pytest.raises(NoAttention, match="this elmo has no attention to show"):
-        TASKS["embed"].check(reader, drawing=True)
+        TASKS["embed"].desk.check(reader, drawing=True)
     with pytest.raises(NoAttention, match="no attention to show"):
-        next(reader.vectors(["the bank"])).picture()
+        next(reader.vectors([reader.read("the bank")])).picture()
 
 
 def test_neighbours_are_of_the_same_meaning(run: Path) -> None:
@@ -312,5 +312,5 @@ def test_a_frozen_model_without_a_start_is_told(labelled: str, run: Path, tmp_pa
 
 
 def test_a_language_model_goes_on_from_another(run: Path, recipe: str, tmp_path: Path) -> None:
-    go(recipe, tmp_path / "more", "train.steps=2", start=run)
+    go(recipe, tmp_path / "more", "train.steps=2", "train.learning_rate=1e-3", start=run)
     assert validations(tmp_path / "more")[-1]["valid_loss"] < validations(run)[0]["valid_loss"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -15,14 +16,12 @@ from regard.data.text.special_tokens import END, START
 from regard.decode.settings import Decoding
 from regard.metrics.bleu import bleu
 from regard.tasks.core.recipe import read
-from regard.tasks.core.results import Evaluation, Metric
+from regard.tasks.core.results import Evaluation, Metric, Tick, no_tick
 from regard.tasks.core.table import TASKS, load
-from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.shared.measuring import total_loss
 from regard.tasks.translate import evaluate, prepare
 from regard.tasks.translate.evaluate import Translated, compare
 from regard.tasks.translate.prepare import pair_data
-from regard.tasks.translate.record import Translate
 from regard.tasks.translate.run import Translator
 from regard.tasks.translate.settings import Example
 
@@ -33,7 +32,8 @@ def evaluated(
     translator: Translator, examples: list[Example], decoding: Decoding | None = None, tick: Tick = no_tick
 ) -> Evaluation:
     ids = pair_data(((source, references[0]) for source, references in examples), translator, 512)
-    return evaluate.evaluate(translator, prepare.TestPairs(ids, examples), decoding=decoding, tick=tick)
+    options = asdict(decoding) if decoding else None
+    return evaluate.evaluate(translator, prepare.TestPairs(ids, examples), options=options, tick=tick)
 
 
 def translated(found: Evaluation) -> Translated:
@@ -168,16 +168,13 @@ def test_the_weights_kept_are_the_best_by_what_the_recipe_says(
     assert nats / tokens == pytest.approx(losses[step], abs=1e-5)
 
 
-class Backwards(Translate):
-    """As if fewer exact answers were better."""
-
-    metrics: ClassVar = {**Translate.metrics, "exact_match": Metric("min")}
-
-
-@pytest.mark.parametrize(("task", "step"), [(Translate(), 2), (Backwards(), 4)], ids=["max", "min"])
+@pytest.mark.parametrize(("better", "step"), [("max", 2), ("min", 4)])
 def test_best_by_follows_the_direction_of_the_metric(
-    task: Translate, step: int, words: str, tmp_path: Path, train: Any, monkeypatch: pytest.MonkeyPatch
+    better: Any, step: int, words: str, tmp_path: Path, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """min: as if fewer exact answers were better."""
+    metrics = {**TASKS["translate"].metrics, "exact_match": Metric(better)}
+    task = replace(TASKS["translate"], metrics=metrics)
     exact = iter([3.0, 1.0, 2.0])
     monkeypatch.setattr(evaluate, "exact_match", lambda *_: next(exact))
     monkeypatch.setitem(TASKS, "translate", task)

@@ -17,7 +17,6 @@ from regard.errors import BadInput, DataError
 from regard.models.snail.model import SNAIL, SNAILConfig
 from regard.runs.folder import begin, save_weights
 from regard.tasks.core.table import TASKS, load
-from regard.tasks.fewshot.evaluate import evaluate
 from regard.tasks.fewshot.prepare import drawn, test_data
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings
@@ -102,7 +101,7 @@ def test_evaluation_is_what_the_model_says_of_each_batch(folder: Path):
     with torch.inference_mode():
         batches = [data.batch(item) for item in data.order(0)]
         right = torch.cat([run.model.class_logits(one).argmax(-1) == one.answers[:, 0] for one in batches])
-    found = TASKS["fewshot"].evaluate(run, data)
+    found = TASKS["fewshot"].desk.evaluate(run, data)
     assert found.metrics["accuracy"] == pytest.approx(100 * float(right.float().mean()))
 
 
@@ -132,8 +131,11 @@ def test_classes_are_held_out_or_listed(tmp_path: Path):
     listed = settings_of(tmp_path, test_classes=str(tmp_path / "few.txt"))
     assert [tuple(one) for one in listed.classes("test")[1]] == [(1, 0), (1, 1), (2, 0)]
     assert {one.label for split in ("train", "valid") for one in listed.classes(split)[1]} == {*range(10)} - {1, 2}
-    assert TASKS["fewshot"].has_own_test(listed)
-    assert not TASKS["fewshot"].has_own_test(plain)
+    assert listed.has_own_test
+    assert not plain.has_own_test
+    taught = settings_of(tmp_path, train_classes=str(tmp_path / "few.txt"))
+    train, valid = ({one.label for one in taught.classes(split)[1]} for split in ("train", "valid"))
+    assert (len(train), len(valid), train | valid) == (1, 1, {1, 2})  # none of both
 
 
 @pytest.mark.parametrize(
@@ -181,4 +183,4 @@ def test_the_shipped_learner_tells_signs_of_a_set_that_it_was_not_trained_on() -
     """Weights of half precision; chance is 20 %."""
     run = regard.load("omniglot", device="cpu")
     data = drawn(EpisodeSettings(made="glyphs", test_count=30), "test", run, count=400, device="cpu")
-    assert evaluate(run, data).metrics["accuracy"] > 75
+    assert TASKS["fewshot"].desk.evaluate(run, data).metrics["accuracy"] > 75

@@ -181,7 +181,7 @@ def test_the_metrics_are_those_counted_by_hand(run: Path) -> None:
     )
     ticks: list[None] = []
     test = prepare.TestText(data, 1)
-    found = TASKS["fill"].evaluate(reader, test, tick=lambda: ticks.append(None)).metrics
+    found = TASKS["fill"].desk.evaluate(reader, test, tick=lambda: ticks.append(None)).metrics
     batches = [data.batch(item) for item in data.order(0)]
     losses, right = [], []
     with torch.no_grad():
@@ -198,7 +198,7 @@ def test_the_metrics_are_those_counted_by_hand(run: Path) -> None:
     assert found["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-4)
     assert found["masked_accuracy"] == pytest.approx(100 * sum(right) / len(right))
     assert found["perplexity"] == pytest.approx(torch.tensor(found["loss"]).exp().item())
-    assert TASKS["fill"].evaluate(reader, test).metrics == found, "the same questions each time"
+    assert TASKS["fill"].desk.evaluate(reader, test).metrics == found, "the same questions each time"
 
 
 # ---- documents

@@ -28,7 +28,7 @@ GREEDY = Decoding(max_length=12, min_length=11)
 
 def build(name: str, kind: str = "character", seed: int = 0, **sizes: Any) -> LanguageModel:
     """Drawn weights: it writes what nobody wrote, and never the same for long."""
-    tokenizer = Tokenizer.train([TEXT], kind=kind, size=300, layout="gpt2")
+    tokenizer = Tokenizer.train([TEXT], kind=kind, size=300, numbering="gpt2")
     model = MODELS[name]
     torch.manual_seed(seed)
     network = model(model.Config(vocabulary=len(tokenizer), **{"max_positions": LONGEST, **sizes}))
@@ -72,7 +72,7 @@ def written(model: LanguageModel, prompt: str, decode: Decoding) -> list[int]:
 
 def streamed(model: LanguageModel, prompt: str, decode: Decoding) -> tuple[Continuation, list[str]]:
     pieces: list[str] = []
-    steps = model.stream(prompt, decode)
+    steps = model.stream(model.begin(prompt, decode), decode)
     while True:
         try:
             pieces.append(next(steps))
@@ -115,12 +115,12 @@ def test_a_list_gives_a_list_and_batches_change_nothing(any_model: LanguageModel
     prompts = ["How now", "", "spirit! whither wander", "Ü", "日本語 😀"]
     alone = [any_model.generate(prompt, GREEDY) for prompt in prompts]
     for batch in (1, 2, 16):
-        together = list(any_model.continuations(prompts, GREEDY, batch=batch))
+        together = list(any_model.continuations(map(any_model.begin, prompts), GREEDY, batch=batch))
         assert [one.text for one in together] == [one.text for one in alone]
         assert [one.score for one in together] == pytest.approx([one.score for one in alone], rel=1e-4)
     assert any_model.generate([], GREEDY) == []
     with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
-        next(any_model.continuations(["a"], batch=0))
+        next(any_model.continuations([any_model.begin("a")], batch=0))
 
 
 def test_unicode_goes_in_and_comes_out(by_bytes: LanguageModel) -> None:

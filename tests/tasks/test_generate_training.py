@@ -18,9 +18,8 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RecipeError
 from regard.models import MODELS
 from regard.tasks.core.recipe import read
-from regard.tasks.core.results import Evaluation
+from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.core.table import TASKS, load
-from regard.tasks.core.ticks import Tick, no_tick
 from regard.tasks.generate import prepare
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.generate.settings import TextSettings
@@ -254,7 +253,7 @@ def test_the_card_tells_tokens_and_command(recipe: str, tmp_path: Path, train: A
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     """Drawn weights are enough to be evaluated."""
-    tokenizer = Tokenizer.train(["\n".join(LINES)], kind="character", layout="gpt2")
+    tokenizer = Tokenizer.train(["\n".join(LINES)], kind="character", numbering="gpt2")
     torch.manual_seed(0)
     gpt2 = MODELS["gpt2"]
     network = gpt2(gpt2.Config(vocabulary=len(tokenizer), dim=16, layers=2, heads=2, max_positions=24))
@@ -265,7 +264,7 @@ def model() -> LanguageModel:
 
 
 def evaluate(model: LanguageModel, settings: TextSettings, file: Path, tick: Tick = no_tick) -> Evaluation:
-    task = TASKS["generate"]
+    task = TASKS["generate"].desk
     with task.test_data(model, replace(settings, test=str(file))) as held:
         return task.evaluate(model, held, tick=tick)
 

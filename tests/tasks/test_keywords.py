@@ -13,8 +13,8 @@ import regard
 from regard.errors import BadInput
 from regard.tasks.caption.run import Captioner
 from regard.tasks.core.options import check_options
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import TASKS, load_as
-from regard.tasks.core.task import Run
 from regard.tasks.embed.run import Embedder
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.generate.continuation import Continuation

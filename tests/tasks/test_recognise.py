@@ -102,7 +102,7 @@ def test_files_arrays_and_lists_of_both(eyes: Recogniser, tmp_path: Path) -> Non
     assert answers[1].probabilities == answers[2].probabilities
     assert len({tuple(one.probabilities.values()) for one in answers}) > 30
     assert eyes.recognise([]) == []
-    lazy = eyes.answers(iter(asked[:2]))
+    lazy = eyes.answers(map(eyes.open, asked[:2]))
     assert next(lazy).name == "image"
 
 

@@ -18,11 +18,11 @@ from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.show import Gates, Overlay
 from regard.tasks.core.table import TASKS
-from regard.tasks.recognise.evaluate import evaluate, plot
 from regard.tasks.recognise.prepare import build_data
 from regard.tasks.recognise.run import BATCH, Recogniser
 from regard.tasks.recognise.settings import ImageSettings
 
+RECOGNISE = TASKS["recognise"].desk
 PIXELS = Pixels((0.5,) * 3, (0.5,) * 3)
 CONFIG = SENetConfig(CLASSES, image_size=8, depths=(1, 2), widths=(4, 8), reduction=2)
 SITES = ["stages.0.0.excite", "stages.1.0.excite", "stages.1.1.excite"]
@@ -88,8 +88,8 @@ def test_without_gates_there_is_nothing_to_show(plain: Recogniser) -> None:
     with pytest.raises(NoAttention, match="weighs neither places nor channels: there is nothing to show"):
         answer.picture()
     with pytest.raises(NoAttention, match="weighs neither places nor channels"):
-        TASKS["recognise"].check(plain, drawing=True)
-    TASKS["recognise"].check(plain)
+        RECOGNISE.check(plain, drawing=True)
+    RECOGNISE.check(plain)
     assert answer._repr_html_().startswith("<pre")  # the answer alone
     with pytest.raises(NoAttention, match="this model has no gates"):
         plain.class_gates(images(2), ["ring", "star"])
@@ -126,22 +126,22 @@ def data(run: Recogniser) -> ImageData:
 
 
 def test_an_evaluation_keeps_the_mean_gates_and_scores_as_without(run: Recogniser) -> None:
-    found = evaluate(run, data(run))
-    short = evaluate(run, data(run), only=("accuracy", "loss"))
+    found = RECOGNISE.evaluate(run, data(run))
+    short = RECOGNISE.evaluate(run, data(run), only=("accuracy", "loss"))
     assert short.metrics == {name: found.metrics[name] for name in short.metrics}
     assert short.compared is None  # a validation in training does not pay for it
-    made = plot({"one": found})
+    made = RECOGNISE.plot({"one": found})
     given = data(run).images
     wanted = run.class_gates([given.read(at) for at in range(20)], [given.classes[at] for at in given.labels])
     assert made.rows == wanted.rows
     for site in SITES:
         assert made.panels[site] == pytest.approx(wanted.panels[site], abs=1e-5)
-    both = plot({"one": found, "two": found})
+    both = RECOGNISE.plot({"one": found, "two": found})
     assert list(both.panels) == [f"{name}: {site}" for name in ("one", "two") for site in SITES]
     assert np.array_equal(both.panels[f"two: {SITES[0]}"], made.panels[SITES[0]])
 
 
 def test_an_evaluation_without_gates_keeps_none(plain: Recogniser) -> None:
-    assert evaluate(plain, data(plain)).compared is None
+    assert RECOGNISE.evaluate(plain, data(plain)).compared is None
     with pytest.raises(NoAttention, match="this model has no gates"):
-        TASKS["recognise"].check_plot(plain)
+        RECOGNISE.check_plot(plain)

@@ -145,10 +145,12 @@ def test_a_space_or_the_end_is_no_word_to_copy(lexicon: Any, monkeypatch: pytest
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_dictionary_translates_the_word_looked_at(beam: int, lexicon: Any) -> None:
     texts = ["one Xyzzy three", "Plugh two", "four five"]
-    answers = lexicon.translator.answers(texts, Decoding(beam=beam), dictionary={"Xyzzy": "Ksizzi", "one": "EINS"})
+    answers = lexicon.translator.translate(
+        texts, Decoding(beam=beam), dictionary={"Xyzzy": "Ksizzi", "one": "EINS"}
+    )
     assert [answer.text for answer in answers] == ["eins Ksizzi drei", "Plugh zwei", "vier fünf"]
-    copied = lexicon.translator.answers(texts, Decoding(beam=beam), dictionary={})
-    assert next(copied).text == "eins Xyzzy drei", "an empty dictionary still copies"
+    copied = lexicon.translator.translate(texts, Decoding(beam=beam), dictionary={})
+    assert copied[0].text == "eins Xyzzy drei", "an empty dictionary still copies"
 
 
 def test_the_next_best_have_their_unknown_words_replaced_too(lexicon: Any) -> None:
@@ -172,7 +174,7 @@ def test_a_fixed_vector_translates_but_has_nothing_to_show(words: str, tmp_path:
     for ask in (
         lambda: translator.translate("one", Decoding(beam=3, coverage=0.2)),
         lambda: translator.translate("one", Decoding(replace_unknown=True)),
-        lambda: next(translator.answers(["one"], dictionary={"one": "eins"})),
+        lambda: translator.translate("one", dictionary={"one": "eins"}),
         lambda: answers[0].attention,
         lambda: answers[0].alignment,
         lambda: next(translator.align([("a", "b")])),
@@ -191,7 +193,8 @@ def test_many_texts_of_all_lengths_are_answered_in_order(batch: int, lexicon: An
     lengths = draw.choices([0, 1, 2, 5, 11], k=150)
     texts = [" ".join(draw.choices([*KNOWN, "Xyzzy"], k=length)) or draw.choice(["", " \t"]) for length in lengths]
     ticks: list[int] = []
-    answers = list(lexicon.translator.answers(iter(texts), batch=batch, tick=lambda: ticks.append(1)))
+    read = map(lexicon.translator.read, texts)
+    answers = list(lexicon.translator.answers(read, batch=batch, tick=lambda: ticks.append(1)))
     assert [answer.source for answer in answers] == texts
     assert len(ticks) == 150
     alone = {text: lexicon.translator.translate(text).text for text in set(texts)}
@@ -207,7 +210,7 @@ def test_no_more_is_read_than_a_few_batches(lexicon: Any) -> None:
             read += 1
             yield ("one two three", "", "four")[number % 3]
 
-    answers = lexicon.translator.answers(texts(), batch=3)
+    answers = lexicon.translator.answers(map(lexicon.translator.read, texts()), batch=3)
     assert read == 0, "nothing before it is asked for"
     for number in range(100):
         next(answers)
@@ -221,14 +224,14 @@ def test_a_text_of_its_own_length_does_not_wait_for_the_end(lexicon: Any) -> Non
         while True:
             yield "one two"
 
-    answers = lexicon.translator.answers(endless(), batch=2)
+    answers = lexicon.translator.answers(map(lexicon.translator.read, endless()), batch=2)
     assert [next(answers).text for _ in range(40)] == ["eins zwei"] * 40
 
 
 @pytest.mark.parametrize("batch", [0, -1])
 def test_a_batch_of_none_is_refused(batch: int, lexicon: Any) -> None:
     with pytest.raises(ValueError, match="batch must be at least 1"):
-        list(lexicon.translator.answers(["one"], batch=batch))
+        list(lexicon.translator.answers([lexicon.translator.read("one")], batch=batch))
     with pytest.raises(ValueError, match="batch must be at least 1"):
         list(lexicon.translator.align([("one", "eins")], batch=batch))
 

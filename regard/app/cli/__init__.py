@@ -1,1 +1,1 @@
-"""The command line. Every task has a command, made from its record; the others are written out."""
+"""The command line. Every task has a command, made from its card; the others are written out."""

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the options of a task's record in typer's form."""
+"""Arguments that several commands share, and the options of a task's card in typer's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command of a task, made from its record: RUN, inputs, the task's own options, and where answers go."""
+"""The command of a task, made from its card: RUN, inputs, the task's own options, and where answers go."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from regard.app.cli.arguments import Json, Pieces, Run, Scale, Show, Sites, annotated
 from regard.app.console import check_show, draw, numbered, progress, read_scale
 from regard.errors import BadInput, Unanswered
+from regard.tasks.core.card import TaskRequest
 from regard.tasks.core.inputs import Reading
 from regard.tasks.core.options import check_options
 from regard.tasks.core.table import AnyTask
@@ -32,22 +33,22 @@ REQUIRED = inspect.Parameter.empty
 def command_for(task: AnyTask) -> Callable[..., None]:
     """A function whose signature lists the task's inputs and options, for typer to read."""
 
-    def command(**given: Any) -> None:
-        options = {option.name: given.pop(option.name) for option in task.options}
-        if words.joins:
-            given["given"] = [*(given["given"] or []), *(given.pop("source") or [])]
-        ask(task, options=options, **given)
+    def command(**values: Any) -> None:
+        options = {option.name: values.pop(option.name) for option in task.options}
+        if kind.joins:
+            values["arguments"] = [*(values["arguments"] or []), *(values.pop("input_file") or [])]
+        ask(task, options=options, **values)
 
-    words = task.inputs
+    kind = task.inputs
     parameters: list[tuple[str, Any, Any]] = [("run", Run, REQUIRED)]
-    inputs = typer.Argument(metavar=words.metavar, help=words.help)
-    if words.from_file:
-        source = typer.Option(words.flag, help=words.from_file, metavar=words.metavar if words.joins else None)
-        parameters += [("given", Annotated[list[str] | None, inputs], None)]
-        kind: Any = list[str] if words.joins else Path
-        parameters += [("source", Annotated[kind | None, source], None)]
+    inputs = typer.Argument(metavar=kind.metavar, help=kind.help)
+    if kind.from_file:
+        input_file = typer.Option(kind.flag, help=kind.from_file, metavar=kind.metavar if kind.joins else None)
+        parameters += [("arguments", Annotated[list[str] | None, inputs], None)]
+        type_of_file: Any = list[str] if kind.joins else Path
+        parameters += [("input_file", Annotated[type_of_file | None, input_file], None)]
     else:
-        parameters += [("given", Annotated[list[str], inputs], REQUIRED)]
+        parameters += [("arguments", Annotated[list[str], inputs], REQUIRED)]
     output = Annotated[Path | None, typer.Option(help=task.output)]
     parameters += [("output", output, None), ("show", Show, None), ("sites", Sites, None)]
     parameters += [("pieces", Pieces, False)] if task.in_words else []
@@ -55,9 +56,9 @@ def command_for(task: AnyTask) -> Callable[..., None]:
     parameters += [(option.name, annotated(option), option.default) for option in task.options]
     parameters += [("strict", Strict, False), ("as_json", Json, False)]
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, KEYWORD, annotation=kind, default=default) for name, kind, default in parameters]
+        [inspect.Parameter(name, KEYWORD, annotation=type_, default=default) for name, type_, default in parameters]
     )
-    command.__annotations__ = {name: kind for name, kind, _ in parameters}
+    command.__annotations__ = {name: type_ for name, type_, _ in parameters}
     command.__name__, command.__doc__ = task.verb, f"{task.summary}\n\n    Examples:\n{task.help}"
     return command
 
@@ -65,7 +66,7 @@ def command_for(task: AnyTask) -> Callable[..., None]:
 def ask(
     task: AnyTask,
     run: str,
-    given: Sequence[str] | None,
+    arguments: Sequence[str] | None,
     *,
     output: Path | None,
     show: str | None,
@@ -74,36 +75,36 @@ def ask(
     options: dict[str, Any],
     strict: bool,
     as_json: bool,
-    source: Path | None = None,
+    input_file: Path | None = None,
     pieces: bool = False,
 ) -> None:
     """Open the run, ask it, write its answers and draw where it looked."""
     from regard.tasks.core.table import load_for
 
-    given = given or []
+    arguments = arguments or []
     check_show(show, sites, as_json, pieces=pieces, scale=scale)
     check_options(task.options, options, flags=True)
-    task.check_options(output, options, given, as_json, source)
-    task.inputs.check(given, source)
-    opened = load_for(run, task)
-    task.check(opened, drawing=bool(show))
+    task.check_request(TaskRequest(options, arguments, input_file, output, as_json))
+    task.inputs.check(arguments, input_file)
+    opened, desk = load_for(run, task), task.desk
+    desk.check(opened, drawing=bool(show))
     if sites:
         check_sites(task, opened, sites)
-    asked, read = task.inputs.find(given, source), task.reader(opened, options)
-    several = asked.count != 1
-    keep_inputs([*asked.files, *task.files(options)], output, show, asked.count)
-    if strict and asked.again:  # the bad one is named at once, and not after hours of work
-        for _ in Reading(asked.items(), read, strict=True).good():
+    inputs, read = task.inputs.find(arguments, input_file), desk.reader(opened, options)
+    several = inputs.count != 1
+    keep_inputs([*inputs.files, *desk.files(options)], output, show, inputs.count)
+    if strict and inputs.again:  # a bad input is named at once, and not after hours of work
+        for _ in Reading(inputs.items(), read, strict=True).good():
             pass
-    alone = bool(given) and not several  # one that cannot be answered is an error
-    reading = Reading(asked.items(), read, strict or alone, lambda one: task.unanswered(opened, options, one))
+    alone = bool(arguments) and not several  # an input that cannot be answered is an error
+    reading = Reading(inputs.items(), read, strict or alone, lambda text: desk.unanswered(opened, options, text))
     on_terminal = output is None and not as_json and sys.stdout.isatty()
-    typed = Typed(given[0]) if alone and on_terminal and task.streams(opened, options) else None
+    typed = Typed(arguments[0]) if alone and on_terminal and desk.streams(opened, options) else None
     with (
-        task.writer(opened, output, options, as_json) as write,
-        progress(asked.count, task.inputs.what) as tick,
+        desk.writer(opened, output, options, as_json) as write,
+        progress(inputs.count, task.inputs.what) as tick,
     ):
-        answers = task.ask(opened, reading.good(), options, tick=tick, stream=typed)
+        answers = desk.ask(opened, reading.good(), options, tick=tick, stream=typed)
         for number, answer in enumerate(reading.in_turn(answers, tick), 1):
             if typed:
                 typed.end()

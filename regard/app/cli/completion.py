@@ -14,7 +14,6 @@ from typing import Any
 import typer
 
 from regard.app.cli.model_settings import Setting, as_set, model_settings, task_name
-from regard.errors import RecipeError
 from regard.runs.shipped import shipped
 from regard.tasks.core.recipe_files import read_table, recipes
 from regard.tasks.core.table import TASKS
@@ -28,9 +27,9 @@ def harmless(complete: Callable[..., Offer]) -> Callable[..., Offer]:
     """A completion that fails, by a broken recipe or an unreadable folder, offers nothing."""
 
     @wraps(complete)
-    def offer(*given: Any, **named: Any) -> Offer:
+    def offer(*args: Any, **keywords: Any) -> Offer:
         try:
-            return complete(*given, **named)
+            return complete(*args, **keywords)
         except Exception:
             return []
 
@@ -47,13 +46,13 @@ def recipe_names(incomplete: str) -> Offer:
 @harmless
 def run_names(incomplete: str) -> Offer:
     """Shipped runs, and the folders with a run at most two levels below what is being typed."""
-    found: list[str] = []
+    runs: list[str] = []
     level = [path for path in _begun(incomplete) if path.is_dir()]
     for _ in range(2):
         level = level[:MOST_FOLDERS]
-        found += [str(path) for path in level if (path / "config.json").is_file()]
+        runs += [str(path) for path in level if (path / "config.json").is_file()]
         level = [inner for path in level for inner in _inside(path) if inner.is_dir()]
-    return [*((name, "shipped") for name in shipped()), *((folder, "a run") for folder in _plain(found))]
+    return [*((name, "shipped") for name in shipped()), *((folder, "a run") for folder in _plain(runs))]
 
 
 @harmless
@@ -63,14 +62,15 @@ def settings(ctx: typer.Context, incomplete: str) -> Offer:
     A single offer would end with a space; so where one setting is left, its values are offered as well."""
     # While an option lacks its value, click has not assigned the arguments to their names.
     typed = [ctx.params.get("recipe"), *(ctx.params.get("recipes") or []), *ctx.args]
-    given = next((word.partition(",")[0] for word in typed if word), None)
+    recipe = next((word.partition(",")[0] for word in typed if word), None)
     key, equals, _ = incomplete.partition("=")
-    found = {name: one for name, one in _settings(given).items() if name == key or name.startswith(incomplete)}
-    if equals or len(found) == 1:
-        name, one = key if equals else next(iter(found)), found.get(key) or next(iter(found.values()))
-        values = dict.fromkeys(one.choices or filter(None, [one.default]))
+    every = _settings(recipe).items()
+    fitting = {name: setting for name, setting in every if name == key or name.startswith(incomplete)}
+    if equals or len(fitting) == 1:
+        name, setting = key if equals else next(iter(fitting)), fitting.get(key) or next(iter(fitting.values()))
+        values = dict.fromkeys(setting.choices or filter(None, [setting.default]))
         return [(f"{name}=", "")] * (not equals) + [(f"{name}={value}", "") for value in values]
-    return [(f"{name}=", f"now {one.default}" if one.default else "") for name, one in found.items()]
+    return [(f"{name}=", f"now {setting.default}" if setting.default else "") for name, setting in fitting.items()]
 
 
 @harmless
@@ -98,15 +98,15 @@ def _settings(recipe: str | None) -> dict[str, Setting]:
 
     table = read_table(recipe) if recipe else {}
     model = table.get("model", {}).get("name", "")
-    found = {f"data.{name}": one for kind in _data(table, model) for name, one in _fields(kind).items()}
-    for section, kind in (("tokens", Tokens), ("train", Training), ("decode", Decoding)):
-        found |= {f"{section}.{name}": one for name, one in _fields(kind).items()}
-    found |= {f"model.{name}": one for name, one in (model_settings(model) if model else {}).items()}
-    for name, one in found.items():
+    sections: list[tuple[str, dict[str, Setting]]] = [("data", _fields(kind)) for kind in _data(table, model)]
+    sections += [("tokens", _fields(Tokens)), ("train", _fields(Training)), ("decode", _fields(Decoding))]
+    sections += [("model", model_settings(model))] if model else []
+    settings = {f"{section}.{key}": setting for section, fields in sections for key, setting in fields.items()}
+    for name, setting in settings.items():
         section, _, key = name.partition(".")
         if key in table.get(section, {}):
-            found[name] = dataclasses.replace(one, default=as_set(table[section][key]))
-    return found
+            settings[name] = dataclasses.replace(setting, default=as_set(table[section][key]))
+    return settings
 
 
 def _data(table: dict[str, Any], model: str) -> list[Any]:
@@ -119,12 +119,9 @@ def _data(table: dict[str, Any], model: str) -> list[Any]:
 
 
 def _fitting(verbs: Iterable[str], table: dict[str, Any]) -> list[Any]:
-    found = []
-    for verb in verbs:
-        with contextlib.suppress(RecipeError):  # nothing is trained for it
-            found.append(TASKS[verb].Settings)
+    kinds = [TASKS[verb].Settings for verb in verbs]
     keys = set(table.get("data", {}))
-    return [kind for kind in found if keys <= {field.name for field in dataclasses.fields(kind)}]
+    return [kind for kind in kinds if keys <= {field.name for field in dataclasses.fields(kind)}]
 
 
 def _fields(kind: Any) -> dict[str, Setting]:
@@ -160,7 +157,7 @@ def _plain(names: Iterable[str]) -> list[str]:
 
 
 def complete_in_bash(app: Callable[[], object]) -> None:
-    """bash takes `model.score=dot` for three words and wants only the last one completed."""
+    """bash takes `model.score=dot` for three words and wants only the last completed."""
     typed = os.environ.get("COMP_WORDS", "").split("\n")
     words, at, before = joined(typed, int(os.environ.get("COMP_CWORD", "0")))
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(at)
@@ -172,7 +169,7 @@ def complete_in_bash(app: Callable[[], object]) -> None:
 
 
 def joined(typed: list[str], at: int) -> tuple[list[str], int, str]:
-    """The words up to the one at the cursor, those around = put together; its number; what of it bash keeps."""
+    """The words up to the cursor, those around = put together; the number of the last; what of it bash keeps."""
     words: list[str] = []
     before = ""
     for number, word in enumerate(typed[: at + 1]):

@@ -39,8 +39,8 @@ HINTS = {
 }
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(wanted: bool) -> None:
+    if wanted:
         print(f"regard {__version__}")
         raise typer.Exit
 
@@ -126,7 +126,7 @@ def explain(error: BaseException) -> int:
 def hint_for(error: Any) -> str:
     """What was probably meant, where click does not say so; "" if unknown."""
     wrong = getattr(error, "option_name", None)
-    if wrong and error.ctx and any("--set" in one.opts for one in error.ctx.command.params):
+    if wrong and error.ctx and any("--set" in parameter.opts for parameter in error.ctx.command.params):
         from regard.learn.settings import Training
 
         name = wrong.lstrip("-").replace("-", "_")

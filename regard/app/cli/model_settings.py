@@ -27,15 +27,15 @@ def model_settings(model: str) -> dict[str, Setting]:
     """By their names; those that follow from the data are left out."""
     place = _models()[model]
     own, config = _attribute(place, "Config")
-    found = {}
+    settings = {}
     for module, body in reversed(_with_bases((own, ast.unparse(config)))):
         for field in body.body:
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                found[field.target.id] = _setting(module, field)
+                settings[field.target.id] = _setting(module, field)
     with suppress(KeyError):  # a model may have no sizes
-        found["size"] = Setting("", _words(*_attribute(place, "SIZES")))
+        settings["size"] = Setting("", _words(*_attribute(place, "SIZES")))
     from_data = ("vocabulary", "source_vocabulary", "labels")
-    return {"name": Setting(model, model_names()), **{k: v for k, v in found.items() if k not in from_data}}
+    return {"name": Setting(model, model_names()), **{k: v for k, v in settings.items() if k not in from_data}}
 
 
 def task_name(model: str) -> str:
@@ -54,13 +54,13 @@ def _attribute(place: tuple[str, str], name: str) -> tuple[str, ast.expr]:
 
 def _with_bases(place: tuple[str, str]) -> list[tuple[str, ast.ClassDef]]:
     """A class of ours and the first bases of it, and the module of each."""
-    found = [_class(place)]
-    while (bases := found[-1][1].bases) and isinstance(bases[0], ast.Name):
+    classes = [_class(place)]
+    while (bases := classes[-1][1].bases) and isinstance(bases[0], ast.Name):
         try:
-            found.append(_class((found[-1][0], bases[0].id)))
+            classes.append(_class((classes[-1][0], bases[0].id)))
         except (KeyError, OSError):  # not ours
             break
-    return found
+    return classes
 
 
 def _setting(module: str, field: ast.AnnAssign) -> Setting:
@@ -68,8 +68,8 @@ def _setting(module: str, field: ast.AnnAssign) -> Setting:
     value = field.value
     choices: tuple[str, ...] = ()
     if isinstance(value, ast.Call):
-        given = [option.value for option in value.keywords if option.arg == "choices"]
-        choices = _words(module, given[0]) if given else ()
+        values = [option.value for option in value.keywords if option.arg == "choices"]
+        choices = _words(module, values[0]) if values else ()
         value = value.args[0] if value.args else None
     if ast.unparse(field.annotation) == "bool":
         choices = ("true", "false")
@@ -113,9 +113,9 @@ def _words(module: str, node: ast.expr) -> tuple[str, ...]:
         return _words(module, here[node.id]) if node.id in here else _words(_origin(module, node.id), node)
     if isinstance(node, ast.Attribute):  # SENet.SIZES
         return _words(*_attribute((module, ast.unparse(node.value)), node.attr))
-    if isinstance(node, ast.ListComp) and (left := node.generators[0].ifs):  # names but one
+    if isinstance(node, ast.ListComp) and (left := node.generators[0].ifs):  # all names but some
         every = _words(module, node.generators[0].iter)
-        without = {str(one.value) for one in ast.walk(left[0]) if isinstance(one, ast.Constant)}
+        without = {str(part.value) for part in ast.walk(left[0]) if isinstance(part, ast.Constant)}
         return tuple(name for name in every if name not in without)
     parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
     return tuple(str(part.value) for part in parts if isinstance(part, ast.Constant))
@@ -130,12 +130,12 @@ def _origin(module: str, name: str) -> str:
 
 
 def _assigned(node: ast.Module | ast.ClassDef) -> list[tuple[str, ast.expr]]:
-    found = []
+    assigned = []
     for line in node.body:
         target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
         if isinstance(target, ast.Name) and isinstance(line, ast.Assign | ast.AnnAssign) and line.value:
-            found.append((target.id, line.value))
-    return found
+            assigned.append((target.id, line.value))
+    return assigned
 
 
 @cache

@@ -50,7 +50,7 @@ def models() -> None:
 
 def evaluate_command() -> Callable[..., None]:
     """`regard evaluate`, with the options of every task's evaluation."""
-    options = {option.name: option for task in TASKS.values() for option in task.evaluate_options}
+    every = {option.name: option for task in TASKS.values() for option in task.evaluate_options}
 
     def evaluate(
         runs: Annotated[
@@ -65,18 +65,18 @@ def evaluate_command() -> Callable[..., None]:
         columns: ColumnNames = "",
         show: Annotated[Path | None, typer.Option(metavar="FILE", help=f"Draw to a file: {PLOTTED}.")] = None,
         as_json: Json = False,
-        **given: Any,
+        **options: Any,
     ) -> None:
-        evaluate_all(runs, data, columns, show, as_json, given)
+        evaluate_all(runs, data, columns, show, as_json, options)
 
     signature = inspect.signature(evaluate, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotated(option), default=None)
-        for name, option in options.items()
+        for name, option in every.items()
     ]
     evaluate.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
-    evaluate.__annotations__ = {one.name: one.annotation for one in (*own, *more)}
+    evaluate.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
     metrics = "\n".join(f"    - {task.verb}: {', '.join(task.metrics)}" for task in TASKS.values() if task.metrics)
     evaluate.__doc__ = f"""Evaluate runs on data they have not seen, by the metrics of their task.
 
@@ -123,12 +123,12 @@ def evaluate_all(
     if show:
         check_picture(str(show), task.plot_suffixes)
     check_options(task.evaluate_options, options, flags=True)
-    known = {option.name for option in task.evaluate_options}
-    flags = {option.name: option.flag for one in TASKS.values() for option in one.evaluate_options}
+    own = {option.name for option in task.evaluate_options}
+    flags = {option.name: option.flag for other in TASKS.values() for option in other.evaluate_options}
     for name, value in options.items():
-        if value is not None and name not in known:
+        if value is not None and name not in own:
             raise BadInput(f"{flags[name]} is not for runs that {task.verb}")
-    found = evaluate_runs(
+    side_by_side = evaluate_runs(
         runs,
         data,
         columns=columns,
@@ -139,9 +139,9 @@ def evaluate_all(
     if show:
         names = [Path(run).name for run in runs]
         labels = names if len(set(names)) == len(names) else runs
-        task.plot(dict(zip(labels, found.found.values(), strict=True))).save(show)
+        task.desk.plot(dict(zip(labels, side_by_side.evaluations.values(), strict=True))).save(show)
         say(f"wrote {show}")
-    print(json.dumps(found.to_data()) if as_json else found.text())
+    print(json.dumps(side_by_side.to_data()) if as_json else side_by_side.text())
 
 
 def align(
@@ -186,14 +186,14 @@ def align(
     translator = load_as(run, Translator, "align")
     translator.site, translator.head = site, head
     with line_writer(output) as write, progress(None, "pairs") as tick:
-        found = align_pairs(translator, data, columns, gold=gold, base=base, write=write, tick=tick)
+        aligned = align_pairs(translator, data, columns, gold=gold, base=base, write=write, tick=tick)
     which = "mean of its heads" if head is None else f"head {head}"
     named = site or translator.model.alignment
-    say(f"{found.pairs:,} pairs aligned by the attention `{named}` of {run}, {which}")
-    if found.scores is not None:
+    say(f"{aligned.pairs:,} pairs aligned by the attention `{named}` of {run}, {which}")
+    if aligned.scores is not None:
         say(
-            f"alignment error rate {found.scores.aer:.1f} %, precision {found.scores.precision:.1f} %, "
-            f"recall {found.scores.recall:.1f} %"
+            f"alignment error rate {aligned.scores.aer:.1f} %, precision {aligned.scores.precision:.1f} %, "
+            f"recall {aligned.scores.recall:.1f} %"
         )
 
 

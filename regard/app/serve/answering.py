@@ -19,7 +19,7 @@ from regard.app.serve.limits import Refused
 from regard.tasks.shared.received import TooLarge
 
 log = logging.getLogger("regard.serve")
-Found = TypeVar("Found")
+R = TypeVar("R")  # what some work gives
 EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
@@ -40,9 +40,9 @@ def finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(name): finite(one) for name, one in value.items()}
+        return {str(name): finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [finite(item) for item in value]
     return value
 
 
@@ -71,7 +71,7 @@ def words_of(error: BaseException) -> str:
 def note_failure(error: BaseException) -> None:
     """Where it failed, without the message, which may hold a user's text."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    log.error("%s at %s", type(error).__name__, ", ".join(f"{one.filename}:{one.lineno}" for one in last))
+    log.error("%s at %s", type(error).__name__, ", ".join(f"{frame.filename}:{frame.lineno}" for frame in last))
 
 
 def answers(route: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -89,7 +89,7 @@ def answers(route: Callable[[Request], Awaitable[Response]]) -> Callable[[Reques
     return call
 
 
-async def unless_gone(request: Request, work: Awaitable[Found]) -> Found:
+async def unless_gone(request: Request, work: Awaitable[R]) -> R:
     """The result of the work, which is cancelled if the client goes away before."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(until_gone(request.receive))
@@ -99,8 +99,8 @@ async def unless_gone(request: Request, work: Awaitable[Found]) -> Found:
             raise ClientDisconnect
         return working.result()
     finally:
-        for one in (working, gone):
-            one.cancel()
+        for task in (working, gone):
+            task.cancel()
         await asyncio.gather(working, gone, return_exceptions=True)
 
 
@@ -122,8 +122,8 @@ class Events(Response):
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in (sending, gone):
-                one.cancel()
+            for task in (sending, gone):
+                task.cancel()
             await asyncio.gather(sending, gone, return_exceptions=True)
 
     async def stream(self, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The routes. Those of tasks are made from their records: a new task needs no line here."""
+"""The routes. Those of tasks are made from their cards: a new task needs no line here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from regard.app.serve.answering import Events, Json, answers, error_answer, unless_gone
-from regard.app.serve.asking import read_body, read_job
+from regard.app.serve.asking import read_body, read_ticket
 from regard.app.serve.counters import Counters
 from regard.app.serve.forms import drawn
 from regard.app.serve.guard import LOCAL, Guard
@@ -28,7 +28,7 @@ from regard.app.serve.shelf import Served, Shelf
 from regard.app.serve.signing_in import SignIn
 from regard.app.serve.static import Files
 from regard.app.serve.steps import read_step
-from regard.app.serve.worker import Job
+from regard.app.serve.worker import Ticket
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Api:
     async def signed_in(self, request: Request) -> Response:
         if self.sign_in is None:
             raise Refused(404, "this server asks for no token")
-        given = (await read_body(request, self.limits, ("token",))).get("token")
-        if not isinstance(given, str) or not self.sign_in.is_token(given):
+        token = (await read_body(request, self.limits, ("token",))).get("token")
+        if not isinstance(token, str) or not self.sign_in.is_token(token):
             raise Refused(401, "this is not the token of this server; it was printed when the server started")
         return self.sign_in.keep(Json({"status": "ok"}))
 
@@ -65,64 +65,64 @@ class Api:
         return Json(description(await self.shelf.known(), self.limits))
 
     async def models(self, request: Request) -> Response:
-        known = await self.shelf.known()
-        return Json({"models": [one.to_dict(self.limits) for one in known.values()]})
+        models = await self.shelf.known()
+        return Json({"models": [model.to_dict(self.limits) for model in models.values()]})
 
     async def model(self, request: Request) -> Response:
-        known = await self.shelf.known()
+        models = await self.shelf.known()
         name = request.path_params["model"]
-        if name not in known:
-            raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(known)}")
-        return Json(known[name].to_dict(self.limits))
+        if name not in models:
+            raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(models)}")
+        return Json(models[name].to_dict(self.limits))
 
     async def ask(self, request: Request) -> Response:
-        """Any task, by its record."""
+        """Any task, by its card."""
         body = await read_body(request, self.limits, ("inputs", "options", "stream"))
         streamed = body.get("stream", False)
         if not isinstance(streamed, bool):
             raise Refused(422, "stream must be true or false")
-        one, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
-        job = await read_job(task, body, self.limits, streamed=streamed)
-        self.shelf.ask(one, job)
+        served, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
+        ticket = await read_ticket(task, body, self.limits, streamed=streamed)
+        self.shelf.ask(served, ticket)
         if streamed:
-            return Events(self.told(one, job))
-        return Json(await unless_gone(request, self.collected(one, job)))
+            return Events(self.told(served, ticket))
+        return Json(await unless_gone(request, self.collected(served, ticket)))
 
-    async def collected(self, one: Served, job: Job) -> dict[str, Any]:
-        found: dict[int, Any] = {}
-        async with aclosing(job.events()) as events:
+    async def collected(self, served: Served, ticket: Ticket) -> dict[str, Any]:
+        by_number: dict[int, Any] = {}
+        async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
                 if kind == "answer":
-                    found[number] = what
-        return {"model": one.name, "answers": [found[number] for number in sorted(found)]}
+                    by_number[number] = what
+        return {"model": served.name, "answers": [by_number[number] for number in sorted(by_number)]}
 
-    async def told(self, one: Served, job: Job) -> AsyncIterator[tuple[str, Any]]:
-        async with aclosing(job.events()) as events:
+    async def told(self, served: Served, ticket: Ticket) -> AsyncIterator[tuple[str, Any]]:
+        async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
                 yield kind, {"input": number, "text": what} if kind == "piece" else {"input": number, **what}
-        yield "end", {"model": one.name}
+        yield "end", {"model": served.name}
 
     async def step(self, request: Request) -> Response:
         """The next candidates after a beginning, and where this step looked."""
         body = await read_body(request, self.limits, ("inputs", "options", "prefix", "top", "site"))
-        one, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
-        work = await read_step(one, task, body, self.limits)
-        return Json(await unless_gone(request, self.shelf.call(one, work)))
+        served, task = await self.shelf.task(request.path_params["model"], request.path_params["task"])
+        work = await read_step(served, task, body, self.limits)
+        return Json(await unless_gone(request, self.shelf.call(served, work)))
 
     async def attention(self, request: Request) -> Response:
         """Where a model looked for an answer: one site, and of it one head or some rows."""
-        one = await self.shelf.find(request.path_params["model"])
+        served = await self.shelf.find(request.path_params["model"])
         name = request.path_params["answer"]
-        answer = None if one.worker is None else one.worker.answers.get(name)
+        answer = None if served.worker is None else served.worker.answers.get(name)
         if answer is None:
             raise Refused(404, "this answer is no longer kept; ask again for a new one")
-        wanted = read_look(one, request.query_params)
-        picture = await unless_gone(request, self.shelf.call(one, wanted.of(answer, self.limits)))
-        about = {"model": one.name, "site": request.query_params.get("site", "")}
+        wanted = read_look(served, request.query_params)
+        picture = await unless_gone(request, self.shelf.call(served, wanted.of(answer, self.limits)))
+        about = {"model": served.name, "site": request.query_params.get("site", "")}
         return await asyncio.to_thread(drawn, picture, wanted, about)
 
     def routes(self) -> list[Route]:
-        models, one = "/api/models", "/api/models/{model}"
+        models, model = "/api/models", "/api/models/{model}"
         return [
             Route("/", answers(self.page), methods=["GET"]),
             Route("/page/{name}", answers(self.files.answer), methods=["GET"]),
@@ -132,10 +132,10 @@ class Api:
             Route("/metrics", answers(self.metrics), methods=["GET"]),
             Route("/openapi.json", answers(self.openapi), methods=["GET"]),
             Route(models, answers(self.models), methods=["GET"]),
-            Route(one, answers(self.model), methods=["GET"]),
-            Route(one + "/{task}", answers(self.ask), methods=["POST"]),
-            Route(one + "/{task}/step", answers(self.step), methods=["POST"]),
-            Route(one + "/answers/{answer}/attention", answers(self.attention), methods=["GET"]),
+            Route(model, answers(self.model), methods=["GET"]),
+            Route(model + "/{task}", answers(self.ask), methods=["POST"]),
+            Route(model + "/{task}/step", answers(self.step), methods=["POST"]),
+            Route(model + "/answers/{answer}/attention", answers(self.attention), methods=["GET"]),
             *openai_routes(self.shelf, self.limits),
         ]
 
@@ -155,8 +155,8 @@ def build(shelf: Shelf, *, token: str = "", hosts: tuple[str, ...] = LOCAL, on_s
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = {404: "there is nothing at this address; see /openapi.json", 405: "this address is asked otherwise"}
-        found = Refused(error.status_code, words.get(error.status_code, error.detail), **(error.headers or {}))
-        return error_answer(found)
+        refused = Refused(error.status_code, words.get(error.status_code, error.detail), **(error.headers or {}))
+        return error_answer(refused)
 
     inner = Starlette(routes=api.routes(), exception_handlers={HTTPException: http_error}, lifespan=life)
     return Guard(inner, shelf.limits, shelf.counters, sign_in, hosts)

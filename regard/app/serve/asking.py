@@ -14,9 +14,10 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
 from regard.app.serve.limits import Limits, Refused
-from regard.app.serve.worker import Job
+from regard.app.serve.worker import Ticket
 from regard.base.fields import nearest
 from regard.errors import BadInput
+from regard.tasks.core.card import TaskRequest
 from regard.tasks.core.inputs import check_text
 from regard.tasks.core.options import Option, check_options
 from regard.tasks.core.table import AnyTask
@@ -72,9 +73,9 @@ async def read_form(request: Request, limits: Limits) -> Body:
     return body
 
 
-async def read_job(task: AnyTask, body: Body, limits: Limits, *, streamed: bool = False) -> Job:
+async def read_ticket(task: AnyTask, body: Body, limits: Limits, *, streamed: bool = False) -> Ticket:
     """What a request asks for. It is read in a thread, as an image takes time to decode."""
-    return Job(task, *await asyncio.to_thread(read_asked, task, body, limits), streamed)
+    return Ticket(task, *await asyncio.to_thread(read_asked, task, body, limits), streamed)
 
 
 def read_asked(task: AnyTask, body: Body, limits: Limits) -> tuple[dict[str, Any], str, list[Any]]:
@@ -84,7 +85,7 @@ def read_asked(task: AnyTask, body: Body, limits: Limits) -> tuple[dict[str, Any
         raise Refused(422, 'options must be an object, as in {"beam": 5}')
     given = body.get("inputs")
     inputs, options = read_inputs(task, given, limits), read_options(task.options, sent, limits)
-    task.check_options(None, options, given or [], as_json=True)
+    task.check_request(TaskRequest(options, given or [], as_json=True))
     key = json.dumps([task.verb, sent], sort_keys=True)
     return options, key, inputs
 

@@ -35,7 +35,7 @@ UNKEPT = (b"cache-control", b"no-store")  # of answers that do not say otherwise
 
 @dataclass
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application around another."""
 
     app: ASGIApp
     limits: Limits
@@ -55,13 +55,15 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                kept = [one for one in message.get("headers", []) if one[0].decode().lower() not in HEADERS]
-                own += [] if any(one[0].lower() == UNKEPT[0] for one in kept) else [UNKEPT]
-                message = {**message, "headers": [*kept, *own]}
+                others = [
+                    header for header in message.get("headers", []) if header[0].decode().lower() not in HEADERS
+                ]
+                own += [] if any(header[0].lower() == UNKEPT[0] for header in others) else [UNKEPT]
+                message = {**message, "headers": [*others, *own]}
             await send(message)
 
         self.running += 1
-        self.counters.set("regard_requests_running", self.running)
+        self.counters.requests_running.set(self.running)
         try:
             try:
                 self.check(scope)
@@ -71,14 +73,14 @@ class Guard:
                 await self.app(scope, limited(receive, self.limits.body), answer)
         finally:
             self.running -= 1
-            self.counters.set("regard_requests_running", self.running)
+            self.counters.requests_running.set(self.running)
             self.note(scope, status, time.monotonic() - began)
 
     def note(self, scope: Scope, status: int, seconds: float) -> None:
         """One line a request: its route and no text of its user, nor the address it came from."""
         route = getattr(scope.get("route"), "path", "none")
-        self.counters.add("regard_requests_total", route=route, status=str(status))
-        self.counters.observe("regard_request_seconds", seconds, route=route)
+        self.counters.requests.labels(route=route, status=status).inc()
+        self.counters.request_seconds.labels(route=route).observe(seconds)
         log.info("%s %s %d %.3fs", scope["method"], route, status, seconds)
 
     def check(self, scope: Scope) -> None:
@@ -93,8 +95,8 @@ class Guard:
             raise Refused(403, "a page of another origin may not ask this server")
         is_open = scope["path"] in OPEN or scope["path"].startswith(OPEN_FOLDERS)
         if self.sign_in and not is_open:
-            given = headers.get("authorization", ""), headers.get("cookie", "")
-            if not self.sign_in.allows(*given):
+            credentials = headers.get("authorization", ""), headers.get("cookie", "")
+            if not self.sign_in.allows(*credentials):
                 raise Refused(
                     401,
                     "this server asks for its token: Authorization: Bearer TOKEN; it was printed at the start",

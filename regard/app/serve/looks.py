@@ -10,7 +10,7 @@ from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served
 from regard.show.plain import count_numbers
 from regard.tasks.core.results import Answer, Picture
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.shared.reader_answers import BarsAndLooks
 from regard.tasks.shared.received import TooLarge
 

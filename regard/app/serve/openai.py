@@ -1,6 +1,6 @@
 """The parts of OpenAI's API that fit: completions and embeddings, so that existing clients work.
 
-A task says in its record (`openai`) which of them it answers."""
+A task says on its card (`openai`) which of them it answers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.app.serve.answering import Events, Json, answers, unless_gone
-from regard.app.serve.asking import Body, as_whole, read_body, read_job
+from regard.app.serve.asking import Body, as_whole, read_body, read_ticket
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served, Shelf
-from regard.app.serve.worker import Job
+from regard.app.serve.worker import Ticket
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
-from regard.tasks.core.task import Run
 
 COMPLETION = ("model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stop", "seed", "user")
 EMBEDDING = ("model", "input", "encoding_format", "user")
@@ -89,18 +89,18 @@ class OpenAI:
         made |= {"created": int(time.time()), "model": one.name}
         most = options["max_tokens"]
         if streamed:
-            job = self.shelf.ask(one, await read_job(task, sent, self.limits, streamed=True))
-            return Events(self.told(one, job, made, most), end=b"data: [DONE]\n\n")
-        jobs = []
+            ticket = self.shelf.ask(one, await read_ticket(task, sent, self.limits, streamed=True))
+            return Events(self.told(one, ticket, made, most), end=b"data: [DONE]\n\n")
+        tickets = []
         for number in range(count):
             seeded = {**options, "seed": (options["seed"] + number) % (1 << 63)}
-            jobs.append(await read_job(task, {**sent, "options": seeded}, self.limits))
-        for job in jobs:
-            self.shelf.ask(one, job)
-        return Json(await unless_gone(request, self.completed(one, jobs, made, most)))
+            tickets.append(await read_ticket(task, {**sent, "options": seeded}, self.limits))
+        for ticket in tickets:
+            self.shelf.ask(one, ticket)
+        return Json(await unless_gone(request, self.completed(one, tickets, made, most)))
 
-    async def completed(self, one: Served, jobs: list[Job], made: Body, most: int) -> Body:
-        found = [await collected(job) for job in jobs]
+    async def completed(self, one: Served, tickets: list[Ticket], made: Body, most: int) -> Body:
+        found = [await collected(ticket) for ticket in tickets]
         rows = [answer for choices in zip(*found, strict=True) for answer in choices]
         reasons, usage = await self.shelf.call(one, lambda run: counted(run, found[0], rows, most))
         choices = [
@@ -109,8 +109,8 @@ class OpenAI:
         ]
         return {**made, "choices": choices, "usage": usage}
 
-    async def told(self, one: Served, job: Job, made: Body, most: int) -> AsyncIterator[tuple[str, Any]]:
-        async with aclosing(job.events()) as events:
+    async def told(self, one: Served, ticket: Ticket, made: Body, most: int) -> AsyncIterator[tuple[str, Any]]:
+        async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
                 if kind == "piece":
                     choice: Body = {"index": number, "text": what, "finish_reason": None, "logprobs": None}
@@ -127,9 +127,9 @@ class OpenAI:
         form = body.get("encoding_format") or "float"
         if form not in ("float", "base64"):
             raise Refused(422, "encoding_format must be float or base64")
-        job = await read_job(task, {"inputs": texts(body.get("input"), "input")}, self.limits)
-        self.shelf.ask(one, job)
-        found = await unless_gone(request, collected(job))
+        ticket = await read_ticket(task, {"inputs": texts(body.get("input"), "input")}, self.limits)
+        self.shelf.ask(one, ticket)
+        found = await unless_gone(request, collected(ticket))
         rows = [
             {"object": "embedding", "index": place, "embedding": vector(row["vector"], form)}
             for place, row in enumerate(found)
@@ -148,9 +148,9 @@ def openai_routes(shelf: Shelf, limits: Limits) -> list[Route]:
     ]
 
 
-async def collected(job: Job) -> list[Any]:
+async def collected(ticket: Ticket) -> list[Any]:
     found: dict[int, Any] = {}
-    async with aclosing(job.events()) as events:
+    async with aclosing(ticket.events()) as events:
         async for kind, number, what in events:
             if kind == "answer":
                 found[number] = what

@@ -1,4 +1,4 @@
-"""The OpenAPI description, made from the records of the tasks."""
+"""The OpenAPI description, made from the cards of the tasks."""
 
 from __future__ import annotations
 

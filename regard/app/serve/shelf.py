@@ -11,13 +11,13 @@ from typing import Any
 
 from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits, Refused
-from regard.app.serve.worker import Closed, Job, Worker, reason
+from regard.app.serve.worker import Closed, Ticket, Worker, reason
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
 from regard.runs.examples import Examples, read_examples
 from regard.runs.shipped import shipped
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask, load, outline, tasks_for
-from regard.tasks.core.task import Run
 
 MIB = 1 << 20
 FEW = 200  # tokens that a language model writes where neither recipe nor request says how many
@@ -225,14 +225,14 @@ class Shelf:
 
     def count(self) -> None:
         there = [one.worker.bytes for one in self.served.values() if one.worker and one.worker.bytes]
-        self.counters.set("regard_models_loaded", len(there))
-        self.counters.set("regard_models_bytes", sum(there))
+        self.counters.models_loaded.set(len(there))
+        self.counters.models_bytes.set(sum(there))
 
-    def ask(self, one: Served, job: Job) -> Job:
+    def ask(self, one: Served, ticket: Ticket) -> Ticket:
         try:
-            return self.worker(one).ask(job)
+            return self.worker(one).ask(ticket)
         except Closed:
-            return self.worker(one).ask(job)
+            return self.worker(one).ask(ticket)
 
     async def call(self, one: Served, work: Any) -> Any:
         try:

@@ -15,11 +15,13 @@ class SignIn:
 
     def __init__(self, token: str) -> None:
         self.token = token
-        self.kept = hmac.new(token.encode(), b"the cookie of regard", hashlib.sha256).hexdigest()
-        self.name = f"regard-{hashlib.sha256(self.kept.encode()).hexdigest()[:8]}"  # cookies are not apart by port
+        self.cookie = hmac.new(token.encode(), b"the cookie of regard", hashlib.sha256).hexdigest()
+        self.name = (
+            f"regard-{hashlib.sha256(self.cookie.encode()).hexdigest()[:8]}"  # cookies are not apart by port
+        )
 
-    def is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+    def is_token(self, token: str) -> bool:
+        return hmac.compare_digest(token.strip().encode(), self.token.encode())
 
     def allows(self, authorization: str, cookies: str) -> bool:
         """Whether these headers bring the token, or the cookie that was given for it."""
@@ -27,17 +29,17 @@ class SignIn:
         if kind.lower() == "bearer" and self.is_token(token):
             return True
         try:
-            kept = SimpleCookie(cookies).get(self.name)
+            cookie = SimpleCookie(cookies).get(self.name)
         except CookieError:
             return False
-        return kept is not None and hmac.compare_digest(kept.value.encode(), self.kept.encode())
+        return cookie is not None and hmac.compare_digest(cookie.value.encode(), self.cookie.encode())
 
     def keep(self, response: Response) -> Response:
-        """The answer to one who brought the token."""
-        response.set_cookie(self.name, self.kept, httponly=True, samesite="strict")
+        """The answer to a request that brought the token."""
+        response.set_cookie(self.name, self.cookie, httponly=True, samesite="strict")
         return response
 
-    def by_address(self, given: str) -> Response:
+    def by_address(self, token: str) -> Response:
         """GET /?token=...: a redirect to the page, so that the token stays in no address."""
         response = RedirectResponse("/", status_code=303)
-        return self.keep(response) if self.is_token(given) else response
+        return self.keep(response) if self.is_token(token) else response

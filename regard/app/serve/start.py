@@ -44,10 +44,13 @@ def start(
     open_page: bool = False,
 ) -> None:
     try:
+        import prometheus_client  # noqa: F401
         import uvicorn
         from starlette.applications import Starlette  # noqa: F401
     except ImportError:
-        raise BadInput("to serve, starlette and uvicorn are needed: pip install 'regard[serve]'") from None
+        raise BadInput(
+            "to serve, starlette, uvicorn and prometheus_client are needed: pip install 'regard[serve]'"
+        ) from None
     from regard.app.serve.application import build
     from regard.app.serve.counters import Counters
     from regard.app.serve.guard import LOCAL
@@ -88,7 +91,7 @@ def start(
 def check_runs(shelf: Shelf) -> None:
     """BadInput where none of the runs can be opened."""
     shelf.describe()
-    if broken := [one.broken for one in shelf.served.values() if one.broken]:
+    if broken := [served.broken for served in shelf.served.values() if served.broken]:
         if len(broken) == len(shelf.served):
             raise BadInput("; ".join(broken))
         for why in broken:
@@ -110,14 +113,14 @@ def bind(host: str, port: int) -> socket.socket:
     """A socket at this address; BadInput says where it cannot be had."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
+        listening = socket.socket(family, kind, protocol)
         try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(1024)  # who connects before the server is ready waits
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(1024)  # who connects before the server is ready waits
         except OSError:
-            found.close()
+            listening.close()
             raise
     except OSError as error:
         raise BadInput(f"cannot listen at {host}, port {port}: {error.strerror}; take another --port") from None
-    return found
+    return listening

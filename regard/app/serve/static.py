@@ -36,29 +36,29 @@ class Files:
     """All files by their addresses."""
 
     def __init__(self) -> None:
-        self.found = dict(read_files())
-        page = self.found[PAGE]
+        self.files = dict(read_files())
+        page = self.files[PAGE]
         links = "\n".join(
             f'<link rel="modulepreload" href="{name}">'
-            for name in self.found
+            for name in self.files
             if name.startswith("/page/") and name.endswith(".js")
         )
-        self.found["/"] = File(page.data.replace(PRELOADED.encode(), links.encode()), page.kind)
+        self.files["/"] = File(page.data.replace(PRELOADED.encode(), links.encode()), page.kind)
 
     async def answer(self, request: Request) -> Response:
         """A browser that has the file already is told so."""
-        file = self.found.get(request.url.path)
+        file = self.files.get(request.url.path)
         if file is None:
             raise Refused(404, "there is no such file")
         headers = {"etag": file.tag, "cache-control": "no-cache"}  # kept, and asked for again each time
-        if file.tag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
+        if file.tag in [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]:
             return Response(status_code=304, headers=headers)
         return Response(file.data, media_type=file.kind, headers=headers)
 
 
 def read_files() -> Iterator[tuple[str, File]]:
     for where, (package, folder) in FOLDERS.items():
-        for path in sorted(files(package).joinpath(folder).iterdir(), key=lambda one: one.name):
+        for path in sorted(files(package).joinpath(folder).iterdir(), key=lambda path: path.name):
             kind = TYPES.get(f".{path.name.rpartition('.')[2]}")
             if kind is not None:
                 yield where + path.name, File(path.read_bytes(), kind)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from regard.app.serve.asking import Body, as_whole, read_job
+from regard.app.serve.asking import Body, as_whole, read_ticket
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.shelf import Served
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
-from regard.tasks.core.task import Run
 
 TOP = 10  # candidates, unless told
 MOST = 100
@@ -26,15 +26,15 @@ async def read_step(one: Served, task: AnyTask, body: Body, limits: Limits) -> C
         raise Refused(422, f"top must be a whole number from 1 to {MOST}")
     if not isinstance(site, str) or (site and site not in {each["name"] for each in one.sites}):
         raise Refused(422, "site must be the name of one of the model's sites; /api/models lists them")
-    job = await read_job(task, body, limits)
-    if len(job.inputs) != 1:
+    ticket = await read_ticket(task, body, limits)
+    if len(ticket.inputs) != 1:
         raise Refused(422, f"a step is one of a single answer; send one of the {task.inputs.what}")
 
     def work(run: Run) -> dict[str, Any]:
         from regard.tasks.shared.stepping import next_step
 
-        item = task.reader(run, job.options)(job.inputs[0])
-        begun = task.beginning(run, item, prefix, job.options)
+        item = task.desk.reader(run, ticket.options)(ticket.inputs[0])
+        begun = task.desk.beginning(run, item, prefix, ticket.options)
         return next_step(run, begun, top=top, site=site).to_dict()  # type: ignore[arg-type] # `writes` says so
 
     return work

@@ -19,8 +19,8 @@ from regard.app.serve.limits import Limits, Refused
 from regard.decode.generator import Stopped, unwanted
 from regard.learn.progress import silent
 from regard.tasks.core.results import Answer
+from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
-from regard.tasks.core.task import Run
 from regard.tasks.shared.writing import Together, Writing, Written
 
 KEPT_BYTES = 64 << 20  # of images whose attention can still be asked for
@@ -28,7 +28,7 @@ Event = tuple[str, int, Any]  # kind (piece, answer, end, error), which input, w
 
 
 @dataclass(eq=False)
-class Job:
+class Ticket:
     """A request on its way through a worker. Its events arrive in the loop that it was made in."""
 
     task: AnyTask
@@ -40,7 +40,7 @@ class Job:
     left: int = 0  # inputs that are not answered yet
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     queue: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
-    outbox: list[tuple[Job, Event]] = field(default_factory=list)  # the worker's
+    outbox: list[tuple[Ticket, Event]] = field(default_factory=list)  # the worker's
 
     def tell(self, kind: str, number: int = 0, what: Any = None) -> None:
         """Called in the worker's thread; the event waits for the worker's next `post`."""
@@ -81,19 +81,19 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One input of a job."""
+class TicketInput:
+    """One input of a ticket."""
 
-    job: Job
+    ticket: Ticket
     number: int
     item: Any
 
 
-def post(outbox: list[tuple[Job, Event]]) -> None:
+def post(outbox: list[tuple[Ticket, Event]]) -> None:
     """Send what was told: one call to a loop for all of its events, as each call wakes it."""
     events, outbox[:] = list(outbox), []
-    for loop in {job.loop for job, _ in events}:
-        own = [(job.queue, event) for job, event in events if job.loop is loop]
+    for loop in {ticket.loop for ticket, _ in events}:
+        own = [(ticket.queue, event) for ticket, event in events if ticket.loop is loop]
         if not loop.is_closed():
             loop.call_soon_threadsafe(put_all, own)
 
@@ -109,26 +109,26 @@ class Worker:
     def __init__(self, name: str, load: Callable[[], Run], limits: Limits, counters: Counters) -> None:
         self.name, self.load, self.limits, self.counters = name, load, limits, counters
         self.changed = threading.Condition()
-        self.new: deque[Job | Call] = deque()
+        self.new: deque[Ticket | Call] = deque()
         self.closed = False
         self.failed: BaseException | None = None
         self.bytes = 0
         self.used = time.monotonic()
         self.answers: OrderedDict[str, Answer] = OrderedDict()
-        self._outbox: list[tuple[Job, Event]] = []
+        self._outbox: list[tuple[Ticket, Event]] = []
         self._kept: dict[str, int] = {}  # bytes of the image of each answer
-        self._parts: dict[str, list[Part]] = {}  # waiting for a batch of their kind
-        self._waiting: deque[tuple[Part, Writing]] = deque()  # for a place among those that are written
-        self._written: dict[Writing, Part] = {}
+        self._parts: dict[str, list[TicketInput]] = {}  # waiting for a batch of their kind
+        self._waiting: deque[tuple[TicketInput, Writing]] = deque()  # for a place among those that are written
+        self._written: dict[Writing, TicketInput] = {}
         self._together: Together | None = None
         self.thread = threading.Thread(target=self._run, name=f"model {name}", daemon=True)
         self.thread.start()
 
     # -- from the loop
 
-    def ask(self, job: Job) -> Job:
-        self._put(job)
-        return job
+    def ask(self, ticket: Ticket) -> Ticket:
+        self._put(ticket)
+        return ticket
 
     async def call(self, work: Callable[[Run], Any]) -> Any:
         loop = asyncio.get_running_loop()
@@ -136,14 +136,14 @@ class Worker:
         self._put(Call(work, future, loop))
         return await future
 
-    def _put(self, one: Job | Call) -> None:
+    def _put(self, new: Ticket | Call) -> None:
         with self.changed:
             if self.closed:
                 raise Closed
             self.used = time.monotonic()
-            if isinstance(one, Job):
-                one.outbox = self._outbox
-            self.new.append(one)
+            if isinstance(new, Ticket):
+                new.outbox = self._outbox
+            self.new.append(new)
             self.changed.notify()
 
     @property
@@ -162,7 +162,7 @@ class Worker:
         silent.set(True)
         try:
             run = self.load()
-            self.bytes = sum(one.numel() * one.element_size() for one in run.model.parameters())
+            self.bytes = sum(weight.numel() * weight.element_size() for weight in run.model.parameters())
         except BaseException as error:
             self._fail(Refused(409, f"the run {self.name} is broken: {reason(error)}"))
             return
@@ -179,10 +179,10 @@ class Worker:
         """End, and say so to all that wait."""
         with self.changed:
             self.failed, self.closed = error, True
-        parts = [*(part for some in self._parts.values() for part in some), *self._written.values()]
+        parts = [*(part for parts in self._parts.values() for part in parts), *self._written.values()]
         parts += [part for part, _ in self._waiting]
-        for one in [*self.new, *(part.job for part in parts)]:
-            refuse(one, error)
+        for waiting in [*self.new, *(part.ticket for part in parts)]:
+            refuse(waiting, error)
         post(self._outbox)
 
     def _take(self, run: Run) -> bool:
@@ -194,57 +194,57 @@ class Worker:
             self.new.clear()
             if not new and self.idle:
                 return False
-        for one in new:
-            if isinstance(one, Call):
-                do(one, run)
-            elif not one.cancelled:
-                self._begin(run, one)
+        for work in new:
+            if isinstance(work, Call):
+                do(work, run)
+            elif not work.cancelled:
+                self._begin(run, work)
         return True
 
-    def _begin(self, run: Run, job: Job) -> None:
+    def _begin(self, run: Run, ticket: Ticket) -> None:
         try:
-            read = job.task.reader(run, job.options)
-            job.left = len(job.inputs)
-            for number, given in enumerate(job.inputs):
-                part = Part(job, number, read(given))
-                writing = job.task.writing(run, part.item, job.options)
+            read = ticket.task.desk.reader(run, ticket.options)
+            ticket.left = len(ticket.inputs)
+            for number, sent in enumerate(ticket.inputs):
+                part = TicketInput(ticket, number, read(sent))
+                writing = ticket.task.desk.writing(run, part.item, ticket.options)
                 if writing is None:
-                    self._parts.setdefault(job.key, []).append(part)
+                    self._parts.setdefault(ticket.key, []).append(part)
                 else:
-                    writing.streamed = job.streamed
+                    writing.streamed = ticket.streamed
                     self._waiting.append((part, writing))
         except Exception as error:
-            job.fail(error)
+            ticket.fail(error)
 
     def _answer_parts(self, run: Run) -> None:
         """One batch of inputs of one kind: those that have waited longest."""
         if not self._parts:
             return
         key = next(iter(self._parts))
-        waiting = [part for part in self._parts.pop(key) if not part.job.cancelled]
+        waiting = [part for part in self._parts.pop(key) if not part.ticket.cancelled]
         parts, rest = waiting[: self.limits.rows], waiting[self.limits.rows :]
         if rest:
             self._parts[key] = rest
         if parts:
             self._answer(run, parts)
 
-    def _answer(self, run: Run, parts: list[Part]) -> None:
-        self.counters.observe("regard_batch_size", len(parts), model=self.name)
-        task, options = parts[0].job.task, parts[0].job.options
-        token = unwanted.set(lambda: all(part.job.cancelled for part in parts))
+    def _answer(self, run: Run, parts: list[TicketInput]) -> None:
+        self.counters.batch_size.labels(model=self.name).observe(len(parts))
+        task, options = parts[0].ticket.task, parts[0].ticket.options
+        token = unwanted.set(lambda: all(part.ticket.cancelled for part in parts))
         left = list(parts)
         try:
-            for answer in task.ask(run, [part.item for part in parts], options):
+            for answer in task.desk.ask(run, [part.item for part in parts], options):
                 part = left.pop(0)
                 self._deliver(part, answer)
         except Stopped:
-            self.counters.add("regard_stopped_total", len({part.job for part in parts}))
+            self.counters.stopped.inc(len({part.ticket for part in parts}))
         except Exception as error:
-            if len({part.job for part in left}) == 1:
-                left[0].job.fail(error)
+            if len({part.ticket for part in left}) == 1:
+                left[0].ticket.fail(error)
             else:  # the error of one must not be that of the others
-                for job in dict.fromkeys(part.job for part in left):
-                    self._answer(run, [part for part in left if part.job is job])
+                for ticket in dict.fromkeys(part.ticket for part in left):
+                    self._answer(run, [part for part in left if part.ticket is ticket])
         finally:
             unwanted.reset(token)
 
@@ -254,57 +254,57 @@ class Worker:
             return
         together = self._together = self._together or Together(run)  # type: ignore[arg-type] # its task says so
         for writing, part in list(self._written.items()):
-            if part.job.cancelled:
+            if part.ticket.cancelled:
                 together.leave(writing)
                 del self._written[writing]
-                self.counters.add("regard_stopped_total")
+                self.counters.stopped.inc()
         joining = []
         while self._waiting and len(self._written) < self.limits.rows:
             part, writing = self._waiting.popleft()
-            if not part.job.cancelled:
+            if not part.ticket.cancelled:
                 self._written[writing] = part
                 joining.append(writing)
         try:
-            found = together.join(joining)
+            told = together.join(joining)
             if self._written:
-                self.counters.observe("regard_batch_size", len(self._written), model=self.name)
-                found = found + together.step()
+                self.counters.batch_size.labels(model=self.name).observe(len(self._written))
+                told = told + together.step()
         except Exception as error:  # none can go on: their states may be of different steps
             for part in self._written.values():
-                part.job.fail(error)
+                part.ticket.fail(error)
             self._written.clear()
             self._together = None
             return
-        self.counters.add("regard_tokens_total", sum(one.tokens for one in found), model=self.name)
-        for one in found:
-            self._tell(one)
+        self.counters.tokens.labels(model=self.name).inc(sum(written.tokens for written in told))
+        for written in told:
+            self._tell(written)
 
-    def _tell(self, one: Written) -> None:
-        part = self._written[one.writing]
-        if one.failed:
-            part.job.fail(ValueError(one.failed))
-        elif one.piece and part.job.streamed:
-            part.job.tell("piece", part.number, one.piece)
-        if one.answer is not None:
-            self._deliver(part, one.answer)
-        if one.answer is not None or one.failed:
-            del self._written[one.writing]
+    def _tell(self, written: Written) -> None:
+        part = self._written[written.writing]
+        if written.failed:
+            part.ticket.fail(ValueError(written.failed))
+        elif written.piece and part.ticket.streamed:
+            part.ticket.tell("piece", part.number, written.piece)
+        if written.answer is not None:
+            self._deliver(part, written.answer)
+        if written.answer is not None or written.failed:
+            del self._written[written.writing]
 
-    def _deliver(self, part: Part, answer: Answer) -> None:
+    def _deliver(self, part: TicketInput, answer: Answer) -> None:
         """An answer as plain data, with the name by which its attention can be asked for."""
         try:
             data = answer.to_dict()
         except Exception as error:
-            part.job.fail(error)
+            part.ticket.fail(error)
             return
         name = secrets.token_urlsafe(9)
         with self.changed:
             self.answers[name] = answer
-            self._kept[name] = getattr(part.job.inputs[part.number], "nbytes", 0)
+            self._kept[name] = getattr(part.ticket.inputs[part.number], "nbytes", 0)
             while len(self.answers) > self.limits.answers or sum(self._kept.values()) > KEPT_BYTES:
                 oldest, _ = self.answers.popitem(last=False)
                 del self._kept[oldest]
-        part.job.answered(part.number, {"id": name, **data})
+        part.ticket.answered(part.number, {"id": name, **data})
 
 
 def reason(error: BaseException) -> str:
@@ -324,20 +324,20 @@ def do(call: Call, run: Run) -> None:
     if call.future.cancelled():
         return
     try:
-        found = call.work(run)
+        result = call.work(run)
     except Exception as error:
         call.loop.call_soon_threadsafe(settle, "set_exception", error)
     else:
-        call.loop.call_soon_threadsafe(settle, "set_result", found)
+        call.loop.call_soon_threadsafe(settle, "set_result", result)
 
 
-def refuse(one: Job | Call, error: BaseException) -> None:
-    if isinstance(one, Job):
-        one.fail(error)
+def refuse(work: Ticket | Call, error: BaseException) -> None:
+    if isinstance(work, Ticket):
+        work.fail(error)
         return
 
-    def fail(future: asyncio.Future[Any] = one.future) -> None:
+    def fail(future: asyncio.Future[Any] = work.future) -> None:
         if not future.done():
             future.set_exception(error)
 
-    one.loop.call_soon_threadsafe(fail)
+    work.loop.call_soon_threadsafe(fail)

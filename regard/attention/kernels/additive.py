@@ -68,8 +68,8 @@ class _SumOfTanh(torch.autograd.Function):
         if queries.is_cuda and additive_cuda is not None:
             return additive_cuda.forward(queries, keys, v)
         scores = queries.new_empty(*queries.shape[:2], keys.shape[1])
-        for rows, asked in _chunks(queries, keys):
-            scores[rows, asked] = _gaps(queries[rows, asked], keys[rows]) @ v
+        for rows, part in _chunks(queries, keys):
+            scores[rows, part] = _gaps(queries[rows, part], keys[rows]) @ v
         return v.sum() - 2 * scores
 
     @staticmethod
@@ -80,13 +80,13 @@ class _SumOfTanh(torch.autograd.Function):
             return additive_cuda.backward(queries, keys, v, grad)
         for_queries, for_keys = torch.empty_like(queries), torch.empty_like(keys)
         for_v = torch.zeros_like(v)
-        for rows, asked in _chunks(queries, keys):
-            g = grad[rows, asked]
-            t = _gaps(queries[rows, asked], keys[rows])
+        for rows, part in _chunks(queries, keys):
+            g = grad[rows, part]
+            t = _gaps(queries[rows, part], keys[rows])
             for_v += g.reshape(-1) @ t.flatten(0, 2)
             t.addcmul_(t, t, value=-1).mul_(g[..., None])  # g t (1 - t)
             # d score / d x = 4 v t (1 - t) and d e^{2x} / dx = 2 e^{2x}; computed while the chunk is in the cache
-            torch.div(t.sum(2).mul_(2 * v), queries[rows, asked], out=for_queries[rows, asked])
-            part = (t[:, 0] if t.shape[1] == 1 else t.sum(1)).mul_(2 * v).div_(keys[rows])
-            for_keys[rows] = part if asked.start == 0 else for_keys[rows] + part
+            torch.div(t.sum(2).mul_(2 * v), queries[rows, part], out=for_queries[rows, part])
+            of_keys = (t[:, 0] if t.shape[1] == 1 else t.sum(1)).mul_(2 * v).div_(keys[rows])
+            for_keys[rows] = of_keys if part.start == 0 else for_keys[rows] + of_keys
         return for_queries, for_keys, grad.sum() - 2 * for_v

@@ -33,7 +33,7 @@ def _many(a, b, v, out, A, B, D, TILE_A: tl.constexpr, TILE_B: tl.constexpr):
 
 @triton.jit
 def _few(a, b, v, out, A, B, D, TILE_B: tl.constexpr, TILE_D: tl.constexpr):
-    """The same with one query per program and features last: for a decoder step."""
+    """As `_many`, with one query per program and features last: for a decoder step."""
     n = tl.program_id(2).to(tl.int64)
     i = tl.program_id(0)
     j = tl.program_id(1) * TILE_B + tl.arange(0, TILE_B)

@@ -42,6 +42,46 @@ def fused_attention(
     return read[..., :width]
 
 
+def masked_attention(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, bias: Tensor | None, *, dropout: float, scale: float
+) -> Tensor:
+    """Attention where the mask is True, with a bias of the scores; both are (Q, K), (B, Q, K) or (B, H, Q, K). A
+    query that may look nowhere reads 0: the kernel would give NaN, so there it looks everywhere."""
+    mask = mask.unsqueeze(1) if mask.dim() == 3 else mask  # a head dimension to broadcast over
+    looks = mask.any(-1, keepdim=True)
+    if bias is None:
+        mask = mask | ~looks
+    else:
+        bias = bias.unsqueeze(1) if bias.dim() == 3 else bias
+        mask = torch.where(mask, bias.to(query.dtype), torch.finfo(query.dtype).min)
+    read = fused_attention(query, keys, values, mask=mask, dropout=dropout, scale=scale)
+    return read.masked_fill(~looks, 0)
+
+
+def causal_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    *,
+    strict: bool,
+    dropout: float,
+    scale: float,
+) -> Tensor:
+    """Causal attention of a whole sequence. The kernel takes either a mask or causality, so padding becomes an
+    extra feature: 1 in every query, 0 in visible keys, a large negative number in masked keys. A query that has
+    only padding before it reads padding, whose values are 0. strict: query t sees keys 0 .. t - 1."""
+    if mask is not None:
+        low = -3e4 if keys.dtype == torch.float16 else -1e30
+        lift = torch.zeros_like(keys[..., :1]).masked_fill(~mask[:, None, :, None], low)
+        keys, query = torch.cat([keys, lift], -1), torch.cat([query, torch.ones_like(query[..., :1])], -1)
+    if not strict:
+        return fused_attention(query, keys, values, causal=True, dropout=dropout, scale=scale)
+    first, values = torch.zeros_like(values[..., :1, :]), values[..., :-1, :]
+    read = fused_attention(query[..., 1:, :], keys[..., :-1, :], values, causal=True, dropout=dropout, scale=scale)
+    return torch.cat([first, read], -2)
+
+
 def _disable_cudnn() -> Callable[[], None]:
     before = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -36,7 +36,8 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
     """To the device, without a sync: through pinned memory, which torch keeps alive."""
     if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
-        return tensor.pin_memory().to(device, non_blocking=True)
+        expanded = 0 in tensor.stride()  # several elements in one place: it cannot be pinned as it is
+        return (tensor.contiguous() if expanded else tensor).pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 

@@ -65,7 +65,7 @@ def _operate(images: Tensor, magnitude: float, generator: np.random.Generator) -
     moved = order[: ends[len(MOVES)]]  # the moves come first in NAMES
     if len(moved):
         drawn = zip(MOVES.values(), np.split(levels[moved], ends[1 : len(MOVES)]), strict=True)
-        matrices = np.concatenate([move(some, height, width) for move, some in drawn])
+        matrices = np.concatenate([move(level, height, width) for move, level in drawn])
         changed[rows[: len(moved)]] = affine(images[rows[: len(moved)]], matrices)
     for name, first, last in zip(NAMES, ends[:-1], ends[1:], strict=True):
         if first < last and name in CHANGES:

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.data.batches.batch import Batch, Rows, pad, send
 from regard.data.images.augment import Augment
 from regard.data.images.captions import CaptionSet
-from regard.data.images.image_batches import BUDGET, ImageBatches, Item
+from regard.data.images.image_batches import BUDGET, ImageBatches, ImageItem
 from regard.data.images.images import Size
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class CaptionData(ImageBatches):
         ids = tokenizer.encode_batch(list(chain.from_iterable(captions.captions)))
         self.cut = sum(len(row) > max_length for row in ids) if max_length else 0
         self.ids = Rows(row[: max_length or None] for row in ids)
-        self.image_of = np.repeat(np.arange(len(captions)), [len(some) for some in captions.captions])
+        self.image_of = np.repeat(np.arange(len(captions)), [len(texts) for texts in captions.captions])
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -84,7 +84,7 @@ class CaptionData(ImageBatches):
     def image_rows(self, rows: np.ndarray) -> np.ndarray:
         return self.image_of[rows]
 
-    def batch(self, item: Item) -> CaptionBatch:
+    def batch(self, item: ImageItem) -> CaptionBatch:
         images, _ = self._augmented_part(item)
         start, end = self.special.start, self.special.end
         target, mask = pad([[start, *self.ids[row], end] for row in item.taken], self.special.pad)

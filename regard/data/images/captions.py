@@ -9,7 +9,6 @@ import json
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -18,26 +17,27 @@ import numpy as np
 from regard.base.files import explain_os_errors, find_data
 from regard.base.lines import DAMAGED, open_decompressed
 from regard.base.records import (
+    Columns,
     Row,
+    by_header,
+    by_keys,
+    by_tabs,
     check_text,
-    column_number,
-    count_columns,
+    check_texts,
     filled_lines,
-    find_columns,
     first_ten,
     form_of,
     read_csv,
-    read_jsonl,
     refuse_empty,
     split_at_tabs,
-    take_columns,
+    tabbed_lines,
     value_of,
 )
 from regard.base.zip_files import explain_zip_errors, read_member
 from regard.data.images.images import Images, Size, decode_image, read_image
 from regard.errors import DataError
 
-COLUMNS = (("image", "file_name", "filename"), ("caption", "text", "sentence"))  # usual names, sought in this order
+USUAL = (("image", "file_name", "filename"), ("caption", "text", "sentence"))  # names of columns
 LARGEST_JSON = 1 << 28  # bytes of a COCO file; that of COCO itself has 92 MB
 LARGEST_IMAGE = 1 << 28  # bytes of a file in a .zip
 NUMBERED = re.compile(r"#[0-9]+$")  # Flickr8k: name.jpg#0 is the first caption of name.jpg
@@ -62,9 +62,11 @@ class CaptionSet:
         captions: Sequence[tuple[str, ...]],
         objects: Sequence[tuple[Named, ...]] | None = None,
     ) -> None:
-        for what, some in (("captions", captions), ("objects", objects)):
-            if some is not None and len(some) != len(images):
-                raise ValueError(f"each image needs its {what}, got {len(images)} images and {len(some)} of {what}")
+        for what, parts in (("captions", captions), ("objects", objects)):
+            if parts is not None and len(parts) != len(images):
+                raise ValueError(
+                    f"each image needs its {what}, got {len(images)} images and {len(parts)} of {what}"
+                )
         self.images, self.captions, self.objects = images, captions, objects
 
     def __len__(self) -> int:
@@ -89,21 +91,21 @@ def open_caption_set(
     `images`: the folder or .zip with the images ("" = the folder of the file). `only`: a file with the names of the
     images to take, one per line."""
     path = _find(name)
-    found: dict[str, list[str]] = {}
+    captions: dict[str, list[str]] = {}  # by the names of their images
     places: dict[str, str] = {}  # where an image is first named
-    for where, named, text in _read(path, image, caption):
-        refuse_empty(named, "name of the image", where)
+    for where, image_name, text in _read(path, image, caption):
+        refuse_empty(image_name, "name of the image", where)
         refuse_empty(text, "caption", where)
-        places.setdefault(named, where)
-        found.setdefault(named, []).append(text.strip())
-    if not found:
+        places.setdefault(image_name, where)
+        captions.setdefault(image_name, []).append(text.strip())
+    if not captions:
         raise DataError(f"{path} has no captions; it needs at least one")
-    names = _only(_find(only), found) if only else list(found)
-    for one in names:
-        _check_name(one, places[one])
+    names = _only(_find(only), captions) if only else list(captions)
+    for image_name in names:
+        _check_name(image_name, places[image_name])
     folder = _find(images) if images else path.parent
     open_images = _folder if folder.is_dir() else _zip
-    return CaptionSet(open_images(folder, names, places), [tuple(found[one]) for one in names])
+    return CaptionSet(open_images(folder, names, places), [tuple(captions[each]) for each in names])
 
 
 def _find(name: str | Path) -> Path:
@@ -117,57 +119,37 @@ def _find(name: str | Path) -> Path:
 
 
 def _read(path: Path, image: str, caption: str) -> Iterator[Caption]:
-    names = image, caption
+    columns = Columns((image, caption), USUAL)
     if path.is_dir():
         raise DataError(f"{path} is a folder; name the file with the captions, and the folder with `images`")
     match form_of(path):
         case "jsonl":
-            return _jsonl(path, names)
+            return _jsonl(path, columns)
         case "json":
             return _coco(path)
         case "csv":
-            return _table(read_csv(path), names, header=True)
-    lines = filled_lines(path)
-    first = list(islice(lines, 1))
-    if form_of(path) == "tsv" or any("\t" in line for _, line in first):
-        return _table(split_at_tabs(chain(first, lines)), names, header=False)
-    return _table(read_csv(path), names, header=True)
+            return _said(by_header(read_csv(path), columns))
+    in_tabs, lines = tabbed_lines(path)
+    if in_tabs:
+        return _tsv(split_at_tabs(lines), columns)
+    return _said(by_header(read_csv(path), columns))
 
 
-def _table(rows: Iterator[Row], names: tuple[str, str], *, header: bool) -> Iterator[Caption]:
-    """`header`: the first row names the columns; otherwise it does if it holds the names looked for."""
-    for where, first in islice(rows, 1):
-        wanted = [_choose(first, name, usual) for name, usual in zip(names, COLUMNS, strict=True)]
-        numbers = [column_number(name) if name else place for place, name in enumerate(names)]
-        if header or set(wanted) <= set(first) or None in numbers:
-            columns = find_columns((where, first), wanted, by_number=not header)
-            rows = take_columns(rows, columns, width=len(first))
-        else:
-            columns = [number for number in numbers if number is not None]
-            if not any(names) and len(first) != 2:
-                raise DataError(
-                    f"{where}: {count_columns(first)} and no header with usual names (image, caption); say which "
-                    "column is the image's name and which the caption, by numbers from 1"
-                )
-            rows = take_columns(chain([(where, first)], rows), columns)
+def _said(rows: Iterable[Row]) -> Iterator[Caption]:
     for where, (image, caption) in rows:
-        yield where, image if header else NUMBERED.sub("", image), caption
+        yield where, image, caption
 
 
-def _choose(fields: Iterable[str], name: str, usual: Sequence[str]) -> str:
-    return name or next((one for one in usual if one in fields), usual[0])
+def _tsv(rows: Iterator[Row], columns: Columns) -> Iterator[Caption]:
+    for where, (image, caption) in by_tabs(rows, columns, ("image", "caption")):
+        yield where, NUMBERED.sub("", image), caption
 
 
-def _jsonl(path: Path, names: tuple[str, str]) -> Iterator[Caption]:
-    for where, record in read_jsonl(path, "an image and a caption"):
-        image, caption = (_choose(record, name, usual) for name, usual in zip(names, COLUMNS, strict=True))
-        named = check_text(value_of(record, image, where), image, where)
-        texts = value_of(record, caption, where)
-        texts = texts if isinstance(texts, list) else [texts]
-        if not texts:
-            raise DataError(f"{where}: the list under {caption!r} is empty")
-        for text in texts:
-            yield where, named, check_text(text, caption, where)
+def _jsonl(path: Path, columns: Columns) -> Iterator[Caption]:
+    for where, values in by_keys(path, columns, "an image and a caption"):
+        (image, name), (caption, texts) = values
+        for text in check_texts(texts, caption, where):
+            yield where, check_text(name, image, where), text
 
 
 def _coco(path: Path) -> Iterator[Caption]:
@@ -213,12 +195,12 @@ def _number(record: dict[str, object], key: str, where: str) -> int | str:
     return value
 
 
-def _only(path: Path, known: dict[str, list[str]]) -> list[str]:
+def _only(path: Path, captions: dict[str, list[str]]) -> list[str]:
     names = {}
     for where, line in filled_lines(path):
-        if line.strip() not in known:
+        if line.strip() not in captions:
             raise DataError(
-                f"{where}: the image {line.strip()!r:.200} has no caption; there are {first_ten(known)}"
+                f"{where}: the image {line.strip()!r:.200} has no caption; there are {first_ten(captions)}"
             )
         names[line.strip()] = where
     if not names:
@@ -258,12 +240,14 @@ def _zip(path: Path, names: list[str], places: dict[str, str]) -> Images:
     whole = set(archive.namelist())
     chosen = []
     for image in names:
-        found = [image] if image in whole else members.get(image, [])
-        if not found:
+        fitting = [image] if image in whole else members.get(image, [])
+        if not fitting:
             raise _missing(image, path, places)
-        if len(found) > 1:
-            raise DataError(f"{places[image]}: {path} has several images {image!r}: {first_ten(found)}; say which")
-        chosen += found
+        if len(fitting) > 1:
+            raise DataError(
+                f"{places[image]}: {path} has several images {image!r}: {first_ten(fitting)}; say which"
+            )
+        chosen += fitting
 
     def name(row: int) -> str:
         return f"{path}, {chosen[row]}"

@@ -50,7 +50,7 @@ def listed_classes(path: str | Path, classes: Sequence[str]) -> list[Chosen]:
         parts = name.split("/")
         for first in range(len(parts)):
             places.setdefault("/".join(parts[first:]), []).append(place)
-    found = []
+    chosen = []
     for number, line in open_lines(path):
         if not (name := line.strip()):
             continue
@@ -60,11 +60,11 @@ def listed_classes(path: str | Path, classes: Sequence[str]) -> list[Chosen]:
         if len(fitting) != 1:
             why = f"{len(fitting)} classes have it" if fitting else f"the data has {', '.join(classes[:3])}, ..."
             raise DataError(f"{path}, line {number}: no single class is called {name!r:.80}; {why}")
-        found.append(Chosen(fitting[0], turns))
-    if len(set(found)) < len(found):
-        twice = next(one for one in found if found.count(one) > 1)
+        chosen.append(Chosen(fitting[0], turns))
+    if len(set(chosen)) < len(chosen):
+        twice = next(each for each in chosen if chosen.count(each) > 1)
         raise DataError(f"{path}: the class {classes[twice.label]!r:.80} is listed twice with the same rotation")
-    return found
+    return chosen
 
 
 def with_rotations(chosen: Iterable[Chosen]) -> list[Chosen]:
@@ -97,9 +97,9 @@ def build_pool(images: ImageSet, chosen: Sequence[Chosen], size: Size, pixels: P
 
 def _fitted(images: ImageSet, rows: np.ndarray, size: Size, pixels: Pixels) -> Callable[[np.ndarray], np.ndarray]:
     """A function of rows that gives them as (N, H, W, C); each file is read once."""
-    channels, held = len(pixels.mean), images.pixels
-    if held is not None and held.shape[1:3] == size and not pixels.shortest_edge:
-        return lambda own: with_channels(held[own], channels)
+    channels, array = len(pixels.mean), images.pixels
+    if array is not None and array.shape[1:3] == size and not pixels.shortest_edge:
+        return lambda own: with_channels(array[own], channels)
     read = np.stack([fit_image(images.read(row, size), size, pixels) for row in rows.tolist()])
     return lambda own: read[np.searchsorted(rows, own)]
 
@@ -116,7 +116,9 @@ class EpisodeBatch(Batch):
     answers: Tensor  # (E, Q): those of the queries
 
 
-class Item(NamedTuple):
+class EpisodeItem(NamedTuple):
+    """A batch."""
+
     epoch: int
     number: int
     size: int  # episodes
@@ -136,15 +138,15 @@ class EpisodeData(ABC):
     queries: int = 1  # of an episode
 
     @abstractmethod
-    def episodes(self, item: Item) -> tuple[Tensor, Tensor]:
+    def episodes(self, item: EpisodeItem) -> tuple[Tensor, Tensor]:
         """The places of the images in the pool, and their labels, (E, S + Q) each."""
 
-    def order(self, epoch: int) -> list[Item]:
+    def order(self, epoch: int) -> list[EpisodeItem]:
         full, rest = divmod(self.count, self.batch_size)
         sizes = [self.batch_size] * full + ([rest] if rest else [])
-        return [Item(epoch, number, size) for number, size in enumerate(sizes)]
+        return [EpisodeItem(epoch, number, size) for number, size in enumerate(sizes)]
 
-    def change(self, images: Tensor, item: Item) -> Tensor:
+    def change(self, images: Tensor, item: EpisodeItem) -> Tensor:
         """What is done to the images of a batch (N, H, W, C): nothing."""
         return images
 
@@ -158,12 +160,12 @@ class EpisodeData(ABC):
     def _read(self, images: Tensor) -> Tensor:
         return normalise(images, self.pixels.mean, self.pixels.std)
 
-    def batch(self, item: Item) -> EpisodeBatch:
+    def batch(self, item: EpisodeItem) -> EpisodeBatch:
         places, labels = self.episodes(item)
         images = self._read(self.change(self._look_up(places.flatten()), item))
         support, answers = labels.split((labels.shape[1] - self.queries, self.queries), 1)
-        given = (send(one.contiguous(), self.device) for one in (support, answers))
-        return EpisodeBatch(images.unflatten(0, places.shape), *given)
+        labels, answers = (send(part.contiguous(), self.device) for part in (support, answers))
+        return EpisodeBatch(images.unflatten(0, places.shape), labels, answers)
 
 
 class DrawnEpisodes(EpisodeData):
@@ -195,19 +197,19 @@ class DrawnEpisodes(EpisodeData):
         self.count = EPOCH * batch_size if count is None else count
         self.counts, self.starts = pool.counts, np.cumsum(pool.counts) - pool.counts
 
-    def ways_of(self, item: Item) -> int:
+    def ways_of(self, item: EpisodeItem) -> int:
         """The classes of the episodes of a batch."""
         step = item.epoch * EPOCH + item.number
         if step >= self.curriculum_steps:
             return self.ways
         return min(2, self.ways) + (self.ways - 2) * step // self.curriculum_steps
 
-    def change(self, images: Tensor, item: Item) -> Tensor:
+    def change(self, images: Tensor, item: EpisodeItem) -> Tensor:
         if not self.distort:
             return images
         return distort(images, self.distort, np.random.default_rng([self.seed, item.epoch, item.number, 1]))
 
-    def episodes(self, item: Item) -> tuple[Tensor, Tensor]:
+    def episodes(self, item: EpisodeItem) -> tuple[Tensor, Tensor]:
         generator = np.random.default_rng([self.seed, item.epoch, item.number])
         total, ways, shots = len(self.counts), self.ways_of(item), self.shots
         classes = different(generator, total, ways, item.size)  # (E, ways)
@@ -218,24 +220,24 @@ class DrawnEpisodes(EpisodeData):
         labels = np.broadcast_to(np.arange(ways)[:, None], (ways, shots)).ravel()
         order = generator.permuted(np.tile(np.arange(ways * shots), (item.size, 1)), axis=1)
         support = np.take_along_axis(examples[..., :shots].reshape(item.size, -1), order, 1)
-        asked = generator.integers(ways, size=(item.size, self.queries))
-        left = np.take_along_axis(counts, asked, 1) - shots
-        which = shots + (generator.random(asked.shape) * left).astype(int)
-        query = examples[np.arange(item.size)[:, None], asked, which]
-        places, known = np.concatenate([support, query], 1), np.concatenate([labels[order], asked], 1)
+        query_classes = generator.integers(ways, size=(item.size, self.queries))
+        left = np.take_along_axis(counts, query_classes, 1) - shots
+        which = shots + (generator.random(query_classes.shape) * left).astype(int)
+        query = examples[np.arange(item.size)[:, None], query_classes, which]
+        places, numbers = np.concatenate([support, query], 1), np.concatenate([labels[order], query_classes], 1)
         if ways < self.ways:
-            known = np.take_along_axis(different(generator, self.ways, ways, item.size), known, 1)
-        return torch.from_numpy(places), torch.from_numpy(known)
+            numbers = np.take_along_axis(different(generator, self.ways, ways, item.size), numbers, 1)
+        return torch.from_numpy(places), torch.from_numpy(numbers)
 
 
 def different(generator: np.random.Generator, total: int, count: int, rows: int) -> np.ndarray:
     """Rows of `count` different numbers below `total`, each as likely as any other: (rows, count)"""
     if total < 2 * count**2:
         return generator.random((rows, total)).argsort(1)[:, :count]
-    found = generator.integers(total, size=(rows, count))
-    while (again := (np.diff(np.sort(found, 1)) == 0).any(1)).any():  # few rows, as there are many numbers
-        found[again] = generator.integers(total, size=(int(again.sum()), count))
-    return found
+    drawn = generator.integers(total, size=(rows, count))
+    while (again := (np.diff(np.sort(drawn, 1)) == 0).any(1)).any():  # few rows, as there are many numbers
+        drawn[again] = generator.integers(total, size=(int(again.sum()), count))
+    return drawn
 
 
 class FixedEpisodes(EpisodeData):
@@ -255,7 +257,7 @@ class FixedEpisodes(EpisodeData):
         self.places, self.labels = torch.from_numpy(places), torch.from_numpy(labels)
         self.count, self.ways = len(places), int(labels.max()) + 1
 
-    def episodes(self, item: Item) -> tuple[Tensor, Tensor]:
+    def episodes(self, item: EpisodeItem) -> tuple[Tensor, Tensor]:
         first = item.number * self.batch_size
         rows = slice(first, first + item.size)
         return self.places[rows], self.labels[rows]
@@ -300,7 +302,7 @@ def fixed_episodes(
 ) -> FixedEpisodes:
     """An episode for each query of each run."""
     both = [x.reshape(-1, *x.shape[2:], 1) for x in (runs.support, runs.queries)]
-    images = np.concatenate([np.stack([fit_image(one, size, pixels) for one in part]) for part in both])
+    images = np.concatenate([np.stack([fit_image(image, size, pixels) for image in part]) for part in both])
     (count, ways), queries = runs.support.shape[:2], runs.queries.shape[1]
     support = np.repeat(np.arange(count * ways).reshape(count, ways), queries, 0)  # (runs * queries, ways)
     places = np.concatenate([support, count * ways + np.arange(count * queries)[:, None]], 1)

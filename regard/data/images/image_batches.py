@@ -31,7 +31,7 @@ WORTH = 5e-4  # seconds of work on an image above which threads pay off: a JPEG 
 T = TypeVar("T")
 
 
-class Item(NamedTuple):
+class ImageItem(NamedTuple):
     """A batch: some of the images that are augmented together."""
 
     epoch: int
@@ -103,19 +103,19 @@ class ImageBatches(ABC):
         """(B, classes); without classes (B, 0)."""
         return torch.zeros(len(rows), 0)
 
-    def order(self, epoch: int) -> list[Item]:
+    def order(self, epoch: int) -> list[ImageItem]:
         batches = self.draw(np.random.default_rng([self.seed, epoch]))
         if self.augment and self.batch_size > 1:
             # Of one image alone batch normalisation may have no statistics; another epoch has it.
             batches = [rows for rows in batches if len(rows) > 1] or batches
         items = []
         for first in range(0, len(batches), self.together):
-            some = batches[first : first + self.together]
-            rows, ends = np.concatenate(some), np.cumsum([0, *map(len, some)]).tolist()
-            items += [Item(epoch, rows, slice(*part)) for part in pairwise(ends)]
+            together = batches[first : first + self.together]
+            rows, ends = np.concatenate(together), np.cumsum([0, *map(len, together)]).tolist()
+            items += [ImageItem(epoch, rows, slice(*part)) for part in pairwise(ends)]
         return items
 
-    def _augmented_part(self, item: Item) -> tuple[Tensor, Tensor]:
+    def _augmented_part(self, item: ImageItem) -> tuple[Tensor, Tensor]:
         """Images (B, C, H, W), normalised, and targets."""
         key = item.epoch, item.rows.tobytes()
         if self.augmented is None or self.augmented[0] != key:
@@ -136,14 +136,14 @@ class ImageBatches(ABC):
 
     def _take(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """(B, H, W, C) uint8."""
-        known = self.images.pixels
+        pixels = self.images.pixels
         whole = not (self.crops or self.pixels.shortest_edge)
-        if known is not None and known.shape[1:3] == self.image_size and whole:
-            return np.ascontiguousarray(with_channels(known[rows], self.channels))
+        if pixels is not None and pixels.shape[1:3] == self.image_size and whole:
+            return np.ascontiguousarray(with_channels(pixels[rows], self.channels))
         missing = [row for row in dict.fromkeys(rows.tolist()) if row not in self.cached]
-        found = dict(zip(missing, self._spread(self._read, missing), strict=True))
-        taken = [found[row] if row in found else self.cached[row] for row in rows.tolist()]
-        for row, image in found.items():
+        new = dict(zip(missing, self._spread(self._read, missing), strict=True))
+        taken = [new[row] if row in new else self.cached[row] for row in rows.tolist()]
+        for row, image in new.items():
             if image.nbytes <= self.room:
                 self.cached[row] = image
                 self.room -= image.nbytes
@@ -157,8 +157,8 @@ class ImageBatches(ABC):
             return with_channels(image, self.channels)
         return fit_image(image, self.image_size, self.pixels)
 
-    def _crop(self, one: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        image, draws = one
+    def _crop(self, image_and_draws: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        image, draws = image_and_draws
         assert self.augment is not None
         box = self.augment.box(image.shape[0], image.shape[1], draws)
         return resize(image, *self.image_size, box, resample=self.pixels.resample)
@@ -216,7 +216,7 @@ class ImageData(ImageBatches):
         labels = torch.from_numpy(self.images.labels[rows])
         return torch.nn.functional.one_hot(labels, len(self.images.classes)).float()
 
-    def batch(self, item: Item) -> ImageBatch:
+    def batch(self, item: ImageItem) -> ImageBatch:
         return ImageBatch(*self._augmented_part(item))
 
 

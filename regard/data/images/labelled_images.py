@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.base.files import explain_os_errors, find_data
-from regard.base.records import first_ten, need_parquet
+from regard.base.records import Columns, first_ten, need_parquet
 from regard.base.zip_files import explain_zip_errors
 from regard.data.images.images import SUFFIXES, Images, Size, decode_image, is_image, read_image
 from regard.errors import DataError
@@ -59,22 +59,22 @@ def open_image_set(path: str | Path, *, image: str = "", label: str = "") -> Ima
 
     `image` and `label` name the arrays or columns ("" = the usual names)."""
     try:
-        found = find_data(str(path))
+        path = find_data(str(path))
     except FileNotFoundError as error:
         raise DataError(str(error)) from None
-    if found.is_dir():
-        images = _folder(found)
-    elif found.suffix.lower() == ".npz":
-        images = _npz(found, image, label)
-    elif found.suffix.lower() == ".parquet":
-        images = _parquet(found, image, label)
+    if path.is_dir():
+        images = _folder(path)
+    elif path.suffix.lower() == ".npz":
+        images = _npz(path, image, label)
+    elif path.suffix.lower() == ".parquet":
+        images = _parquet(path, image, label)
     else:
-        raise DataError(f"{found} must be a folder with a folder for each class, or end in .npz or .parquet")
+        raise DataError(f"{path} must be a folder with a folder for each class, or end in .npz or .parquet")
     if not len(images):
-        raise DataError(f"{found} holds no images; it needs at least one")
+        raise DataError(f"{path} holds no images; it needs at least one")
     if len(images.classes) > MOST_CLASSES:
         raise DataError(
-            f"{found} has {len(images.classes):,} classes, such as {first_ten(images.classes)}; "
+            f"{path} has {len(images.classes):,} classes, such as {first_ten(images.classes)}; "
             f"at most {MOST_CLASSES:,} are supported"
         )
     return images
@@ -92,14 +92,14 @@ def _folder(path: Path) -> ImageSet:
         raise DataError(f"{path} has no folders in it; it needs one for each class, with the images of that class")
     files, labels = [], []
     for label, folder in enumerate(folders):
-        found = [each for each in sorted(folder.iterdir()) if is_image(Path(each.name)) and each.is_file()]
-        if not found:
+        own = [file for file in sorted(folder.iterdir()) if is_image(Path(file.name)) and file.is_file()]
+        if not own:
             raise DataError(
                 f"{folder} holds no images ({', '.join(SUFFIXES)}); each folder in {path} is a class, with its "
                 "images directly in it: add some, or remove the folder"
             )
-        files += found
-        labels += [label] * len(found)
+        files += own
+        labels += [label] * len(own)
     names = [folder.name for folder in folders]
     return ImageSet(
         np.array(labels),
@@ -110,46 +110,61 @@ def _folder(path: Path) -> ImageSet:
 
 
 def _npz(path: Path, image: str, label: str) -> ImageSet:
+    """Images and labels; JPEG files with one header and labels; or images stacked by class, without labels."""
     with explain_os_errors(path), explain_zip_errors(path, "an .npz file"), zipfile.ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
-        packed = not image and set(PACKED) <= set(names)
-        pairs = [pair for pair in ARRAYS if set(pair) <= set(names)]
-        if not (packed or label or pairs) and (stack := next((one for one in stacks(image) if one in names), "")):
-            table = next((read_array(archive, one, path) for one in TABLES if one in names), None)
+        usual = next((pair for pair in ARRAYS if set(pair) <= set(names)), None)
+        images, labels = image or (usual or ARRAYS[0])[0], label or (usual or ARRAYS[0])[1]
+        if not image and set(PACKED) <= set(names):
+            return _jpegs(path, archive, labels)
+        if not (label or usual) and (stack := next((name for name in stacks(image) if name in names), "")):
+            table = next((read_array(archive, name, path) for name in TABLES if name in names), None)
             return _by_class(path, stack, read_array(archive, stack, path), table)
-        usual = pairs[0] if pairs else ARRAYS[0]
-        wanted = [*(PACKED if packed else [image or usual[0]]), label or usual[1]]
-        for name in wanted:
-            if name not in names:
-                raise DataError(
-                    f"{path}: no array {name!r}; the file has {first_ten(names)}. Name the arrays with image, label"
-                )
-        arrays = [read_array(archive, name, path) for name in wanted]
-        table = read_array(archive, "classes", path) if "classes" in names else np.zeros(0, np.str_)
-    if table.ndim != 1 or table.dtype.kind != "U":
+        return _pixels(path, archive, images, labels)
+
+
+def _read_arrays(path: Path, archive: zipfile.ZipFile, *wanted: str) -> tuple[list[np.ndarray], np.ndarray]:
+    """The arrays of these names, and the names of the classes, if the file has them."""
+    names = [name.removesuffix(".npy") for name in archive.namelist()]
+    for name in wanted:
+        if name not in names:
+            raise DataError(
+                f"{path}: no array {name!r}; the file has {first_ten(names)}. Name the arrays with image, label"
+            )
+    arrays = [read_array(archive, name, path) for name in wanted]
+    classes = read_array(archive, "classes", path) if "classes" in names else np.zeros(0, np.str_)
+    if classes.ndim != 1 or classes.dtype.kind != "U":
         raise DataError(
-            f"{path}: 'classes' must be a 1-d array of text (dtype str), got {table.shape} {table.dtype}"
+            f"{path}: 'classes' must be a 1-d array of text (dtype str), got {classes.shape} {classes.dtype}"
         )
-    labels, classes = _classes(arrays[-1], table, str(path))
-    name = f"{path}, image {{}}".format
-    if packed:
-        decode = _packed(path, *arrays[:-1], name=name)
-        if len(arrays[2]) != len(labels) + 1:
-            raise DataError(f"{path}: {len(labels)} labels need one more offset than labels, got {len(arrays[2])}")
-        return ImageSet(labels, classes, name=name, decode=decode)
-    pixels = arrays[0]
+    return arrays, classes
+
+
+def _pixels(path: Path, archive: zipfile.ZipFile, image: str, label: str) -> ImageSet:
+    (pixels, values), names = _read_arrays(path, archive, image, label)
+    labels, classes = _classes(values, names, str(path))
+    came = f"{pixels.shape} {pixels.dtype}"
     if pixels.ndim == 3:
         pixels = pixels[..., None]
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] not in (1, 3) or 0 in pixels.shape[1:]:
-        came = f"{arrays[0].shape} {arrays[0].dtype}"
-        raise DataError(f"{path}: {wanted[0]!r} must be (N, H, W), (N, H, W, 1) or (N, H, W, 3) uint8, got {came}")
+        raise DataError(f"{path}: {image!r} must be (N, H, W), (N, H, W, 1) or (N, H, W, 3) uint8, got {came}")
     if len(pixels) != len(labels):
         raise DataError(f"{path}: each image needs a label, got {len(pixels)} images and {len(labels)} labels")
-    return ImageSet(labels, classes, name=name, pixels=pixels)
+    return ImageSet(labels, classes, name=f"{path}, image {{}}".format, pixels=pixels)
+
+
+def _jpegs(path: Path, archive: zipfile.ZipFile, label: str) -> ImageSet:
+    (header, scans, offsets, values), names = _read_arrays(path, archive, *PACKED, label)
+    labels, classes = _classes(values, names, str(path))
+    name = f"{path}, image {{}}".format
+    decode = _packed(path, header, scans, offsets, name=name)
+    if len(offsets) != len(labels) + 1:
+        raise DataError(f"{path}: {len(labels)} labels need one more offset than labels, got {len(offsets)}")
+    return ImageSet(labels, classes, name=name, decode=decode)
 
 
 def stacks(image: str) -> tuple[str, ...]:
-    """The names that an array of all classes may have; `image`: the one that was given."""
+    """The names that an array of all classes may have; `image`: the name that was given."""
     return (image,) if image else tuple(images for images, _ in ARRAYS)
 
 
@@ -227,23 +242,23 @@ def _classes(values: np.ndarray, names: Iterable[object], where: str) -> tuple[n
         raise DataError(
             f"{where}: labels must be a 1-d array of whole numbers or text, got {values.shape} {values.dtype}"
         )
-    known = tuple(str(name) for name in names)
-    if len(set(known)) < len(known):
-        raise DataError(f"{where}: the names of classes must differ, got {first_ten(known)}")
+    classes = tuple(str(name) for name in names)
+    if len(set(classes)) < len(classes):
+        raise DataError(f"{where}: the names of classes must differ, got {first_ten(classes)}")
     if values.dtype.kind == "U":
-        known = known or tuple(str(name) for name in np.unique(values))
-        places = {name: place for place, name in enumerate(known)}
+        classes = classes or tuple(str(name) for name in np.unique(values))
+        places = {name: place for place, name in enumerate(classes)}
         for name in values:
             if name not in places:
-                raise DataError(f"{where}: the label {str(name)!r} is not one of the classes {first_ten(known)}")
-        return np.array([places[name] for name in values], np.int64), known
-    wrong = (values < 0) | (values >= len(known)) if known else values < 0
+                raise DataError(f"{where}: the label {str(name)!r} is not one of the classes {first_ten(classes)}")
+        return np.array([places[name] for name in values], np.int64), classes
+    wrong = (values < 0) | (values >= len(classes)) if classes else values < 0
     if wrong.any():
         number = int(wrong.argmax())
-        allowed = f"lie in 0 to {len(known) - 1}" if known else "be at least 0"
+        allowed = f"lie in 0 to {len(classes) - 1}" if classes else "be at least 0"
         raise DataError(f"{where}: labels must {allowed}, got {values[number]} at image {number}")
-    if known:
-        return values.astype(np.int64), known
+    if classes:
+        return values.astype(np.int64), classes
     occurring, labels = np.unique(values, return_inverse=True)
     return labels, tuple(str(label) for label in occurring)
 
@@ -256,36 +271,27 @@ def _parquet(path: Path, image: str, label: str) -> ImageSet:
             size = sum(file.metadata.row_group(group).total_byte_size for group in range(groups))
             if size > LARGEST:
                 raise DataError(f"{path} declares {size:,} bytes; at most {LARGEST:,} are read")
-            wanted = [image, label]
-            for place, usual in enumerate(COLUMNS):
-                wanted[place] = wanted[place] or next((name for name in usual if name in schema.names), usual[0])
-                if wanted[place] not in schema.names:
-                    raise DataError(
-                        f"{path}: no column {wanted[place]!r}; the file has {first_ten(schema.names)}. "
-                        "Name the columns with image, label"
-                    )
-                if schema.names.count(wanted[place]) > 1:
-                    raise DataError(f"{path}: more than one column {wanted[place]!r}; rename or remove one")
-            table = file.read(columns=wanted)
+            image, label = _parquet_columns(path, schema.names, (image, label))
+            table = file.read(columns=[image, label])
     except pyarrow.ArrowException as error:
         raise DataError(f"{path} is damaged or not a parquet file: {error}") from None
-    kind = schema.field(wanted[0]).type
+    kind = schema.field(image).type
     data = (
         kind.field("bytes").type if pyarrow.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
     )
     if not (pyarrow.types.is_binary(data) or pyarrow.types.is_large_binary(data)):
-        raise DataError(f"{path}: {wanted[0]!r} must hold bytes, or {{bytes, path}}, got {kind}")
-    values = table.column(wanted[1]).to_pylist()
+        raise DataError(f"{path}: {image!r} must hold bytes, or {{bytes, path}}, got {kind}")
+    values = table.column(label).to_pylist()
     if None in values:
         raise DataError(f"{path}, image {values.index(None)}: has no label; fill it in or remove the row")
     try:
         values = np.array(values or np.zeros(0, np.int64))
     except ValueError:  # lists of several lengths
-        came = schema.field(wanted[1]).type
+        came = schema.field(label).type
         raise DataError(f"{path}: labels must be a 1-d array of whole numbers or text, got {came}") from None
-    labels, classes = _classes(values, _feature_names(schema.metadata, wanted[1]), str(path))
+    labels, classes = _classes(values, _feature_names(schema.metadata, label), str(path))
     name = f"{path}, image {{}}".format
-    column = table.column(wanted[0])
+    column = table.column(image)
 
     def decode(number: int, size: Size) -> np.ndarray:
         value = column[number].as_py()
@@ -295,6 +301,19 @@ def _parquet(path: Path, image: str, label: str) -> ImageSet:
         return decode_image(io.BytesIO(value), name(number), size)
 
     return ImageSet(labels, classes, name=name, decode=decode)
+
+
+def _parquet_columns(path: Path, names: Sequence[str], named: tuple[str, str]) -> list[str]:
+    """The columns of images and labels: those named, else those with usual names."""
+    wanted = Columns(named, COLUMNS).choose(names, str(path))
+    for name in wanted:
+        if name not in names:
+            raise DataError(
+                f"{path}: no column {name!r}; the file has {first_ten(names)}. Name the columns with image, label"
+            )
+        if names.count(name) > 1:
+            raise DataError(f"{path}: more than one column {name!r}; rename or remove one")
+    return wanted
 
 
 def _feature_names(metadata: dict[bytes, bytes] | None, label: str) -> list[str]:

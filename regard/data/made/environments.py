@@ -182,15 +182,15 @@ class MDPs:
 
     def see(self, now: int, state: Tensor, action: Tensor | None, reward: Tensor | None) -> Tensor:
         ended = float(now > 0 and now % self.horizon == 0)
-        known = F.one_hot(state, self.states).float()
+        here = F.one_hot(state, self.states).float()
         last = _last(state, self.actions, action, reward)
-        return torch.cat([last, known, torch.full_like(known[:, :1], ended)], 1)
+        return torch.cat([last, here, torch.full_like(here[:, :1], ended)], 1)
 
     def saw(self, states: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
         place = torch.arange(self.steps, device=states.device)
         ended = ((place > 0) & (place % self.horizon == 0)).float().expand_as(rewards)
-        known = _one_hot(states, self.states)
-        return torch.cat([_before(actions, rewards, self.actions), known, ended[..., None]], -1)
+        visited = _one_hot(states, self.states)
+        return torch.cat([_before(actions, rewards, self.actions), visited, ended[..., None]], -1)
 
     def best(self, world: World) -> Tensor:
         return self.episodes * self._values(world, torch.amax)[:, 0, 0]
@@ -259,7 +259,7 @@ class Experience(Batch):
     def parts(self, count: int) -> list[Experience]:
         """The trials in so many parts."""
         split = (tensor.tensor_split(count) for tensor in self.tensors().values())
-        return [Experience(*some) for some in zip(*split, strict=True)]
+        return [Experience(*tensors) for tensors in zip(*split, strict=True)]
 
 
 class TrainingSeeds:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from regard.data.made.pairs import generator_of, split_of
+from regard.data.made.splits import generator_of, split_of
 
 LABELS = ("positive", "negative")
 ADJECTIVES = {
@@ -92,12 +92,12 @@ class Review(NamedTuple):
 def reviews(split: str, count: int, *, seed: int = 0) -> list[Review]:
     """Labels take turns. A larger count begins with the reviews of a smaller one."""
     dice = generator_of("reviews", split, count, seed)
-    found: list[Review] = []
-    while len(found) < count:
-        review = _review(LABELS[len(found) % 2], dice)
+    made: list[Review] = []
+    while len(made) < count:
+        review = _review(LABELS[len(made) % 2], dice)
         if split_of(review.text) == split:
-            found.append(review)
-    return found
+            made.append(review)
+    return made
 
 
 def _review(label: str, dice: random.Random) -> Review:

@@ -49,7 +49,7 @@ def _batch(inputs: np.ndarray, targets: np.ndarray, wanted: slice) -> BitBatch:
     return BitBatch(torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(targets.astype(np.float32)), mask)
 
 
-class Kind:
+class SequenceKind:
     """What the kinds of sequences share."""
 
     shortest: ClassVar[int] = 1
@@ -66,7 +66,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Copy(Kind):
+class Copy(SequenceKind):
     """L vectors, then a delimiter on a channel of its own; wanted: the vectors again."""
 
     bits: int = 8
@@ -98,15 +98,15 @@ class Copy(Kind):
     def read(self, text: str) -> BitBatch:
         return self.compose(_vectors(text.split(), self.bits)[None])
 
-    def write(self, one: BitBatch) -> str:
+    def write(self, sequence: BitBatch) -> str:
         """The text that `read` takes, of a batch of one sequence."""
-        inputs = one.inputs[0].numpy()
+        inputs = sequence.inputs[0].numpy()
         end = int(inputs[:, self.bits].argmax())
         return _written(inputs[:end, : self.bits])
 
 
 @dataclass(frozen=True)
-class RepeatCopy(Kind):
+class RepeatCopy(SequenceKind):
     """L vectors, then how often they are to be copied, beside a delimiter; wanted: the copies, then an end marker.
 
     The number is scaled to mean 0 and variance 1 over 1 to 10, the training range of the paper."""
@@ -148,15 +148,15 @@ class RepeatCopy(Kind):
             raise BadInput(f"end with the number of copies, 1 to {LONGEST}, as in x3; got {times!r:.40}")
         return self.compose(_vectors(vectors, self.bits)[None], int(times[1:]))
 
-    def write(self, one: BitBatch) -> str:
-        inputs = one.inputs[0].numpy()
+    def write(self, sequence: BitBatch) -> str:
+        inputs = sequence.inputs[0].numpy()
         end = int(inputs[:, self.bits].argmax())
         repeats = round(float(inputs[end, self.bits + 1]) * self.DEVIATION + self.MEAN)
         return f"{_written(inputs[:end, : self.bits])} x{repeats}"
 
 
 @dataclass(frozen=True)
-class AssociativeRecall(Kind):
+class AssociativeRecall(SequenceKind):
     """L items of 3 vectors, each behind a delimiter; then one of them again, between two delimiters of another
     kind; wanted: the item that came after it."""
 
@@ -181,7 +181,7 @@ class AssociativeRecall(Kind):
         items = random.integers(0, 2, (count, size.length, self.ITEM, self.bits))
         return self.compose(items, random.integers(0, size.length - 1, count))
 
-    def compose(self, items: np.ndarray, asked: np.ndarray) -> BitBatch:
+    def compose(self, items: np.ndarray, shown_again: np.ndarray) -> BitBatch:
         """Items (B, L, 3, W), and which of them is shown again (B,)."""
         count, length, item, width = items.shape
         inputs, targets = _blank(self, count, Size(length))
@@ -190,18 +190,18 @@ class AssociativeRecall(Kind):
         listed[:, :, 1:, :width] = items
         rows, query = np.arange(count), length * (item + 1)
         inputs[:, [query, query + item + 1], width + 1] = 1
-        inputs[:, query + 1 : query + item + 1, :width] = items[rows, asked]
-        targets[:, -item:] = items[rows, asked + 1]
+        inputs[:, query + 1 : query + item + 1, :width] = items[rows, shown_again]
+        targets[:, -item:] = items[rows, shown_again + 1]
         return _batch(inputs, targets, slice(-item, None))
 
     def read(self, text: str) -> BitBatch:
         listed, _, query = text.partition("?")
         items = [self._item(part) for part in listed.split("/")]
         shown = self._item(query)
-        asked = [at for at, one in enumerate(items[:-1]) if (one == shown).all()]
-        if not asked:
+        shown_again = [at for at, item in enumerate(items[:-1]) if (item == shown).all()]
+        if not shown_again:
             raise BadInput("the item behind ? must be one of those before it, and not the last, which none follows")
-        return self.compose(np.stack(items)[None], np.array(asked[-1:]))
+        return self.compose(np.stack(items)[None], np.array(shown_again[-1:]))
 
     def _item(self, text: str) -> np.ndarray:
         if len(vectors := text.split()) != self.ITEM:
@@ -211,8 +211,8 @@ class AssociativeRecall(Kind):
             )
         return _vectors(vectors, self.bits)
 
-    def write(self, one: BitBatch) -> str:
-        inputs = one.inputs[0].numpy()
+    def write(self, sequence: BitBatch) -> str:
+        inputs = sequence.inputs[0].numpy()
         query = int(inputs[:, self.bits + 1].argmax())
         starts = np.flatnonzero(inputs[:query, self.bits])
         listed = [_written(inputs[at + 1 : at + 1 + self.ITEM, : self.bits]) for at in starts]
@@ -221,7 +221,7 @@ class AssociativeRecall(Kind):
 
 
 @dataclass(frozen=True)
-class NGrams(Kind):
+class NGrams(SequenceKind):
     """L bits, each with a probability that depends on the 5 bits before it; wanted at each step: the next bit.
 
     The 32 probabilities are drawn for each sequence from Beta(1/2, 1/2); what can be known of them is
@@ -268,12 +268,12 @@ class NGrams(Kind):
             raise BadInput(f"give at least {self.CONTEXT + 1} bits, got {len(bits)}")
         return self.compose(bits[None, :, 0])
 
-    def write(self, one: BitBatch) -> str:
-        return _written(torch.cat([one.inputs[0], one.targets[0, -1:]]).T.numpy())
+    def write(self, sequence: BitBatch) -> str:
+        return _written(torch.cat([sequence.inputs[0], sequence.targets[0, -1:]]).T.numpy())
 
 
 @dataclass(frozen=True)
-class PrioritySort(Kind):
+class PrioritySort(SequenceKind):
     """L vectors, each with a priority in [-1, 1], then a delimiter; wanted: the 4 in 5 with the highest priority
     (16 of 20 in the paper), highest first."""
 
@@ -319,8 +319,8 @@ class PrioritySort(Kind):
             raise BadInput(f"every vector needs a priority from -1 to 1: {self.example}; got {text!r:.60}")
         return self.compose(_vectors([bits for bits, _, _ in parts], self.bits)[None], priorities[None])
 
-    def write(self, one: BitBatch) -> str:
-        inputs = one.inputs[0].numpy()
+    def write(self, sequence: BitBatch) -> str:
+        inputs = sequence.inputs[0].numpy()
         end, width = int(inputs[:, self.bits].argmax()), self.bits
         vectors = _written(inputs[:end, :width]).split()
         return " ".join(

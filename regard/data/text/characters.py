@@ -20,7 +20,7 @@ from torch.nn.functional import pad as pad_columns
 
 from regard.data.batches.batch import Batch, pad
 from regard.data.text.special_tokens import Special
-from regard.data.text.text_encoding import Pair, Row, TextEncoding, sentences_of
+from regard.data.text.text_encoding import EncodedText, Pair, TextEncoding, sentences_of
 from regard.data.text.tokenizer import Tokenizer
 
 NO_WORD, FIRST_BYTE, START, END, BEGIN_WORD, END_WORD, FILL = 0, 1, 257, 258, 259, 260, 261
@@ -54,15 +54,15 @@ def character_batch(
 ) -> CharacterBatch:
     """Sentences of spelled words; <s> and </s> are added here. `widest`: the widest convolution that will see them.
     A batch has one place for a word at least."""
-    known: dict[tuple[int, ...], int] = {}
+    distinct: dict[tuple[int, ...], int] = {}
     rows = [
-        [known.setdefault(tuple(word), len(known)) for word in (START_SPELLING, *sentence, END_SPELLING)]
+        [distinct.setdefault(tuple(word), len(distinct)) for word in (START_SPELLING, *sentence, END_SPELLING)]
         for sentence in sentences
     ]
     places, mask = pad(rows, 0)
     missing = (0, max(0, 3 - mask.shape[1]))
     return CharacterBatch(
-        fill_up(list(known), widest=widest, most=most), pad_columns(places, missing), pad_columns(mask, missing)
+        fill_up(list(distinct), widest=widest, most=most), pad_columns(places, missing), pad_columns(mask, missing)
     )
 
 
@@ -82,31 +82,35 @@ class CharacterEncoding(TextEncoding):
     def __init__(self, *, widest: int, most_characters: int = MOST_CHARACTERS) -> None:
         self.widest, self.most_characters = widest, most_characters
 
-    def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
+    def rows(
+        self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int
+    ) -> Iterator[tuple[EncodedText, bool]]:
         for ids, pieces in tokenizer.encode_pieces([text for text, _ in texts]):
-            words = [(one, piece) for one, piece in zip(ids, pieces, strict=True) if piece]
-            known = [[CHARACTERS + one, *spell(word, self.most_characters)] for one, word in words[:truncate]]
-            places = [place for place, numbers in enumerate(known) for _ in numbers]
-            yield (list(chain.from_iterable(known)), places), len(words) > truncate
+            words = [(word_id, piece) for word_id, piece in zip(ids, pieces, strict=True) if piece]
+            spelled = [
+                [CHARACTERS + word_id, *spell(word, self.most_characters)] for word_id, word in words[:truncate]
+            ]
+            places = [place for place, numbers in enumerate(spelled) for _ in numbers]
+            yield (list(chain.from_iterable(spelled)), places), len(words) > truncate
 
     def pieces(self, text: str, tokenizer: Tokenizer) -> Iterator[str]:
         """The words as they are written; white space is none."""
         return filter(None, super().pieces(text, tokenizer))
 
-    def sentences(self, text: str, row: Row, tokenizer: Tokenizer) -> list[list[int]]:
+    def sentences(self, text: str, row: EncodedText, tokenizer: Tokenizer) -> list[list[int]]:
         """One sentence; its words by the vocabulary, most of which may be unknown."""
         ((ids, pieces),) = tokenizer.encode_pieces([text])
-        return [[one for one, piece in zip(ids, pieces, strict=True) if piece][: self.length(row)]]
+        return [[word_id for word_id, piece in zip(ids, pieces, strict=True) if piece][: self.length(row)]]
 
-    def batch(self, rows: Sequence[Row], special: Special) -> CharacterBatch:
+    def batch(self, rows: Sequence[EncodedText], special: Special) -> CharacterBatch:
         sentences = [sentences_of(row) for row in rows]
         spelled = [[numbers[1:] for numbers in sentence] for sentence in sentences]
-        found = character_batch(spelled, widest=self.widest, most=self.most_characters)
+        batch = character_batch(spelled, widest=self.widest, most=self.most_characters)
         ids = [[numbers[0] - CHARACTERS for numbers in sentence] for sentence in sentences]
-        words, _ = pad([[special.start, *some, special.end] for some in ids], special.pad)
-        return replace(found, words=pad_columns(words, (0, found.mask.shape[1] - words.shape[1])))
+        words, _ = pad([[special.start, *row, special.end] for row in ids], special.pad)
+        return replace(batch, words=pad_columns(words, (0, batch.mask.shape[1] - words.shape[1])))
 
-    def length(self, row: Row) -> int:
+    def length(self, row: EncodedText) -> int:
         return row[1][-1] + 1 if row[1] else 0
 
     def positions(self, lengths: Sequence[Sequence[int]]) -> int:

@@ -16,7 +16,7 @@ from regard.base.ladder import enlarge, round_rows, round_up
 from regard.data.batches.batch import Batch
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import Special
-from regard.data.text.text_encoding import Pair, Row, TextEncoding, encode_texts, pad_some, sentences_of
+from regard.data.text.text_encoding import EncodedText, Pair, TextEncoding, encode_texts, pad_some, sentences_of
 from regard.data.text.tokenizer import Tokenizer
 
 PADDING = 512  # positions of padding that cost less than computing one more group of rows, on a CPU
@@ -45,14 +45,18 @@ class DocumentEncoding(TextEncoding):
     def __init__(self, *, split: str = "rules", max_sentences: int, max_words: int) -> None:
         self.split, self.max_sentences, self.max_words = split, max_sentences, max_words
 
-    def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
+    def rows(
+        self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int
+    ) -> Iterator[tuple[EncodedText, bool]]:
         split = [self.split_text(text) for text, _ in texts]
         encoded = iter(encode_texts(tokenizer, list(chain.from_iterable(split))))
         for sentences in split:
             ids = [next(encoded) for _ in sentences]
-            yield self.row([[one for one in row if one not in tokenizer.white_space] for row in ids], truncate)
+            yield self.row(
+                [[token for token in row if token not in tokenizer.white_space] for row in ids], truncate
+            )
 
-    def row(self, sentences: Sequence[list[int]], truncate: int) -> tuple[Row, bool]:
+    def row(self, sentences: Sequence[list[int]], truncate: int) -> tuple[EncodedText, bool]:
         """From the tokens of each sentence."""
         ids: list[int] = []
         parts: list[int] = []
@@ -67,7 +71,7 @@ class DocumentEncoding(TextEncoding):
                 count += 1
         return (ids, parts), len(ids) < sum(map(len, sentences))
 
-    def batch(self, rows: Sequence[Row], special: Special) -> DocumentBatch:
+    def batch(self, rows: Sequence[EncodedText], special: Special) -> DocumentBatch:
         split = [sentences_of(row) for row in rows]
         every = list(chain.from_iterable(split))
         order = sorted(range(len(every)), key=lambda place: -len(every[place]))

@@ -5,15 +5,19 @@ A document comes in chunks, because one may be gigabytes long."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, islice
 from pathlib import Path
 
 from regard.base.files import find_files
 from regard.base.lines import open_chunks, open_lines
-from regard.base.records import check_text, find_columns, form_of, read_csv, read_jsonl, take_columns, value_of
+from regard.base.records import Columns, by_header, by_keys, check_text, form_of, read_csv
 from regard.errors import DataError
 
+# Where a sentence ends within a line: before a capital or a quote, or at a full stop between spaces.
+END = re.compile(r"[.!?][\"'”’)\]]*\s+")
+QUOTES = "\"'“‘«"
+SPACED = re.compile(r"(?<=\s[.!?])\s+")
 HEADING = re.compile(r"\s*= [^=]+ =\s*")  # of an article in WikiText; those of its sections have more signs
 Document = Iterator[str]
 
@@ -34,13 +38,13 @@ def read_documents(name: str | Path, *, documents: str = "file", column: str = "
 def _read(path: Path, documents: str, column: str) -> Iterator[Document]:
     match form_of(path):
         case "csv":
-            found = _csv(path, column)
+            every = _csv(path, column)
         case "jsonl":
-            found = _jsonl(path, column)
+            every = _jsonl(path, column)
         case _:
-            found = READERS[documents](path)
+            every = READERS[documents](path)
     empty = True
-    for document in found:
+    for document in every:
         empty = False
         yield document
     if empty:
@@ -85,12 +89,49 @@ READERS = {"file": _file, "line": _lines, "blank": _between_blanks, "heading": _
 
 
 def _csv(path: Path, column: str) -> Iterator[Document]:
-    rows = read_csv(path)
-    for header in islice(rows, 1):
-        for _, fields in take_columns(rows, find_columns(header, [column]), width=len(header[1])):
-            yield iter(fields)
+    for _, texts in by_header(read_csv(path), Columns((column,), ((column,),))):
+        yield iter(texts)
 
 
 def _jsonl(path: Path, column: str) -> Iterator[Document]:
-    for where, record in read_jsonl(path, repr(column)):
-        yield iter([check_text(value_of(record, column, where), column, where)])
+    for where, values in by_keys(path, Columns((column,), ((column,),)), repr(column)):
+        yield iter([check_text(text, key, where) for key, text in values])
+
+
+# ---- their sentences
+
+
+def read_sentences(documents: Iterable[Document]) -> Iterator[Iterator[str]]:
+    """The sentences of each document, which must be read before the next document is asked for.
+
+    In a document of several lines each line is a sentence; a full stop between spaces ends one too, because lines
+    of WikiText are paragraphs. In a document of one line a sentence also ends at . ! or ? before a space and a
+    capital or quote."""
+    for document in documents:
+        lines = (line for line in map(str.strip, _whole_lines(document)) if line)
+        first = list(islice(lines, 2))
+        if len(first) == 1:
+            yield (part for sentence in SPACED.split(first[0]) for part in _parts(sentence))
+        else:
+            yield (sentence for line in chain(first, lines) for sentence in SPACED.split(line))
+
+
+def _whole_lines(chunks: Document) -> Iterator[str]:
+    begun: list[str] = []  # the parts of a line that may go on
+    for chunk in chunks:
+        rest, *others = chunk.split("\n")
+        begun.append(rest)
+        for line in others:
+            yield "".join(begun)
+            begun = [line]
+    yield "".join(begun)
+
+
+def _parts(text: str) -> Iterator[str]:
+    begin = 0
+    for end in END.finditer(text):
+        after = text[end.end() : end.end() + 1]
+        if after.isupper() or (after and after in QUOTES):
+            yield text[begin : end.end()].rstrip()
+            begin = end.end()
+    yield text[begin:]

@@ -10,33 +10,30 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from regard.base.files import find_files
-from regard.base.records import Row as Fields
 from regard.base.records import (
+    Columns,
+    Row,
+    by_header,
+    by_keys,
+    by_tabs,
     check_text,
-    column_number,
-    count_columns,
-    filled_lines,
-    find_columns,
     first_ten,
     form_of,
     read_csv,
-    read_jsonl,
     refuse_empty,
     split_at_tabs,
-    take_columns,
-    value_of,
+    tabbed_lines,
 )
 from regard.data.batches.batch import Rows, check_batching, draw_batches
 from regard.data.text.special_tokens import Special
-from regard.data.text.text_encoding import Row, TextEncoding
+from regard.data.text.text_encoding import EncodedText, TextEncoding
 from regard.errors import DataError
 
 # Usual names of the text column, looked for in this order, each with that of the second text.
@@ -57,57 +54,81 @@ SEVERAL = 3  # from this many rows on, a label that only the first line has sugg
 Labelled = tuple[str, str, str]  # text, second text or "", label
 
 
-class Names(NamedTuple):
-    """Columns by name, "" for none."""
+class LabelledColumns(Columns):
+    """The columns of the text, of the second text, if there is one, and of the label."""
 
-    text: str
-    second: str
-    label: str
+    @property
+    def numbers(self) -> list[int] | None:
+        """Of those that are named; text and label must be."""
+        return Columns(tuple(name for name in self.names if name), ()).numbers
+
+    def choose(self, header: Sequence[str], where: str) -> list[str]:
+        """A column that is not named is found by its usual name; but the second text only if no column is named."""
+        text, second, label = (name or usual for name, usual in zip(self.names, usual_columns(header), strict=True))
+        for what, column in (("text", text), ("label", label)):
+            if not column:
+                raise DataError(
+                    f"{where}: say which column is the {what}; none has a usual name, there are {first_ten(header)}"
+                )
+        if any(self.names):
+            second = self.names[1]
+        return [text, second, label] if second else [text, label]
+
+    def are_in(self, header: Sequence[str]) -> bool:
+        text, _, label = usual_columns(header)
+        return bool(text and label)
+
+
+def usual_columns(header: Sequence[str]) -> tuple[str, str, str]:
+    """The columns that have usual names, in capitals or not, of the text, the second text and the label; "" for one
+    that is missing."""
+    by_usual = {name.lower(): name for name in header}
+    text = next((name for name in TEXTS if name in by_usual), "")
+    label = next((name for name in LABELS if name in by_usual), "")
+    return by_usual.get(text, ""), by_usual.get(TEXTS.get(text, ""), ""), by_usual.get(label, "")
 
 
 def read_labelled(
-    name: str | Path, *, text: str = "", second: str = "", label: str = "", known: Collection[str] = ()
+    name: str | Path, *, text: str = "", second: str = "", label: str = "", labels: Collection[str] = ()
 ) -> Iterator[Labelled]:
     """(text, second text or "", label) of each line or record of TSV, CSV or JSONL, plain or compressed. Any label
-    but the `known` ones, if these are given, is an error.
+    but these `labels`, if any are given, is an error.
 
     `text`, `second` and `label` name columns of a CSV or TSV with a header, or keys of JSONL. In a TSV they can be
     numbers from 1; then there is no header. If none is given, the usual names are looked for in the header
     (TEXTS, LABELS); a TSV without them has two columns, text and label. A file with another suffix is read as a
     TSV if columns are given or its first line holds a tab; else each line is a label, a space and the text.
     "reviews.{1,2}.tsv" is several files, one after the other."""
-    named = Names(text, second, label)
-    given = [column for column in named if column]
-    if len(set(given)) < len(given):
-        raise DataError(f"{name}: two of text, second and label are the same column; got {', '.join(given)}")
+    names = [column for column in (text, second, label) if column]
+    if len(set(names)) < len(names):
+        raise DataError(f"{name}: two of text, second and label are the same column; got {', '.join(names)}")
+    columns = LabelledColumns((text, second, label), ())
     for path in find_files(name):
         empty = True
-        for where, row in _rows(path, named):
+        for where, row in _rows(path, columns):
             empty = False
             refuse_empty(row[0], "text", where)
             refuse_empty(row[2], "label", where)
-            found = " ".join(row[2].split())  # labels are printed in lines and tables
-            if known and found not in known:
+            own = " ".join(row[2].split())  # labels are printed in lines and tables
+            if labels and own not in labels:
                 raise DataError(
-                    f"{where}: the label {found[:40]!r} is no class of this model; there are {first_ten(known)}"
+                    f"{where}: the label {own[:40]!r} is no class of this model; there are {first_ten(labels)}"
                 )
-            yield row[0], row[1], found
+            yield row[0], row[1], own
         if empty:
             raise DataError(f"{path} has no labelled text; it needs at least one")
 
 
-def _rows(path: Path, named: Names) -> Iterator[tuple[str, Labelled]]:
+def _rows(path: Path, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
     form = form_of(path)
     if form == "csv":
-        return _by_header(read_csv(path), named)
+        return _labelled(by_header(read_csv(path), columns))
     if form in ("jsonl", "json"):
-        return _jsonl(path, named)
-    lines = filled_lines(path)
-    first = list(islice(lines, 1))
-    lines = chain(first, lines)
-    if form == "tsv" or any(named) or any("\t" in line for _, line in first):
-        return _tsv(path, split_at_tabs(lines), named)
-    return _label_first(lines)
+        return _jsonl(path, columns)
+    in_tabs, lines = tabbed_lines(path)
+    if not in_tabs and not any(columns.names):
+        return _label_first(lines)
+    return _tsv(path, split_at_tabs(lines), columns)
 
 
 def _label_first(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Labelled]]:
@@ -118,105 +139,55 @@ def _label_first(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Labell
         yield where, (text[0], "", label)
 
 
-def _tsv(path: Path, rows: Iterator[Fields], named: Names) -> Iterator[tuple[str, Labelled]]:
-    if any(named) and all(not column or column_number(column) is not None for column in named):
-        if not named.text or not named.label:
-            raise DataError(f"{path}: with columns by number give both text and label, got {first_ten(named)}")
-        numbers = [column_number(column) for column in named if column]
-        columns = [number for number in numbers if number is not None]
-        yield from _warn_of_header(_labelled(take_columns(rows, columns)))
-        return
-    for where, first in islice(rows, 1):
-        rows = chain([(where, first)], rows)
-        usual = _usual(first)
-        if any(named) or (usual.text and usual.label):
-            yield from _by_header(rows, named, by_number=True)
-        elif len(first) == 2:
-            yield from _warn_of_header(_labelled(take_columns(rows, [0, 1], width=2)))
-        else:
-            raise DataError(
-                f"{where}: {count_columns(first)} and no header with usual names (text, label); say which column "
-                "is the text and which the label, by numbers from 1"
-            )
-
-
-def _warn_of_header(rows: Iterator[tuple[str, Labelled]]) -> Iterator[tuple[str, Labelled]]:
-    """The rows; at their end a warning on stderr if no other row has the first one's label, as with a header."""
-    count, again = 0, False
-    for count, (where, row) in enumerate(rows, 1):
-        if count == 1:
-            first, header = where, row
-        again = again or (count > 1 and row[2].split() == header[2].split())
-        yield where, row
-    if count >= SEVERAL and not again:
-        columns = zip(Names._fields, header, strict=True)
-        named = ", ".join(f"data.{what}={field!r:.40}" for what, field in columns if field)
-        print(
-            f"{first}: no other line has its label; if it is a header, name the columns: {named}", file=sys.stderr
-        )
-
-
-def _by_header(rows: Iterator[Fields], named: Names, *, by_number: bool = False) -> Iterator[tuple[str, Labelled]]:
-    for where, header in islice(rows, 1):
-        names = [column for column in _choose(named, header, where) if column]
-        columns = find_columns((where, header), names, by_number=by_number)
-        yield from _labelled(take_columns(rows, columns, width=len(header)))
-
-
-def _labelled(rows: Iterable[Fields]) -> Iterator[tuple[str, Labelled]]:
+def _labelled(rows: Iterable[Row]) -> Iterator[tuple[str, Labelled]]:
     """From text, label or text, second, label."""
     for where, fields in rows:
         yield where, (fields[0], fields[1] if len(fields) == 3 else "", fields[-1])
 
 
-def _jsonl(path: Path, named: Names) -> Iterator[tuple[str, Labelled]]:
-    """The first object shows the keys of all. A label may be a whole number, true or false."""
-    keys: Names | None = None
-    for where, record in read_jsonl(path, "text and label"):
-        keys = keys or _choose(named, list(record), where)
-        text = check_text(value_of(record, keys.text, where), keys.text, where)
-        second = check_text(value_of(record, keys.second, where), keys.second, where) if keys.second else ""
-        label = value_of(record, keys.label, where)
-        label = json.dumps(label) if isinstance(label, bool | int) else check_text(label, keys.label, where)
+def _tsv(path: Path, rows: Iterator[Row], columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
+    """The rows; at their end a warning on stderr if the first may have been a header: no other has its label."""
+    if columns.numbers and not (columns.names[0] and columns.names[2]):
+        raise DataError(f"{path}: with columns by number give both text and label, got {first_ten(columns.names)}")
+    count, again = 0, False
+    for count, (where, row) in enumerate(_labelled(by_tabs(rows, columns, ("text", "label"), exact=True)), 1):
+        if count == 1:
+            first, header = where, row
+        again = again or (count > 1 and row[2].split() == header[2].split())
+        yield where, row
+    # Where the first row was the header, it is not among them.
+    if count >= SEVERAL and not again and first == f"{path}, line 1":
+        names = zip(("text", "second", "label"), header, strict=True)
+        named = ", ".join(f"data.{what}={field!r:.40}" for what, field in names if field)
+        print(
+            f"{first}: no other line has its label; if it is a header, name the columns: {named}", file=sys.stderr
+        )
+
+
+def _jsonl(path: Path, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
+    """A label may be a whole number, true or false."""
+    for where, values in by_keys(path, columns, "text and label"):
+        *texts, (key, label) = values
+        text, second, *_ = *(check_text(value, name, where) for name, value in texts), ""
+        label = json.dumps(label) if isinstance(label, bool | int) else check_text(label, key, where)
         yield where, (text, second, label)
-
-
-def _usual(header: Sequence[str]) -> Names:
-    """The columns that have usual names, in capitals or not; "" for one that is missing."""
-    known = {name.lower(): name for name in header}
-    text = next((name for name in TEXTS if name in known), "")
-    label = next((name for name in LABELS if name in known), "")
-    return Names(known.get(text, ""), known.get(TEXTS.get(text, ""), ""), known.get(label, ""))
-
-
-def _choose(named: Names, header: Sequence[str], where: str) -> Names:
-    """A column that is not named is found by its usual name; but the second text only if no column is named."""
-    usual = _usual(header)
-    second = named.second if any(named) else usual.second
-    chosen = Names(named.text or usual.text, second, named.label or usual.label)
-    for what, column in (("text", chosen.text), ("label", chosen.label)):
-        if not column:
-            raise DataError(
-                f"{where}: say which column is the {what}; none has a usual name, there are {first_ten(header)}"
-            )
-    return chosen
 
 
 def classes(labels: Iterable[str]) -> tuple[str, ...]:
     """The distinct labels, sorted as numbers if all are whole numbers, else as text: the order of the logits."""
-    found = Counter(labels)
-    if len(found) < 2:
+    counts = Counter(labels)
+    if len(counts) < 2:
         raise DataError(
-            f"there must be at least two classes, got {first_ten(sorted(found))}; is the label in another column?"
+            f"there must be at least two classes, got {first_ten(sorted(counts))}; is the label in another column?"
         )
-    if len(found) > SOME and found.total() < 2 * len(found):
+    if len(counts) > SOME and counts.total() < 2 * len(counts):
         raise DataError(
-            f"{found.total():,} texts have {len(found):,} different labels, such as {first_ten(sorted(found))}, "
+            f"{counts.total():,} texts have {len(counts):,} different labels, such as {first_ten(sorted(counts))}, "
             "most of them once; is the label in another column?"
         )
-    if all(re.fullmatch(r"[+-]?[0-9]{1,18}", label) for label in found):
-        return tuple(sorted(found, key=lambda label: (int(label), label)))
-    return tuple(sorted(found))
+    if all(re.fullmatch(r"[+-]?[0-9]{1,18}", label) for label in counts):
+        return tuple(sorted(counts, key=lambda label: (int(label), label)))
+    return tuple(sorted(counts))
 
 
 class LabelledData:
@@ -227,7 +198,7 @@ class LabelledData:
 
     def __init__(
         self,
-        rows: Iterable[tuple[Row, bool, int]],
+        rows: Iterable[tuple[EncodedText, bool, int]],
         *,
         encoding: TextEncoding,
         special: Special,
@@ -259,14 +230,14 @@ class LabelledData:
         lengths = np.maximum(tokens.lengths(), 1)  # an empty text takes a position too
         return draw_batches(lengths, batch_tokens=self.batch_tokens, generator=generator)
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> EncodedText:
         parts = self.parts[number]
         return list(self.rows[number]), np.repeat(np.arange(len(parts)), parts).tolist()
 
     def batch(self, rows: np.ndarray) -> Any:
-        found = self.encoding.batch([self.row(row) for row in rows], self.special)
-        found = replace(found, labels=torch.from_numpy(np.asarray(self.labels)[rows]).long())
-        return self.rounded(found) if self.few_shapes else found
+        unlabelled = self.encoding.batch([self.row(row) for row in rows], self.special)
+        batch = replace(unlabelled, labels=torch.from_numpy(np.asarray(self.labels)[rows]).long())
+        return self.rounded(batch) if self.few_shapes else batch
 
     def rounded(self, batch: Any) -> Any:
         """In one of few shapes."""

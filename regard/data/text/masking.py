@@ -7,19 +7,18 @@ both."""
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.batches.batch import Batch, Ids, Rows, check_batching, draw_batches
-from regard.data.text.documents import Document
+from regard.data.text.documents import Document, read_sentences
 from regard.data.text.text_encoding import SHORTEST
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
@@ -27,62 +26,22 @@ from regard.errors import DataError
 MASKED, REPLACED = 0.8, 0.1  # shares of the predicted tokens: [MASK], a random token; the rest stays as it is
 SHORT = 0.1  # the share of rows with a random shorter length, so that the model sees short rows too
 TOGETHER = 1000  # sentences that are encoded at a time
-# Where a sentence ends within a line: before a capital or a quote, or at a full stop between spaces.
-END = re.compile(r"[.!?][\"'”’)\]]*\s+")
-QUOTES = "\"'“‘«"
-SPACED = re.compile(r"(?<=\s[.!?])\s+")
 
 Span = tuple[int, int, int, int, int]  # begin and end of A among the ids, those of B, 1 if B does not follow A
-Item = tuple[int, int, np.ndarray]  # epoch, index of the batch, its rows as spans (B, 5)
-
-
-def read_sentences(documents: Iterable[Document]) -> Iterator[Iterator[str]]:
-    """The sentences of each document, which must be read before the next document is asked for.
-
-    In a document of several lines each line is a sentence; a full stop between spaces ends one too, because lines
-    of WikiText are paragraphs. In a document of one line a sentence also ends at . ! or ? before a space and a
-    capital or quote."""
-    for document in documents:
-        lines = (line for line in map(str.strip, _lines(document)) if line)
-        first = list(islice(lines, 2))
-        if len(first) == 1:
-            yield (part for sentence in SPACED.split(first[0]) for part in _parts(sentence))
-        else:
-            yield (sentence for line in chain(first, lines) for sentence in SPACED.split(line))
-
-
-def _lines(chunks: Document) -> Iterator[str]:
-    held: list[str] = []
-    for chunk in chunks:
-        begun, *others = chunk.split("\n")
-        held.append(begun)
-        for line in others:
-            yield "".join(held)
-            held = [line]
-    yield "".join(held)
-
-
-def _parts(text: str) -> Iterator[str]:
-    begin = 0
-    for found in END.finditer(text):
-        after = text[found.end() : found.end() + 1]
-        if after.isupper() or (after and after in QUOTES):
-            yield text[begin : found.end()].rstrip()
-            begin = found.end()
-    yield text[begin:]
+MaskedItem = tuple[int, int, np.ndarray]  # epoch, index of the batch, its rows as spans (B, 5)
 
 
 def encode_sentences(documents: Iterable[Document], tokenizer: Tokenizer) -> list[Rows]:
     """The ids of each document's sentences; sentences and documents without tokens are left out."""
-    found = []
+    encoded = []
     for sentences in read_sentences(documents):
         rows = Rows()
-        while some := list(islice(sentences, TOGETHER)):
-            for ids in filter(None, tokenizer.encode_batch(some)):
+        while part := list(islice(sentences, TOGETHER)):
+            for ids in filter(None, tokenizer.encode_batch(part)):
                 rows.append(ids)
         if len(rows):
-            found.append(rows)
-    return found
+            encoded.append(rows)
+    return encoded
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +125,7 @@ class MaskedData:
         """The number of documents."""
         return len(self.begins) - 1
 
-    def order(self, epoch: int) -> list[Item]:
+    def order(self, epoch: int) -> list[MaskedItem]:
         """The epoch's batches, drawn anew each epoch."""
         generator = np.random.default_rng([self.seed, epoch])
         split = self._pairs if self.pairs else self._texts
@@ -198,8 +157,8 @@ class MaskedData:
             end = min(last, bisect_left(ends, ends[begin] + room, begin + 2, max(last, begin + 2)))
             middle = begin + 1 + int(generator.random() * (end - begin - 1))
             if generator.random() < 0.5:
-                if found := self._other_place(document, begin, middle, room, generator):
-                    yield *_truncate(ends[begin], ends[middle], *found, room, generator), 1
+                if other := self._other_place(document, begin, middle, room, generator):
+                    yield *_truncate(ends[begin], ends[middle], *other, room, generator), 1
                 begin = middle
                 continue
             if end - begin == 1:
@@ -229,7 +188,7 @@ class MaskedData:
         wanted = max(1, room - (ends[end] - ends[begin]))
         return ends[start], ends[bisect_left(ends, ends[start] + wanted, start + 1, stop)]
 
-    def batch(self, item: Item) -> MaskedBatch:
+    def batch(self, item: MaskedItem) -> MaskedBatch:
         epoch, number, spans = item
         targets, segments, mask = self._rows(spans)
         # number + 1, because numpy ignores a trailing 0 in a seed.

@@ -19,8 +19,7 @@ from regard.data.text.characters import (
     CharacterBatch,
     spell,
 )
-from regard.data.text.documents import Document
-from regard.data.text.masking import read_sentences
+from regard.data.text.documents import Document, read_sentences
 from regard.data.text.special_tokens import Special
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
@@ -33,11 +32,11 @@ def encode_words(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterato
     """The sentences of documents (`read_sentences`) in words, without white space; those without words are left
     out."""
     sentences = (sentence for document in read_sentences(documents) for sentence in document)
-    while some := list(islice(sentences, TOGETHER)):
-        for ids, pieces in tokenizer.encode_pieces(some):
-            kept = [place for place, piece in enumerate(pieces) if piece]
-            if kept:
-                yield [ids[place] for place in kept], [pieces[place] for place in kept]
+    while part := list(islice(sentences, TOGETHER)):
+        for ids, pieces in tokenizer.encode_pieces(part):
+            places = [place for place, piece in enumerate(pieces) if piece]
+            if places:
+                yield [ids[place] for place in places], [pieces[place] for place in places]
 
 
 class SentenceData:
@@ -59,17 +58,17 @@ class SentenceData:
         """`widest` and `most`: as in `character_batch`."""
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.batch_tokens, self.seed, self.widest, self.most = batch_tokens, seed, widest, most
-        known: dict[str, int] = {}
+        places: dict[str, int] = {}
         spellings = Rows([START_SPELLING, END_SPELLING])  # of <s> and </s>, which come first
         ids = array("i", [special.start, special.end])
         self.rows = Rows()
         for targets, words in sentences:
             for target, word in zip(targets, words, strict=True):
-                if word not in known:
-                    known[word] = len(spellings)
+                if word not in places:
+                    places[word] = len(spellings)
                     spellings.append(spell(word, most))
                     ids.append(target)
-            row = [known[word] for word in words]
+            row = [places[word] for word in words]
             for begin in range(0, len(row), length):
                 self.rows.append(row[begin : begin + length])
         if not len(self):
@@ -114,6 +113,6 @@ class SentenceData:
 
 def fill_up(spellings: Rows, most: int) -> np.ndarray:
     """(words, most)"""
-    found = np.full((len(spellings), most), FILL, np.int16)
-    found[np.arange(most) < spellings.lengths()[:, None]] = np.asarray(spellings.ids)
-    return found
+    table = np.full((len(spellings), most), FILL, np.int16)
+    table[np.arange(most) < spellings.lengths()[:, None]] = np.asarray(spellings.ids)
+    return table

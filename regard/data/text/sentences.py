@@ -38,13 +38,13 @@ def split_sentences(text: str, way: str = "rules") -> list[str]:
 
 
 def _by_rules(line: str) -> list[str]:
-    found, begin = [], 0
+    sentences, begin = [], 0
     for end in END.finditer(line):
         if _ends(line, begin, end):
-            found.append(line[begin : end.end()].strip())
+            sentences.append(line[begin : end.end()].strip())
             begin = end.end()
-    found.append(line[begin:].strip())
-    return [sentence for sentence in found if sentence]
+    sentences.append(line[begin:].strip())
+    return [sentence for sentence in sentences if sentence]
 
 
 def _ends(line: str, begin: int, end: re.Match[str]) -> bool:

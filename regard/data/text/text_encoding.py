@@ -20,7 +20,7 @@ SHORTEST = 5  # tokens: [CLS] A [SEP] B [SEP]
 NO_LIMIT = 1 << 20  # tokens; a recurrent model has no limit of its own
 LENGTHS = 1.07  # each length that batches are rounded up to is so many times the one before it
 
-Row = tuple[list[int], list[int]]  # ids, and for each the number of its part: of a pair, or of a sentence
+EncodedText = tuple[list[int], list[int]]  # ids, and for each the number of its part: of a pair, or of a sentence
 Pair = tuple[str, str]  # a text, and the second one or ""
 
 
@@ -33,11 +33,13 @@ class TextEncoding(ABC):
     spelled: bool = False  # whether the parts of a row are its tokens, and the ids are their characters
 
     @abstractmethod
-    def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
+    def rows(
+        self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int
+    ) -> Iterator[tuple[EncodedText, bool]]:
         """Each text in at most `truncate` tokens, and whether anything was cut off."""
 
     @abstractmethod
-    def batch(self, rows: Sequence[Row], special: Special) -> Any:
+    def batch(self, rows: Sequence[EncodedText], special: Special) -> Any:
         """A batch as `class_logits` takes it, without labels."""
 
     def rounded(self, batch: Any, *, batch_tokens: int, most: int) -> Any:
@@ -53,11 +55,11 @@ class TextEncoding(ABC):
     def pieces(self, text: str, tokenizer: Tokenizer) -> Iterator[str]:
         """The part of the text that each token of its row stands for, as it is written there."""
         for part in self.split_text(text):
-            for one, piece in zip(tokenizer.encode(part), tokenizer.pieces(part), strict=True):
-                if one not in tokenizer.white_space:
+            for token, piece in zip(tokenizer.encode(part), tokenizer.pieces(part), strict=True):
+                if token not in tokenizer.white_space:
                     yield piece
 
-    def sentences(self, text: str, row: Row, tokenizer: Tokenizer) -> list[list[int]]:
+    def sentences(self, text: str, row: EncodedText, tokenizer: Tokenizer) -> list[list[int]]:
         """The tokens of each sentence of a text, of which this row was made."""
         return sentences_of(row)
 
@@ -65,7 +67,7 @@ class TextEncoding(ABC):
         """Of a batch of one text: the row of tokens that each of its sentences is."""
         return [0]
 
-    def length(self, row: Row) -> int:
+    def length(self, row: EncodedText) -> int:
         """How many tokens a row has."""
         return len(row[0])
 
@@ -82,13 +84,13 @@ class TextEncoding(ABC):
         return sum(map(sum, lengths))
 
 
-def sentences_of(row: Row) -> list[list[int]]:
+def sentences_of(row: EncodedText) -> list[list[int]]:
     """The ids of each sentence, or of whatever else the parts are."""
     ids, parts = row
-    found: list[list[int]] = [[] for _ in range(parts[-1] + 1 if parts else 0)]
-    for one, part in zip(ids, parts, strict=True):
-        found[part].append(one)
-    return found
+    sentences: list[list[int]] = [[] for _ in range(parts[-1] + 1 if parts else 0)]
+    for token, part in zip(ids, parts, strict=True):
+        sentences[part].append(token)
+    return sentences
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -99,7 +101,7 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
 # ---- pairs, as BERT reads them
 
 
-def encode_pair(first: Sequence[int], second: Sequence[int] | None, special: Special, truncate: int) -> Row:
+def encode_pair(first: Sequence[int], second: Sequence[int] | None, special: Special, truncate: int) -> EncodedText:
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], and the segment, 0 or 1, of each token.
 
     Truncated to `truncate` tokens at the ends, the longer part first, as in `transformers`."""
@@ -134,14 +136,16 @@ class PairEncoding(TextEncoding):
         self.most, self.pairs = max_positions, segments > 1
         self.single = "" if self.pairs else "segments = 1"
 
-    def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
+    def rows(
+        self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int
+    ) -> Iterator[tuple[EncodedText, bool]]:
         firsts = encode_texts(tokenizer, [first for first, _ in texts])
         seconds = encode_texts(tokenizer, [second for _, second in texts])
         for first, ids, (_, second) in zip(firsts, seconds, texts, strict=True):
             longer = len(first) + 2 + (len(ids) + 1 if second else 0) > truncate
             yield encode_pair(first, ids if second else None, tokenizer.special, truncate), longer
 
-    def batch(self, rows: Sequence[Row], special: Special) -> LabelledBatch:
+    def batch(self, rows: Sequence[EncodedText], special: Special) -> LabelledBatch:
         tokens, mask = pad([ids for ids, _ in rows], special.pad)
         segments, _ = pad([parts for _, parts in rows], 0)
         return LabelledBatch(tokens, segments, mask)
@@ -165,12 +169,14 @@ class PlainEncoding(TextEncoding):
     """The tokens of a text, without those of white space alone. A text may be empty; a batch has one position at
     least."""
 
-    def rows(self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int) -> Iterator[tuple[Row, bool]]:
+    def rows(
+        self, texts: Sequence[Pair], tokenizer: Tokenizer, truncate: int
+    ) -> Iterator[tuple[EncodedText, bool]]:
         for ids in encode_texts(tokenizer, [text for text, _ in texts]):
-            kept = [one for one in ids if one not in tokenizer.white_space]
-            yield (kept[:truncate], [0] * min(len(kept), truncate)), len(kept) > truncate
+            tokens = [token for token in ids if token not in tokenizer.white_space]
+            yield (tokens[:truncate], [0] * min(len(tokens), truncate)), len(tokens) > truncate
 
-    def batch(self, rows: Sequence[Row], special: Special) -> TokenBatch:
+    def batch(self, rows: Sequence[EncodedText], special: Special) -> TokenBatch:
         return TokenBatch(*pad_some([ids for ids, _ in rows], special.pad))
 
     def rounded(self, batch: TokenBatch, *, batch_tokens: int, most: int) -> TokenBatch:

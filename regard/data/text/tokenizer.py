@@ -12,7 +12,7 @@ import tokenizers
 
 from regard.base.files import LARGEST_TOKENIZER, read_bytes, write_file
 from regard.data.text.byte_level import bytes_of
-from regard.data.text.special_tokens import GPT2_BYTES, LAYOUTS, SPECIAL, TEXT_END, Special, layout_for
+from regard.data.text.special_tokens import GPT2_BYTES, NUMBERINGS, SPECIAL, TEXT_END, Special, numbering_for
 from regard.data.text.tokenizer_file import read_tokenizer, without_panic
 from regard.data.text.tokenizer_training import KINDS, SPLITTERS, check_training, train_vocabulary
 from regard.data.text.wordpiece import NAMES
@@ -74,7 +74,7 @@ class Tokenizer:
         size: int | None = None,
         lowercase: bool = False,
         normalise: str = "",
-        layout: str = "regard",
+        numbering: str = "regard",
     ) -> Tokenizer:
         """`size` is the size of the vocabulary with its special tokens; the most frequent pieces are kept.
 
@@ -82,16 +82,16 @@ class Tokenizer:
         "nfc" or "nfkc", before lower-casing; WordPiece has BERT's own. The texts are read once, in order."""
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
-        if (kind == "wordpiece") != (layout == "bert"):
-            raise ValueError(f"wordpiece tokens and the layout bert go together, got {kind!r} and {layout!r}")
+        if numbering not in NUMBERINGS:
+            raise ValueError(f"numbering must be one of {', '.join(NUMBERINGS)}, got {numbering!r}")
+        if (kind == "wordpiece") != (numbering == "bert"):
+            raise ValueError(f"wordpiece tokens and the numbering bert go together, got {kind!r} and {numbering!r}")
         if isinstance(texts, str):
             raise ValueError("texts must be many texts, got a single one; put it in a list")
-        order = layout_for(layout, kind)
+        order = numbering_for(numbering, kind)
         check_training(kind, size, normalise, order)
         inner = train_vocabulary(
-            _checked_texts(texts), kind=kind, size=size, lowercase=lowercase, normalise=normalise, layout=order
+            _checked_texts(texts), kind=kind, size=size, lowercase=lowercase, normalise=normalise, numbering=order
         )
         special = order.ids(inner)
         assert special is not None
@@ -101,13 +101,13 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """From a tokenizer.json that `save` wrote."""
         inner = read_tokenizer(read_bytes(path, LARGEST_TOKENIZER), path)
-        for layout in (*LAYOUTS.values(), GPT2_BYTES):
-            if special := layout.ids(inner):
+        for numbering in (*NUMBERINGS.values(), GPT2_BYTES):
+            if special := numbering.ids(inner):
                 return cls(inner, special)
-        found = [inner.id_to_token(i) for i in range(len(SPECIAL))]
+        names = [inner.id_to_token(i) for i in range(len(SPECIAL))]
         raise DataError(
             f"{path}: the ids from 0 must be {', '.join(SPECIAL)}; or </s>, <unk> with <pad> as the last id; or "
-            f"{TEXT_END}; or {', '.join(NAMES)}; but the first are {found}"
+            f"{TEXT_END}; or {', '.join(NAMES)}; but the first are {names}"
         )
 
     def save(self, path: str | Path) -> None:
@@ -125,19 +125,19 @@ class Tokenizer:
         """The ids of encode("".join(chunks)), some at a time, so that a long text is never in memory as a whole.
 
         The text is split where no token can reach across; a text without such a place is kept whole."""
-        held, length = [""], 0
+        waiting, length = [""], 0
         for chunk in filter(None, chunks):
             length += len(chunk)
-            before = held[-1][-1:]
-            found = self.cut.match(before + chunk, len(before)) if length >= PART and self.cut else None
-            if not found:
-                held.append(chunk)
+            before = waiting[-1][-1:]
+            cut = self.cut.match(before + chunk, len(before)) if length >= PART and self.cut else None
+            if not cut:
+                waiting.append(chunk)
                 continue
-            place = found.end() - len(before)
-            yield self.encode("".join(held) + chunk[:place])
-            held, length = [chunk[place:]], len(chunk) - place
+            place = cut.end() - len(before)
+            yield self.encode("".join(waiting) + chunk[:place])
+            waiting, length = [chunk[place:]], len(chunk) - place
         if length:
-            yield self.encode("".join(held))
+            yield self.encode("".join(waiting))
 
     @cached_property
     def cut(self) -> re.Pattern[str] | None:
@@ -156,31 +156,33 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, in several threads."""
         texts = [valid_text(text) for text in texts]
-        return [found.ids for found in without_panic(self.inner.encode_batch, texts, add_special_tokens=False)]
+        return [
+            encoding.ids for encoding in without_panic(self.inner.encode_batch, texts, add_special_tokens=False)
+        ]
 
     def encode_pieces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """The ids of each text, of many in several threads, and the part of the text that each id stands for
         (`pieces`)."""
         texts = [valid_text(text) for text in texts]
         if len(texts) == 1:
-            every = [without_panic(self.inner.encode, texts[0], add_special_tokens=False)]
+            encodings = [without_panic(self.inner.encode, texts[0], add_special_tokens=False)]
         else:
-            every = without_panic(self.inner.encode_batch, texts, add_special_tokens=False)
-        for text, found in zip(texts, every, strict=True):
-            yield found.ids, [text[begin:end].strip() for begin, end in found.offsets]
+            encodings = without_panic(self.inner.encode_batch, texts, add_special_tokens=False)
+        for text, encoding in zip(texts, encodings, strict=True):
+            yield encoding.ids, [text[begin:end].strip() for begin, end in encoding.offsets]
 
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """Ids, and for each id the index in text.split() of the word in which it begins.
 
         Spaces belong to the word after them, so a token of spaces at the end has none: -1."""
-        found = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
+        encoding = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
         words = words_of_characters(text)
-        return found.ids, [words[begin] for begin, _ in found.offsets]
+        return encoding.ids, [words[begin] for begin, _ in encoding.offsets]
 
     def pieces(self, text: str) -> list[str]:
         """The part of the text that each of its tokens stands for, without the spaces around it."""
-        found = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
-        return [text[begin:end].strip() for begin, end in found.offsets]
+        encoding = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
+        return [text[begin:end].strip() for begin, end in encoding.offsets]
 
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
         """The text without special tokens. With `unknown`, the n-th <unk> becomes unknown[n], spaced as a word."""
@@ -251,10 +253,10 @@ def _cut_of(inner: tokenizers.Tokenizer) -> re.Pattern[str] | None:
         return None
     normal, splitter = (described[name] or {} for name in ("normalizer", "pre_tokenizer"))
     steps = {step["type"] for step in normal.get("normalizers", [normal] if normal else [])}
-    for kind, known in SPLITTERS.items():
+    for kind, own in SPLITTERS.items():
         harmless = {"NFC", "NFKC", "Lowercase"} | HARMLESS.get(kind, set())
         # Whether offsets are trimmed does not change the ids.
-        if splitter | {"trim_offsets": 0} == json.loads(known.__getstate__()) | {"trim_offsets": 0}:
+        if splitter | {"trim_offsets": 0} == json.loads(own.__getstate__()) | {"trim_offsets": 0}:
             return CUTS[kind] if steps <= harmless else None
     return None
 
@@ -306,8 +308,8 @@ def words_of_parts(parts: list[bytes]) -> list[int]:
         for character, word in zip(text, words_of_characters(text), strict=False)
         for _ in character.encode("utf-8", "surrogateescape")
     ]
-    found, begin = [], 0
+    places, begin = [], 0
     for part in parts:
-        found.append(words[begin] if part else -1)
+        places.append(words[begin] if part else -1)
         begin += len(part)
-    return found
+    return places

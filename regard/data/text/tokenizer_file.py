@@ -75,8 +75,8 @@ def read_tokenizer(raw: bytes, path: str | Path) -> tokenizers.Tokenizer:
     inner: tokenizers.Tokenizer = trial(tokenizers.Tokenizer.from_str, raw.decode("utf-8"), said=said)
     _check_unknown(inner, path)
     for text in TRIALS:
-        found = trial(inner.encode, text, add_special_tokens=False, said=f"{path} cannot read every text")
-        trial(inner.decode, found.ids, said=f"{path} cannot write every text")
+        encoding = trial(inner.encode, text, add_special_tokens=False, said=f"{path} cannot read every text")
+        trial(inner.decode, encoding.ids, said=f"{path} cannot write every text")
     return inner
 
 
@@ -109,9 +109,10 @@ def _check_steps(described: dict[str, Any], path: str | Path) -> None:
         )
 
 
-def _steps(found: Any) -> Iterator[dict[str, Any]]:
+def _steps(described: Any) -> Iterator[dict[str, Any]]:
     """Every step of a normaliser or another part, also those inside of others."""
-    if isinstance(found, dict):
-        yield found
-    for part in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
+    if isinstance(described, dict):
+        yield described
+    inside = described.values() if isinstance(described, dict) else described if isinstance(described, list) else ()
+    for part in inside:
         yield from _steps(part)

@@ -41,14 +41,14 @@ def encode_documents(
     if budget < 1:
         raise ValueError(f"budget must be at least 1 byte, got {budget}")
     (folder / FILE).unlink(missing_ok=True)
-    held, parts = array("i"), _encoded(documents, tokenizer)
+    ids, parts = array("i"), _encoded(documents, tokenizer)
     for part in parts:
-        held.extend(part)
-        if held.itemsize * len(held) > budget:
-            return _spill(held, parts, folder)
-    if not held:
+        ids.extend(part)
+        if ids.itemsize * len(ids) > budget:
+            return _spill(ids, parts, folder)
+    if not ids:
         raise DataError("there must be at least one document, got none")
-    return np.frombuffer(held, np.int32)
+    return np.frombuffer(ids, np.int32)
 
 
 def _encoded(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterator[list[int]]:
@@ -57,17 +57,17 @@ def _encoded(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterat
         yield [tokenizer.special.end]
 
 
-def _spill(held: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndarray:
+def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndarray:
     temporary, written = draft_of(folder / FILE), 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
             for part in parts:
-                if len(held) >= WRITE:
-                    file.write(held)
-                    written, held = written + held.itemsize * len(held), array("i")
-                held.extend(part)
-            file.write(held)
+                if len(ids) >= WRITE:
+                    file.write(ids)
+                    written, ids = written + ids.itemsize * len(ids), array("i")
+                ids.extend(part)
+            file.write(ids)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, folder / FILE)

@@ -87,9 +87,9 @@ def _alphabet(counts: Counter[str], whole: tokenizers.Tokenizer) -> Iterator[str
 
     normal: Counter[str] = Counter()
     for character, count in counts.items():
-        for one in "".join(words(character)):
-            normal[one] += count
-    for character in sorted(normal, key=lambda one: (-normal[one], one))[:CHARACTERS]:
+        for letter in "".join(words(character)):
+            normal[letter] += count
+    for character in sorted(normal, key=lambda letter: (-normal[letter], letter))[:CHARACTERS]:
         yield character
         if len(words("a" + character)) == 1:  # Chinese characters and punctuation are words by themselves
             yield PREFIX + character

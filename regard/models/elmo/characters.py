@@ -73,6 +73,6 @@ class CharacterCNN(nn.Module):
         """(.., C) -> (.., dim)"""
         x = self.embed(characters.flatten(0, -2)).transpose(1, 2)  # (N, D, C)
         # Both activations grow with their input, so the maximum may come first.
-        found = [convolution(x).amax(-1) for convolution in self.convolutions]
-        words = self.activation(torch.cat(found, -1))
+        highest = [convolution(x).amax(-1) for convolution in self.convolutions]
+        words = self.activation(torch.cat(highest, -1))
         return self.project(self.highways(words)).view(*characters.shape[:-1], -1)

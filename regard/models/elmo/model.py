@@ -11,7 +11,7 @@ and w_n predicts </s>; backward, </s> predicts w_n and w_1 predicts <s>.
 
 The published networks carry the LSTMs' states over from batch to batch, row by row; `read` does so where it gets a
 state, everything else begins each sentence with zeros. Differences: they were trained with a sampled softmax, here
-it is a full or an adaptive one (Grave et al. 2017), and on a stream of text cut into pieces of 20 words.
+it is a full or an adaptive softmax (Grave et al. 2017), and on a stream of text cut into pieces of 20 words.
 
 A classifier (`head = "classify"`) reads a mix of the layers, beside its own vectors of words ([x_k; ELMo_k], sec.
 3.3; `word_dim`), with an LSTM in both directions and a pooling, over a language model that stays as it is
@@ -56,8 +56,8 @@ class ELMoConfig:
     layers: int = setting(2, at_least=1, layers=True)
     cell_clip: float = setting(3.0, at_least=0)  # 0: none
     projection_clip: float = setting(3.0, at_least=0)
-    skip: bool = True  # from the second layer on, a layer adds to the one below
-    cutoffs: tuple[int, ...] = setting((), at_least=1)  # of an adaptive softmax; (): a full one
+    skip: bool = True  # from the second layer on, a layer adds to the layer below
+    cutoffs: tuple[int, ...] = setting((), at_least=1)  # of an adaptive softmax; (): a full softmax
     head: str = setting("predict", choices=TASKS)
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
     mix: tuple[int, ...] = setting((), at_least=0)  # the layers that a classifier reads, 0: the words; (): all
@@ -116,7 +116,7 @@ class ELMo(nn.Module):
         "original": {"dim": 512, "highways": 2},
     }
     task = "embed"  # by default; config.task depends on the head
-    layout = "regard"
+    numbering = "regard"
     OF_RECIPE = (  # set by the recipe, even with --from
         "head",
         "mix",
@@ -157,7 +157,7 @@ class ELMo(nn.Module):
 
     def _softmax(self) -> nn.Linear | nn.AdaptiveLogSoftmaxWithLoss:
         config = self.config
-        if cutoffs := [one for one in config.cutoffs if one < config.vocabulary]:
+        if cutoffs := [cutoff for cutoff in config.cutoffs if cutoff < config.vocabulary]:
             return nn.AdaptiveLogSoftmaxWithLoss(config.dim, config.vocabulary, cutoffs)
         out = nn.Linear(config.dim, config.vocabulary)
         nn.init.normal_(out.weight, std=config.dim**-0.5)
@@ -228,7 +228,7 @@ class ELMo(nn.Module):
         return 2 * self.config.dim
 
     def read(self, batch: CharacterBatch, state: BiState | None = None) -> tuple[Tensor, BiState]:
-        """The same with the state of the batch before (None: zeros), and the state after it."""
+        """As `states_of_layers`, carrying the state of the previous batch (None: zeros), and the state after it."""
         words = self.word_vectors(batch)
         states, after = self.lstm.carry(words, batch.mask, state)
         return _of_words([torch.cat([words, words], -1), *states], batch), after
@@ -252,23 +252,23 @@ class ELMo(nn.Module):
     # ---- the language model
 
     def loss(self, batch: CharacterBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the words in both directions, or of classes."""
+        """Cross-entropy of the words in both directions, or of the classes."""
         if self.config.head == "classify":
             logits = self.class_logits(batch)
             assert batch.labels is not None
             return label_loss(logits, batch.labels, label_smoothing=label_smoothing)
-        total, known, mask = self._predict(batch, label_smoothing)
-        return Loss(total, known.sum(-1).view(2, -1).sum(0), mask.sum())
+        total, likelihoods, mask = self._predict(batch, label_smoothing)
+        return Loss(total, likelihoods.sum(-1).view(2, -1).sum(0), mask.sum())
 
     def likelihoods(self, batch: CharacterBatch) -> Tensor:
         """(B, 2): log p of each sentence forward, the words and </s>, and backward, the words and <s>."""
-        _, known, _ = self._predict(batch, 0.0)
-        return known.sum(-1).view(2, -1).T
+        _, likelihoods, _ = self._predict(batch, 0.0)
+        return likelihoods.sum(-1).view(2, -1).T
 
     def _predict(self, batch: CharacterBatch, label_smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         """The summed loss, and log p of each prediction (2 B, T - 1), forward rows first, with their mask."""
         self._must_be("predicts words", "predict")
-        words, real = batch.words, batch.mask[:, 1:]  # where a word is, there is one before it
+        words, real = batch.words, batch.mask[:, 1:]  # a word always has another before it, or <s>
         if words is None:
             raise ValueError("a batch to learn from has the ids of its words, this one has their characters alone")
         forward, backward = self.dropout(self._all_states(batch)[-1]).chunk(2, -1)
@@ -280,8 +280,9 @@ class ELMo(nn.Module):
         if label_smoothing:
             raise ValueError("an adaptive softmax takes no label_smoothing; set model.cutoffs = [] or leave it out")
         with torch.autocast(states.device.type, enabled=False):  # torch's adaptive softmax does not know it
-            found = self.out(states[mask].float(), targets[mask]).output
-        return -found.sum(), torch.zeros_like(mask, dtype=found.dtype).masked_scatter(mask, found.detach()), mask
+            likelihoods = self.out(states[mask].float(), targets[mask]).output
+        zeros = torch.zeros_like(mask, dtype=likelihoods.dtype)
+        return -likelihoods.sum(), zeros.masked_scatter(mask, likelihoods.detach()), mask
 
     # ---- the classifier
 
@@ -302,11 +303,11 @@ class ELMo(nn.Module):
 
     def class_logits(self, batch: CharacterBatch) -> Tensor:
         """(B, classes)"""
-        known = self.mixed(batch)  # says so where this is no classifier
+        vectors = self.mixed(batch)  # an error where this is no classifier
         if self.config.word_dim:
             assert batch.words is not None
-            known = torch.cat([known, self.own_words(batch.words[:, 1:-1])], -1)
-        read = self.text(self.dropout(known), word_mask(batch))
+            vectors = torch.cat([vectors, self.own_words(batch.words[:, 1:-1])], -1)
+        read = self.text(self.dropout(vectors), word_mask(batch))
         return self.classify(self.dropout(read))
 
     def adopt(self, other: ELMo) -> list[str]:
@@ -329,5 +330,5 @@ def word_mask(batch: CharacterBatch) -> Tensor:
 
 def _of_words(states: list[Tensor], batch: CharacterBatch) -> Tensor:
     """The layers (B, T, 2 dim) without <s> and </s>, and 0 at padding: (B, layers, T - 2, 2 dim)"""
-    found = torch.stack([one[:, 1:-1] for one in states], 1)
-    return found.masked_fill(~word_mask(batch)[:, None, :, None], 0)
+    inner = torch.stack([layer[:, 1:-1] for layer in states], 1)
+    return inner.masked_fill(~word_mask(batch)[:, None, :, None], 0)

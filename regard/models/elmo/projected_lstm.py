@@ -45,24 +45,24 @@ class ProjectedLSTM(nn.Module):
         return x.new_zeros(2, x.shape[1], self.dim), x.new_zeros(2, x.shape[1], self.cell)
 
     def carry(self, x: Tensor, state: LayerState, mask: Tensor | None) -> tuple[Tensor, LayerState]:
-        """The same from any state, and the state after the last token whose mask (N, T) is True (None: all)."""
+        """As `forward`, from any state, and the state after the last token with mask (N, T) True (None: all)."""
         into, between, down = (self._stacked(f"weight_{part}_l0") for part in ("ih", "hh", "hr"))
         bias = self._stacked("bias_ih_l0") + self._stacked("bias_hh_l0")
         size, rows, steps, _ = x.shape
         ahead = torch.baddbmm(bias[:, None], x.transpose(1, 2).flatten(1, 2), into.mT)  # all steps at once
         hidden, cell = (part.to(ahead.dtype) for part in state)
         between, down = between.mT, down.mT
-        found = []
-        for step, known in enumerate(ahead.view(size, steps, rows, -1).unbind(1)):
-            i, f, g, o = torch.baddbmm(known, hidden, between).chunk(4, -1)  # (2, N, cell) each
+        states = []
+        for step, now in enumerate(ahead.view(size, steps, rows, -1).unbind(1)):
+            i, f, g, o = torch.baddbmm(now, hidden, between).chunk(4, -1)  # (2, N, cell) each
             new_cell = _clip(f.sigmoid() * cell + i.sigmoid() * g.tanh(), self.cell_clip)
             new_hidden = _clip(torch.bmm(o.sigmoid() * new_cell.tanh(), down), self.projection_clip)
-            found.append(new_hidden)
+            states.append(new_hidden)
             if mask is not None:
                 real = mask[:, step, None]
                 new_hidden, new_cell = new_hidden.where(real, hidden), new_cell.where(real, cell)
             hidden, cell = new_hidden, new_cell
-        return torch.stack(found, 2), (hidden, cell)
+        return torch.stack(states, 2), (hidden, cell)
 
     def _stacked(self, name: str) -> Tensor:
         return torch.stack([getattr(rnn, name) for rnn in self.directions])
@@ -95,8 +95,8 @@ class ProjectedStack(nn.Module):
         return self._run(x, mask, None)[0]
 
     def carry(self, x: Tensor, mask: Tensor, state: BiState | None) -> tuple[list[Tensor], BiState]:
-        """The same from the state of the batch before, row by row, and the state after it (None: zeros). Rows that
-        the state has not begin with zeros; further rows of the state are kept."""
+        """As `forward`, from the state that the previous batch left in each row (None: zeros); also the state after
+        this batch. Rows beyond those of the state begin with zeros; rows of the state beyond these are kept."""
         rows, layers = len(x), len(self.layers)
         if state is None:
             state = x.new_zeros(rows, layers, 2, x.shape[-1]), x.new_zeros(rows, layers, 2, self.cell)
@@ -114,7 +114,7 @@ class ProjectedStack(nn.Module):
         """`begin`: h and c, (layers, 2, N, ..) each."""
         order = reversal(mask)
         y = torch.stack([x, turn(x, order)])  # (2, N, T, dim)
-        found, after = [], []
+        states, after = [], []
         for number, layer in enumerate(self.layers):
             y = self.dropout(y)
             assert isinstance(layer, ProjectedLSTM)
@@ -125,8 +125,8 @@ class ProjectedStack(nn.Module):
                 after.append(last)
             y = out + y if self.skip and number else out
             both = torch.cat([y[0], turn(y[1], order)], -1)
-            found.append(both.masked_fill(~mask[..., None], 0))
-        return found, after
+            states.append(both.masked_fill(~mask[..., None], 0))
+        return states, after
 
 
 def reversal(mask: Tensor) -> Tensor:

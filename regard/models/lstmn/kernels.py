@@ -30,10 +30,10 @@ def _tanh(x):
 
 @triton.jit(do_not_specialize=["now", "N", "T"])
 def _scores(
-    asked, known, keys, v, mask, queries, scores, now, row, N, T,
+    of_x, of_read, keys, v, mask, queries, scores, now, row, N, T,
     D: tl.constexpr, A: tl.constexpr, MASKED: tl.constexpr, TILE_T: tl.constexpr, TILE_A: tl.constexpr,
 ):  # fmt: skip
-    """q = asked + known; scores[n, i] = -2 sum_a v_a / (1 + e^{2 (q_a + k_ia)}), -inf where the mask is False.
+    """q = of_x + of_read; scores[n, i] = -2 sum_a v_a / (1 + e^{2 (q_a + k_ia)}), -inf where the mask is False.
     Keys and queries are not exponentials yet. Grid: rows, blocks of places."""
     n = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * TILE_T + tl.arange(0, TILE_T)
@@ -41,8 +41,8 @@ def _scores(
     total = tl.zeros((TILE_T, TILE_A), tl.float32)
     for first in range(0, A, TILE_A):
         a = first + tl.arange(0, TILE_A)
-        query = tl.load(asked + n * row + a, mask=a < A, other=0.0)
-        query += tl.load(known + n * (4 * D + A) + 4 * D + a, mask=a < A, other=0.0)
+        query = tl.load(of_x + n * row + a, mask=a < A, other=0.0)
+        query += tl.load(of_read + n * (4 * D + A) + 4 * D + a, mask=a < A, other=0.0)
         inside = (i[:, None] < now) & (a[None, :] < A)
         key = tl.load(keys + past[:, None] * A + a[None, :], mask=inside, other=0.0)
         weight = tl.load(v + a, mask=a < A, other=0.0)
@@ -90,14 +90,14 @@ def _read(
 
 @triton.jit
 def _cell(
-    ahead, known, reads, values, gates, row,
+    ahead, of_read, reads, values, gates, row,
     D: tl.constexpr, A: tl.constexpr, KEEP: tl.constexpr, TILE_D: tl.constexpr,
 ):  # fmt: skip
-    """i, f, c^, o from ahead + known; c = f c~ + i c^, h = o tanh(c). Grid: rows, blocks of D."""
+    """i, f, c^, o from ahead + of_read; c = f c~ + i c^, h = o tanh(c). Grid: rows, blocks of D."""
     n = tl.program_id(0).to(tl.int64)
     d = tl.program_id(1) * TILE_D + tl.arange(0, TILE_D)
     inside = d < D
-    x, y = ahead + n * row + d, known + n * (4 * D + A) + d
+    x, y = ahead + n * row + d, of_read + n * (4 * D + A) + d
     i = tl.sigmoid(tl.load(x, mask=inside, other=0.0) + tl.load(y, mask=inside, other=0.0))
     f = tl.sigmoid(tl.load(x + D, mask=inside, other=0.0) + tl.load(y + D, mask=inside, other=0.0))
     new = _tanh(tl.load(x + 2 * D, mask=inside, other=0.0) + tl.load(y + 2 * D, mask=inside, other=0.0))
@@ -114,32 +114,32 @@ def _cell(
 
 
 def walk(
-    ahead: Tensor, asked: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None,
+    ahead: Tensor, of_x: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None,
     values: Tensor, keys: Tensor, reads: Tensor, queries: Tensor, gates: Tensor, weights: Tensor,
 ) -> None:  # fmt: skip
-    """Fills the tensors of a `tape.Walked`; gates and weights are empty where they are not kept."""
-    (steps, rows, attention), dim, keep = asked.shape, key_weight.shape[1], len(gates) > 0
-    ahead, asked, v, of_read, of_keys = _dense(ahead), _dense(asked), v.contiguous(), both.t(), key_weight.t()
+    """Fills the tensors of a `tape.TapeBuffers`; gates and weights are empty where they are not kept."""
+    (steps, rows, attention), dim, keep = of_x.shape, key_weight.shape[1], len(gates) > 0
+    ahead, of_x, v, from_read, of_keys = _dense(ahead), _dense(of_x), v.contiguous(), both.t(), key_weight.t()
     mask = None if mask is None else mask.contiguous()
-    known, scores = ahead.new_zeros(rows, 4 * dim + attention), ahead.new_empty(rows, steps)
+    of_read, scores = ahead.new_zeros(rows, 4 * dim + attention), ahead.new_empty(rows, steps)
     spare = scores if keep else torch.empty_like(scores)  # for weights that are not kept
     wide, cell_wide = _power(attention, 1024), _power(dim, 256)
     places, features = _tile(rows, 2 * dim, 4096)
     for now in range(steps):
         if now:
             _scores[rows, triton.cdiv(now, 8)](
-                asked[now], known, keys, v, v if mask is None else mask, queries[now], scores,
-                now, asked.stride(1), rows, steps, dim, attention, mask is not None, 8, wide, num_warps=8,
+                of_x[now], of_read, keys, v, v if mask is None else mask, queries[now], scores,
+                now, of_x.stride(1), rows, steps, dim, attention, mask is not None, 8, wide, num_warps=8,
             )  # fmt: skip
             _read[rows, triton.cdiv(2 * dim, features)](
                 scores, values, reads[now], weights[now] if keep else spare,
                 now, rows, steps, dim, places, features, num_warps=4,
             )  # fmt: skip
-            torch.mm(reads[now, :, :dim], of_read, out=known)
+            torch.mm(reads[now, :, :dim], from_read, out=of_read)
         else:  # there is nothing to look at: reads are 0
-            queries[now] = asked[now]
+            queries[now] = of_x[now]
         _cell[rows, triton.cdiv(dim, cell_wide)](
-            ahead[now], known, reads[now], values[now], gates[now] if keep else known,
+            ahead[now], of_read, reads[now], values[now], gates[now] if keep else of_read,
             ahead.stride(1), dim, attention, keep, cell_wide, num_warps=4,
         )  # fmt: skip
         torch.mm(values[now, :, :dim], of_keys, out=keys[now])
@@ -240,11 +240,11 @@ def slopes(
     grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor,
     values: Tensor, keys: Tensor, reads: Tensor, queries: Tensor, gates: Tensor, weights: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """As `tape._steps_back`, from the tensors of a `tape.Walked`."""
+    """As `tape._steps_back`, from the tensors of a `tape.TapeBuffers`."""
     (steps, rows, dim), attention = grad.shape, len(v)
     grad, v = _dense(grad), v.contiguous()
-    found = grad.new_empty(steps, rows, 4 * dim + attention)
-    found[-1:, :, 4 * dim :] = 0  # no query follows the last step
+    for_steps = grad.new_empty(steps, rows, 4 * dim + attention)
+    for_steps[-1:, :, 4 * dim :] = 0  # no query follows the last step
     for_reads, for_keys = grad.new_empty(steps, rows, 2 * dim), grad.new_zeros(steps, rows, attention)
     for_hidden, of_scores = grad.new_empty(rows, dim), grad.new_empty(rows, steps)
     for_v = grad.new_zeros(rows, attention)
@@ -255,20 +255,20 @@ def slopes(
         torch.mm(for_keys[now], scaled, out=for_hidden)
         _cell_slopes[rows, triton.cdiv(dim, features)](
             weights[0, now], for_reads, for_reads[now], grad[now], for_hidden,
-            gates[now], values[now], reads[now], found[now],
+            gates[now], values[now], reads[now], for_steps[now],
             now, grad.stride(1), rows, steps, dim, attention, places, features, num_warps=4,
         )  # fmt: skip
-        torch.mm(found[now], both, out=for_reads[now, :, :dim])
+        torch.mm(for_steps[now], both, out=for_reads[now, :, :dim])
         if now:
             _score_slopes[rows, triton.cdiv(now, 4)](
                 weights[now], values, reads[now], for_reads[now], of_scores,
                 now, rows, steps, dim, 4, wide, num_warps=8,
             )  # fmt: skip
             _pairs[rows, triton.cdiv(attention, parts)](
-                keys, queries[now], v, of_scores, for_keys, for_v, found[now - 1],
+                keys, queries[now], v, of_scores, for_keys, for_v, for_steps[now - 1],
                 now, rows, steps, dim, attention, pairs, parts, num_warps=4,
             )  # fmt: skip
-    return found, for_keys.mul_(4 * v), -2 * for_v.sum(0)
+    return for_steps, for_keys.mul_(4 * v), -2 * for_v.sum(0)
 
 
 def _dense(x: Tensor) -> Tensor:

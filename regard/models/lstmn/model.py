@@ -74,7 +74,7 @@ class LSTMN(nn.Module):
     paper = "Cheng, Dong & Lapata 2016, Long short-term memory-networks for machine reading"
     Config = LSTMNConfig
     task = "generate"  # by default; config.task depends on the head
-    layout = "gpt2"
+    numbering = "gpt2"
     OF_RECIPE = ("head", "pool")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: LSTMNConfig):
@@ -124,7 +124,7 @@ class LSTMN(nn.Module):
         return x
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits: (B, T, V) of the token after each one, or (B, classes) of texts padded on the right"""
+        """Logits: (B, T, V) of each next token, or (B, classes) of texts padded on the right"""
         if self.config.head == "classify":
             mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
             pooled = self.pool(self.states(tokens), mask)  # (B, dim): no words that could share a mask
@@ -137,7 +137,7 @@ class LSTMN(nn.Module):
         return self(batch.tokens, batch.mask)
 
     def loss(self, batch: TextBatch | TokenBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the token after each one, or of the classes."""
+        """Cross-entropy of each next token, or of the classes."""
         if isinstance(batch, TextBatch):
             return self._token_loss(batch, label_smoothing)
         logits = self.class_logits(batch)

@@ -7,7 +7,7 @@
 This is an LSTM cell whose state before is what additive attention reads from a memory with keys h_i and values
 [h_i; c_i]; the query is [x_t; h~_{t-1}]. The first step has nothing to look at and reads 0.
 
-A step appends to a `GrowingMemory`. A whole sequence is computed by one autograd function (`_Sequence`), since
+A step appends to a `GrowingMemory`. A whole sequence is computed by one autograd function (`_TapeSteps`), since
 autograd would keep the past of every step: T^2 D numbers. It writes into buffers for all T steps and keeps the
 weights (T^2 numbers) and a few tensors of T x D; the tanh of each pair is computed again in the backward pass. The
 gradients of the weight matrices are one product over all steps. Buffers have time first, so that the past is one
@@ -34,12 +34,14 @@ try:
 except ImportError:  # no Triton: the code below runs on any device
     kernels = None  # type: ignore[assignment]
 
-Step = tuple[GrowingMemory, Tensor]  # the tape and h~ of the last step (N, D)
+TapeState = tuple[GrowingMemory, Tensor]  # the tape, and h~ of the last step (N, D)
 
 
 class LookBack(Attend):
     """Attention whose memory holds the places before the query's own, and no others: strict without a mask. So a
     trace of T queries has T - 1 columns."""
+
+    looks_back = True
 
 
 class TapeLSTM(nn.Module):
@@ -52,12 +54,12 @@ class TapeLSTM(nn.Module):
         self.attend = LookBack(Additive(inputs + dim, dim, dim=attention))
         self.cell = Cell("lstm", inputs, dim)
 
-    def begin(self, x: Tensor) -> Step:
+    def begin(self, x: Tensor) -> TapeState:
         """An empty tape for each row of x."""
         empty = self.attend.remember(x.new_empty(len(x), 0, self.dim), x.new_empty(len(x), 0, 2 * self.dim))
         return GrowingMemory().append(empty), x.new_zeros(len(x), self.dim)
 
-    def step(self, x: Tensor, before: Step, mask: Tensor | None = None) -> tuple[Tensor, Step]:
+    def step(self, x: Tensor, before: TapeState, mask: Tensor | None = None) -> tuple[Tensor, TapeState]:
         """x (N, E) -> h_t (N, D) and the tape with it; mask (N, 1): False where it is padding"""
         tape, read = before
         look = self.attend.look(torch.cat([x, read.to(x.dtype)], -1)[:, None], tape.memory)
@@ -72,29 +74,29 @@ class TapeLSTM(nn.Module):
             return self._step_by_step(x, mask)
         inputs = self._inputs(x, mask)
         with torch.autocast(x.device.type, enabled=False):
-            if any(one.requires_grad for one in inputs[:-1]) and torch.is_grad_enabled():
-                hidden = _Sequence.apply(*inputs)
+            if any(x.requires_grad for x in inputs[:-1]) and torch.is_grad_enabled():
+                hidden = _TapeSteps.apply(*inputs)
             else:
                 hidden = walk(*inputs, keep=False).hidden
         return hidden.transpose(0, 1).to(x.dtype)
 
-    def read(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Step]:
-        """The same without gradients, and the tape for the steps that follow. Padding is on the left."""
+    def read(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, TapeState]:
+        """As `forward`, without gradients, and the tape for the steps that follow. Padding is on the left."""
         if not x.shape[1]:
             return x.new_empty(len(x), 0, self.dim), self.begin(x)
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            found = walk(*self._inputs(x, mask), keep=False)
-        keys, values = found.keys.transpose(0, 1).float(), found.values.transpose(0, 1).to(x.dtype)
-        last = found.reads[-1, :, : self.dim].to(x.dtype)
+            done = walk(*self._inputs(x, mask), keep=False)
+        keys, values = done.keys.transpose(0, 1).float(), done.values.transpose(0, 1).to(x.dtype)
+        last = done.reads[-1, :, : self.dim].to(x.dtype)
         return values[..., : self.dim], (GrowingMemory(keys, values, mask, x.shape[1]), last)
 
     def _step_by_step(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """As `forward`, by `step`, which shows a trace the weights and the gates."""
-        before, found = self.begin(x), [x.new_zeros(len(x), 0, self.dim)]
+        before, states = self.begin(x), [x.new_zeros(len(x), 0, self.dim)]
         for place, now in enumerate(x.unbind(1)):
             hidden, before = self.step(now, before, None if mask is None else mask[:, place : place + 1])
-            found.append(hidden[:, None])
-        return torch.cat(found, 1)
+            states.append(hidden[:, None])
+        return torch.cat(states, 1)
 
     def _inputs(self, x: Tensor, mask: Tensor | None) -> tuple[Any, ...]:
         """Of `walk`, in float32 or more: what depends on x alone, for all steps at once, and the weights."""
@@ -102,21 +104,21 @@ class TapeLSTM(nn.Module):
         assert isinstance(score, Additive)
         of_x, of_read = score.query_weight.weight.split((width, self.dim), 1)
         gates = self.cell.input(x) + self.cell.hidden.bias
-        asked = nn.functional.linear(x, of_x)
+        queries = nn.functional.linear(x, of_x)
         both = torch.cat([drop(self.cell.hidden.weight, self.weight_dropout, self.training), of_read])
-        sides = (gates.transpose(0, 1), asked.transpose(0, 1), both, score.key_weight.weight, score.v)
+        sides = (gates.transpose(0, 1), queries.transpose(0, 1), both, score.key_weight.weight, score.v)
         dtype = torch.promote_types(x.dtype, torch.float32)
-        return *(one.to(dtype) for one in sides), None if mask is None else mask.T
+        return *(side.to(dtype) for side in sides), None if mask is None else mask.T
 
 
-class Walked(NamedTuple):
+class TapeBuffers(NamedTuple):
     """What a walk over T steps leaves, each (T, N, ..)."""
 
     values: Tensor  # (T, N, 2 D): [h; c]
     keys: Tensor  # (T, N, A): e^{2 W_h h}
     reads: Tensor  # (T, N, 2 D): [h~; c~]
     queries: Tensor  # (T, N, A): e^{2 (W_x x + W_r h~)}
-    gates: Tensor  # (T, N, 4 D): i, f, c^, o; empty unless kept
+    gates: Tensor  # (T, N, 4 D): i, f, c^, o; empty unless they are kept for the backward pass
     weights: Tensor  # (T, T, N): of each step, those of the steps before it; empty unless kept
 
     @property
@@ -125,13 +127,13 @@ class Walked(NamedTuple):
 
 
 def walk(
-    ahead: Tensor, asked: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None, *, keep: bool
-) -> Walked:
-    """ahead (T, N, 4 D) = W x + b and asked (T, N, A) = W_x x of all steps; both (4 D + A, D): the weights of the
+    ahead: Tensor, of_x: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None, *, keep: bool
+) -> TapeBuffers:
+    """ahead (T, N, 4 D) = W x + b and of_x (T, N, A) = W_x x of all steps; both (4 D + A, D): the weights of the
     gates and of the query that h~ is multiplied with; key_weight (A, D); v (A,); mask (T, N). keep: for the
     backward pass."""
-    (steps, rows, attention), dim = asked.shape, key_weight.shape[1]
-    found = Walked(
+    (steps, rows, attention), dim = of_x.shape, key_weight.shape[1]
+    buffers = TapeBuffers(
         values=ahead.new_empty(steps, rows, 2 * dim),
         keys=ahead.new_empty(steps, rows, attention),
         reads=ahead.new_zeros(steps, rows, 2 * dim),
@@ -140,8 +142,8 @@ def walk(
         weights=ahead.new_empty(steps if keep else 0, steps, rows),
     )
     fill = kernels.walk if _fused(ahead) else _walk
-    fill(ahead, asked, both, key_weight, v, mask, *found)
-    return found
+    fill(ahead, of_x, both, key_weight, v, mask, *buffers)
+    return buffers
 
 
 def _fused(x: Tensor) -> bool:
@@ -149,22 +151,22 @@ def _fused(x: Tensor) -> bool:
 
 
 def _walk(
-    ahead: Tensor, asked: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None, *found: Tensor
+    ahead: Tensor, of_x: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None, *buffers: Tensor
 ) -> None:
-    """Fills the tensors of a `Walked`, from the first step to the last."""
-    values, keys, reads, queries, gates, weights = found
-    (steps, rows, attention), dim, keep = asked.shape, key_weight.shape[1], len(gates) > 0
-    known, of_keys, minus = ahead.new_zeros(rows, 4 * dim + attention), key_weight.t(), -2 * v
+    """Fills the tensors of a `TapeBuffers`, from the first step to the last."""
+    values, keys, reads, queries, gates, weights = buffers
+    (steps, rows, attention), dim, keep = of_x.shape, key_weight.shape[1], len(gates) > 0
+    of_read, of_keys, minus = ahead.new_zeros(rows, 4 * dim + attention), key_weight.t(), -2 * v
     for now in range(steps):
-        queries[now] = _exponentials(asked[now] + known[:, 4 * dim :])
+        queries[now] = _exponentials(of_x[now] + of_read[:, 4 * dim :])
         if now:
             scores = _gaps(keys[:now], queries[now]) @ minus  # (t, N); the same constant is left out of all
             share = _softmax(scores, None if mask is None else mask[:now])
             torch.bmm(share.t()[:, None], values[:now].transpose(0, 1), out=reads[now][:, None])
             if keep:
                 weights[now, :now] = share
-        known = reads[now, :, :dim] @ both.t()  # of the gates, and of the next query
-        opened = ahead[now] + known[:, : 4 * dim]
+        of_read = reads[now, :, :dim] @ both.t()  # of the gates, and of the next query
+        opened = ahead[now] + of_read[:, : 4 * dim]
         content = opened[:, 2 * dim : 3 * dim].tanh()
         opened.sigmoid_()[:, 2 * dim : 3 * dim] = content
         i, f, new, o = opened.chunk(4, -1)
@@ -193,41 +195,41 @@ def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.masked_fill(~mask, low).softmax(0).masked_fill(~mask, 0)
 
 
-class _Sequence(torch.autograd.Function):
+class _TapeSteps(torch.autograd.Function):
     """h (T, N, D) of `walk`."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        found = walk(*inputs, keep=True)
-        ctx.save_for_backward(*inputs[2:5], *found)
-        return found.hidden.contiguous()
+        buffers = walk(*inputs, keep=True)
+        ctx.save_for_backward(*inputs[2:5], *buffers)
+        return buffers.hidden.contiguous()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        both, key_weight, v, *kept = ctx.saved_tensors
+        both, key_weight, v, *buffers = ctx.saved_tensors
         with torch.autocast(grad.device.type, enabled=False):
-            return *_slopes(grad, both, key_weight, v, Walked(*kept)), None
+            return *_slopes(grad, both, key_weight, v, TapeBuffers(*buffers)), None
 
 
-def _slopes(grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, kept: Walked) -> tuple[Tensor, ...]:
-    """The gradients of ahead, asked, both, key_weight and v."""
+def _slopes(grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, buffers: TapeBuffers) -> tuple[Tensor, ...]:
+    """The gradients of ahead, of_x, both, key_weight and v."""
     dim, attention = grad.shape[-1], len(v)
     back = kernels.slopes if _fused(grad) else _steps_back
-    slopes, for_keys, for_v = back(grad, both, key_weight, v, *kept)
-    for_both = slopes.flatten(0, 1).t() @ kept.reads[..., :dim].flatten(0, 1)
-    for_key_weight = for_keys.flatten(0, 1).t() @ kept.hidden.flatten(0, 1)
+    slopes, for_keys, for_v = back(grad, both, key_weight, v, *buffers)
+    for_both = slopes.flatten(0, 1).t() @ buffers.reads[..., :dim].flatten(0, 1)
+    for_key_weight = for_keys.flatten(0, 1).t() @ buffers.hidden.flatten(0, 1)
     for_ahead, later = slopes.split((4 * dim, attention), -1)
-    for_asked = torch.cat([torch.zeros_like(later[:1]), later[:-1]])  # the first query looks at nothing
-    return for_ahead, for_asked, for_both, for_key_weight, for_v
+    for_x = torch.cat([torch.zeros_like(later[:1]), later[:-1]])  # the first query looks at nothing
+    return for_ahead, for_x, for_both, for_key_weight, for_v
 
 
 def _steps_back(
     grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, *tensors: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """From the last step to the first, with the tensors of a `Walked`: the gradients of [the gates; the next query]
-    (T, N, 4 D + A), of W_h h (T, N, A) and of v."""
-    kept = Walked(*tensors)
+    """From the last step to the first, with the tensors of a `TapeBuffers`: the gradients of [the gates; the next
+    query] (T, N, 4 D + A), of W_h h (T, N, A) and of v."""
+    buffers = TapeBuffers(*tensors)
     (steps, rows, _), (attention, dim) = grad.shape, key_weight.shape
     slopes = grad.new_zeros(steps, rows, 4 * dim + attention)  # of both h~: of the gates, and of the next query
     for_reads = grad.new_empty(steps, rows, 2 * dim)
@@ -235,18 +237,18 @@ def _steps_back(
     for_v, scale = torch.zeros_like(v), 4 * v
     for now in reversed(range(steps)):
         for_values = torch.bmm(  # of all later reads at once
-            kept.weights[now + 1 :, now].t()[:, None], for_reads[now + 1 :].transpose(0, 1)
+            buffers.weights[now + 1 :, now].t()[:, None], for_reads[now + 1 :].transpose(0, 1)
         )[:, 0]
         for_keys[now] *= scale
         for_hidden = torch.addmm(for_values[:, :dim] + grad[now], for_keys[now], key_weight)
-        for_cells = _cell_slopes(for_hidden, for_values[:, dim:], kept, now, slopes[now])
+        for_cells = _cell_slopes(for_hidden, for_values[:, dim:], buffers, now, slopes[now])
         torch.mm(slopes[now], both, out=for_reads[now, :, :dim])
         for_reads[now, :, dim:] = for_cells
         if now:
-            share = kept.weights[now, :now]  # (t, N)
-            slope = torch.bmm(kept.values[:now].transpose(0, 1), for_reads[now][..., None])[..., 0].t()
+            share = buffers.weights[now, :now]  # (t, N)
+            slope = torch.bmm(buffers.values[:now].transpose(0, 1), for_reads[now][..., None])[..., 0].t()
             slope = share * (slope - (share * slope).sum(0))
-            pairs = _gaps(kept.keys[:now], kept.queries[now])
+            pairs = _gaps(buffers.keys[:now], buffers.queries[now])
             for_v.addmv_(pairs.flatten(0, 1).t(), slope.flatten(), alpha=-2)
             pairs.addcmul_(pairs, pairs, value=-1).mul_(slope[..., None])
             for_keys[:now] += pairs
@@ -254,13 +256,13 @@ def _steps_back(
     return slopes, for_keys, for_v
 
 
-def _cell_slopes(for_hidden: Tensor, for_cells: Tensor, kept: Walked, now: int, slopes: Tensor) -> Tensor:
+def _cell_slopes(for_hidden: Tensor, for_cells: Tensor, buffers: TapeBuffers, now: int, slopes: Tensor) -> Tensor:
     """Writes the gradients of the gates into `slopes`; returns that of c~. Both arguments (N, D)."""
     dim = for_hidden.shape[1]
-    i, f, new, o = kept.gates[now].chunk(4, -1)
-    bent = kept.values[now, :, dim:].tanh()
+    i, f, new, o = buffers.gates[now].chunk(4, -1)
+    bent = buffers.values[now, :, dim:].tanh()
     for_cells = torch.addcmul(for_cells, for_hidden * o, 1 - bent * bent)
-    before = kept.reads[now, :, dim:]
+    before = buffers.reads[now, :, dim:]
     parts = (
         for_cells * new * i * (1 - i),
         for_cells * before * f * (1 - f),

@@ -1,1 +1,1 @@
-"""Neural Turing machines: `model.py` tells the paper."""
+"""Neural Turing machines: `model.py` tells the paper, `bit_lstm.py` what they are compared with."""

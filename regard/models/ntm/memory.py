@@ -1,7 +1,7 @@
 """A memory that is written as well as read (Graves, Wayne & Danihelka 2014, section 3).
 
 A head asks with a key k, a strength beta, a gate g, a shift s and a sharpness gamma, and weighs all places of the
-memory (`attention.Address`); a write head brings e and a too:
+memory (`address.py`); a write head brings e and a too:
 
     M_t(i) = M_{t-1}(i) prod_h (1 - w_h(i) e_h) + sum_h w_h(i) a_h       for the write heads h
     r_t = sum_i w_t(i) M_t(i)                                            for each read head
@@ -12,22 +12,23 @@ Letters: B rows, D controller, H heads of each kind, K places, W width of a plac
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Address, Attend, Cosine, Question, record
+from regard.attention import Attend, Cosine, record
 from regard.attention.record import watching
-from regard.models.ntm.step import Asked, turn
+from regard.models.ntm.address import Address, HeadQuestion
+from regard.models.ntm.step import AddressInputs, turn
 
 EMPTY = 1e-6  # what a memory holds at first
 SPREAD = 3.0  # of the heads' initial weights, times torch's; with torch's, copying was learned far more slowly
 FIRST = 6.0  # the initial logit of place 0, against 0 of the others
 
 
-class Held(NamedTuple):
+class MemoryState(NamedTuple):
     """Between two steps: the memory (B, K, W), and the weights of all heads (B, 2 H, K), read heads first."""
 
     matrix: Tensor
@@ -43,22 +44,19 @@ class Heads(Attend):
     def __init__(self, width: int):
         super().__init__(Cosine(width, width, beta=1.0), Address())
 
-    def turn(self, question: Question, matrix: Tensor, erase: Tensor, add: Tensor) -> tuple[Tensor, Held]:
+    def turn(
+        self, question: HeadQuestion, matrix: Tensor, erase: Tensor, add: Tensor
+    ) -> tuple[Tensor, MemoryState]:
         """What the read heads read (B, H, W) after the write heads have written, and the state after that."""
-        given = (question.beta, question.previous, question.gate, question.shift, question.gamma)
-        if any(one is None for one in given):
-            raise ValueError(
-                "a head asks with beta, previous, gate, shift and gamma; the question lacks some of them"
-            )
-        beta, previous, gate, shift, gamma = cast(tuple[Tensor, ...], given)
-        asked = Asked(question.query, beta[..., None], previous, gate[..., None], shift, gamma[..., None])
-        weights, after, reads = turn(matrix, asked, erase, add)
+        beta, gate, gamma = (x[..., None] for x in (question.beta, question.gate, question.gamma))
+        inputs = AddressInputs(question.query, beta, question.previous, gate, question.shift, gamma)
+        weights, after, reads = turn(matrix, inputs, erase, add)
         record(self, "memory", after[:, None], axis=1)
         for seen in watching(self):
             if seen.take(self, 1):
                 seen.keep(self, "weights", (weights if seen.heads is None else weights[:, seen.heads])[:, :, None])
                 seen.keep(self, "mask", torch.ones_like(weights[:, :1], dtype=torch.bool))
-        return reads, Held(after, weights)
+        return reads, MemoryState(after, weights)
 
 
 class TuringMemory(nn.Module):
@@ -82,11 +80,11 @@ class TuringMemory(nn.Module):
         nn.init.constant_(self.start[:, 0], FIRST)
         self.attend = Heads(width)
 
-    def begin(self, rows: int) -> Held:
+    def begin(self, rows: int) -> MemoryState:
         matrix = self.start.new_full((rows, self.places, self.width), EMPTY)
-        return Held(matrix, self.start.softmax(-1).expand(rows, -1, -1))
+        return MemoryState(matrix, self.start.softmax(-1).expand(rows, -1, -1))
 
-    def ask(self, hidden: Tensor, before: Held) -> tuple[Question, Tensor, Tensor]:
+    def ask(self, hidden: Tensor, before: MemoryState) -> tuple[HeadQuestion, Tensor, Tensor]:
         """What all heads ask, and what the write heads erase and add (B, H, W)."""
         bent, opened, positive, moves = self.numbers(hidden).split(self.sizes, -1)
         both, shape = 2 * self.heads, (-1, self.width)
@@ -94,10 +92,10 @@ class TuringMemory(nn.Module):
         erase, gate = opened.sigmoid().split((self.heads * self.width, both), -1)
         beta, sharper = F.softplus(positive).chunk(2, -1)
         shift = moves.unflatten(-1, (both, -1)).softmax(-1)
-        question = Question(keys, beta=beta, previous=before.weights, gate=gate, shift=shift, gamma=1 + sharper)
+        question = HeadQuestion(keys, beta=beta, previous=before.weights, gate=gate, shift=shift, gamma=1 + sharper)
         return question, erase.unflatten(-1, shape), add
 
-    def forward(self, hidden: Tensor, before: Held) -> tuple[Tensor, Held]:
+    def forward(self, hidden: Tensor, before: MemoryState) -> tuple[Tensor, MemoryState]:
         """The controller's state (B, D) -> what the read heads read (B, H W), and what the next step needs"""
         question, erase, add = self.ask(hidden, before)
         reads, after = self.attend.turn(question, before.matrix, erase, add)

@@ -25,7 +25,7 @@ from regard.errors import BadInput
 from regard.layers.loss import Loss, bit_loss
 from regard.layers.recurrent import Cell, CellState
 from regard.models.ntm import sequence
-from regard.models.ntm.memory import Held, TuringMemory
+from regard.models.ntm.memory import MemoryState, TuringMemory
 from regard.models.protocols import BitSequences
 
 MOST = 10_000  # of each: a hostile configuration must not fill the memory
@@ -51,11 +51,11 @@ class NTMConfig:
 
 
 class NTMState(NamedTuple):
-    """What a step leaves for the next one."""
+    """What a step leaves for the next."""
 
     cell: CellState  # of the LSTM; (): the controller has none
     read: Tensor  # (B, H W)
-    held: Held
+    memory: MemoryState
 
 
 class NTM(nn.Module):
@@ -64,7 +64,7 @@ class NTM(nn.Module):
     paper = "Graves, Wayne & Danihelka 2014, Neural Turing machines"
     Config = NTMConfig
     task = "recall"
-    layout = ""
+    numbering = ""
     alignment = "memory.attend"  # the weights of the read heads, then of the write heads
 
     def __init__(self, config: NTMConfig):
@@ -110,33 +110,33 @@ class NTM(nn.Module):
             ahead = F.linear(inputs.to(of_x.dtype), of_x, first.bias)
             watched = watching(self.memory.attend) or (state.cell and watching(self.cell))
             walk = self._walk_fused if not watched and sequence.fits(ahead, self.memory) else self._walk
-            found, state = walk(ahead, of_read, state)
-            return self.out(found), state
+            states, state = walk(ahead, of_read, state)
+            return self.out(states), state
 
     def _walk(self, ahead: Tensor, of_read: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
         """(B, T, gates) -> [h; r] of each step (B, T, D + H W), and the state after the last"""
-        of_read, found = of_read.t(), []
+        of_read, states = of_read.t(), []
         for now in ahead.unbind(1):
             now = torch.addmm(now, state.read, of_read)
             cell = self.cell(now, state.cell) if state.cell else ()
             hidden = cell[0] if cell else now.tanh()
-            read, held = self.memory(hidden, state.held)
-            found.append(torch.cat([hidden, read], -1))
-            state = NTMState(cell, read, held)
-        return torch.stack(found, 1), state
+            read, memory = self.memory(hidden, state.memory)
+            states.append(torch.cat([hidden, read], -1))
+            state = NTMState(cell, read, memory)
+        return torch.stack(states, 1), state
 
     def _walk_fused(self, ahead: Tensor, of_read: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
-        """The same on CUDA, by few kernels."""
+        """As `_walk`, on CUDA by few kernels."""
         numbers, fed = self.memory.numbers, of_read
         hidden, cells = state.cell or (state.read.new_zeros(len(state.read), self.config.dim), None)
         if state.cell:
             ahead, fed = ahead + self.cell.hidden.bias, torch.cat([self.cell.hidden.weight, of_read], 1)
         begin = torch.cat([hidden, state.read], 1)
         sides = (ahead.transpose(0, 1), fed, numbers.weight, numbers.bias, begin, cells)
-        found = sequence.run(sequence.Inputs(*sides, *state.held))
-        hidden, read = found.states[-1].tensor_split([self.config.dim], 1)
-        cell = (hidden, found.cells) if state.cell else ()
-        return found.states.transpose(0, 1), NTMState(cell, read, Held(found.matrix, found.weights))
+        done = sequence.run(sequence.SequenceInputs(*sides, *state.memory))
+        hidden, read = done.states[-1].tensor_split([self.config.dim], 1)
+        cell = (hidden, done.cells) if state.cell else ()
+        return done.states.transpose(0, 1), NTMState(cell, read, MemoryState(done.matrix, done.weights))
 
 
 def check_steps(inputs: Tensor, width: int) -> None:

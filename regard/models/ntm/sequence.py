@@ -24,7 +24,7 @@ except ImportError:  # no Triton: the steps of `models.ntm.model` run on any dev
     kernels = None  # type: ignore[assignment]
 
 
-class Inputs(NamedTuple):
+class SequenceInputs(NamedTuple):
     """What the steps depend on. `fed` has the weights of what a step leaves for the next: [h; r] with an LSTM, else
     r alone."""
 
@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
     weights: Tensor  # (B, 2 H, K)
 
 
-class Walked(NamedTuple):
+class StepBuffers(NamedTuple):
     """What the steps leave. Those with T + 1 places begin with what was before the first step."""
 
     states: Tensor  # (T + 1, B, D + R): [h; r]
@@ -50,8 +50,8 @@ class Walked(NamedTuple):
     parts: Tensor  # (T, B, 2 H, 4, K)
 
 
-class Passed(NamedTuple):
-    """The states after each step (T, B, D + R), and the rest of what the last step leaves; see `Inputs`."""
+class SequenceOutputs(NamedTuple):
+    """The states after each step (T, B, D + R), and the rest of what the last step leaves; see `SequenceInputs`."""
 
     states: Tensor
     cells: Tensor
@@ -66,13 +66,14 @@ def fits(ahead: Tensor, memory: TuringMemory) -> bool:
     return kernels.fits(memory.places, memory.width, memory.shift)
 
 
-def run(inputs: Inputs) -> Passed:
-    if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in inputs):
-        return Passed(*_Sequence.apply(*inputs))
+def run(inputs: SequenceInputs) -> SequenceOutputs:
+    """All steps, with gradients where they are wanted."""
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
+        return SequenceOutputs(*_MachineSteps.apply(*inputs))
     return _last(walk(inputs, keep=False))
 
 
-def walk(inputs: Inputs, *, keep: bool) -> Walked:
+def walk(inputs: SequenceInputs, *, keep: bool) -> StepBuffers:
     """keep: for the gradient; else most buffers have a place or two, which the steps take in turns."""
     (steps, *_), dim, (rows, both, places) = inputs.ahead.shape, inputs.numbers.shape[1], inputs.weights.shape
     span, empty = steps if keep else 1, inputs.ahead.new_empty
@@ -94,56 +95,58 @@ def walk(inputs: Inputs, *, keep: bool) -> Walked:
             kernels.cell(gates[now], cells[old], cells[new], hidden)
         torch.addmm(inputs.bias, hidden, of_hidden, out=numbers[at])
         memory = (matrices[old], weights[old], matrices[new], weights[new])
-        kernels.turn(kernels.Step(numbers[at], *memory, read, parts[at]))
-    return Walked(states, gates, cells, numbers, matrices, weights, parts)
+        kernels.turn(kernels.StepTensors(numbers[at], *memory, read, parts[at]))
+    return StepBuffers(states, gates, cells, numbers, matrices, weights, parts)
 
 
-def _last(found: Walked) -> Passed:
-    steps = len(found.states) - 1
-    last = (one[steps % len(one)] for one in (found.cells, found.matrices, found.weights))
-    return Passed(found.states[1:], *last)
+def _last(buffers: StepBuffers) -> SequenceOutputs:
+    steps = len(buffers.states) - 1
+    last = (x[steps % len(x)] for x in (buffers.cells, buffers.matrices, buffers.weights))
+    return SequenceOutputs(buffers.states[1:], *last)
 
 
-class _Sequence(torch.autograd.Function):
+class _MachineSteps(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *given: Tensor) -> tuple[Tensor, ...]:
-        inputs = Inputs(*given)
-        found = walk(inputs, keep=True)
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        inputs = SequenceInputs(*tensors)
+        buffers = walk(inputs, keep=True)
         ctx.lstm = inputs.cells is not None
-        ctx.save_for_backward(inputs.fed, inputs.numbers, *found)
-        return tuple(_last(found))
+        ctx.save_for_backward(inputs.fed, inputs.numbers, *buffers)
+        return tuple(_last(buffers))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        fed, numbers, *found = ctx.saved_tensors
+        fed, numbers, *buffers = ctx.saved_tensors
         with torch.autocast(fed.device.type, enabled=False):
-            return tuple(_slopes(Passed(*grads), fed, numbers, Walked(*found), ctx.lstm))
+            return tuple(_slopes(SequenceOutputs(*grads), fed, numbers, StepBuffers(*buffers), ctx.lstm))
 
 
-def _slopes(grads: Passed, fed: Tensor, numbers: Tensor, found: Walked, lstm: bool) -> Inputs:
+def _slopes(
+    grads: SequenceOutputs, fed: Tensor, numbers: Tensor, buffers: StepBuffers, lstm: bool
+) -> SequenceInputs:
     """The gradients of the inputs, from the last step to the first."""
-    steps, dim = len(found.numbers), numbers.shape[1]
-    slopes = torch.cat([torch.zeros_like(found.states[:1]), grads.states])  # of the states
-    for_gates, for_numbers = torch.empty_like(found.gates), torch.empty_like(found.numbers)
+    steps, dim = len(buffers.numbers), numbers.shape[1]
+    slopes = torch.cat([torch.zeros_like(buffers.states[:1]), grads.states])  # of the states
+    for_gates, for_numbers = torch.empty_like(buffers.gates), torch.empty_like(buffers.numbers)
     for_cells, for_matrix, for_weights = (
-        one.clone(memory_format=torch.contiguous_format) for one in (grads.cells, grads.matrix, grads.weights)
+        x.clone(memory_format=torch.contiguous_format) for x in (grads.cells, grads.matrix, grads.weights)
     )
-    spare, hidden = torch.empty_like(for_weights), found.states[1:, :, :dim]
+    spare, hidden = torch.empty_like(for_weights), buffers.states[1:, :, :dim]
     bent = None if lstm else 1 - hidden.square()
     for now in reversed(range(steps)):
         for_hidden, for_read = slopes[now + 1].tensor_split([dim], 1)
-        memory = (found.matrices[now], found.weights[now], found.matrices[now + 1], found.weights[now + 1])
-        step = kernels.Step(found.numbers[now], *memory, for_read, found.parts[now])
+        memory = (buffers.matrices[now], buffers.weights[now], buffers.matrices[now + 1], buffers.weights[now + 1])
+        step = kernels.StepTensors(buffers.numbers[now], *memory, for_read, buffers.parts[now])
         kernels.turn_back(step, for_matrix, for_weights, for_numbers[now], spare)
         for_hidden.addmm_(for_numbers[now], numbers)
         if bent is None:
-            gates = (found.gates[now], found.cells[now], found.cells[now + 1])
+            gates = (buffers.gates[now], buffers.cells[now], buffers.cells[now + 1])
             kernels.cell_back(*gates, for_hidden, for_cells, for_gates[now])
         else:
             torch.mul(for_hidden, bent[now], out=for_gates[now])
         slopes[now, :, -fed.shape[1] :].addmm_(for_gates[now], fed)
-    for_fed = for_gates.flatten(0, 1).t() @ found.states[:-1, :, -fed.shape[1] :].flatten(0, 1)
+    for_fed = for_gates.flatten(0, 1).t() @ buffers.states[:-1, :, -fed.shape[1] :].flatten(0, 1)
     for_numbers = for_numbers.flatten(0, 1)
     products = (for_fed, for_numbers.t() @ hidden.flatten(0, 1), for_numbers.sum(0))
-    return Inputs(for_gates, *products, slopes[0], for_cells if lstm else None, for_matrix, for_weights)
+    return SequenceInputs(for_gates, *products, slopes[0], for_cells if lstm else None, for_matrix, for_weights)

@@ -21,7 +21,7 @@ not (as in Pinto et al. 2018, an actor-critic whose critic sees more than its ac
     r_t   the mean reward of an action in its state, without the luck
     V_t   = random_t + share_t (best_t - random_t)      share = w . state + b, from what the agent saw
 
-where random_t and best_t are the rewards that one who acts at random and one who knows the environment would still
+where random_t and best_t are the rewards that a player at random and a player who knows the environment would still
 expect (`Environments.prospects`). Neither changes what the policy gradient is on average with lambda = 1; both take
 noise away. The shares learn from the mean rewards that were earned from step t on, each squared error divided by
 the steps left and by T, so that one weight fits short and long trials. Advantages take the mean share of the last
@@ -54,7 +54,7 @@ from regard.data.made.environments import (
     uniform,
 )
 from regard.layers.loss import Loss, Sampled
-from regard.models.snail.blocks import AttentionBlock, Block, CausalConv, CausalStack, TCBlock
+from regard.models.snail.blocks import AttentionBlock, CausalBlock, CausalConv, CausalStack, TCBlock
 from regard.models.snail.policy_gradient import advantages, normalised, running_mean
 
 try:
@@ -112,13 +112,13 @@ class SNAILAgent(nn.Module):
     paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
     Config = SNAILAgentConfig
     task = "play"
-    layout = ""
+    numbering = ""
 
     def __init__(self, config: SNAILAgentConfig):
         super().__init__()
         self.config, kind = config, config.environments
         self.embed = nn.Linear(kind.inputs, config.dim)
-        width, blocks = config.dim, list[Block]()
+        width, blocks = config.dim, list[CausalBlock]()
         for _ in range(config.tc_layers if config.temporal else 0):
             blocks.append(TCBlock(width, kind.steps, config.tc_filters))
             width = blocks[-1].width
@@ -162,7 +162,7 @@ class SNAILAgent(nn.Module):
         return self.policy(self.states(inputs))
 
     def step(self, seen: Tensor, before: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
-        """The same for one step after another: (B, I) -> logits (B, A), and the state for the next step"""
+        """As `forward`, one step after another: (B, I) -> logits (B, A), and the state for the next step"""
         x, after = self.blocks.step(self.embed(seen), before)
         return self.policy(x), after
 
@@ -187,25 +187,25 @@ class SNAILAgent(nn.Module):
         kind, played = self.environments, self.play(batch.seeds)
         world = kind.draw(batch.seeds)
         prospects = kind.prospects(world, played.states)
-        known, shares = self.judge(played.inputs)
+        logs, shares = self.judge(played.inputs)
         means = mean_rewards(world, played.states, played.actions)
         values = of_shares(running_mean(shares, max(1, kind.steps // 10)), prospects)
         gains = normalised(advantages(means, values, self.config.gae_lambda))
         returns = means.flip(1).cumsum(1).flip(1)
-        chosen = of_actions(known, played.actions)
+        chosen = of_actions(logs, played.actions)
         return Experience(played.inputs, played.actions, played.rewards, gains, returns, prospects, chosen)
 
     def loss(self, batch: Seeds | Experience) -> Loss:
         """Of one trial in each environment; `likelihood` holds their total rewards."""
         done = batch if isinstance(batch, Experience) else self.experience(batch)
-        known, shares = self.judge(done.inputs)
+        logs, shares = self.judge(done.inputs)
         values = of_shares(shares, done.prospects)
         steps = values.shape[1]
         left = torch.arange(steps, 0, -1, device=values.device)  # what is earned in them varies
         error = self.config.value_weight / steps * ((values - done.returns).square() / left).sum()
         mask = torch.ones_like(done.actions, dtype=torch.bool)
-        entropy = -(known.exp() * known).sum(-1)
-        sampled = Sampled(done.advantages, of_actions(known, done.actions), entropy, mask, done.log_probability)
+        entropy = -(logs.exp() * logs).sum(-1)
+        sampled = Sampled(done.advantages, of_actions(logs, done.actions), entropy, mask, done.log_probability)
         return Loss(error, done.rewards.sum(1), mask.sum(), sampled)
 
 
@@ -221,7 +221,7 @@ def play_by_steps(
         reward, after = kind.step(world, now, state, action)
         taken.append((state, action, reward))
         state = after
-    states, actions, rewards = (torch.stack(one, 1) for one in zip(*taken, strict=True))
+    states, actions, rewards = (torch.stack(steps, 1) for steps in zip(*taken, strict=True))
     return states, actions, rewards
 
 
@@ -231,9 +231,9 @@ def of_shares(shares: Tensor, prospects: Tensor) -> Tensor:
     return random + shares * (best - random)
 
 
-def of_actions(known: Tensor, actions: Tensor) -> Tensor:
-    """Those of the actions that were taken: (B, T, A), (B, T) -> (B, T)"""
-    return known.gather(-1, actions[..., None])[..., 0]
+def of_actions(logs: Tensor, actions: Tensor) -> Tensor:
+    """The entries of the actions that were taken: (B, T, A), (B, T) -> (B, T)"""
+    return logs.gather(-1, actions[..., None])[..., 0]
 
 
 def choose(logits: Tensor, chance: Tensor) -> Tensor:

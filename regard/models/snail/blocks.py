@@ -35,7 +35,7 @@ from regard.models.snail.dense_blocks import dense_blocks
 Past = tuple[Tensor, ...]  # the outputs of the last steps, each (N, C'), the newest at the end
 
 
-class Block(Protocol):
+class CausalBlock(Protocol):
     """What a stack is made of. `width`: the channels of its output."""
 
     width: int
@@ -87,11 +87,11 @@ class DenseBlock(nn.Module):
         return self._joined(x, self.conv(x, alternatives))
 
     def step(self, x: Tensor, earlier: Tensor | None) -> Tensor:
-        """As that of `CausalConv`."""
+        """x and the input of its convolution's earlier step (N, C); None: there was none."""
         return self._joined(x, self.conv.step(x, earlier))
 
-    def _joined(self, x: Tensor, found: Tensor) -> Tensor:
-        content, gate = found.chunk(2, -1)
+    def _joined(self, x: Tensor, both: Tensor) -> Tensor:
+        content, gate = both.chunk(2, -1)
         return torch.cat([x, content.tanh() * gate.sigmoid()], -1)
 
 
@@ -131,8 +131,8 @@ class TCBlock(nn.Module):
             dilation = layer.conv.dilation
             earlier = past[-dilation][:, : x.shape[1]] if dilation <= len(past) else None
             x = layer.step(x, earlier)
-        kept = 2 ** max(len(self.layers) - 1, 0)
-        return x, (*past, x)[-kept:]
+        longest = 2 ** max(len(self.layers) - 1, 0)  # the farthest that a convolution looks back
+        return x, (*past, x)[-longest:]
 
 
 class AttentionBlock(nn.Module):
@@ -158,10 +158,11 @@ class AttentionBlock(nn.Module):
 
     def last_look(self, x: Tensor, alternatives: int = 1) -> tuple[Question, Memory]:
         """The questions of the last steps and the memory of all steps."""
-        asked, held = self.project.weight.split((self.keys, self.keys + self.values))
-        asked_bias, held_bias = self.project.bias.split((self.keys, self.keys + self.values))
-        keys, values = F.linear(x, held, held_bias).split((self.keys, self.values), -1)
-        query = F.linear(x[:, -alternatives:], asked, asked_bias)
+        sizes = (self.keys, self.keys + self.values)
+        query_weight, memory_weight = self.project.weight.split(sizes)
+        query_bias, memory_bias = self.project.bias.split(sizes)
+        keys, values = F.linear(x, memory_weight, memory_bias).split((self.keys, self.values), -1)
+        query = F.linear(x[:, -alternatives:], query_weight, query_bias)
         mask = _apart(x, alternatives, alternatives)
         return Question(query, newest=True, mask=mask), self.attend.remember(keys, values)
 
@@ -170,7 +171,8 @@ class AttentionBlock(nn.Module):
         return GrowingMemory()
 
     def step(self, x: Tensor, state: GrowingMemory) -> tuple[Tensor, GrowingMemory]:
-        """x (N, C) -> (N, C'). Without gradients the state is written in place: fork it before stepping twice."""
+        """x (N, C) -> (N, C'). Without gradients the state is written in place: copy it before stepping from it
+        twice."""
         query, keys, values = self.project(x)[:, None].split((self.keys, self.keys, self.values), -1)
         state = state.append(self.attend.remember(keys, values))
         read = self.attend(Question(query, newest=True), state.memory)
@@ -188,7 +190,7 @@ def _apart(x: Tensor, queries: int, alternatives: int) -> Tensor | None:
 class CausalStack(nn.ModuleList):
     """Blocks one after another."""
 
-    def __init__(self, blocks: Sequence[Block]):
+    def __init__(self, blocks: Sequence[CausalBlock]):
         super().__init__(blocks)  # type: ignore[arg-type]
         self.width = blocks[-1].width
 

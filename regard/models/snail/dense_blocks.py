@@ -31,9 +31,9 @@ def dense_blocks(
     if not torch.is_autocast_enabled(device):
         plain: Tensor = _DenseBlocks.apply(dilations, first, x, *weights, *biases)
         return plain
-    given = [y.to(torch.get_autocast_dtype(device)) for y in (x, *weights, *biases)]
+    tensors = [y.to(torch.get_autocast_dtype(device)) for y in (x, *weights, *biases)]
     with torch.autocast(device, enabled=False):
-        out: Tensor = _DenseBlocks.apply(dilations, first, *given)
+        out: Tensor = _DenseBlocks.apply(dilations, first, *tensors)
     return out
 
 
@@ -51,15 +51,15 @@ class _DenseBlocks(torch.autograd.Function):
         for i, (weight, bias, dilation) in enumerate(zip(weights, biases, dilations, strict=True)):
             size, shift = first + i * filters, dilation * count
             both = rows[:, :size] @ _taps(weight).mT  # (R, 4 F)
-            found = both[:, : 2 * filters].add(bias)
+            gates = both[:, : 2 * filters].add(bias)
             if shift < end:
-                found[shift:end] += both[: end - shift, 2 * filters :]
+                gates[shift:end] += both[: end - shift, 2 * filters :]
             if shift <= end:
-                found.unflatten(0, (steps, count))[alternative:] += both[end - shift :][:count, 2 * filters :]
-            found[:, :filters].tanh_()
-            found[:, filters:].sigmoid_()
-            torch.mul(*found.chunk(2, 1), out=rows[:, size : size + filters])
-            active.append(found)
+                gates.unflatten(0, (steps, count))[alternative:] += both[end - shift :][:count, 2 * filters :]
+            gates[:, :filters].tanh_()
+            gates[:, filters:].sigmoid_()
+            torch.mul(*gates.chunk(2, 1), out=rows[:, size : size + filters])
+            active.append(gates)
         ctx.save_for_backward(rows, *weights, *active)
         ctx.dilations, ctx.shape, ctx.alternative = dilations, x.shape, alternative
         return buffer.transpose(0, 1)

@@ -43,17 +43,17 @@ def _product(
     for first in range(0, count, CHANNELS):
         c = first + tl.arange(0, CHANNELS)
         part = tl.load(x + rows[:, None] * WIDTH + c[None, :], mask=inside & (c[None, :] < count), other=0.0)
-        held = (c[:, None] < count) & (o[None, :] < OUT)
-        total = _dot(part, tl.load(weight + c[:, None] * OUT + o[None, :], mask=held, other=0.0), total)
+        used = (c[:, None] < count) & (o[None, :] < OUT)
+        total = _dot(part, tl.load(weight + c[:, None] * OUT + o[None, :], mask=used, other=0.0), total)
     return total
 
 
 @triton.jit
 def _dense(
-    now, before, known, weight, bias, C, rows, inside,
+    now, before, reached, weight, bias, C, rows, inside,
     WIDTH: tl.constexpr, F: tl.constexpr, TILE: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """tanh(conv_f(x)) * sigmoid(conv_g(x)) of x at this step and, where known, at an earlier one.
+    """tanh(conv_f(x)) * sigmoid(conv_g(x)) of x at this step and, where it was reached, at an earlier one.
     weight (2 C, 2 F): [W_0; W_1], the filters of f and g in turns."""
     o = tl.arange(0, 2 * TILE)[None, :]
     total = tl.zeros((rows.shape[0], 2 * TILE), tl.float32) + tl.load(bias + o, mask=o < 2 * F, other=0.0)
@@ -62,11 +62,11 @@ def _dense(
         c = first + tl.arange(0, CHANNELS)
         place = rows[:, None] * WIDTH + c[None, :]
         newer = tl.load(now + place, mask=inside & (c[None, :] < C), other=0.0)
-        older = tl.load(before + place, mask=known & (c[None, :] < C), other=0.0)
-        held = (c[:, None] < C) & (o < 2 * F)
+        older = tl.load(before + place, mask=reached & (c[None, :] < C), other=0.0)
+        used = (c[:, None] < C) & (o < 2 * F)
         at = weight + c[:, None] * (2 * F) + o
-        total = _dot(newer, tl.load(at + C * (2 * F), mask=held, other=0.0), total)
-        earlier = _dot(older, tl.load(at, mask=held, other=0.0), earlier)
+        total = _dot(newer, tl.load(at + C * (2 * F), mask=used, other=0.0), total)
+        earlier = _dot(older, tl.load(at, mask=used, other=0.0), earlier)
     content, gate = tl.split(tl.reshape(total + earlier, (rows.shape[0], TILE, 2)))
     return (2 * tl.sigmoid(2 * content) - 1) * tl.sigmoid(gate)
 
@@ -80,8 +80,8 @@ def _look(
     P: tl.constexpr = 2 * K + V
     M: tl.constexpr = rows.shape[0]
     k, v = tl.arange(0, KEYS), tl.arange(0, VALUES)
-    asked = cache + t * N.to(tl.int64) * P + rows[:, None] * P + k[None, :]
-    query = tl.load(asked, mask=inside & (k[None, :] < K), other=0.0) * scale
+    at_query = cache + t * N.to(tl.int64) * P + rows[:, None] * P + k[None, :]
+    query = tl.load(at_query, mask=inside & (k[None, :] < K), other=0.0) * scale
     most = tl.full((M,), float("-inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
     read = tl.zeros((M, VALUES), tl.float32)
@@ -95,9 +95,9 @@ def _look(
         higher = tl.maximum(most, tl.max(score, 1))
         weight = tl.exp(score - higher[:, None])
         values = tl.load(at[:, :, None] + K + v[None, None, :], mask=here & (v[None, None, :] < V), other=0.0)
-        kept = tl.exp(most - higher)
-        read = read * kept[:, None] + tl.sum(weight[:, :, None] * values, 1)
-        total = total * kept + tl.sum(weight, 1)
+        shrink = tl.exp(most - higher)
+        read = read * shrink[:, None] + tl.sum(weight[:, :, None] * values, 1)
+        total = total * shrink + tl.sum(weight, 1)
         most = higher
     return read / total[:, None]
 
@@ -109,14 +109,14 @@ def _embedded(
 ):  # fmt: skip
     """The first layer: its inputs are one-hot but for the reward, so it adds rows of its weight (I, D)."""
     d = tl.arange(0, TILE)[None, :]
-    held = d < D
-    x = tl.load(bias + d, mask=held, other=0.0) + reward[:, None] * tl.load(
-        weight + A * D + d, mask=held, other=0.0
+    used = d < D
+    x = tl.load(bias + d, mask=used, other=0.0) + reward[:, None] * tl.load(
+        weight + A * D + d, mask=used, other=0.0
     )
-    x += tl.load(weight + action[:, None] * D + d, mask=held & begun, other=0.0)
+    x += tl.load(weight + action[:, None] * D + d, mask=used & begun, other=0.0)
     if S > 0:
-        x += tl.load(weight + (A + 1 + state[:, None]) * D + d, mask=held, other=0.0)
-        x += ended * tl.load(weight + (A + 1 + S) * D + d, mask=held, other=0.0)
+        x += tl.load(weight + (A + 1 + state[:, None]) * D + d, mask=used, other=0.0)
+        x += ended * tl.load(weight + (A + 1 + S) * D + d, mask=used, other=0.0)
     return x
 
 
@@ -130,6 +130,46 @@ def _choice(logits, chance, A: tl.constexpr, TILE: tl.constexpr, GREEDY: tl.cons
     likely = tl.exp(logits - tl.max(logits, 1)[:, None])
     below = tl.cumsum(likely, 1) < (chance * tl.sum(likely, 1))[:, None]
     return tl.minimum(tl.sum(below.to(tl.int32), 1), A - 1)
+
+
+@triton.jit
+def _convolve(
+    now, history, t, moment, weights, biases, N, LAYERS, CYCLE, rows, inside,
+    D: tl.constexpr, F: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """All dense blocks of step t: each appends its output to what `now` holds of this step."""
+    f = tl.arange(0, TILE)[None, :]
+    for layer in range(LAYERS):
+        C = D + layer * F
+        weight = weights + 4 * F * (layer * D + F * (layer * (layer - 1) // 2))
+        back = 1 << (layer % CYCLE)
+        before = history + (t - back) * N.to(tl.int64) * WIDTH
+        y = _dense(
+            now, before, inside & (moment >= back), weight, biases + layer * 2 * F, C, rows, inside,
+            WIDTH, F, TILE, CHANNELS,
+        )  # fmt: skip
+        tl.store(now + rows[:, None] * WIDTH + C + f, y, mask=inside & (f < F))
+        tl.debug_barrier()  # the next product reads what other threads have stored
+
+
+@triton.jit
+def _environment(
+    means, moves, luck, turns, t, place, rows, real, state, action, HORIZON,
+    A: tl.constexpr, S: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The reward of an action, and the state after it; S = 0: a bandit, whose state stays 0."""
+    chance = tl.load(luck + place, mask=real, other=0.0)
+    if S > 0:
+        pair = (rows.to(tl.int64) * S + state) * A + action
+        reward = tl.load(means + pair, mask=real, other=0.0) + chance
+        s = tl.arange(0, TILE)[None, :]
+        row = tl.load(moves + pair[:, None] * S + s, mask=real[:, None] & (s < S), other=2.0)
+        turn = tl.load(turns + place, mask=real, other=0.0)
+        later = tl.minimum(tl.sum((row < turn[:, None]).to(tl.int32), 1), S - 1)
+        state = tl.where((t + 1) % HORIZON == 0, 0, later)
+    else:
+        reward = (chance < tl.load(means + rows * A + action, mask=real, other=0.0)).to(tl.float32)
+    return reward, state
 
 
 @triton.jit(do_not_specialize=["N"])  # else a single trial is a number of Python's
@@ -147,7 +187,7 @@ def _play(
     rows = tl.program_id(0) * M + tl.arange(0, M)
     real = rows < N
     inside = real[:, None]
-    d, f, p = tl.arange(0, TILE_D)[None, :], tl.arange(0, TILE_F)[None, :], tl.arange(0, TILE_P)[None, :]
+    d, p = tl.arange(0, TILE_D)[None, :], tl.arange(0, TILE_P)[None, :]
     a, v = tl.arange(0, TILE_A)[None, :], tl.arange(0, TILE_V)[:, None]
     action, state, reward = tl.zeros((M,), tl.int32), tl.zeros((M,), tl.int32), tl.zeros((M,), tl.float32)
     for t in range(T):
@@ -157,20 +197,13 @@ def _play(
         x = _embedded(embed, embed_bias, moment > 0, action, reward, state, ended, A, S, D, TILE_D)
         tl.store(now + rows[:, None] * WIDTH + d, x, mask=inside & (d < D))
         tl.debug_barrier()  # the next product reads what other threads have stored
-        for layer in range(LAYERS):
-            C = D + layer * F
-            weight = convs + 4 * F * (layer * D + F * (layer * (layer - 1) // 2))
-            back = 1 << (layer % CYCLE)
-            before = history + (t - back) * N.to(tl.int64) * WIDTH
-            y = _dense(
-                now, before, inside & (moment >= back), weight, conv_biases + layer * 2 * F, C, rows, inside,
-                WIDTH, F, TILE_F, CHANNELS,
-            )  # fmt: skip
-            tl.store(now + rows[:, None] * WIDTH + C + f, y, mask=inside & (f < F))
-            tl.debug_barrier()
-        held = tl.zeros((M, TILE_P), tl.float32) + tl.load(project_bias + p, mask=p < P, other=0.0)
-        held = _product(held, now, project, WIDTH, rows, inside, WIDTH, P, TILE_P, CHANNELS)
-        tl.store(cache + t * N.to(tl.int64) * P + rows[:, None] * P + p, held, mask=inside & (p < P))
+        _convolve(
+            now, history, t, moment, convs, conv_biases, N, LAYERS, CYCLE, rows, inside,
+            D, F, WIDTH, TILE_F, CHANNELS,
+        )  # fmt: skip
+        projected = tl.zeros((M, TILE_P), tl.float32) + tl.load(project_bias + p, mask=p < P, other=0.0)
+        projected = _product(projected, now, project, WIDTH, rows, inside, WIDTH, P, TILE_P, CHANNELS)
+        tl.store(cache + t * N.to(tl.int64) * P + rows[:, None] * P + p, projected, mask=inside & (p < P))
         tl.debug_barrier()
         read = _look(cache, t, N, rows, inside, scale, K, V, TILE_K, TILE_V, PLACES)
         logits = tl.zeros((M, TILE_A), tl.float32) + tl.load(policy_bias + a, mask=a < A, other=0.0)
@@ -181,17 +214,9 @@ def _play(
         action = _choice(logits, tl.load(chances + place, mask=real, other=0.5), A, TILE_A, GREEDY)
         tl.store(actions + place, action.to(tl.int64), mask=real)
         tl.store(states + place, state.to(tl.int64), mask=real)
-        chance = tl.load(luck + place, mask=real, other=0.0)
-        if S > 0:
-            pair = (rows.to(tl.int64) * S + state) * A + action
-            reward = tl.load(means + pair, mask=real, other=0.0) + chance
-            s = tl.arange(0, TILE_S)[None, :]
-            row = tl.load(moves + pair[:, None] * S + s, mask=inside & (s < S), other=2.0)
-            turn = tl.load(turns + place, mask=real, other=0.0)
-            later = tl.minimum(tl.sum((row < turn[:, None]).to(tl.int32), 1), S - 1)
-            state = tl.where((t + 1) % HORIZON == 0, 0, later)
-        else:
-            reward = (chance < tl.load(means + rows * A + action, mask=real, other=0.0)).to(tl.float32)
+        reward, state = _environment(
+            means, moves, luck, turns, t, place, rows, real, state, action, HORIZON, A, S, TILE_S
+        )
         tl.store(rewards + place, reward, mask=real)
 
 
@@ -256,7 +281,7 @@ def play(agent: Agent, world: World, chances: Tensor, *, greedy: bool) -> tuple[
 def _parts(agent: Agent) -> tuple[Sizes, list[CausalConv], AttentionBlock]:
     """The sizes, the convolutions in their order, and the look behind them."""
     kind, look = agent.environments, agent.blocks[-1]
-    convs = [one for one in agent.blocks.modules() if isinstance(one, CausalConv)]
+    convs = [part for part in agent.blocks.modules() if isinstance(part, CausalConv)]
     assert isinstance(look, AttentionBlock)
     filters = convs[0].out_features // 2 if convs else 1
     states = kind.states if isinstance(kind, MDPs) else 0

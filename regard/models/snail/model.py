@@ -26,9 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.fields import check, setting
-from regard.layers.convolution import Convolution
 from regard.layers.loss import Loss, label_loss
-from regard.models.snail.blocks import AttentionBlock, Block, CausalStack, TCBlock
+from regard.models.snail.blocks import AttentionBlock, CausalBlock, CausalStack, TCBlock
+from regard.models.snail.pooled_convolution import PooledConvolution
 
 LARGEST = 4096  # pixels on a side: a hostile configuration must not fill the memory
 
@@ -93,7 +93,7 @@ class ImageEmbedding(nn.Module):
         super().__init__()
         widths = [config.channels, *[config.conv_filters] * config.conv_layers]
         self.layers = nn.ModuleList(
-            Convolution(inside, config.conv_filters, 3, relu=False) for inside in widths[:-1]
+            PooledConvolution(inside, config.conv_filters, 3, relu=False) for inside in widths[:-1]
         )
         height, width = (side >> config.conv_layers for side in config.size)
         self.out = nn.Linear(config.conv_filters * height * width, config.embed)
@@ -103,7 +103,7 @@ class ImageEmbedding(nn.Module):
         """(N, C, H, W) -> (N, embed)"""
         x = images.contiguous(memory_format=torch.channels_last)
         for layer in self.layers:
-            assert isinstance(layer, Convolution)
+            assert isinstance(layer, PooledConvolution)
             x = layer.pooled(x)
         return self.out(x.flatten(1))
 
@@ -114,13 +114,13 @@ class SNAIL(nn.Module):
     paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
     Config = SNAILConfig
     task = "fewshot"
-    layout = ""
+    numbering = ""
 
     def __init__(self, config: SNAILConfig):
         super().__init__()
         self.config = config
         self.eye = ImageEmbedding(config)
-        width, blocks = config.embed + config.ways, list[Block]()
+        width, blocks = config.embed + config.ways, list[CausalBlock]()
         for number, (keys, values) in enumerate(zip(config.keys, config.values, strict=True)):
             if number and config.temporal:
                 blocks.append(TCBlock(width, config.length, config.tc_filters))
@@ -145,20 +145,22 @@ class SNAIL(nn.Module):
         return self.eye(images)
 
     def answer(self, states: Tensor, labels: Tensor) -> Tensor:
-        """The same from the embeddings of the images (E, S + Q, embed)."""
+        """As `forward`, from the embeddings of the images (E, S + Q, embed)."""
         queries = states.shape[1] - labels.shape[1]
         if queries < 1:
             raise ValueError(
                 f"{states.shape[1]} images have {labels.shape[1]} labels; the last images are the queries, without "
                 "labels: give fewer labels than images"
             )
-        known = F.pad(F.one_hot(labels, self.config.ways).to(states.dtype), (0, 0, 0, queries))  # (E, S + Q, ways)
-        return self.classify(self.blocks.last(torch.cat([states, known], -1), queries))
+        one_hot = F.pad(
+            F.one_hot(labels, self.config.ways).to(states.dtype), (0, 0, 0, queries)
+        )  # (E, S + Q, ways)
+        return self.classify(self.blocks.last(torch.cat([states, one_hot], -1), queries))
 
     def class_logits(self, batch: Episodes) -> Tensor:
         """(E Q, ways)"""
         return self(batch.images, batch.labels).flatten(0, 1)
 
     def loss(self, batch: Episodes, *, label_smoothing: float = 0.0) -> Loss:
-        """Of the queries' classes."""
+        """Cross-entropy of the queries' classes."""
         return label_loss(self.class_logits(batch), batch.answers.flatten(), label_smoothing=label_smoothing)

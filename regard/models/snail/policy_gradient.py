@@ -25,8 +25,8 @@ def advantages(rewards: Tensor, values: Tensor, decay: float) -> Tensor:
 def running_mean(x: Tensor, count: int) -> Tensor:
     """Of each step and those before it, `count` together or as many as there are: (B, T) -> (B, T)"""
     total = F.pad(x.cumsum(1), (count, 0))
-    known = torch.arange(1, x.shape[1] + 1, device=x.device).clamp_max(count)
-    return (total[:, count:] - total[:, :-count]) / known
+    steps = torch.arange(1, x.shape[1] + 1, device=x.device).clamp_max(count)
+    return (total[:, count:] - total[:, :-count]) / steps
 
 
 def normalised(x: Tensor) -> Tensor:

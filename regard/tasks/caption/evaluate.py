@@ -1,16 +1,15 @@
-"""How good captions are, whether a captioner looks at what it names, and whether another one is better."""
+"""How good captions are, whether a captioner looks at what it names, and whether another captioner is better."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from regard.data.images.captions import CaptionSet
 from regard.data.images.images import resize, with_channels
-from regard.decode.settings import Decoding
 from regard.metrics.bootstrap import Comparison, bootstrap_means
 from regard.metrics.captions import caption_bleu, caption_grade, caption_words, cider, rouge_l
 from regard.metrics.exact_match import exact_match
@@ -18,8 +17,9 @@ from regard.metrics.pointing import chance, near_object
 from regard.show import Entry, Sheet
 from regard.tasks.caption.prepare import TestCaptions
 from regard.tasks.caption.run import Captioner
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.card import Options
+from regard.tasks.core.options import change_decoding
+from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.shared.measuring import total_loss
 
 BATCH = 64  # images
@@ -31,7 +31,7 @@ class Captioned:
     """What two captioners are compared by, and a sheet is drawn from."""
 
     answers: list[str]
-    asked: CaptionSet
+    test: CaptionSet
     cider: list[float]  # of each caption
     rouge_l: list[float]
 
@@ -39,34 +39,39 @@ class Captioned:
 def evaluate(
     run: Captioner,
     data: TestCaptions,
-    only: Collection[str] = (),
-    decoding: Decoding | None = None,
+    *,
+    only: Sequence[str] = (),
+    options: Options | None = None,
     tick: Tick = no_tick,
 ) -> Evaluation:
     """The metrics of captions, pointing where the objects are known, and the loss of all references. Loss and
     perplexity are per token, so that they compare runs with one tokenizer only."""
-    asked = data.asked
-    references = list(asked.captions)
+    test = data.asked
+    references = list(test.captions)
     size = run.model.config.size
-    images = (asked.images.read(row, size) for row in range(len(asked)))
-    answers = [answer.text for answer in run.answers(images, decoding, tick=tick)]
+    images = (test.images.read(row, size) for row in range(len(test)))
+    decoding = change_decoding(run.decode, {"beam": (options or {}).get("beam")})
+    answers = [answer.text for answer in run.answers(map(run.open, images), decoding, tick=tick)]
     nats, tokens = total_loss(run.model, (data.ids.batch(item) for item in data.ids.order(0)))
     loss = nats / tokens
     mean_cider, each_cider = cider(answers, references)
-    spoken, given = [_spoken(one) for one in answers], [[_spoken(one) for one in some] for some in references]
-    metrics = {"cider": mean_cider, "exact_match": exact_match(spoken, given)}
+    spoken, wanted = (
+        [_spoken(text) for text in answers],
+        [[_spoken(text) for text in texts] for texts in references],
+    )
+    metrics = {"cider": mean_cider, "exact_match": exact_match(spoken, wanted)}
     metrics |= {f"bleu{order}": score for order, score in enumerate(caption_bleu(answers, references), 1)}
     metrics |= {"perplexity": math.exp(min(700.0, loss)), "loss": loss}
     if only:
         return Evaluation({name: metrics[name] for name in only})
     metrics["rouge_l"], each_rouge = rouge_l(answers, references)
-    found, by_chance = pointing(run, asked)
+    pointed, by_chance = pointing(run, test)
     return Evaluation(
-        metrics | found,
+        metrics | pointed,
         {"images": len(answers), "captions": len(data.ids)},
         dict(by_chance),
         by_chance,
-        compared=Captioned(answers, asked, each_cider, each_rouge),
+        compared=Captioned(answers, test, each_cider, each_rouge),
     )
 
 
@@ -75,22 +80,22 @@ def _spoken(caption: str) -> str:
     return " ".join(caption_words(caption))
 
 
-def pointing(run: Captioner, asked: CaptionSet) -> tuple[dict[str, float], dict[str, float]]:
+def pointing(run: Captioner, test: CaptionSet) -> tuple[dict[str, float], dict[str, float]]:
     """How many of the named objects are where their word looked most, in percent, and how many would be by chance;
     from one pass over the first references. Nothing where the objects are not known or there is no attention."""
-    if asked.objects is None or not run.model.alignment:
+    if test.objects is None or not run.model.alignment:
         return {}, {}
     rows: list[list[float]] = []
-    for first in range(0, len(asked), BATCH):
-        part = range(first, min(first + BATCH, len(asked)))
-        texts = [run.tokenizer.encode_words(asked.captions[row][0]) for row in part]
-        images = run.read([asked.images.read(row) for row in part])
+    for first in range(0, len(test), BATCH):
+        part = range(first, min(first + BATCH, len(test)))
+        texts = [run.tokenizer.encode_words(test.captions[row][0]) for row in part]
+        images = run.read([test.images.read(row) for row in part])
         weights, _ = run.looks(images, [ids for ids, _ in texts])
         for row, seen, (_, words) in zip(part, weights, texts, strict=True):
-            for named in asked.objects[row]:
+            for named in test.objects[row]:
                 look, mask = seen[words.index(named.word)], run.seen(named.mask[..., None])[..., 0]
-                found = [float(near_object(look, mask, cells)) for cells in (0, 1)]
-                rows.append([*found, *(chance(mask, run.model.grid(images), cells) for cells in (0, 1))])
+                hits = [float(near_object(look, mask, cells)) for cells in (0, 1)]
+                rows.append([*hits, *(chance(mask, run.model.grid(images), cells) for cells in (0, 1))])
     on, near, on_chance, near_chance = (100 * np.mean(rows, 0)).tolist()
     return (
         {"pointing": on, "pointing_near": near},
@@ -100,32 +105,32 @@ def pointing(run: Captioner, asked: CaptionSet) -> tuple[dict[str, float], dict[
 
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
     """Paired bootstrap by the metrics that are means over captions."""
-    one, other = _captioned(first), _captioned(second)
-    if list(one.asked.captions) != list(other.asked.captions):
+    before, after = _captioned(first), _captioned(second)
+    if list(before.test.captions) != list(after.test.captions):
         raise ValueError("the runs were evaluated on different captions; name the captions for all: --data FILE")
     return [
-        bootstrap_means(one.cider, other.cider, metric="cider"),
-        bootstrap_means(one.rouge_l, other.rouge_l, metric="rouge_l"),
+        bootstrap_means(before.cider, after.cider, metric="cider"),
+        bootstrap_means(before.rouge_l, after.rouge_l, metric="rouge_l"),
     ]
 
 
 def plot(evaluations: Mapping[str, Evaluation]) -> Sheet:
     """Captions ranked by their CIDEr; of several runs by the first's, with the others' below."""
-    found = [_captioned(one) for one in evaluations.values()]
-    first, names = found[0], [f"{name}: " if len(found) > 1 else "" for name in evaluations]
+    runs = [_captioned(evaluation) for evaluation in evaluations.values()]
+    first, names = runs[0], [f"{name}: " if len(runs) > 1 else "" for name in evaluations]
     entries = []
-    for row, (references, score) in enumerate(zip(first.asked.captions, first.cider, strict=True)):
-        said = "\n".join(f"{name}{one.answers[row]}" for name, one in zip(names, found, strict=True))
-        image, graded = small(first.asked.images.read(row)), grade(first.answers[row], references, score)
+    for row, (references, score) in enumerate(zip(first.test.captions, first.cider, strict=True)):
+        said = "\n".join(f"{name}{run.answers[row]}" for name, run in zip(names, runs, strict=True))
+        image, graded = small(first.test.images.read(row)), grade(first.answers[row], references, score)
         entries.append(Entry(image, said, references, score, graded))
     return Sheet(entries)
 
 
 def grade(answer: str, references: Sequence[str], score: float) -> str:
     """By CIDEr; of an image with one reference no other caption is right."""
-    found = caption_grade(score)
+    word = caption_grade(score)
     wrong = len(references) == 1 and _spoken(answer) != _spoken(references[0])
-    return "minor errors" if wrong and found == "right" else found
+    return "minor errors" if wrong and word == "right" else word
 
 
 def small(image: np.ndarray) -> np.ndarray:
@@ -135,6 +140,6 @@ def small(image: np.ndarray) -> np.ndarray:
     return resize(with_channels(image, 3), height, width)
 
 
-def _captioned(found: Evaluation) -> Captioned:
-    assert isinstance(found.compared, Captioned)
-    return found.compared
+def _captioned(evaluation: Evaluation) -> Captioned:
+    assert isinstance(evaluation.compared, Captioned)
+    return evaluation.compared

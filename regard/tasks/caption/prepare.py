@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -14,12 +15,11 @@ from regard.data.images.caption_batches import CaptionData
 from regard.data.images.captions import CaptionSet
 from regard.decode.settings import Decoding
 from regard.learn.progress import say
-from regard.models import MODELS, blank
 from regard.models.protocols import Model
 from regard.tasks.caption.run import Captioner
 from regard.tasks.caption.settings import CaptionSettings
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.shared.image_settings import choose_pixels
 
 
@@ -34,12 +34,11 @@ class TestCaptions:
 def survey(job: Job[CaptionSettings], start: Artifacts | None) -> Artifacts:
     """How images become numbers, and the tokenizer of the captions; a run that training begins with has the first
     and, if it is a captioner, both."""
-    config = MODELS[job.model].Config(**blank(job.model), **job.config)
-    pixels = choose_pixels(job.data, config, start)
+    pixels = choose_pixels(job.data, job.config, start)
     if start and start.tokenizer is not None:
         return Artifacts(start.tokenizer, pixels=pixels)
-    texts = (caption for some in job.data.captions("train").captions for caption in some)
-    return Artifacts(job.tokens.learn(texts, job.layout), pixels=pixels)
+    texts = chain.from_iterable(job.data.captions("train").captions)
+    return Artifacts(job.tokens.learn(texts, job.numbering), pixels=pixels)
 
 
 def prepare(
@@ -54,16 +53,16 @@ def prepare(
     data = build_data(settings, train, run, seed=job.train.seed, augment=settings.augment, device=device)
     if data.cut:
         say(f"{data.cut:,} of {len(data):,} captions were cut after {settings.truncate} tokens (data.truncate)")
-    held = TestCaptions(
+    test = TestCaptions(
         build_data(settings, valid, run, device=device),
         valid.subset(range(min(len(valid), settings.eval_images))),
     )
-    return Prepared(data, run, held, f"{len(train):,} images, {len(data):,} captions")
+    return Prepared(data, run, test, f"{len(train):,} images, {len(data):,} captions")
 
 
 def test_captions(settings: CaptionSettings, run: Captioner) -> TestCaptions:
-    found = settings.captions("test")
-    return TestCaptions(build_data(settings, found, run, device=run.device), found)
+    captions = settings.captions("test")
+    return TestCaptions(build_data(settings, captions, run, device=run.device), captions)
 
 
 def build_data(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import overload
+from typing import Unpack, overload
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ from regard.base.short_repr import short_repr
 from regard.data.artifacts import AnyTokenizer, Pixels
 from regard.data.batches.batch import pad
 from regard.data.images.images import check_channels
-from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.joining import Row
+from regard.decode.rules import Target
+from regard.decode.search import decode as search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.layers.onednn import without_onednn
@@ -28,17 +28,16 @@ from regard.layers.recurrent import GATES
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Gates, Heads, Line, Looks, Words
-from regard.tasks.core.inputs import check_many, in_parts, read_all
-from regard.tasks.core.options import CAPTION, change_decoding, check_options, checks_keywords
-from regard.tasks.core.results import Evaluation, Scored, Shown, scored_data, scored_lines
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.inputs import in_parts, read_all
+from regard.tasks.core.options import CAPTION, CaptionOptions, change_decoding, check_options, checks_keywords
+from regard.tasks.core.results import Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
-from regard.tasks.shared.search import check_search, need, search, sites_like
+from regard.tasks.shared.search import check_search, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import words_of
-from regard.tasks.shared.writing import Writing, alone, is_beam, way_of
+from regard.tasks.shared.writing import Passage, Writing, alone
 
 LENGTH = 50  # tokens of a caption, at most, unless told
 BATCH = 64  # images
@@ -68,8 +67,8 @@ class Caption(Shown):
     def gates(self, *sites: str, units: int = UNITS, pieces: bool = False) -> Heads:
         """The gates of the LSTM over the words that it read: the mean of all units, and so many of them from the
         most open to the most closed."""
-        found = self._run.word_gates(self._image, self._tokens, sites, units)
-        return found.pieces if pieces else found
+        gates = self._run.word_gates(self._image, self._tokens, sites, units)
+        return gates.pieces if pieces else gates
 
     def channels(self, *sites: str) -> Gates:
         """How far the image opened each channel in every block of the network that reads it, or in the named ones
@@ -108,84 +107,29 @@ class Captioner(ImageRun):
 
     @overload
     def caption(
-        self,
-        image: Image,
-        decode: Decoding | None = None,
-        *,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        max_length: int | None = None,
+        self, image: Image, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> Caption: ...
     @overload
     def caption(
-        self,
-        image: Images,
-        decode: Decoding | None = None,
-        *,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        max_length: int | None = None,
+        self, image: Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> list[Caption]: ...
     @checks_keywords
     def caption(
-        self,
-        image: Image | Images,
-        decode: Decoding | None = None,
-        *,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        max_length: int | None = None,
+        self, image: Image | Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> Caption | list[Caption]:
         """One caption for an image (a file's name or an array of bytes), a list of them for a list. The keywords
         are the options of `regard caption`; one that is not given is as `decode` says, else as the run's recipe
         says.
 
         `beam` hypotheses are kept (1 is greedy), `n_best` captions given; a `temperature` above 0 samples."""
-        asked = {
-            "beam": beam,
-            "n_best": n_best,
-            "length_penalty": length_penalty,
-            "min_length": min_length,
-            "repetition_penalty": repetition_penalty,
-            "no_repeat_ngram": no_repeat_ngram,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "max_length": max_length,
-        }
-        settings = self.decoding(asked, decode)
+        check_options(CAPTION, options)
+        settings = self.decoding(options, decode)
         if isinstance(image, list):
-            return list(self.answers(image, settings))
+            return list(self.answers(read_all(image, self.open, "images"), settings))
         return next(self.answers([self.open(image)], settings))
 
     def decoding(self, options: Mapping[str, object], decode: Decoding | None = None) -> Decoding:
         """How to search: as the settings say, else the run's recipe, changed by the options that are given."""
-        check_options(CAPTION, options)
         return change_decoding(decode or self.decode, options)
 
     @checks_keywords
@@ -198,21 +142,16 @@ class Captioner(ImageRun):
         return self._evaluate(data, columns, images=images or None, beam=beam)
 
     def answers(
-        self,
-        images: Iterable[Image | OpenedImage],
-        decode: Decoding | None = None,
-        *,
-        tick: Tick = no_tick,
+        self, images: Iterable[OpenedImage], decode: Decoding | None = None, *, tick: Tick = no_tick
     ) -> Iterator[Caption]:
-        """In the order of the images. One that cannot be read raises BadInput with its index, once those before it
-        are answered. `tick` is called once for each image as it is answered."""
-        check_many(images, "image")
+        """In the order of the images. Where opening one raises BadInput, those before it are answered first. `tick`
+        is called once for each image as it is answered."""
         decode = decode or self.decode
         self._check(decode)
-        for part in in_parts(read_all(images, self.open, "images"), BATCH):
-            found = self.search(torch.cat([one.tensor for one in part]), decode)
-            for one, hypotheses in zip(part, found, strict=True):
-                yield self._answer(one, hypotheses[: decode.n_best])
+        for part in in_parts(images, BATCH):
+            answers = self.search(torch.cat([image.tensor for image in part]), decode)
+            for image, hypotheses in zip(part, answers, strict=True):
+                yield self._answer(image, hypotheses[: decode.n_best])
                 tick()
 
     def _check(self, decode: Decoding) -> None:
@@ -228,50 +167,37 @@ class Captioner(ImageRun):
         """Images (1, C, H, W) as a batch, and the mask that a search asks for."""
         return torch.cat(list(images)), torch.ones(len(images), 1, dtype=torch.bool, device=self.device)
 
-    def _row(self, image: OpenedImage, decode: Decoding) -> Row:
-        special, limit = self.tokenizer.special, self.longest(decode)
-        way = way_of(decode, special, self._never)
-        return Row(image.tensor, special.start, way, limit, decode.min_length, seed=decode.seed)
-
-    @property
-    def _never(self) -> list[int]:
+    def _target(self, decode: Decoding) -> Target:
         """No caption has an unknown word: there is no source text to copy one from."""
-        return [one for one in (self.tokenizer.special.unknown,) if one >= 0]
+        special = self.tokenizer.special
+        never = never_written(special, [special.unknown] if special.unknown >= 0 else ())
+        return Target(special.start, special.end, self.longest(decode), never=never)
 
-    def writing(self, image: Image | OpenedImage, decode: Decoding | None = None) -> Writing | None:
+    def writing(self, image: OpenedImage, decode: Decoding | None = None) -> Writing | None:
         """The caption of an image, to be written together with others; None: a beam, which is not."""
-        decode, opened = decode or self.decode, self.open(image)
+        decode = decode or self.decode
         self._check(decode)
-        if is_beam(decode):
+        if decode.is_beam:
             return None
+        passage = Passage(image.tensor, decode, self._target(decode))
         text = Stream(self.tokenizer.decode, ())
-        return Writing(alone(self._row(opened, decode)), text, lambda one: self._answer(opened, [one]))
+        return Writing(alone(passage), text, lambda answer: self._answer(image, [answer]))
 
-    def beginning(self, image: Image | OpenedImage, prefix: list[int], decode: Decoding | None = None) -> Beginning:
+    def beginning(self, image: OpenedImage, prefix: list[int], decode: Decoding | None = None) -> Beginning:
         """A caption that begins with these tokens, to be continued step by step."""
-        opened = self.open(image)
+        decode = decode or self.decode
         check_tokens(prefix, self.model.config.vocabulary)
-        row, text = self._row(opened, decode or self.decode), self.tokenizer.decode(prefix)
-        grid = self.model.grid(opened.tensor) if self.model.alignment else None
-        return Beginning(row, prefix, text, prefix, self.tokenizer, lambda site: (), grid)
+        passage = Passage(image.tensor, decode, self._target(decode))
+        grid, text = self.model.grid(image.tensor) if self.model.alignment else None, self.tokenizer.decode(prefix)
+        return Beginning(passage, prefix, text, prefix, self.tokenizer, lambda site: (), grid)
 
     def search(self, images: Tensor, decode: Decoding) -> list[list[Hypothesis]]:
         """images (B, C, H, W) -> for each the captions that were found, best first."""
-        special = self.tokenizer.special
-        steps = search(
-            self.model,
-            images,
-            torch.ones(len(images), 1, dtype=torch.bool, device=images.device),
-            decode,
-            special=special,
-            start=special.start,
-            max_length=self.longest(decode),
-            never=self._never,
-        )
-        return finish(self.model, steps)
+        mask = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
+        return search(self.model, images, mask, decode, self._target(decode))
 
     def _answer(self, image: OpenedImage, hypotheses: list[Hypothesis]) -> Caption:
-        (text, score), *others = ((self.tokenizer.decode(one.tokens), one.score) for one in hypotheses)
+        (text, score), *others = ((self.tokenizer.decode(answer.tokens), answer.score) for answer in hypotheses)
         tokens = hypotheses[0].tokens
         return Caption(image.name, text, score, tuple(others), _image=image.image, _tokens=tokens, _run=self)
 
@@ -338,8 +264,8 @@ class Captioner(ImageRun):
     def channels(self, image: Image, sites: Sequence[str] = ()) -> Gates:
         """The gates of the channels in the network that reads the image."""
         pixels = pixels_of(image)
-        found = self.gates(pixels, sites or [f"{EYE}*"])
-        return Gates(found, image=self.seen(pixels), title=Path(self.open(image).name).name)
+        gates = self.gates(pixels, sites or [f"{EYE}*"])
+        return Gates(gates, image=self.seen(pixels), title=Path(self.open(image).name).name)
 
 
 def mean_of_pieces(values: np.ndarray, words: Words) -> np.ndarray:

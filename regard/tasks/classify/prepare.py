@@ -13,7 +13,7 @@ import torch
 from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
 from regard.data.text.labelled_texts import LabelledData, classes
-from regard.data.text.text_encoding import Row as Encoded
+from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.word_vectors import read_vectors
 from regard.errors import DataError, RecipeError
@@ -21,9 +21,9 @@ from regard.learn.checkpoint import checkpoints
 from regard.learn.progress import say
 from regard.models import name_of
 from regard.models.protocols import Model, WordReader
-from regard.tasks.classify.settings import LabelledSettings, Row
+from regard.tasks.classify.settings import LabelledSettings, LabelledText
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.shared.text_reader import TextReader
 
 PART = 1000  # texts encoded at once
@@ -40,26 +40,26 @@ def survey(job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
         same = set(start.labels) == set(labels)  # then in the order of the head that is there
         return replace(start, labels=start.labels if same else labels, max_length=job.data.truncate)
     texts = chain.from_iterable((text, second) if second else (text,) for text, second, _ in rows)
-    return Artifacts(job.tokens.learn(texts, job.layout), labels=labels, max_length=job.data.truncate)
+    return Artifacts(job.tokens.learn(texts, job.numbering), labels=labels, max_length=job.data.truncate)
 
 
 def prepare(
     job: Job[LabelledSettings], model: Model, artifacts: Artifacts, out: Path
 ) -> Prepared[TextReader, LabelledData]:
     settings = job.data
-    held = settings.rows("valid", artifacts.labels)
-    if not held:
+    valid = settings.rows("valid", artifacts.labels)
+    if not valid:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
     reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
     if settings.vectors and not checkpoints(out):  # a training that goes on has its own
         take_vectors(settings.vectors, model, reader.tokenizer)
     captured = job.train.capture and choose_device(job.train.device).type == "cuda"
     data = build_data(settings, settings.rows("train"), reader, seed=job.train.seed, few_shapes=captured)
-    fixed = build_data(settings, held, reader, seed=0)
+    fixed = build_data(settings, valid, reader, seed=0)
     if data.truncated:
         limits, most = reader.encoding.limits(reader.max_length), reader.encoding.most
-        kept = f"{limits} (data.truncate)" if settings.truncate < most else f"the {limits} this model takes"
-        say(f"{data.truncated:,} of {len(data):,} texts were truncated to {kept}")
+        allowed = f"{limits} (data.truncate)" if settings.truncate < most else f"the {limits} this model takes"
+        say(f"{data.truncated:,} of {len(data):,} texts were truncated to {allowed}")
     return Prepared(data, reader, fixed, f"{len(data):,} labelled texts, {len(artifacts.labels)} classes")
 
 
@@ -71,17 +71,22 @@ def take_vectors(name: str, model: Model, tokenizer: Tokenizer) -> None:
         )
     words = {word: place for place, word in enumerate(tokenizer.tokens(range(len(tokenizer))))}
     table = model.word_table.weight
-    found = list(read_vectors(name, words, table.shape[1]))
-    if not found:
+    vectors = list(read_vectors(name, words, table.shape[1]))
+    if not vectors:
         raise DataError(f"{name} has none of the {len(words):,} words of this model; is it of another language?")
     with torch.no_grad():
-        places = torch.tensor([words[word] for word, _ in found], device=table.device)
-        table[places] = torch.from_numpy(np.stack([vector for _, vector in found])).to(table)
+        places = torch.tensor([words[word] for word, _ in vectors], device=table.device)
+        table[places] = torch.from_numpy(np.stack([vector for _, vector in vectors])).to(table)
     say(f"{len(places.unique()):,} of {len(words):,} words begin with their vectors of {name}")
 
 
 def build_data(
-    settings: LabelledSettings, rows: Sequence[Row], reader: TextReader, *, seed: int, few_shapes: bool = False
+    settings: LabelledSettings,
+    rows: Sequence[LabelledText],
+    reader: TextReader,
+    *,
+    seed: int,
+    few_shapes: bool = False,
 ) -> LabelledData:
     """Every text is truncated to as much as the reader reads when it is asked."""
     labels, encoding = reader.model.config.labels, reader.encoding
@@ -105,7 +110,7 @@ def build_data(
     )
 
 
-def encode(rows: Iterable[Row], reader: TextReader) -> Iterator[tuple[Encoded, bool]]:
+def encode(rows: Iterable[LabelledText], reader: TextReader) -> Iterator[tuple[EncodedText, bool]]:
     """Each text as the model reads it, and whether it was truncated."""
     left = iter(rows)
     while part := list(islice(left, PART)):

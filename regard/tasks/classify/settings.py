@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from regard.base.fields import FILES, check, file_names, setting
+from regard.base.fields import setting
+from regard.tasks.core.splits import MadeSplits
 
-Row = tuple[str, str, str]  # a text, the second one of a pair or "", and the label
-
-
-def _reviews(split: str, count: int) -> list[Row]:
-    from regard.data.made.reviews import reviews
-
-    return [(text, "", label) for text, label, _ in reviews(split, count)]
-
-
-MADE: dict[str, Callable[[str, int], list[Row]]] = {"reviews": _reviews}
+LabelledText = tuple[str, str, str]  # a text, the second text of a pair or "", and the label
 
 
 @dataclass(frozen=True)
-class LabelledSettings:
-    """A recipe's [data] (`data.text.labelled_texts` describes the forms of files)."""
+class LabelledSettings(MadeSplits[list[LabelledText]]):
+    """A recipe's [data] (`data.text.labelled_texts` describes the forms of files). Without a validation file, one
+    text in twenty is held out of train."""
 
-    made: str = ""  # a generated set: reviews
-    train_count: int = setting(4000, at_least=1)  # how many of a generated set
+    form = "a file of labelled texts (text, tab, label)"
+    sets = ("reviews",)
+
+    train_count: int = setting(4000, at_least=1)
     valid_count: int = setting(500, at_least=1)
-    test_count: int = setting(1000, at_least=1)
-    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
-    valid: str = ""  # without one, one text in twenty is held out of train
-    test: str = ""  # without one, the validation texts are taken
     text: str = ""  # the column: its name in CSV, JSONL and TSV with a header, its number in other TSV
     second: str = ""  # the column of the second text, where pairs are labelled
     label: str = ""
@@ -39,45 +30,35 @@ class LabelledSettings:
     batch_tokens: int = setting(2048, at_least=1)  # rows x longest of a batch
     vectors: str = ""  # a text file of word vectors that embeddings begin with (word2vec, GloVe, fastText)
 
-    def __post_init__(self) -> None:
-        check(self)
-        object.__setattr__(self, "train", file_names(self.train))
-        if bool(self.made) == bool(self.train):
-            raise ValueError(
-                "set data.train to a file of labelled texts (text, tab, label), or data.made to a generated set "
-                f"({', '.join(MADE)}), not both"
-            )
-        if self.made and self.made not in MADE:
-            raise ValueError(f"unknown generated set {self.made!r}; there are {', '.join(MADE)}")
+    def make(self, split: str) -> list[LabelledText]:
+        from regard.data.made.reviews import reviews
 
-    @property
-    def name(self) -> str:
-        return self.made or ", ".join(file.rpartition("/")[2] for file in self.train)
+        return [(text, "", label) for text, label, _ in reviews(split, self.count_of(split))]
 
-    def read(self, files: Iterable[str], labels: Collection[str] = ()) -> Iterator[Row]:
+    def read(self, files: Iterable[str], labels: Collection[str] = ()) -> Iterator[LabelledText]:
         from regard.data.text.labelled_texts import read_labelled
 
         for file in files:
-            yield from read_labelled(file, text=self.text, second=self.second, label=self.label, known=labels)
+            yield from read_labelled(file, text=self.text, second=self.second, label=self.label, labels=labels)
 
-    def rows(self, split: str, labels: Collection[str] = ()) -> list[Row]:
-        """The rows of train, valid or test. Without a file of its own, one text in twenty is held out, chosen by
-        its content, so that another order of the file chooses the same. A file of its own must have no labels
-        but these, if any are given."""
-        if self.made:
-            return MADE[self.made](split, getattr(self, f"{split}_count"))
-        named = {"test": self.test or self.valid, "valid": self.valid}.get(split, "")
-        if named:
-            return list(self.read([named], labels))
-        if self.valid:
-            return self.all
-        return [row for row in self.all if (zlib.crc32(row[0].encode()) % 20 == 0) == (split != "train")]
+    def rows(self, split: str, labels: Collection[str] = ()) -> list[LabelledText]:
+        """The texts of train, valid or test. What is held out of train is chosen by its content, so that another
+        order of the file chooses the same. A file of its own must have no labels but these, if any are given."""
+        source = self.source_of(split)
+        if source == "train":
+            rows = self.all
+            return [row for row in rows if _is_held_out(row) == (split != "train")] if self.holds_out else rows
+        return self.make(source) if self.made else list(self.read(self.files_of(split), labels))
 
     @cached_property
-    def all(self) -> list[Row]:
-        """Every row of train, read once."""
+    def all(self) -> list[LabelledText]:
+        """All of train, made or read once."""
         if self.made:
-            return self.rows("train")
+            return self.make("train")
         from regard.learn.progress import counted
 
-        return list(counted(self.read(self.train), "texts read"))
+        return list(counted(self.read(self.files_of("train")), "texts read"))
+
+
+def _is_held_out(row: LabelledText) -> bool:
+    return zlib.crc32(row[0].encode()) % 20 == 0

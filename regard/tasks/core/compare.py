@@ -24,7 +24,6 @@ import torch
 from regard.base.files import write_file
 from regard.errors import RecipeError, RunError
 from regard.learn.checkpoint import checkpoints
-from regard.models import MODELS, blank
 from regard.runs.folder import find
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Metric
@@ -49,14 +48,14 @@ def compare(
     start: str | None = None,
 ) -> str:
     """Trains every recipe in every combination with every seed; the table, also written to out/table.md."""
-    combinations = list(itertools.product(*(_choices(one) for one in vary)))
+    combinations = list(itertools.product(*map(_choices, vary)))
     ways = [(recipe, way) for recipe in recipes for way in combinations]
     begin = find(start) if start else None
-    asked = [read(*_settings(way, changes), begin)[0] for way in ways]  # a mistake is found before training
-    task = _common_task(asked)
+    planned = [read(*_settings(way, changes), begin)[0] for way in ways]  # a mistake stops here, before training
+    task = _common_task(planned)
     metric = next(iter(task.metrics)) if metric is None else metric
-    _check_metric(metric, task, asked)
-    tested = all(task.has_own_test(job.data) for job in asked)
+    _check_metric(metric, task, planned)
+    tested = all(job.data.has_own_test for job in planned)
     trainings = [(way, seed) for way in ways for seed in range(seeds)]
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in trainings]
     if len(set(folders)) < len(folders):
@@ -91,34 +90,34 @@ def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Resul
     """`_run` with each of these arguments, in a process each; `tell` gets the number and the result of each. No
     process is started for a training that was finished before.
 
-    Told to end, every training saves what it has. A pool of processes would not do: one that waits for work holds a
-    lock, which stays locked if it is terminated."""
+    Told to end, every training saves what it has. A pool of processes would not do: a process that waits for
+    work holds a lock, which stays locked if it is terminated."""
     context = get_context("spawn")
-    done = {number: kept for number, call in enumerate(calls) if (kept := _kept(*call))}
-    for number, result in done.items():
-        tell(number, result)
+    done = {number: before for number, call in enumerate(calls) if (before := _finished(*call))}
+    for number, before in done.items():
+        tell(number, before)
     left = iter([(number, call) for number, call in enumerate(calls) if number not in done])
     running: dict[Connection, tuple[int, SpawnProcess]] = {}
 
     def begin(count: int) -> None:
         for number, call in islice(left, count):
-            here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_send_result, args=(there, call))
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_send_result, args=(sender, call))
             process.start()
-            there.close()
-            running[here] = number, process
+            sender.close()
+            running[receiver] = number, process
 
     try:
         begin(jobs)
         while running:
-            for here in wait(list(running)):
-                assert isinstance(here, Connection)
-                found = _received(here)
-                number, process = running.pop(here)
+            for receiver in wait(list(running)):
+                assert isinstance(receiver, Connection)
+                result = _received(receiver)
+                number, process = running.pop(receiver)
                 process.join()
-                if isinstance(found, BaseException):
-                    raise found
-                tell(number, found)
+                if isinstance(result, BaseException):
+                    raise result
+                tell(number, result)
                 begin(1)
     except (KeyboardInterrupt, SystemExit):
         for _, process in running.values():
@@ -129,52 +128,51 @@ def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Resul
             process.join()
 
 
-def _send_result(there: Connection, call: tuple[Any, ...]) -> None:
+def _send_result(sender: Connection, call: tuple[Any, ...]) -> None:
     """What a process does: the result of `_run`, or the error that ended it."""
     try:
-        found: Result | BaseException = _run(*call)
+        result: Result | BaseException = _run(*call)
     except BaseException as error:
-        found = error
-    there.send(found)
+        result = error
+    sender.send(result)
 
 
-def _received(here: Connection) -> Result | BaseException:
+def _received(receiver: Connection) -> Result | BaseException:
     try:
-        found: Result | BaseException = here.recv()
+        result: Result | BaseException = receiver.recv()
     except EOFError:
         return RunError("a training's process was killed; give the same command again to go on")
-    return found
+    return result
 
 
-def _common_task(asked: list[AnyJob]) -> AnyTask:
-    verbs = sorted({job.task for job in asked})
+def _common_task(jobs: list[AnyJob]) -> AnyTask:
+    verbs = sorted({job.task for job in jobs})
     if len({tuple(TASKS[verb].metrics) for verb in verbs}) > 1:
         raise RecipeError(f"models made to {', '.join(verbs)} cannot be compared: they have different metrics")
     return TASKS[verbs[0]]
 
 
-def _check_metric(metric: str, task: AnyTask, asked: list[AnyJob]) -> None:
+def _check_metric(metric: str, task: AnyTask, jobs: list[AnyJob]) -> None:
     if metric not in task.metrics:
         raise RecipeError(f"--metric must be one of {', '.join(task.metrics)}, got {metric!r}")
-    for job in asked:
-        config = MODELS[job.model].Config(**blank(job.model), **job.config)
-        if metric not in task.given_by(config):
+    for job in jobs:
+        if metric not in task.desk.metrics_of(job.config):
             raise RecipeError(f"{metric} is not given by a {job.model} with these settings; take another --metric")
 
 
 def _check_start(out: Path, start: Path | None) -> None:
     """A recipe does not say what a training was begun with, so that the folder does."""
-    path, now = out / "from.txt", str(start or "")
-    then = path.read_text(encoding="utf-8") if path.is_file() else now
+    file, now = out / "from.txt", str(start or "")
+    then = file.read_text(encoding="utf-8") if file.is_file() else now
     if then != now and any(out.glob("*/recipe.toml")):
-        was, comes = (f"--from {one}" if one else "no --from" for one in (then, now))
+        was, comes = (f"--from {path}" if path else "no --from" for path in (then, now))
         raise RecipeError(f"{out} holds trainings begun with {was}, now it is {comes}; take another --out")
     out.mkdir(parents=True, exist_ok=True)
-    write_file(path, now.encode())
+    write_file(file, now.encode())
 
 
 def _settings(way: Way, changes: list[str]) -> tuple[str, list[str]]:
-    """The recipe, and all that is changed in it: for all trainings, for this one, and by what is varied."""
+    """The recipe, and all that is changed in it: for all trainings, for this way, and by what is varied."""
     recipe, *own = _parts(way[0])
     return recipe, [*changes, *own, *way[1]]
 
@@ -201,32 +199,32 @@ def _choices(vary: str) -> list[str]:
 def _folder(out: Path, way: Way, seed: int, *, several: bool) -> Path:
     """Named by what tells the trainings apart: the recipe and its own changes, then the values varied."""
     recipe, *own = _parts(way[0])
-    parts = [Path(recipe).stem, *(one.partition(".")[2] for one in own)] if several or own else []
-    values = [one.partition("=")[2] for one in way[1]]
+    parts = [Path(recipe).stem, *(change.partition(".")[2] for change in own)] if several or own else []
+    values = [change.partition("=")[2] for change in way[1]]
     return out / "-".join([*(quote(part, safe=" =") for part in (*parts, *values)), str(seed)])
 
 
 def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> Result:
     """One training and its evaluation, in a process of its own; kept beside the run."""
-    if kept := _kept(recipe, changes, folder, jobs, start):
-        return kept
+    if result := _finished(recipe, changes, folder, jobs, start):
+        return result
     job, text = read(recipe, changes, start)
     if jobs > 1:
         torch.set_num_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
     words = ["regard", "train", recipe, *(["--from", str(start)] if start else [])]
-    command = shlex.join([*words, *(word for one in changes for word in ("--set", one))])
+    command = shlex.join([*words, *(word for change in changes for word in ("--set", change))])
     with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
         train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)), start=start)
-    run, task = load(folder), TASKS[job.task]
-    with task.test_data(run, job.data) as held:
-        result = task.evaluate(run, held).to_dict()
-    result["parameters"] = sum(parameter.numel() for parameter in run.model.parameters())
-    write_file(folder / RESULT, json.dumps(result).encode())
-    return _numbers(job, result)
+    run, desk = load(folder), TASKS[job.task].desk
+    with desk.test_data(run, job.data) as data:
+        evaluation = desk.evaluate(run, data).to_dict()
+    evaluation["parameters"] = sum(parameter.numel() for parameter in run.model.parameters())
+    write_file(folder / RESULT, json.dumps(evaluation).encode())
+    return _numbers(job, evaluation)
 
 
-def _kept(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> Result | None:
+def _finished(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path | None = None) -> Result | None:
     """The result of a training that was finished before; None: there is none by this recipe."""
     job, text = read(recipe, changes, start)
     if (folder / RESULT).is_file() and (folder / "recipe.toml").read_text(encoding="utf-8") == text:
@@ -243,20 +241,20 @@ def _table(ways: list[Way], results: list[list[Result]], name: str, metric: Metr
     """The metric of every seed, its mean and spread (largest - smallest); the mean perplexity or loss; how many
     parameters."""
     several = len({recipe for recipe, _ in ways}) > 1
-    keys = [*(["recipe"] if several else []), *(one.partition("=")[0] for one in ways[0][1])]
+    keys = [*(["recipe"] if several else []), *(change.partition("=")[0] for change in ways[0][1])]
     seeds = range(len(results[0]))
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{platform.machine()} CPU"
-    others = [one for one in ("perplexity", "loss") if one in results[0][0] and one != name][:1]
+    others = [other for other in ("perplexity", "loss") if other in results[0][0] and other != name][:1]
     head = [*keys, *(f"seed {seed}" for seed in seeds), "mean", "spread", *others, "parameters"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     digits = metric.digits
     for (recipe, changes), row in zip(ways, results, strict=True):
-        values = [one[name] for one in row]
+        values = [result[name] for result in row]
         cells = [
             *([recipe.replace(",", " ")] if several else []),
-            *(one.partition("=")[2] for one in changes),
+            *(change.partition("=")[2] for change in changes),
             *(f"{value:.{digits}f}" for value in (*values, statistics.mean(values), max(values) - min(values))),
-            *(f"{statistics.mean(one[other] for one in row):.4f}" for other in others),
+            *(f"{statistics.mean(result[other] for result in row):.4f}" for other in others),
             f"{int(row[0]['parameters']):,}",
         ]
         lines.append(f"| {' | '.join(cells)} |")

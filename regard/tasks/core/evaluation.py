@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +13,9 @@ from regard.learn.progress import say
 from regard.metrics.bootstrap import Comparison
 from regard.runs.folder import Folder
 from regard.show.html_table import html_table
-from regard.tasks.core.results import Evaluation
+from regard.tasks.core.card import Options
+from regard.tasks.core.results import Evaluation, Tick
 from regard.tasks.core.table import AnyTask, load, task_for
-from regard.tasks.core.task import Options
-from regard.tasks.core.ticks import Tick
 from regard.tasks.shared.measuring import aligned, number
 
 
@@ -26,19 +25,19 @@ class SideBySide:
 
     task: AnyTask
     data: str  # what all were evaluated on
-    found: dict[str, Evaluation]
+    evaluations: dict[str, Evaluation]
     against_first: dict[str, list[Comparison]]
 
     def to_data(self) -> dict[str, object] | list[dict[str, object]]:
         """One run: its numbers. Several: a list of them, each but the first with its comparison to the first."""
         rows: list[dict[str, object]] = []
-        for run, one in self.found.items():
+        for run, evaluation in self.evaluations.items():
             against = {
                 each.metric: {"difference": each.difference, "interval": each.interval, "p": each.p}
                 for each in self.against_first.get(run, [])
             }
             compared = {"against_first": against} if against else {}
-            rows.append({"run": run, "data": self.data, **one.to_dict(), **compared})
+            rows.append({"run": run, "data": self.data, **evaluation.to_dict(), **compared})
         return rows[0] if len(rows) == 1 else rows
 
     def text(self) -> str:
@@ -48,34 +47,39 @@ class SideBySide:
         return "\n\n".join([aligned(table), *below])
 
     def __repr__(self) -> str:
-        return f"<SideBySide: {', '.join(self.found)} on {self.data}>"
+        return f"<SideBySide: {', '.join(self.evaluations)} on {self.data}>"
 
     def _repr_html_(self) -> str:
         table, below = self._parts()
-        return html_table(table, header=len(self.found) > 1, notes="\n\n".join(below))
+        return html_table(table, header=len(self.evaluations) > 1, notes="\n\n".join(below))
 
     def _parts(self) -> tuple[list[list[str]], list[str]]:
         """The rows of the table, and the texts below it."""
-        lines = [["run", *self.found]] if len(self.found) > 1 else []
-        every = list(self.found.values())
-        lines += [[key, *(number(one.counts.get(key, "")) for one in every)] for key in every[0].counts]
+        lines = [["run", *self.evaluations]] if len(self.evaluations) > 1 else []
+        every = list(self.evaluations.values())
+        lines += [[key, *(number(each.counts.get(key, "")) for each in every)] for key in every[0].counts]
         for name, metric in self.task.metrics.items():
-            if any(name in one.metrics for one in every):
-                lines.append([name, *(number(one.metrics.get(name, ""), metric.digits) for one in every)])
-        for row in dict.fromkeys(row for one in every for row in one.rows):
-            lines.append([row, *(number(one.rows.get(row, ""), 2) for one in every)])
-        common = [note for note in every[0].notes if all(note in one.notes for one in every)]
-        own = [f"{run}:\n{note}" for run, one in self.found.items() for note in one.notes if note not in common]
+            if any(name in each.metrics for each in every):
+                lines.append([name, *(number(each.metrics.get(name, ""), metric.digits) for each in every)])
+        for row in dict.fromkeys(row for each in every for row in each.rows):
+            lines.append([row, *(number(each.rows.get(row, ""), 2) for each in every)])
+        common = [note for note in every[0].notes if all(note in each.notes for each in every)]
+        own = [
+            f"{run}:\n{note}"
+            for run, evaluation in self.evaluations.items()
+            for note in evaluation.notes
+            if note not in common
+        ]
         comparisons = [self._comparison(run) for run in self.against_first]
         return lines, [*common, *own, *comparisons, f"evaluated on {self.data}"]
 
     def _comparison(self, run: str) -> str:
-        first = next(iter(self.found))
+        first = next(iter(self.evaluations))
         lines = [f"{run} against {first}, paired bootstrap of 1,000 test sets:"]
-        for one in self.against_first[run]:
-            low, high = one.interval
+        for test in self.against_first[run]:
+            low, high = test.interval
             lines.append(
-                f"  {one.metric}: {one.difference:+.2f}, 95 % within {low:+.2f} to {high:+.2f}, p = {one.p:.3f}"
+                f"  {test.metric}: {test.difference:+.2f}, 95 % within {low:+.2f} to {high:+.2f}, p = {test.p:.3f}"
             )
         return "\n".join(lines)
 
@@ -104,12 +108,12 @@ def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, o
     tested: dict[str, str] = {}
     for run in runs:
         try:
-            settings = task.test_settings(Folder(run), data, columns=columns, options=options)
+            settings = task.desk.test_settings(Folder(run), data, columns=columns, options=options)
         except RunError as error:
             raise RunError(f"{run}: {error}") from None
-        tested[run] = task.test_name(settings)
+        tested[run] = settings.test_name
     first, *others = runs
-    named = bool(task.test_files(settings))
+    named = bool(settings.test_files)
     for run in others:
         if data is None and tested[run] != tested[first]:
             raise RunError(
@@ -134,12 +138,12 @@ def evaluate_runs(
     gives a tick for each unit of work, `count` of them where that is known."""
     task = task_of_runs(runs)
     tested = check_data(task, runs, data, columns, options)
-    found: dict[str, Evaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     for run in runs:
         show, opened = partial(progress, run), load(run)
         if plotting:
-            task.check_plot(opened)
-        found[run] = task.evaluate_on(opened, data, columns=columns, options=options, progress=show)
+            task.desk.check_plot(opened)
+        evaluations[run] = task.desk.evaluate_on(opened, data, columns=columns, options=options, progress=show)
     first, *others = runs
-    tests: Mapping[str, list[Comparison]] = {run: task.compare(found[first], found[run]) for run in others}
-    return SideBySide(task, tested, found, {run: one for run, one in tests.items() if one})
+    tests = {run: task.desk.compare(evaluations[first], evaluations[run]) for run in others}
+    return SideBySide(task, tested, evaluations, {run: test for run, test in tests.items() if test})

@@ -1,5 +1,5 @@
-"""What a task is asked with: texts or images, read from arguments, a file or stdin; and what happens to one among
-many that cannot be answered."""
+"""What a task is asked with: texts or images, read from arguments, a file or stdin; and what happens to an input
+that cannot be answered."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from regard.errors import BadInput, DataError, NoTokenizer
 from regard.tasks.shared.received import IMAGE, Received, received_image
 
 NAMED = 10  # inputs that could not be answered: so many are named, the others counted
-Given = TypeVar("Given")
-Read = TypeVar("Read")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ Item = tuple[str, str | Path | EmptyFolder | BadInput]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Inputs:
     """The inputs of one command, and how many there are where that is known."""
 
     items: Callable[[], Iterable[Item]]
@@ -49,8 +49,8 @@ class Asked:
     files: Sequence[Path] = ()  # inputs that are files, which nothing may overwrite
 
 
-class Inputs(ABC):
-    """One kind of input, with its help texts for the command line."""
+class InputKind(ABC):
+    """A kind of input, with its help texts for the command line."""
 
     what: ClassVar[str]  # in the plural, for a progress bar
     metavar: ClassVar[str]
@@ -63,7 +63,7 @@ class Inputs(ABC):
     may_be_drawn: ClassVar[bool] = False  # where nothing is given, an input is drawn at random
     received: ClassVar = Received({"type": "string"}, lambda sent, pixels: check_text(sent))  # how it is sent
 
-    def check(self, given: Sequence[str], source: Path | None) -> None:
+    def check(self, arguments: Sequence[str], source: Path | None) -> None:
         """BadInput where the wrong things are given, before anything is loaded."""
         return None
 
@@ -72,11 +72,11 @@ class Inputs(ABC):
         raise BadInput(f"inputs must be a list of at least one of the {self.what} to answer")
 
     @abstractmethod
-    def find(self, given: Sequence[str], source: Path | None) -> Asked:
+    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
         """From arguments, else from a file, else from stdin."""
 
 
-class Texts(Inputs):
+class Texts(InputKind):
     what = "texts"
     metavar = "TEXT"
     help = "Texts; without any, lines of stdin."
@@ -84,33 +84,34 @@ class Texts(Inputs):
     example = '"..."'
     tried: ClassVar[tuple[str | int, ...]] = ("A query looks at a memory.",)
 
-    def check(self, given: Sequence[str], source: Path | None) -> None:
-        if given and source:
+    def check(self, arguments: Sequence[str], source: Path | None) -> None:
+        if arguments and source:
             raise BadInput("give texts or --input, not both")
-        if not given and source is None and (sys.stdin is None or sys.stdin.isatty()):
+        if not arguments and source is None and (sys.stdin is None or sys.stdin.isatty()):
             raise BadInput("give texts as arguments, a file with --input, or lines on stdin")
 
-    def find(self, given: Sequence[str], source: Path | None) -> Asked:
+    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
         from regard.base.lines import open_tried_lines
 
-        if given:
-            places = [f"text {number}" if len(given) > 1 else "" for number in range(1, len(given) + 1)]
-            return Asked(lambda: zip(places, given, strict=True), len(given), again=True)
+        if arguments:
+            count = len(arguments)
+            places = [f"text {number}" if count > 1 else "" for number in range(1, count + 1)]
+            return Inputs(lambda: zip(places, arguments, strict=True), count, again=True)
         if source is None:
-            return Asked(read_stdin, None)
+            return Inputs(read_stdin, None)
 
         def lines() -> Iterator[Item]:
             return ((f"{source}, line {number}", line) for number, line in open_tried_lines(source))
 
         if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
-            return Asked(lines, None)
+            return Inputs(lines, None)
         count = sum(1 for _ in lines())  # a damaged archive is found here, before any work is done
         if not count:
             raise DataError(f"{source} is empty; it needs one text a line")
-        return Asked(lines, count, again=True)
+        return Inputs(lines, count, again=True)
 
 
-class Images(Inputs):
+class Images(InputKind):
     what = "images"
     metavar = "IMAGE"
     help = "Image files, or folders whose images are all taken."
@@ -118,17 +119,17 @@ class Images(Inputs):
     example = "FILE"
     received = Received(IMAGE, received_image)
 
-    def check(self, given: Sequence[str], source: Path | None) -> None:
-        if given and source:
+    def check(self, arguments: Sequence[str], source: Path | None) -> None:
+        if arguments and source:
             raise BadInput("give images or --input, not both")
-        if not given and source is None:
+        if not arguments and source is None:
             raise BadInput("give image files, folders of them, or a list of their names with --input")
 
-    def find(self, given: Sequence[str], source: Path | None) -> Asked:
-        named = [("", name) for name in given] if source is None else list(listed(source, "name of one image"))
+    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
+        named = [("", name) for name in arguments] if source is None else list(listed(source, "name of one image"))
         items = [item for place, name in named for item in image_items(place, name)]
         files = [item for _, item in items if isinstance(item, Path)]
-        return Asked(lambda: items, len(items), files=files)
+        return Inputs(lambda: items, len(items), files=files)
 
 
 class Queries(Images):
@@ -141,20 +142,20 @@ class Queries(Images):
     joins = True
     example = "--support EXAMPLES --query FILE"
 
-    def check(self, given: Sequence[str], source: Path | None) -> None:
-        if not given:
+    def check(self, arguments: Sequence[str], source: Path | None) -> None:
+        if not arguments:
             raise BadInput("give images to classify with --query: a file, or a folder of them")
 
 
 def listed(source: Path, what: str) -> Iterator[tuple[str, str | BadInput]]:
-    """The lines of a file that are not blank, each with its place. `what`: that stands in a line."""
+    """The lines of a file that are not blank, each with its place. `what`: what a line has."""
     from regard.base.lines import open_tried_lines
 
-    found = [(f"{source}, line {number}", line) for number, line in open_tried_lines(source)]
-    found = [(place, line) for place, line in found if isinstance(line, BadInput) or line.strip()]
-    if not found:
+    every = [(f"{source}, line {number}", line) for number, line in open_tried_lines(source)]
+    lines = [(place, line) for place, line in every if isinstance(line, BadInput) or line.strip()]
+    if not lines:
         raise DataError(f"{source} is empty; it needs the {what} a line")
-    yield from found
+    yield from lines
 
 
 def image_items(place: str, name: str | BadInput) -> Iterator[Item]:
@@ -168,9 +169,9 @@ def image_items(place: str, name: str | BadInput) -> Iterator[Item]:
     if not path.is_dir():
         yield place, path
         return
-    inside = sorted(one for one in path.rglob("*") if is_image(one.relative_to(path)) and one.is_file())
-    yield from (("", one) for one in inside)
-    if not inside:
+    images = sorted(file for file in path.rglob("*") if is_image(file.relative_to(path)) and file.is_file())
+    yield from (("", file) for file in images)
+    if not images:
         yield place, EmptyFolder(path)
 
 
@@ -211,21 +212,22 @@ def check_top(top: object) -> None:
         raise BadInput(f"top must be a whole number of at least 1, got {top!r:.80}")
 
 
-def read_all(inputs: Iterable[Given], read: Callable[[Given], Read], what: str) -> Iterator[Read]:
-    """Each input as `read` gives it; the error of one that cannot be read names its index: texts[3]."""
-    for number, one in enumerate(inputs):
+def read_all(inputs: Iterable[T], read: Callable[[T], R], what: str) -> Iterator[R]:
+    """Each input as `read` gives it; the error of an input that cannot be read names its index:
+    texts[3]."""
+    for number, item in enumerate(inputs):
         try:
-            found = read(one)
+            value = read(item)
         except NoTokenizer:  # the fault of the run, and not of this input
             raise
         except BadInput as error:
             raise type(error)(f"{what}[{number}]: {error}") from None
-        yield found
+        yield value
 
 
-def in_parts(items: Iterable[Read], size: int) -> Iterator[list[Read]]:
+def in_parts(items: Iterable[R], size: int) -> Iterator[list[R]]:
     """Lists of `size` items. What came before an item that cannot be read is given before its error is raised."""
-    part: list[Read] = []
+    part: list[R] = []
     try:
         for item in items:
             part.append(item)
@@ -240,19 +242,19 @@ def in_parts(items: Iterable[Read], size: int) -> Iterator[list[Read]]:
         yield part
 
 
-# ---- one among many that cannot be answered
+# ---- inputs that cannot be answered
 
 
 @dataclass(frozen=True)
 class Failed:
     """Has the place of an answer in the output, so that answers keep the numbers of their inputs."""
 
-    asked: str | None  # the text, or the name of the image; None where that could not be read
+    text: str | None  # of the input, or the name of the image; None where that could not be read
     error: str  # with the place of the input
     empty: str = ""  # what the command prints in place of the answer's lines
 
     def to_dict(self) -> dict[str, object]:
-        return {"input": self.asked, "error": self.error}
+        return {"input": self.text, "error": self.error}
 
     def line(self) -> str:
         return self.empty
@@ -263,16 +265,16 @@ class Failed:
 
 @dataclass
 class Reading:
-    """Inputs on their way to a task. One that cannot be read waits for its turn among the answers; with `strict`
-    its error is raised."""
+    """Inputs on their way to a task. An input that cannot be read waits for its turn among the answers; with
+    `strict` its error is raised."""
 
     items: Iterable[Item]
     read: Callable[[Any], Any]
     strict: bool = False
-    empty: Callable[[str | None], str] = lambda asked: ""
+    empty: Callable[[str | None], str] = lambda text: ""
     count: int = 0  # inputs so far
     failed: int = 0
-    named: list[str] = field(default_factory=list)  # the first that failed
+    named: list[str] = field(default_factory=list)  # the errors of the first that failed
     last: str = ""
     _turns: deque[Failed | None] = field(default_factory=deque)  # None: the place of an answer
 
@@ -285,7 +287,7 @@ class Reading:
                     raise item
                 if isinstance(item, EmptyFolder):
                     raise item.error()
-                found = self.read(item)
+                value = self.read(item)
             except NoTokenizer:
                 raise
             except BadInput as error:
@@ -296,15 +298,15 @@ class Reading:
                 self._turns.append(self._failed(None if isinstance(item, BadInput) else str(item), str(error)))
                 continue
             self._turns.append(None)
-            yield found
+            yield value
 
-    def _failed(self, asked: str | None, error: str) -> Failed:
+    def _failed(self, text: str | None, error: str) -> Failed:
         self.failed, self.last = self.failed + 1, error
         if self.failed <= NAMED:
             self.named.append(error)
-        return Failed(asked, error, self.empty(asked))
+        return Failed(text, error, self.empty(text))
 
-    def in_turn(self, answers: Iterable[Given], tick: Callable[[], None]) -> Iterator[Given | Failed]:
+    def in_turn(self, answers: Iterable[T], tick: Callable[[], None]) -> Iterator[T | Failed]:
         """The answers, one for each good input and in their order, with the failures between them."""
         for answer in answers:
             while (failed := self._turns.popleft()) is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from regard.base.field_types import is_finite
 from regard.base.fields import nearest
@@ -15,13 +15,13 @@ from regard.decode.settings import TOO_MANY_TOKENS, Decoding
 from regard.errors import BadInput
 from regard.tasks.shared.received import Received
 
-Asked = ParamSpec("Asked")
-Found = TypeVar("Found")
+P = ParamSpec("P")  # the parameters of a method
+R = TypeVar("R")  # what it returns
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a task: its name, type, range and help."""
+    """An option of a task: its name, type, range and help."""
 
     name: str  # in Python and JSON; on the command line with dashes
     kind: type  # int, float, str, bool or Path
@@ -116,6 +116,44 @@ GENERATE = (
     Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),
     *SEARCH,
 )
+
+
+class SearchOptions(TypedDict, total=False):
+    """SEARCH as keywords in Python. One that is not given, or None, is as the run's settings say."""
+
+    beam: int | None
+    n_best: int | None
+    length_penalty: float | None
+    min_length: int | None
+    repetition_penalty: float | None
+    no_repeat_ngram: int | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+
+
+class TranslateOptions(SearchOptions, total=False):
+    """TRANSLATE as keywords in Python."""
+
+    coverage: float | None
+    max_length: int | None
+    replace_unknown: bool | None
+
+
+class CaptionOptions(SearchOptions, total=False):
+    """CAPTION as keywords in Python."""
+
+    max_length: int | None
+
+
+class GenerateOptions(SearchOptions, total=False):
+    """GENERATE as keywords in Python."""
+
+    max_tokens: int | None
+    stop: str | Sequence[str] | None
+
+
 TOP = Option("top", int, "How many of the likeliest to show.", 5, min=1, metavar="N")
 
 
@@ -142,30 +180,48 @@ def is_number(value: object, kind: type) -> bool:
     return type(value) is not bool and isinstance(value, int | kind) and is_finite(value)
 
 
-def change_decoding(decoding: Decoding, asked: Mapping[str, Any]) -> Decoding:
+def change_decoding(decoding: Decoding, options: Mapping[str, Any]) -> Decoding:
     """The run's own decoding settings, changed where a value is given (not None). More answers than hypotheses
     widen the beam."""
     if not isinstance(decoding, Decoding):
         raise BadInput(f"decode must be a Decoding, got {decoding!r:.40}; give options by name, as in beam=5")
-    given = {name: value for name, value in asked.items() if value is not None}
-    if given.get("temperature") and given.get("beam", 1) > 1:
+    changes = {name: value for name, value in options.items() if value is not None}
+    if changes.get("temperature") and changes.get("beam", 1) > 1:
         raise BadInput("temperature samples an answer and beam searches for the likeliest; give one of them")
-    beam = max(given.get("beam", decoding.beam), given.get("n_best", decoding.n_best))
+    beam = max(changes.get("beam", decoding.beam), changes.get("n_best", decoding.n_best))
     try:
-        return replace(decoding, **{**given, "beam": beam})
+        return replace(decoding, **{**changes, "beam": beam})
     except (ValueError, TypeError) as error:
         raise BadInput(str(error)) from None
 
 
-def checks_keywords(method: Callable[Asked, Found]) -> Callable[Asked, Found]:
-    """An unknown keyword is BadInput and names the near one; Python's own TypeError does not before 3.13."""
-    known = [name for name in signature(method).parameters if name != "self"]
+def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:
+    """An unknown keyword is BadInput and names the near one; Python's own TypeError does not before 3.13. The
+    signature, which `help` shows, has every keyword of a TypedDict."""
+    spelled_out = spell_out(method)
+    names = [name for name in spelled_out.parameters if name != "self"]
 
     @wraps(method)
-    def call(*args: Asked.args, **keywords: Asked.kwargs) -> Found:
+    def call(*args: P.args, **keywords: P.kwargs) -> R:
         for name in keywords:
-            if name not in known:
-                raise BadInput(f"{method.__name__} has no option {name!r}{nearest(name, known)}")
+            if name not in names:
+                raise BadInput(f"{method.__name__} has no option {name!r}{nearest(name, names)}")
         return method(*args, **keywords)
 
+    call.__signature__ = spelled_out  # type: ignore[attr-defined]
     return call
+
+
+def spell_out(method: Callable[..., object]) -> Signature:
+    """The signature of a method, its `**options: Unpack[SomeOptions]` as the keywords that it stands for."""
+    whole = signature(method)
+    parameters: list[Parameter] = []
+    for parameter in whole.parameters.values():
+        if parameter.kind is not Parameter.VAR_KEYWORD:
+            parameters.append(parameter)
+            continue
+        (options,) = eval(parameter.annotation, method.__globals__).__args__
+        for name, kind in options.__annotations__.items():
+            words = kind.__forward_arg__
+            parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=words))
+    return whole.replace(parameters=parameters)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.base.fields import build, check_known
-from regard.data.text.special_tokens import layout_for
+from regard.data.text.special_tokens import numbering_for
 from regard.data.text.tokenizer_training import KINDS, check_training
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError
@@ -24,7 +24,7 @@ from regard.tasks.core.table import TASKS, AnyTask
 
 SECTIONS = ("data", "tokens", "model", "train", "decode")
 WANTED = "--set wants section.key=value, as in model.dropout=0.2"
-# Settings of [train] that only some tasks have (`Task.trains_with`), as they are without them.
+# Settings of [train] that only some tasks have (`Card.trains_with`), as they are without them.
 NOT_FOR_ALL = {
     "label_smoothing": 0,
     "r_drop": 0,
@@ -34,6 +34,14 @@ NOT_FOR_ALL = {
     "ppo_passes": 1,
     "ppo_parts": 1,
     "ppo_clip": 0.2,
+}
+# Settings of [model] that follow from the data.
+FROM_DATA = {
+    "vocabulary": "follows from the tokenizer; set tokens.size and tokens.joint instead",
+    "source_vocabulary": "follows from the tokenizer; set tokens.size and tokens.joint instead",
+    "labels": "follow from the data, whose classes they name",
+    "inputs": "follow from the data; set data.made and data.bits instead",
+    "outputs": "follow from the data; set data.made and data.bits instead",
 }
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
@@ -47,15 +55,15 @@ def read(
     `section.key`; and the text of just that job.
 
     start: a run to begin with, whose model and tokens the job then has, but for the dropout."""
-    table = given_table(recipe) if isinstance(recipe, Mapping) else read_table(str(recipe))
-    asked = given_changes(changes) if isinstance(changes, Mapping) else list(map(parse_change, changes))
-    # model.size first: it replaces the recipe's numbers, but not those that are asked for beside it.
-    asked.sort(key=lambda change: change.key != "model.size")
-    for change in asked:
+    table = sections_from_python(recipe) if isinstance(recipe, Mapping) else read_table(str(recipe))
+    parsed = changes_from_python(changes) if isinstance(changes, Mapping) else list(map(parse_change, changes))
+    # model.size first: it replaces the recipe's numbers, but not those that are changed beside it.
+    parsed.sort(key=lambda change: change.key != "model.size")
+    for change in parsed:
         check_change(table, change)
         apply_change(table, change)
     if start:
-        take_model(table, start, asked)
+        take_model(table, start, parsed)
     return build_job(table), dump(table)
 
 
@@ -79,12 +87,12 @@ def parse_change(text: str) -> Change:
     return Change(key.strip(), parsed, text)
 
 
-def given_changes(changes: Mapping[str, Any]) -> list[Change]:
+def changes_from_python(changes: Mapping[str, Any]) -> list[Change]:
     return [Change(str(key), in_toml(str(key), value), f"{key}={value}") for key, value in changes.items()]
 
 
-def given_table(sections: Mapping[str, Any]) -> Recipe:
-    """The sections of a recipe from Python, copied."""
+def sections_from_python(sections: Mapping[str, Any]) -> Recipe:
+    """The sections of a recipe, copied, with their values as TOML has them."""
     for name, part in sections.items():
         if not isinstance(part, Mapping):
             raise RecipeError(f"{name} must be a section, a dict of settings; got {part!r:.80}")
@@ -99,7 +107,7 @@ def in_toml(key: str, value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, list | tuple):
-        return [in_toml(key, one) for one in value]
+        return [in_toml(key, item) for item in value]
     if not isinstance(value, str | bool | int | float):
         raise RecipeError(
             f"{key} must be a string, a number, True, False or a list of these, got {value!r:.80} "
@@ -109,14 +117,14 @@ def in_toml(key: str, value: Any) -> Any:
 
 
 def check_change(table: Recipe, change: Change) -> None:
-    """The error for a key without its section, or with another one, names the right one."""
+    """The error for a key without its section, or with another section, names the right section."""
     section, dot, name = change.key.partition(".")
     meant = [place for place in places(table, name or section) if place != section]
     if not dot or not name:
         near = f"; did you mean {meant[0]}.{section}={change.text.partition('=')[2]}?" if meant else ""
         raise RecipeError(f"{WANTED}; got {change.text!r}{near}")
-    known = {"data": True, "model": name in ("name", "size")}.get(section, False)  # [data] depends on the task
-    if section in SECTIONS and meant and not known and section not in places(table, name):
+    allowed = {"data": True, "model": name in ("name", "size")}.get(section, False)  # [data] depends on the task
+    if section in SECTIONS and meant and not allowed and section not in places(table, name):
         raise RecipeError(f"unknown key of [{section}]: {name!r}; did you mean {meant[0]}.{name}?")
 
 
@@ -126,8 +134,8 @@ def places(table: Recipe, key: str) -> list[str]:
     kinds: dict[str, Any] = {"train": Training, "tokens": Tokens, "decode": Decoding}
     if model in MODELS:
         kinds["model"] = MODELS[model].Config
-    found = [name for name, kind in kinds.items() if key in kind.__dataclass_fields__]
-    return [*found, "data"] if key in table.get("data", {}) else found
+    sections = [name for name, kind in kinds.items() if key in kind.__dataclass_fields__]
+    return [*sections, "data"] if key in table.get("data", {}) else sections
 
 
 def apply_change(table: Recipe, change: Change) -> None:
@@ -145,17 +153,17 @@ def take_model(table: Recipe, start: Path, changes: list[Change]) -> None:
     """Train on from a run: its model and tokens, but for what the recipe or --set may change."""
     folder = Folder(start)
     kind, config = folder.name, folder.config
-    asked = table.get("model", {})
-    if asked.get("name") != kind:
+    model = table.get("model", {})
+    if model.get("name") != kind:
         take_part(table, start, folder, changes)
         return
     of_recipe, free = (getattr(MODELS[kind], name, ()) for name in ("OF_RECIPE", "MAY_DIFFER"))
-    told = {"name", *of_recipe, *(key for key in asked if key.endswith("dropout") or key == "drop_path")}
+    own = {"name", *of_recipe, *(key for key in model if key.endswith("dropout") or key == "drop_path")}
     for change in changes:
         name, _, key = change.key.partition(".")
         if name == "model" and key in free:
-            told.add(key)
-        elif name == "tokens" or (name == "model" and key not in told):
+            own.add(key)
+        elif name == "tokens" or (name == "model" and key not in own):
             dropout = ["dropout"] * hasattr(config, "dropout")
             may = " and ".join([*dropout, *of_recipe, *free])
             raise RecipeError(
@@ -163,16 +171,14 @@ def take_model(table: Recipe, start: Path, changes: list[Change]) -> None:
                 f"and of the model only {may} may change"
             )
     table.pop("tokens", None)
-    known = ("vocabulary", "source_vocabulary", "labels", "inputs", "outputs")
-    own = {key: value for key, value in dataclasses.asdict(config).items() if key not in known}
-    changed = {key: value for key, value in asked.items() if key in told}
-    table["model"] = {**own, **changed, "name": kind}
+    taken = {key: value for key, value in dataclasses.asdict(config).items() if key not in FROM_DATA}
+    table["model"] = {**taken, **{key: value for key, value in model.items() if key in own}, "name": kind}
 
 
 def take_part(table: Recipe, start: Path, folder: Folder, changes: list[Change]) -> None:
     """Begin with a run of another model, which becomes a part of the recipe's, with its settings."""
-    asked = table.get("model", {})
-    name = asked.get("name")
+    model = table.get("model", {})
+    name = model.get("name")
     parts = getattr(MODELS.get(str(name)), "STARTS_FROM", {})
     if folder.name not in parts:
         may = f"it can start from {' or '.join([str(name), *parts])}" if parts else "they must be the same"
@@ -184,7 +190,7 @@ def take_part(table: Recipe, start: Path, folder: Folder, changes: list[Change])
             raise RecipeError(
                 f"--set {change.text} is not possible: with --from these are those of {start}: {', '.join(taken)}"
             )
-    table["model"] = {**_sized(str(name), asked), **{key: getattr(folder.config, key) for key in taken}}
+    table["model"] = {**_sized(str(name), model), **{key: getattr(folder.config, key) for key in taken}}
 
 
 def build_job(table: Recipe) -> AnyJob:
@@ -197,20 +203,20 @@ def build_job(table: Recipe) -> AnyJob:
     model = table.get("model", {}).pop("name", None)
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
-    config = _sized(model, table.get("model", {}))
-    task, example = _task(model, config)
-    if not task.given_by(example):
-        raise task.not_trained()
+    config = _config(model, _sized(model, table.get("model", {})))
+    task = TASKS[task_of(model, config)]
+    if not task.desk.metrics_of(config):
+        raise task.desk.not_trained()
     for name in ("tokens", "decode"):
         if name in table and name not in task.sections:
             raise RecipeError(f"[{name}] is not for a {model} that is made to {task.verb}; leave it out")
     training = build(Training, table.get("train", {}), "train")
-    _check_training(training, task, model, example)
+    _check_training(training, task, model, config)
     settings = build(task.Settings, table.get("data", {}), "data")
-    _check_batches(settings, model, example)
+    _check_batches(settings, model, config)
     return Job(
         model,
-        MODELS[model].layout,
+        MODELS[model].numbering,
         config,
         settings,
         training,
@@ -220,30 +226,25 @@ def build_job(table: Recipe) -> AnyJob:
     )
 
 
-def _task(model: str, config: dict[str, Any]) -> tuple[AnyTask, ModelConfig]:
-    """The task of a model with this configuration, and an example of that: the real one needs the data's sizes."""
-    for key in ("vocabulary", "source_vocabulary"):
-        if key in config:
-            raise RecipeError(f"model.{key} follows from the tokenizer; set tokens.size and tokens.joint instead")
-    if "labels" in config:
-        raise RecipeError("model.labels follow from the data, whose classes they name")
-    for key in ("inputs", "outputs"):
-        if key in config:
-            raise RecipeError(f"model.{key} follow from the data; set data.made and data.bits instead")
+def _config(model: str, table: dict[str, Any]) -> ModelConfig:
+    """The model's configuration, with placeholders for what follows from the data."""
+    for key, why in FROM_DATA.items():
+        if key in table:
+            raise RecipeError(f"model.{key} {why}")
     try:
-        example = build(MODELS[model].Config, {**blank(model), **config}, "model")
-        shapes(model, example)
+        config: ModelConfig = build(MODELS[model].Config, {**blank(model), **table}, "model")
+        shapes(model, config)
     except ValueError as error:
         raise error if isinstance(error, RecipeError) else RecipeError(f"[model]: {error}") from None
-    return TASKS[task_of(model, example)], example
+    return config
 
 
 def _check_training(training: Training, task: AnyTask, model: str, config: ModelConfig) -> None:
-    allowed = [logged(name) for name in task.validated if name in task.given_by(config)]
+    allowed = [logged(name) for name in task.validated if name in task.desk.metrics_of(config)]
     if training.best_by not in allowed:
         raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
     for name, off in NOT_FOR_ALL.items():
-        if getattr(training, name) != off and name not in task.trained_with(config):
+        if getattr(training, name) != off and name not in task.desk.trained_with(config):
             raise RecipeError(
                 f"[train]: {name} is not for a {model} that is made to {task.verb}; "
                 f"leave it out, or set train.{name}={str(off).lower()}"
@@ -267,14 +268,14 @@ def logged(metric: str) -> str:
 
 def _tokens(model: str, table: dict[str, Any]) -> Tokens:
     """WordPiece is BERT's, and nobody else's."""
-    layout = MODELS[model].layout
-    kinds = ("wordpiece",) if layout == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
-    tokens = build(Tokens, {"kind": "wordpiece", **table} if layout == "bert" else table, "tokens")
+    numbering = MODELS[model].numbering
+    kinds = ("wordpiece",) if numbering == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
+    tokens = build(Tokens, {"kind": "wordpiece", **table} if numbering == "bert" else table, "tokens")
     if tokens.kind not in kinds:
         raise RecipeError(f"tokens.kind must be {' or '.join(kinds)} for {model}, got {tokens.kind!r}")
-    if layout:  # else it reads no text
+    if numbering:  # else it reads no text
         try:
-            check_training(tokens.kind, tokens.size, tokens.normalise, layout_for(layout, tokens.kind))
+            check_training(tokens.kind, tokens.size, tokens.normalise, numbering_for(numbering, tokens.kind))
         except ValueError as error:
             raise RecipeError(f"[tokens]: {error}") from None
     return tokens

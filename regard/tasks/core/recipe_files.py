@@ -1,14 +1,19 @@
-"""The shipped recipes, and finding a recipe's file. No torch here, so that a shell can complete their names."""
+"""The shipped recipes, finding a recipe's file, and the data files that only a recipe names. No torch here, so that
+a shell can complete names."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.base.fields import nearest, read_toml
-from regard.errors import RecipeError
+from regard.base.files import find_files
+from regard.errors import DataError, RecipeError
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+BY_NAME = "--data FILE, in Python evaluate(FILE)"  # how data to evaluate on is named
 Recipe = dict[str, dict[str, Any]]  # sections as TOML has them
 
 
@@ -34,3 +39,27 @@ def read_table(name: str) -> Recipe:
             near = nearest(name, recipes())
             raise RecipeError(f"there is no recipe {name!r}, neither a file nor shipped{near}")
     return read_toml(path)
+
+
+@contextmanager
+def files_of_recipe(names: Sequence[str]) -> Iterator[None]:
+    """Checks that the files are there. A run from a stranger may name any of your files, so an error in reading
+    them does not show what is in them."""
+    where = "paths are relative to the current folder, as in training"
+    for name in names:
+        try:
+            paths = find_files(name)
+        except DataError as error:
+            raise DataError(
+                f"the test data of the recipe: {error} ({where}); or name other data: {BY_NAME}"
+            ) from None
+        if odd := [path for path in paths if not path.is_file() and not path.is_dir()]:
+            raise DataError(f"the test data of the recipe, {odd[0]}, is no plain file; name other data: {BY_NAME}")
+    try:
+        yield
+    except DataError:
+        named = ", ".join(names)
+        raise DataError(
+            f"the test data of the recipe, {named}, is not what this run can be evaluated on; name it yourself to "
+            f"see why, or name other data: {BY_NAME}"
+        ) from None

@@ -1,8 +1,8 @@
-"""What a task gives: answers, pictures of where the model looked, metrics. No torch here, as in task.py."""
+"""What a task gives: answers, pictures of where the model looked, metrics, and ticks on the way. No torch here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -12,6 +12,12 @@ from regard.errors import NoAttention
 
 if TYPE_CHECKING:
     from regard.show.scales import Scale
+
+Tick = Callable[[], None]  # called once for each unit of work, to move a progress bar
+
+
+def no_tick() -> None:
+    """For work whose progress nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +107,12 @@ def scored_lines(answers: Sequence[Scored], before: str = "") -> str:
 class Evaluation:
     """How good a run is on some data."""
 
-    metrics: dict[str, float]  # by the names in Task.metrics
+    metrics: dict[str, float]  # by the names in Card.metrics
     counts: dict[str, int] = field(default_factory=dict)  # what was evaluated: {"pairs": 1000}
     details: dict[str, object] = field(default_factory=dict)  # further plain data for JSON
     rows: dict[str, float] = field(default_factory=dict)  # further numbers for the printed table
     notes: tuple[str, ...] = ()  # blocks of text printed below it
-    compared: object = field(default=None, repr=False)  # what Task.compare and Task.plot need
+    compared: object = field(default=None, repr=False)  # what Desk.compare and Desk.plot need
 
     def to_dict(self) -> dict[str, object]:
         """All of it as plain data: what `regard evaluate --json` prints."""
@@ -114,8 +120,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         on = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
-        found = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
-        return f"<Evaluation{f' on {on}' if on else ''}: {found}>"
+        metrics = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        return f"<Evaluation{f' on {on}' if on else ''}: {metrics}>"
 
     def _repr_html_(self) -> str:
         from regard.show.html_table import html_table

@@ -14,13 +14,26 @@ from regard.learn.settings import Training
 
 
 class DataSettings(Protocol):
-    """A recipe's [data]: a frozen dataclass that checks itself. Where data comes from files, the fields are called
-    `train`, `valid` and `test`; where it can be generated, `made` names the set."""
+    """A recipe's [data]: a frozen dataclass that checks itself. `splits.py` has a base for each kind."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def name(self) -> str: ...  # what the data is called in a run's README
+
+    @property
+    def has_own_test(self) -> bool: ...
+
+    @property
+    def test_files(self) -> tuple[str, ...]: ...
+
+    @property
+    def test_name(self) -> str: ...
+
+    @classmethod
+    def of_test_file(cls, file: str) -> dict[str, object]: ...
+
+    def changes_to_test(self, file: str) -> dict[str, object]: ...
 
 
 S = TypeVar("S", covariant=True, bound=DataSettings)
@@ -33,21 +46,21 @@ class Tokens:
 
     kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
     size: int = 8000  # the most tokens of the vocabulary
-    joint: bool = True  # one vocabulary for both sides; false: one for each, of this size
+    joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False
     normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form
 
     def __post_init__(self) -> None:
         check(self)
 
-    def learn(self, texts: Iterable[str], layout: str) -> Tokenizer:
+    def learn(self, texts: Iterable[str], numbering: str) -> Tokenizer:
         return Tokenizer.train(
             texts,
             kind=self.kind,
             size=self.size,
             lowercase=self.lowercase,
             normalise=self.normalise,
-            layout=layout,
+            numbering=numbering,
         )
 
 
@@ -56,8 +69,8 @@ class Job(Generic[S]):
     """All that a training needs; a recipe is one of these in TOML."""
 
     model: str  # its name in MODELS
-    layout: str  # how the tokenizer numbers special tokens for that model
-    config: dict[str, Any]  # [model], but for what follows from the data
+    numbering: str  # how the tokenizer numbers special tokens for that model
+    config: Any  # the Config of that model; what follows from the data is a placeholder until that is surveyed
     data: S
     train: Training
     tokens: Tokens = field(default_factory=Tokens)

@@ -1,4 +1,4 @@
-"""The table of all tasks, and opening a run by it."""
+"""The table of all tasks, by their cards, and opening a run by it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import BadInput, RunError
-from regard.tasks.caption.record import CaptionTask
-from regard.tasks.classify.record import Classify
-from regard.tasks.core.task import Run, Task
-from regard.tasks.embed.record import Embed
-from regard.tasks.fewshot.record import FewShotTask
-from regard.tasks.fill.record import Fill
-from regard.tasks.generate.record import Generate
-from regard.tasks.play.record import Play
-from regard.tasks.recall.record import Recall
-from regard.tasks.recognise.record import Recognise
-from regard.tasks.translate.record import Translate
+from regard.tasks.caption.card import caption_card
+from regard.tasks.classify.card import classify_card
+from regard.tasks.core.card import Card
+from regard.tasks.core.desk import Desk
+from regard.tasks.core.run import Run
+from regard.tasks.embed.card import embed_card
+from regard.tasks.fewshot.card import fewshot_card
+from regard.tasks.fill.card import fill_card
+from regard.tasks.generate.card import generate_card
+from regard.tasks.play.card import play_card
+from regard.tasks.recall.card import recall_card
+from regard.tasks.recognise.card import recognise_card
+from regard.tasks.translate.card import translate_card
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,20 +27,20 @@ if TYPE_CHECKING:
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
 
-AnyTask = Task[Any, Any, Any]
+AnyTask = Card[Desk[Any, Any, Any]]
 TASKS: dict[str, AnyTask] = {  # by their verbs
-    "translate": Translate(),
-    "generate": Generate(),
-    "fill": Fill(),
-    "embed": Embed(),
-    "classify": Classify(),
-    "recognise": Recognise(),
-    "caption": CaptionTask(),
-    "fewshot": FewShotTask(),
-    "play": Play(),
-    "recall": Recall(),
+    "translate": translate_card,
+    "generate": generate_card,
+    "fill": fill_card,
+    "embed": embed_card,
+    "classify": classify_card,
+    "recognise": recognise_card,
+    "caption": caption_card,
+    "fewshot": fewshot_card,
+    "play": play_card,
+    "recall": recall_card,
 }
-Kind = TypeVar("Kind", bound=Run)
+R = TypeVar("R", bound=Run)
 
 
 def task_for(folder: Folder) -> AnyTask:
@@ -85,22 +87,22 @@ def outline(run: str | Path) -> Run:
 
 def _opened(folder: Folder, read: Callable[[Folder], Model]) -> Run:
     task = task_for(folder)
-    artifacts = task.artifacts(folder)  # small files first: a fault there is found before the weights are read
+    artifacts = task.desk.artifacts(folder)  # small files first: a fault there is found before the weights are read
     if "decode" in task.sections:
         folder.decoding()
-    opened: Run = task.open(folder, read(folder), artifacts)
+    opened: Run = task.desk.open(folder, read(folder), artifacts)
     opened.task, opened.folder = task, folder
     return opened
 
 
 def tasks_for(opened: Run) -> list[AnyTask]:
-    """The tasks that a run can be asked for, the one it was trained for first."""
+    """The tasks that a run can be asked for, first the task it was trained for."""
     own = [opened.task] if opened.task else []
     return own + [task for task in TASKS.values() if task is not opened.task and _can(task, opened)]
 
 
-def load_as(run: str | Path, kind: type[Kind], verb: str) -> Kind:
-    """The same where only one kind of run will do: the one that is asked to `verb`."""
+def load_as(run: str | Path, kind: type[R], verb: str) -> R:
+    """A run of this kind, the only kind that can be asked to `verb`."""
     opened = load(run)
     if not isinstance(opened, kind):
         raise cannot(run, opened, verb)
@@ -110,7 +112,7 @@ def load_as(run: str | Path, kind: type[Kind], verb: str) -> Kind:
 def load_for(run: str | Path, task: AnyTask, device: str = "auto") -> Run:
     """A run that can be asked by this task's command."""
     opened = load(run, device)
-    if not task.takes(opened):
+    if not task.desk.takes(opened):
         raise cannot(run, opened, task.verb)
     return opened
 
@@ -123,10 +125,10 @@ def cannot(run: str | Path, opened: Run, verb: str) -> RunError:
 
 def _can(task: AnyTask, opened: Run) -> bool:
     """Some commands need a head as well, which an encoder may lack."""
-    if not task.takes(opened):
+    if not task.desk.takes(opened):
         return False
     try:
-        task.check(opened)
+        task.desk.check(opened)
     except RunError:
         return False
     return True

@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,19 +21,22 @@ from regard.data.artifacts import Artifacts
 from regard.errors import Interrupted, NoTokenizer, RecipeError, RunError
 from regard.learn.checkpoint import checkpoints, refuse_files
 from regard.learn.lock import locked
-from regard.learn.loop import GO_ON, Report, fit
+from regard.learn.loop import GO_ON, Report, Stepper, take_steps
+from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
 from regard.learn.settings import Training
+from regard.learn.validation import Validation
 from regard.models import MODELS, name_of
 from regard.models.protocols import Adopter, Model
 from regard.runs import folder as runs
 from regard.runs.folder import Folder, find
 from regard.runs.weights import has_weights
 from regard.show import loss_curve
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.recipe import logged, read
+from regard.tasks.core.run import Run
 from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
-from regard.tasks.core.task import Prepared, Run
 
 # Settings that may change when a training goes on.
 FREE = tuple(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture"))
@@ -77,14 +81,13 @@ def train_and_open(
 ) -> Run:
     """`regard.train`: the run, opened on the device it was trained on."""
     # All of a dict of sections, and what was changed, is in the run's own recipe.toml.
-    told = {"set": dict(changes), "start": start and str(start)}
-    given = {name: value for name, value in told.items() if value} if not isinstance(recipe, Mapping) else {}
+    keywords = {"set": dict(changes), "start": start and str(start)} if not isinstance(recipe, Mapping) else {}
     name = "recipe.toml" if isinstance(recipe, Mapping) else str(recipe)
-    words = [repr(name), *(f"{key}={value!r}" for key, value in given.items())]
+    words = [repr(name), *(f"{key}={value!r}" for key, value in keywords.items() if value)]
     command = f"regard.train({', '.join(words)})"
-    found = train_recipe(recipe, out, changes, command=command, resume=resume, start=start)
-    run = load(found.folder, found.device)
-    run.report = found.report
+    trained = train_recipe(recipe, out, changes, command=command, resume=resume, start=start)
+    run = load(trained.folder, trained.device)
+    run.report = trained.report
     return run
 
 
@@ -108,14 +111,14 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
     refuse_files(out)
     newest = checkpoints(out)[:1]
     begun = bool(newest)  # without a checkpoint, what is in the folder is begun anew
-    choose_device(job.train.device, job.train.precision)  # one that is not there is refused before any work
+    choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
     check_out(out, begun, resume)
     task = TASKS[job.task]
     if begun:
         check_recipe(out, recipe, job.train)
         artifacts = read_artifacts(task, out)
     else:
-        artifacts = task.survey(job, start_artifacts(job, start) if start else None)
+        artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
     model = build_model(job, artifacts)
     if start and begun:
         say(f"{out} goes on with its own weights; {start} is only for the beginning")
@@ -124,7 +127,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
     elif not begun:
         warn_of_frozen(model)
     try:
-        prepared = task.prepare(job, model, artifacts, out)
+        prepared = task.desk.prepare(job, model, artifacts, out)
         if begun:
             write_file(out / runs.RECIPE, recipe.encode())
         else:
@@ -137,7 +140,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
         rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         if rows:  # else someone deleted them
             loss_curve(rows).save(out / "loss.svg")
-        write_file(out / "README.md", card(job, task, report, model, command, prepared.amount).encode())
+        write_file(out / "README.md", readme(job, task, report, model, command, prepared.amount).encode())
     return report
 
 
@@ -148,23 +151,16 @@ def run_loop(
     progress = Progress(unit=task.unit)
 
     def validate(_: Model) -> dict[str, float]:
-        held, tick = prepared.held, progress.validating
-        found = task.evaluate(prepared.run, held, only=task.validated, tick=tick).metrics
-        return {logged(name): value for name, value in found.items()}
+        valid, tick = prepared.valid, progress.validating
+        metrics = task.desk.evaluate(prepared.run, valid, only=task.validated, tick=tick).metrics
+        return {logged(name): value for name, value in metrics.items()}
 
     directions = {logged(name): task.metrics[name].better for name in task.validated}
+    better = (job.train.best_by, directions[job.train.best_by])
+    validation = Validation(model, validate, lambda model, _: runs.save_weights(out, model), better, job.train)
     try:
-        return fit(
-            model,
-            prepared.data,
-            settings=job.train,
-            folder=out,
-            validate=validate,
-            keep_best=lambda model, _: runs.save_weights(out, model),
-            better=(job.train.best_by, directions[job.train.best_by]),
-            resume=resume,
-            progress=progress,
-        )
+        stepper = Stepper(model, job.train, passes=passes(model, job.train))
+        return take_steps(stepper, prepared.data, validation, out, resume, progress)
     except Interrupted as stop:
         if stop.best:
             raise
@@ -193,24 +189,23 @@ def check_out(out: Path, begun: bool, resume: bool) -> None:
 def build_model(job: AnyJob, artifacts: Artifacts) -> Model:
     """A new model, its initial weights fixed by the seed."""
     torch.manual_seed(job.train.seed)
-    kind = MODELS[job.model]
-    return kind(kind.Config(**artifacts.settings(), **job.config))
+    return MODELS[job.model](replace(job.config, **artifacts.settings()))
 
 
 def take_weights(model: Model, start: Path) -> None:
     """Begin with a run's weights. A model that may have another head than the run says which weights are new, and
-    one of another kind which were taken."""
-    found = Folder(start).model()
+    a model of another kind which were taken."""
+    other = Folder(start).model()
     if not isinstance(model, Adopter):
-        fill(model, named_tensors(found), source=start)
+        fill(model, named_tensors(other), source=start)
         return
-    new = model.adopt(found)
-    if type(found) is not type(model):
+    new = model.adopt(other)
+    if type(other) is not type(model):
         counts = Counter[str]()
         for name, weight in model.named_parameters():
             counts[name.partition(".")[0]] += weight.numel() if name not in new else 0
         parts = ", ".join(f"{name} ({count:,} parameters)" for name, count in counts.items() if count)
-        say(f"Taken from {start}, a {name_of(found)}: {parts}")
+        say(f"Taken from {start}, a {name_of(other)}: {parts}")
     if new:
         shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
         say(f"Not taken from {start}, and so initialised anew: {shown}")
@@ -232,10 +227,10 @@ def start_artifacts(job: AnyJob, start: Path) -> Artifacts:
 
 def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:
     """What a run's folder keeps beside the weights, to train with."""
-    artifacts = task.artifacts(Folder(folder))
+    artifacts = task.desk.artifacts(Folder(folder))
     try:
         if artifacts.tokenizer is not None:
-            artifacts.own_tokenizer.special  # noqa: B018 - refuses one that cannot be trained with
+            artifacts.own_tokenizer.special  # noqa: B018 - refuses a tokenizer that cannot be trained with
     except NoTokenizer:  # which names the folder
         raise
     except RunError as error:
@@ -273,7 +268,7 @@ def check_recipe(folder: Path, recipe: str, settings: Training) -> None:
         say(f"Validating every {settings.eval_every:,} steps from here on{note}")
 
 
-def card(job: AnyJob, task: AnyTask, report: Report, model: Model, command: str, amount: str) -> str:
+def readme(job: AnyJob, task: AnyTask, report: Report, model: Model, command: str, amount: str) -> str:
     """README.md of a run."""
     made = getattr(job.data, "made", "")
     data = f"generated set `{made}`" if made else f"`{job.data.name}`"

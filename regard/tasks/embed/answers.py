@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,9 +11,7 @@ import numpy as np
 from regard.base.short_repr import short_repr
 from regard.errors import NoAttention
 from regard.show import Heads
-from regard.tasks.shared.reader_answers import Texts
-
-Look = Callable[[Sequence[str]], Heads]
+from regard.tasks.shared.reader_answers import LookAt, Texts
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class Embedded:
     """What the answers of `embed` share: JSON lines, and a picture of where the tokens looked."""
 
     text: Texts
-    _look: Look | None = field(default=None, repr=False, compare=False, kw_only=True)
+    _look: LookAt | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     __repr__ = short_repr
 

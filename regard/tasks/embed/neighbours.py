@@ -29,24 +29,24 @@ class Neighbour:
         return dict(vars(self))
 
 
-def find_token(found: TokenVectors, word: str) -> np.ndarray:
+def find_token(text: TokenVectors, word: str) -> np.ndarray:
     """The vector of a token, by its name."""
-    if word not in found.tokens:
-        raise BadInput(f"{word!r} is no token of {found.text!r:.80}; there are {', '.join(found.tokens[:20])}")
-    vector: np.ndarray = found.vectors[found.tokens.index(word)]
+    if word not in text.tokens:
+        raise BadInput(f"{word!r} is no token of {text.text!r:.80}; there are {', '.join(text.tokens[:20])}")
+    vector: np.ndarray = text.vectors[text.tokens.index(word)]
     return vector
 
 
 def nearest_tokens(vector: np.ndarray, corpus: Iterable[TokenVectors], top: int) -> list[Neighbour]:
     """The `top` nearest, nearest first; all vectors have the length 1. Only the best so far are kept."""
     best: list[tuple[float, int, Neighbour]] = []
-    for number, one in enumerate(corpus):
-        similarities = one.vectors @ vector  # (T,)
+    for number, text in enumerate(corpus):
+        similarities = text.vectors @ vector  # (T,)
         for place in np.argsort(-similarities)[:top]:
             similarity = float(similarities[place])
             if len(best) == top and similarity <= best[0][0]:
                 break
-            near = Neighbour(one.tokens[place], str(one.text), int(place), similarity)
+            near = Neighbour(text.tokens[place], str(text.text), int(place), similarity)
             item = similarity, -number * (1 << 20) - int(place), near  # of equals the first of the corpus
             (heapq.heappushpop if len(best) == top else heapq.heappush)(best, item)
     return [near for *_, near in sorted(best, key=lambda item: item[:2], reverse=True)]

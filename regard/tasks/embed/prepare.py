@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 from regard.data.artifacts import Artifacts
-from regard.data.text.masking import read_sentences
+from regard.data.text.documents import read_sentences
 from regard.data.text.sentence_data import SentenceData, encode_words
 from regard.data.text.special_tokens import SPECIAL
 from regard.errors import DataError, RecipeError
 from regard.learn.progress import counted
 from regard.models.protocols import BidirectionalLanguageModel, Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.embed.run import Embedder
 from regard.tasks.embed.settings import SentenceSettings
 from regard.tasks.shared.search import need
@@ -36,25 +37,26 @@ def survey(job: Job[SentenceSettings], start: Artifacts | None) -> Artifacts:
             f"a {job.model} reads and predicts whole words: tokens.kind must be {' or '.join(WORDS)}, got "
             f"{job.tokens.kind!r}"
         )
-    documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
-    return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.layout))
+    documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
+    return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.numbering))
 
 
-def prepare(job: Job[SentenceSettings], model: Model, artifacts: Artifacts) -> Prepared[Embedder, SentenceData]:
+def prepare(
+    job: Job[SentenceSettings], model: Model, artifacts: Artifacts, out: Path
+) -> Prepared[Embedder, SentenceData]:
     settings = job.data
     run = Embedder(model, artifacts.own_tokenizer)
-    data = build_data(settings, settings.train, run, seed=job.train.seed)
-    if settings.valid:
-        held = build_data(settings, [settings.valid], run, seed=0)
+    data = build_data(settings, settings.files_of("train"), run, seed=job.train.seed)
+    if settings.holds_out:
+        data, valid = hold_out(data, settings)
     else:
-        data, held = hold_out(data, settings)
-    return Prepared(data, run, held, f"{len(data):,} sentences, {data.words:,} words")
+        valid = build_data(settings, settings.files_of("valid"), run, seed=0)
+    return Prepared(data, run, valid, f"{len(data):,} sentences, {data.words:,} words")
 
 
 def test_text(settings: SentenceSettings, run: Embedder) -> SentenceData:
-    named = settings.test or settings.valid
-    data = build_data(settings, [named] if named else settings.train, run, seed=0)
-    return data if named else hold_out(data, settings)[1]
+    data = build_data(settings, settings.files_of("test"), run, seed=0)
+    return hold_out(data, settings)[1] if settings.is_part("test") else data
 
 
 def hold_out(data: SentenceData, settings: SentenceSettings) -> tuple[SentenceData, SentenceData]:

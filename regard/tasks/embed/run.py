@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Literal, get_args, overload
+from typing import Any, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import torch
@@ -16,13 +16,19 @@ from regard.models import name_of, protocols
 from regard.models.protocols import Model
 from regard.tasks.core.inputs import check_top
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.embed.answers import Look, TokenVectors, Vector
+from regard.tasks.embed.answers import TokenVectors, Vector
+from regard.tasks.embed.card import Pool
 from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
-from regard.tasks.shared.reader_answers import Texts
+from regard.tasks.shared.reader_answers import LookAt, Texts
 from regard.tasks.shared.search import need
-from regard.tasks.shared.text_reader import Asked, Cut, Encoded, Many, TextReader, is_one
+from regard.tasks.shared.text_reader import Cut, Encoded, Many, T, TextReader, is_single
 
-Pool = Literal["mean", "cls"]
+
+class TokenOptions(TypedDict, total=False):
+    """The options of `embed_tokens`, as `embed` has them."""
+
+    layer: int | None
+    normalise: bool
 
 
 class Embedder(TextReader):
@@ -44,14 +50,15 @@ class Embedder(TextReader):
         """The vector (D,) of a text or of a pair of texts (a tuple), or those (N, D) of a list: the mean of the
         tokens' states, or the state of [CLS]. `layer`: of this layer, 0 = the token embeddings; None: what the
         model gives, the last layer of a BERT, the mix of all layers of an ELMo."""
-        if is_one(text):
+        if is_single(text):
             return next(self.vectors([self.read(text)], pool=pool, layer=layer, normalise=normalise)).vector
-        found = [one.vector for one in self.vectors(text, pool=pool, layer=layer, normalise=normalise)]
-        return np.stack(found) if found else np.zeros((0, self.width), np.float32)
+        answers = self.vectors(self._read_all(text, self.read), pool=pool, layer=layer, normalise=normalise)
+        vectors = [answer.vector for answer in answers]
+        return np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
 
     def vectors(
         self,
-        texts: Iterable[Asked | Encoded[Asked]],
+        texts: Iterable[Encoded[T]],
         *,
         pool: str = "mean",
         layer: int | None = None,
@@ -65,35 +72,33 @@ class Embedder(TextReader):
 
         def take(batch: Any) -> list[np.ndarray]:
             states = self._states(batch, layer)
-            found = states[:, 0]
+            pooled = states[:, 0]
             if pool == "mean":
                 shares = self.model.state_mask(batch)[..., None].to(states.dtype)
-                found = (states * shares).sum(1) / shares.sum(1).clamp(min=1)
-            return list(_to_numpy(found, normalise))
+                pooled = (states * shares).sum(1) / shares.sum(1).clamp(min=1)
+            return list(_to_numpy(pooled, normalise))
 
-        for one, vector in self._answers(texts, self.read, take, cut):
-            yield Vector(one.text, vector, _look=self._look_of(one))
+        for encoded, vector in self._answers(texts, take, cut):
+            yield Vector(encoded.text, vector, _look=self._look_of(encoded))
 
     # ---- tokens
 
     @overload
-    def embed_tokens(self, text: Texts, *, layer: int | None = None, normalise: bool = False) -> TokenVectors: ...
+    def embed_tokens(self, text: Texts, **options: Unpack[TokenOptions]) -> TokenVectors: ...
     @overload
-    def embed_tokens(
-        self, text: Many, *, layer: int | None = None, normalise: bool = False
-    ) -> list[TokenVectors]: ...
+    def embed_tokens(self, text: Many, **options: Unpack[TokenOptions]) -> list[TokenVectors]: ...
     @checks_keywords
     def embed_tokens(
-        self, text: Texts | Many, *, layer: int | None = None, normalise: bool = False
+        self, text: Texts | Many, **options: Unpack[TokenOptions]
     ) -> TokenVectors | list[TokenVectors]:
         """A vector for each token of a text, or of each of a list; `layer` as in `embed`."""
-        if is_one(text):
-            return next(self.token_vectors([self.read(text)], layer=layer, normalise=normalise))
-        return list(self.token_vectors(text, layer=layer, normalise=normalise))
+        if is_single(text):
+            return next(self.token_vectors([self.read(text)], **options))
+        return list(self.token_vectors(self._read_all(text, self.read), **options))
 
     def token_vectors(
         self,
-        texts: Iterable[Asked | Encoded[Asked]],
+        texts: Iterable[Encoded[T]],
         *,
         layer: int | None = None,
         normalise: bool = False,
@@ -107,9 +112,9 @@ class Embedder(TextReader):
             counts = self.model.state_mask(batch).sum(1).tolist()
             return [row[:count] for row, count in zip(rows, counts, strict=True)]
 
-        for one, vectors in self._answers(texts, self.read, take, cut):
-            tokens = tuple(islice(self._tokens(one), len(vectors)))
-            yield TokenVectors(one.text, tokens, vectors, _look=self._look_of(one))
+        for encoded, vectors in self._answers(texts, take, cut):
+            tokens = tuple(islice(self._tokens(encoded), len(vectors)))
+            yield TokenVectors(encoded.text, tokens, vectors, _look=self._look_of(encoded))
 
     @checks_keywords
     def neighbours(
@@ -122,7 +127,7 @@ class Embedder(TextReader):
         if isinstance(corpus, str):
             raise BadInput("corpus must be a list of texts, got a single one; put it in a list")
         vector = find_token(self.embed_tokens(text, layer=layer, normalise=True), word)
-        others = (one for one in corpus if one != text)
+        others = self._read_all((other for other in corpus if other != text), self.read)
         return nearest_tokens(vector, self.token_vectors(others, layer=layer, normalise=True), top)
 
     # ---- what a kind of model decides
@@ -151,12 +156,12 @@ class Embedder(TextReader):
             return self.model.text_states(batch)
         return self.model.states_of_layers(batch)[:, layer]
 
-    def _tokens(self, one: Encoded[Any]) -> Iterable[str]:
+    def _tokens(self, encoded: Encoded[Any]) -> Iterable[str]:
         """What each token of the text is called: its part of the text. There may be more than were read."""
-        text = one.text if isinstance(one.text, str) else one.text[0]
+        text = encoded.text if isinstance(encoded.text, str) else encoded.text[0]
         return self.encoding.pieces(text, self.tokenizer)
 
-    def _look_of(self, one: Encoded[Any]) -> Look | None:
+    def _look_of(self, encoded: Encoded[Any]) -> LookAt | None:
         return None
 
     def check_token_looks(self) -> None:
@@ -167,5 +172,5 @@ class Embedder(TextReader):
 def _to_numpy(vectors: Tensor, normalise: bool) -> np.ndarray:
     if normalise:
         vectors = torch.nn.functional.normalize(vectors, dim=-1)
-    found: np.ndarray = vectors.float().cpu().numpy()
-    return found
+    array: np.ndarray = vectors.float().cpu().numpy()
+    return array

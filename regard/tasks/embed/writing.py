@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,24 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from regard.base.files import drafted
-from regard.base.line_writer import line_writer
 from regard.base.records import need_parquet
-from regard.errors import BadInput
+from regard.tasks.core.desk import write_answers
 from regard.tasks.core.inputs import Failed
 from regard.tasks.embed.answers import TokenVectors, Vector
+from regard.tasks.embed.card import suffix_of
 
-KINDS = (".npy", ".parquet", ".jsonl")
 PART = 1024  # rows written at once
 Names = tuple[str | int, ...]  # what a row is called: its text, or its text, place and token
 Add = Callable[[Names, np.ndarray], None]
-
-
-def kind_of(output: Path | None) -> str:
-    if output is None or str(output) == "-":
-        return ".jsonl"
-    if output.suffix not in KINDS:
-        raise BadInput(f"vectors are written as {', '.join(KINDS)}, got {output.name!r}")
-    return output.suffix
 
 
 @contextmanager
@@ -36,27 +26,27 @@ def vector_writer(
 ) -> Iterator[Callable[[Vector | TokenVectors | Failed], None]]:
     """A file appears only when it is complete. .npy holds the vectors alone. A text that could not be read has a
     row of NaN, in .jsonl its error. `tokens`: a row for each token, in .jsonl still a line for each text."""
-    kind = kind_of(output)
-    if kind == ".jsonl":
-        with line_writer(output) as write:
-            yield lambda one: write(json.dumps(one.to_dict(), ensure_ascii=False))
+    suffix = suffix_of(output)
+    if suffix == ".jsonl":
+        with write_answers(output, as_json=True) as write:
+            yield write
         return
     assert output is not None
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder; let --output name a file")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
-    with drafted(output) as draft, (_npy if kind == ".npy" else _parquet)(draft, width, tokens) as add:
+    with drafted(output) as draft, (_npy if suffix == ".npy" else _parquet)(draft, width, tokens) as add:
 
-        def put(one: Vector | TokenVectors | Failed) -> None:
-            if isinstance(one, Failed):
-                asked = one.asked or ""
-                add((asked, 0, "") if tokens else (asked,), np.full(width, np.nan, np.float32))
-            elif isinstance(one, TokenVectors):
-                for place, (token, vector) in enumerate(zip(one.tokens, one.vectors, strict=True)):
-                    add((str(one.text), place, token), vector)
+        def put(answer: Vector | TokenVectors | Failed) -> None:
+            if isinstance(answer, Failed):
+                text = answer.text or ""
+                add((text, 0, "") if tokens else (text,), np.full(width, np.nan, np.float32))
+            elif isinstance(answer, TokenVectors):
+                for place, (token, vector) in enumerate(zip(answer.tokens, answer.vectors, strict=True)):
+                    add((str(answer.text), place, token), vector)
             else:
-                add((str(one.text),), one.vector)
+                add((str(answer.text),), answer.vector)
 
         yield put
 

@@ -10,10 +10,9 @@ from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
 from regard.data.images.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
 from regard.errors import DataError
-from regard.models import MODELS
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.fewshot.run import FewShot
 from regard.tasks.fewshot.settings import EpisodeSettings, find_list
 from regard.tasks.shared.image_settings import choose_pixels
@@ -21,7 +20,7 @@ from regard.tasks.shared.image_settings import choose_pixels
 
 def survey(job: Job[EpisodeSettings], start: Artifacts | None) -> Artifacts:
     """How images become numbers; classes are learned in each episode anew."""
-    return Artifacts(pixels=choose_pixels(job.data, MODELS[job.model].Config(**job.config), start))
+    return Artifacts(pixels=choose_pixels(job.data, job.config, start))
 
 
 def prepare(
@@ -31,8 +30,8 @@ def prepare(
     run, settings = FewShot(model, artifacts.pixels), job.data
     device = choose_device(job.train.device)
     data = drawn(settings, "train", run, seed=job.train.seed, device=device)
-    held = drawn(settings, "valid", run, count=settings.valid_episodes, device=device)
-    return Prepared(data, run, held, f"{len(data.counts):,} classes, {data.ways}-way {data.shots}-shot episodes")
+    valid = drawn(settings, "valid", run, count=settings.valid_episodes, device=device)
+    return Prepared(data, run, valid, f"{len(data.counts):,} classes, {data.ways}-way {data.shots}-shot episodes")
 
 
 def test_data(settings: EpisodeSettings, run: FewShot) -> EpisodeData:

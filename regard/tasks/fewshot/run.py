@@ -68,8 +68,8 @@ class Told(Shown):
         """The query beside the images of the support, with how much it looked at each."""
         support, run = self._support, self._run
         shown = [
-            Example(run.seen(pixels_of(one.image, run.model.config.size)), support.classes[label], one.name)
-            for one, label in zip(support.images, support.labels, strict=True)
+            Example(run.seen(pixels_of(image.image, run.model.config.size)), support.classes[label], image.name)
+            for image, label in zip(support.images, support.labels, strict=True)
         ]
         told = ", ".join(f"{label} {share:.1%}" for label, share in list(self.probabilities.items())[:3])
         query = run.seen(pixels_of(self._image, run.model.config.size))
@@ -106,7 +106,7 @@ class FewShot(ImageRun):
         for each class, or {class: images}. To ask often, `learn` the support once."""
         shown = self.learn(support)
         if isinstance(query, list):
-            return list(self.answers(query, shown, top))
+            return list(self.answers(read_all(query, self.open, "images"), shown, top))
         return next(self.answers([self.open(query)], shown, top))
 
     @checks_keywords
@@ -133,20 +133,20 @@ class FewShot(ImageRun):
             )
         opened = list(images)
         with torch.inference_mode(), without_onednn(self.model):
-            parts = [torch.cat([one.tensor for one in part]) for part in in_parts(opened, BATCH)]
+            parts = [torch.cat([image.tensor for image in part]) for part in in_parts(opened, BATCH)]
             states = torch.cat([self.model.embed(part) for part in parts])
         return Support(opened, [classes.index(label) for label in labels], classes, states)
 
     def _opened_support(self, support: SupportData) -> tuple[list[str], Iterator[OpenedImage]]:
         """The class of each image of the support, and the images, opened on demand."""
         if isinstance(support, Mapping):
-            pairs = [(str(label), one) for label, side in support.items() for one in as_list(side)]
-        elif (one := only_file(support)) is not None:
-            found = open_image_set(one)
-            named = (replace(self.open(found.read(row)), name=found.name(row)) for row in range(len(found)))
-            return [found.classes[label] for label in found.labels], named
-        elif isinstance(support, Sequence) and all(isinstance(one, str) for one in support):
-            pairs = [split_name(one) for one in support]
+            pairs = [(str(label), image) for label, images in support.items() for image in as_list(images)]
+        elif (file := only_file(support)) is not None:
+            data = open_image_set(file)
+            named = (replace(self.open(data.read(row)), name=data.name(row)) for row in range(len(data)))
+            return [data.classes[label] for label in data.labels], named
+        elif isinstance(support, Sequence) and all(isinstance(text, str) for text in support):
+            pairs = [split_name(text) for text in support]
         else:
             raise BadInput(
                 "the support must be a folder, {class: images}, a list of CLASS=FILE or what `learn` returned; got "
@@ -154,20 +154,17 @@ class FewShot(ImageRun):
             )
         return [label for label, _ in pairs], map(self.open, (image for _, image in pairs))
 
-    def answers(
-        self, queries: Iterable[Image | OpenedImage], support: SupportData | Support, top: int = 5
-    ) -> Iterator[Told]:
-        """In the order of the queries. One that cannot be read raises BadInput with its index, once those before it
-        are answered."""
+    def answers(self, queries: Iterable[OpenedImage], support: Support, top: int = 5) -> Iterator[Told]:
+        """In the order of the queries. Where opening one raises BadInput, those before it are answered first."""
         check_top(top)
-        shown = self.learn(support)
-        for part in in_parts(read_all(queries, self.open, "images"), BATCH):
+        classes = support.classes
+        for part in in_parts(queries, BATCH):
             with torch.inference_mode(), without_onednn(self.model):
-                logits = self._logits(torch.cat([one.tensor for one in part]), shown)
-            best = logits.float().softmax(-1).topk(min(top, len(shown.classes)))
-            for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
-                found = {shown.classes[place]: share for place, share in zip(places, likely, strict=True)}
-                yield Told(one.name, shown.classes[places[0]], found, one.image, shown, self)
+                logits = self._logits(torch.cat([query.tensor for query in part]), support)
+            best = logits.float().softmax(-1).topk(min(top, len(classes)))
+            for query, shares, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
+                probabilities = {classes[place]: share for place, share in zip(places, shares, strict=True)}
+                yield Told(query.name, classes[places[0]], probabilities, query.image, support, self)
 
     def _logits(self, queries: Tensor, support: Support) -> Tensor:
         """(N, C, H, W) -> (N, classes of the support)"""

@@ -14,8 +14,8 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
 from regard.learn.progress import counted
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.fill.settings import MaskedSettings
 from regard.tasks.shared.reader import Reader
 
@@ -33,8 +33,8 @@ def survey(job: Job[MaskedSettings], start: Artifacts | None) -> Artifacts:
     length = job.data.length
     if start:  # it may have been a classifier, which this head is not, and may have read longer texts
         return replace(start, labels=(), max_length=start.max_length and max(start.max_length, length))
-    documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
-    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.layout), max_length=length)
+    documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
+    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.numbering), max_length=length)
 
 
 def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: Path) -> Prepared[Reader, TestText]:
@@ -44,11 +44,11 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
             f"data.length is {settings.length} and the model takes {most} tokens (model.max_positions); "
             f"set data.length={most} or less"
         )
-    documents = whole = encoded(settings, settings.train, tokenizer)
-    if settings.valid:
-        held = encoded(settings, [settings.valid], tokenizer)
+    documents = whole = encoded(settings, settings.files_of("train"), tokenizer)
+    if settings.holds_out:
+        documents, valid = hold_out(whole, settings.valid_fraction)
     else:
-        documents, held = hold_out(documents, settings.valid_fraction)
+        valid = encoded(settings, settings.files_of("valid"), tokenizer)
     try:
         data = build_data(settings, documents, model, tokenizer, seed=job.train.seed)
     except DataError as error:
@@ -58,18 +58,17 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
             f"{error}; give more, or set data.valid to other text"
         ) from None
     try:
-        fixed = build_data(settings, held, model, tokenizer, seed=0)
+        fixed = build_data(settings, valid, model, tokenizer, seed=0)
     except ValueError as error:
         what = settings.valid or f"what is held out of {settings.name}"
         raise DataError(f"{what} cannot be validated on: {error}; or set data.valid to other text") from None
     amount = f"{len(documents):,} documents, {data.tokens:,} tokens"
-    return Prepared(data, Reader(model, tokenizer, artifacts.max_length), TestText(fixed, len(held)), amount)
+    return Prepared(data, Reader(model, tokenizer, artifacts.max_length), TestText(fixed, len(valid)), amount)
 
 
 def test_text(settings: MaskedSettings, run: Reader) -> TestText:
-    named = settings.test or settings.valid
-    documents = encoded(settings, [named] if named else settings.train, run.tokenizer)
-    if not named:
+    documents = encoded(settings, settings.files_of("test"), run.tokenizer)
+    if settings.is_part("test"):
         _, documents = hold_out(documents, settings.valid_fraction)
     return TestText(build_data(settings, documents, run.model, run.tokenizer, seed=0), len(documents))
 

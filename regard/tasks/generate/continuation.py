@@ -36,16 +36,16 @@ class Continuation(Shown):
         the model's own pieces of words."""
         if self._look is None:
             raise ValueError("nothing was written, so nothing was looked at")
-        found = self._look(sites)
-        return found.pieces if pieces else found
+        heads = self._look(sites)
+        return heads.pieces if pieces else heads
 
     def gates(self, *sites: str, units: int = UNITS, pieces: bool = False) -> Heads:
         """The gates of the recurrent layers ("stack.l0"; none: all) over the words that were read: the mean of all
         units, and so many of them from the most open to the most closed."""
         if self._gates is None:
             raise ValueError("nothing was written, so no gate was asked")
-        found = self._gates(sites, units)
-        return found.pieces if pieces else found
+        gates = self._gates(sites, units)
+        return gates.pieces if pieces else gates
 
     __repr__ = short_repr
 

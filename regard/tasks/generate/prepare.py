@@ -17,8 +17,8 @@ from regard.errors import BadInput, DataError
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.generate.run import LanguageModel
 from regard.tasks.generate.settings import TextSettings
 
@@ -48,8 +48,8 @@ def survey(job: Job[TextSettings], start: Artifacts | None) -> Artifacts:
     tokens, so that the vocabulary knows it too, as in nanoGPT."""
     if start:
         return start
-    documents = counted(job.data.read(job.data.train), "documents read for the vocabulary")
-    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.layout))
+    documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
+    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.numbering))
 
 
 def prepare(
@@ -62,14 +62,14 @@ def prepare(
         documents = counted(text.read(files), "documents read")
         return encode_documents(documents, tokenizer, folder=out / folder, budget=text.memory_mib << 20)
 
-    ids = encoded(text.train, BLOCKS)
-    if text.valid:
-        held = encoded([text.valid], f"{BLOCKS}/valid")
+    ids = encoded(text.files_of("train"), BLOCKS)
+    if text.holds_out:
+        ids, valid = hold_out(ids, text)
     else:
-        ids, held = hold_out(ids, text)
+        valid = encoded(text.files_of("valid"), f"{BLOCKS}/valid")
     options = batching(text, tokenizer.special.end)
     data = TextData(ids, length=length, seed=job.train.seed, **options)
-    test = TestText(lambda: windows(held, length=length, stride=stride, **options), length, stride)
+    test = TestText(lambda: windows(valid, length=length, stride=stride, **options), length, stride)
     return Prepared(data, LanguageModel(model, tokenizer), test, f"{len(data):,} training tokens")
 
 
@@ -122,10 +122,10 @@ def test_text(text: TextSettings, run: LanguageModel, folder: Path) -> TestText:
             characters, last = characters + len(chunk), chunk[-1:] or last
             yield chunk
 
-    named, end = text.test or text.valid, run.tokenizer.special.end
-    documents = (counting(one) if named else one for one in text.read([named] if named else text.train))
+    end, part = run.tokenizer.special.end, text.is_part("test")
+    documents = (document if part else counting(document) for document in text.read(text.files_of("test")))
     ids = encode_documents(documents, run.tokenizer, folder=folder, budget=text.memory_mib << 20)
-    if not named:
+    if part:
         _, ids = hold_out(ids, text)
         for document in decoded(ids, run.tokenizer):
             for _ in counting(document):

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -16,26 +16,26 @@ from regard.data.batches.batch import pad
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.generator import finish, step_by_step
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.joining import Row, Way
-from regard.decode.rules import Stop
+from regard.decode.rules import Stop, Target
+from regard.decode.search import Searching, search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
-from regard.tasks.core.options import GENERATE, change_decoding, check_options, checks_keywords
+from regard.tasks.core.options import GENERATE, GenerateOptions, change_decoding, check_options, checks_keywords
 from regard.tasks.core.results import NOTHING_BEFORE, Evaluation
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import Searching, looks_back, need, search, sites_like
+from regard.tasks.shared.search import looks_back, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream, cut
 from regard.tasks.shared.words import heads_of
-from regard.tasks.shared.writing import Rows, Writing, is_beam, way_of
+from regard.tasks.shared.writing import Passage, Passages, Writing
 
 Pieces = Generator[str, None, Continuation]  # of a text, as it is written
 
@@ -69,18 +69,7 @@ class LanguageModel(Run):
         decode: Decoding | None = None,
         *,
         stream: Literal[False] = False,
-        max_tokens: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> Continuation: ...
     @overload
     def generate(
@@ -89,18 +78,7 @@ class LanguageModel(Run):
         decode: Decoding | None = None,
         *,
         stream: Literal[False] = False,
-        max_tokens: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> list[Continuation]: ...
     @overload
     def generate(
@@ -109,18 +87,7 @@ class LanguageModel(Run):
         decode: Decoding | None = None,
         *,
         stream: Literal[True],
-        max_tokens: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> Pieces: ...
     @checks_keywords
     def generate(
@@ -129,18 +96,7 @@ class LanguageModel(Run):
         decode: Decoding | None = None,
         *,
         stream: bool = False,
-        max_tokens: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> Continuation | list[Continuation] | Pieces:
         """Continue a prompt, or each of a list; the empty prompt begins a new text. The keywords are the options of
         `regard generate`; one that is not given is as `decode` says, else as the run's recipe says.
@@ -148,39 +104,26 @@ class LanguageModel(Run):
         At most `max_tokens` are written, and nothing from a `stop` text on; a `temperature` above 0 samples, the
         same text for the same `seed`. With `stream` the text after a single prompt comes piece by piece, as it is
         written; closing the iterator ends the work."""
-        asked = {
-            "max_tokens": max_tokens,
-            "stop": stop,
-            "beam": beam,
-            "n_best": n_best,
-            "length_penalty": length_penalty,
-            "min_length": min_length,
-            "repetition_penalty": repetition_penalty,
-            "no_repeat_ngram": no_repeat_ngram,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-        }
-        settings = self.decoding(asked, decode)
+        check_options(GENERATE, options)
+        settings = self.decoding(options, decode)
+        self._check(settings, streamed=stream)
         if isinstance(prompt, str):
-            if stream:
-                return self.stream(prompt, settings)
-            return next(self.continuations([self.begin(prompt, settings)], settings))
+            begun = self.begin(prompt, settings)
+            return self.stream(begun, settings) if stream else next(self.continuations([begun], settings))
         check_many(prompt, "prompt")
         if stream:
             raise BadInput("stream gives the text after one prompt, a str, and got several; ask for one at a time")
-        return list(self.continuations(prompt, settings))
+        prompts = read_all(prompt, partial(self.begin, decode=settings), "prompts")
+        return list(self.continuations(prompts, settings))
 
     def decoding(self, options: Mapping[str, Any], decode: Decoding | None = None) -> Decoding:
         """How to write: as the settings say, else the run's recipe, changed by the options that are given."""
-        check_options(GENERATE, options)
-        asked = {name: value for name, value in options.items() if value is not None}
-        if max(asked.get("beam", 1), asked.get("n_best", 1)) > 1:
-            asked.setdefault("temperature", 0.0)  # a beam is asked for, whatever the recipe samples with
-        if "max_tokens" in asked:
-            asked["max_length"] = asked.pop("max_tokens")
-        return change_decoding(decode or self.decode, asked)
+        changes = {name: value for name, value in options.items() if value is not None}
+        if max(changes.get("beam", 1), changes.get("n_best", 1)) > 1:
+            changes.setdefault("temperature", 0.0)  # a beam is wanted, whatever the recipe samples with
+        if "max_tokens" in changes:
+            changes["max_length"] = changes.pop("max_tokens")
+        return change_decoding(decode or self.decode, changes)
 
     @checks_keywords
     def evaluate(
@@ -191,29 +134,24 @@ class LanguageModel(Run):
         return self._evaluate(data, columns, stride=stride)
 
     def continuations(
-        self, prompts: Iterable[str | Prompt], decode: Decoding | None = None, *, batch: int = 16
+        self, prompts: Iterable[Prompt], decode: Decoding | None = None, *, batch: int = 16
     ) -> Iterator[Continuation]:
-        """In the order of the prompts. One that cannot be read raises BadInput with its index, once those before it
-        are answered."""
+        """In the order of the prompts. Where reading one raises BadInput, those before it are answered first."""
         if batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
         decode = decode or self.decode
         self._check(decode)
-        for part in in_parts(read_all(prompts, partial(self.begin, decode=decode), "prompts"), batch):
-            found = finish(self.model, self._write([prompt.ids for prompt in part], decode))
-            for prompt, hypotheses in zip(part, found, strict=True):
+        for part in in_parts(prompts, batch):
+            answers = finish(self.model, self._write([prompt.ids for prompt in part], decode))
+            for prompt, hypotheses in zip(part, answers, strict=True):
                 yield self._continuation(prompt, hypotheses, decode)
 
-    def stream(self, prompt: str | Prompt, decode: Decoding | None = None) -> Pieces:
+    def stream(self, prompt: Prompt, decode: Decoding | None = None) -> Pieces:
         """The text after a prompt piece by piece, as it is written; a beam's text comes at its end. The value that
         the generator returns is the Continuation."""
         decode = decode or self.decode
-        self._check(decode)
-        if decode.n_best > 1:
-            raise BadInput(
-                f"one text is written piece by piece, and n_best asks for {decode.n_best}; give one of them"
-            )
-        return self._pieces(self.begin(prompt, decode), decode)
+        self._check(decode, streamed=True)
+        return self._pieces(prompt, decode)
 
     def _pieces(self, prompt: Prompt, decode: Decoding) -> Pieces:
         text = Stream(partial(self._text, prompt), decode.stop)
@@ -226,12 +164,17 @@ class LanguageModel(Run):
                 break
             if piece := text.add([token for _, token in step.pairs()]):
                 yield piece
-        one = self._continuation(prompt, hypotheses, decode)
-        if rest := text.rest(one.text):  # what was held back as a possible stop string, and a beam's text
+        answer = self._continuation(prompt, hypotheses, decode)
+        if rest := text.rest(answer.text):  # what was held back as a possible stop string, and a beam's text
             yield rest
-        return one
+        return answer
 
-    def _check(self, decode: Decoding) -> None:
+    def _check(self, decode: Decoding, *, streamed: bool = False) -> None:
+        """BadInput where no text can be written with these settings."""
+        if streamed and decode.n_best > 1:
+            raise BadInput(
+                f"one text is written piece by piece, and n_best asks for {decode.n_best}; give one of them"
+            )
         if decode.coverage or decode.replace_unknown:
             raise BadInput("coverage and replace_unknown need a source, and a language model has none")
         most = max(LENGTH, self.max_positions)
@@ -241,10 +184,8 @@ class LanguageModel(Run):
                 "long they may be: max_length (--max-tokens)"
             )
 
-    def begin(self, prompt: str | Prompt, decode: Decoding | None = None) -> Prompt:
-        """The prompt's tokens; BadInput if it cannot be continued with these settings."""
-        if isinstance(prompt, Prompt):
-            return prompt
+    def begin(self, prompt: str, decode: Decoding | None = None) -> Prompt:
+        """Read a prompt; BadInput if it cannot be continued with these settings."""
         ids, decode = self.read(prompt), decode or self.decode
         room = self.max_positions - len(ids) + 1
         if decode.beam > 1 and decode.max_length > room:
@@ -277,12 +218,11 @@ class LanguageModel(Run):
         groups: dict[int, list[int]] = {}
         for row, ids in enumerate(prompts):
             groups.setdefault(row if decode.stop else len(ids), []).append(row)
-        found: dict[int, list[Hypothesis]] = {}
+        answers: dict[int, list[Hypothesis]] = {}
         for rows in groups.values():
-            some = [prompts[row] for row in rows]
-            long = yield from self._write_long(some, decode, longest)
-            found |= zip(rows, long, strict=True)
-        return [found[row] for row in range(len(prompts))]
+            long = yield from self._write_long([prompts[row] for row in rows], decode, longest)
+            answers |= zip(rows, long, strict=True)
+        return [answers[row] for row in range(len(prompts))]
 
     def _write_long(self, prompts: list[list[int]], decode: Decoding, longest: int) -> Searching:
         """Prompts of one length, so that their windows end together. A beam ends with its first window, as its
@@ -291,20 +231,20 @@ class LanguageModel(Run):
             room = longest - len(prompts[0]) + 1
             return (yield from self._search(prompts, prompts, decode, room, self._stop(decode)))
         writing = {row: self._windows(ids, decode) for row, ids in enumerate(prompts)}
-        seen = {row: next(windows) for row, windows in writing.items()}
-        found: dict[int, Hypothesis] = {}
-        while seen:
-            one = next(iter(seen.values()))
-            now = replace(decode, seed=one.seed, min_length=one.min_length)
-            parts = [window.seen for window in seen.values()], [window.text for window in seen.values()]
-            answers = yield from self._search(*parts, now, one.limit, one.stop)
-            for row, (more,) in zip(list(seen), answers, strict=True):
+        windows = {row: next(following) for row, following in writing.items()}
+        answers: dict[int, Hypothesis] = {}
+        while windows:
+            first = next(iter(windows.values()))
+            now = replace(decode, seed=first.seed, min_length=first.min_length)
+            seen, texts = ([getattr(window, part) for window in windows.values()] for part in ("seen", "text"))
+            parts = yield from self._search(seen, texts, now, first.limit, first.stop)
+            for row, (part,) in zip(list(windows), parts, strict=True):
                 try:
-                    seen[row] = writing[row].send(more)
+                    windows[row] = writing[row].send(part)
                 except StopIteration as end:
-                    found[row] = end.value
-                    del seen[row]
-        return [[found[row]] for row in range(len(prompts))]
+                    answers[row] = end.value
+                    del windows[row]
+        return [[answers[row]] for row in range(len(prompts))]
 
     def _windows(self, prompt: list[int], decode: Decoding) -> Windows:
         return windows(prompt, decode, self.max_positions, lambda before: self._stop(decode, before))
@@ -315,79 +255,79 @@ class LanguageModel(Run):
         device = device_of(self.model)
         return tokens.flip(1).to(device), mask.flip(1).to(device)
 
-    def writing(self, prompt: str | Prompt, decode: Decoding | None = None) -> Writing | None:
+    def writing(self, prompt: Prompt, decode: Decoding | None = None) -> Writing | None:
         """The continuation of a prompt, to be written together with others; None: a beam, which is not."""
         decode = decode or self.decode
         self._check(decode)
-        begun = self.begin(prompt, decode)
-        if is_beam(decode):
+        if decode.is_beam:
             return None
-        text = Stream(partial(self._text, begun), decode.stop)
-        return Writing(self._rows(begun, decode), text, lambda one: self._continuation(begun, [one], decode))
+        text = Stream(partial(self._text, prompt), decode.stop)
+        passages = self._passages(prompt, decode)
+        return Writing(passages, text, lambda answer: self._continuation(prompt, [answer], decode))
 
-    def beginning(self, prompt: str | Prompt, prefix: list[int], decode: Decoding | None = None) -> Beginning:
+    def beginning(self, prompt: Prompt, prefix: list[int], decode: Decoding | None = None) -> Beginning:
         """A continuation that begins with these tokens, to be continued step by step. Of a long text, the model
         sees the end."""
-        begun, decode = self.begin(prompt, decode), decode or self.decode
         check_tokens(prefix, self.model.config.vocabulary)
-        seen = [*begun.ids, *prefix][-self.max_positions :]
-        row = Row(seen[:-1], seen[-1], self._way(decode), max_length=1)
-        names, text = self.tokenizer.tokens(seen), self._text(begun, prefix)
-        return Beginning(row, (), text, prefix, self.tokenizer, lambda site: names)
+        seen = [*prompt.ids, *prefix][-self.max_positions :]
+        passage = Passage(seen[:-1], decode or self.decode, self._target(seen[-1], max_length=1))
+        names, text = self.tokenizer.tokens(seen), self._text(prompt, prefix)
+        return Beginning(passage, (), text, prefix, self.tokenizer, lambda site: names)
 
-    def _rows(self, prompt: Prompt, decode: Decoding) -> Rows:
-        way, windows = self._way(decode), self._windows(prompt.ids, decode)
+    def _passages(self, prompt: Prompt, decode: Decoding) -> Passages:
+        """A passage for each window of the text."""
+        windows = self._windows(prompt.ids, decode)
         window = next(windows)
         while True:
             *source, start = window.seen
-            least, seed = window.min_length, window.seed
-            row = Row(source, start, way, window.limit, least, window.text[:-1], seed, window.stop)
-            more = yield row
+            settings = replace(decode, seed=window.seed, min_length=window.min_length)
+            before = torch.tensor([window.text[:-1]], dtype=torch.long)
+            target = self._target(start, window.limit, prompt=before, stop=window.stop)
+            part = yield Passage(source, settings, target)
             try:
-                window = windows.send(more)
+                window = windows.send(part)
             except StopIteration as end:
                 return end.value
 
-    def _way(self, decode: Decoding) -> Way:
+    def _target(
+        self,
+        start: int | Tensor,
+        max_length: int,
+        prompt: Tensor | None = None,
+        prompt_mask: Tensor | None = None,
+        stop: Stop | None = None,
+    ) -> Target:
         special = self.tokenizer.special
-        return way_of(decode, replace(special, start=special.end))  # what begins a text is not forbidden
+        never = never_written(replace(special, start=special.end))  # what begins a text is not forbidden
+        return Target(
+            start, special.end, max_length, never=never, prompt=prompt, prompt_mask=prompt_mask, stop=stop
+        )
 
     def _search(
         self, seen: list[list[int]], texts: list[list[int]], decode: Decoding, limit: int, stop: Stop | None
     ) -> Searching:
         """Continue what is seen of the texts; repetitions are looked for in the whole texts."""
-        special = self.tokenizer.special
         (source, mask), (before, real) = self.collate(seen), self.collate(texts)
-        return search(
-            self.model,
-            source[:, :-1],
-            mask[:, :-1],
-            decode,
-            special=replace(special, start=special.end),  # what begins a text is not forbidden
-            start=source[:, -1],
-            max_length=limit,
-            prompt=before[:, :-1],
-            prompt_mask=real[:, :-1],
-            stop=stop,
-        )
+        target = self._target(source[:, -1], limit, before[:, :-1], real[:, :-1], stop)
+        return search(self.model, source[:, :-1], mask[:, :-1], decode, target)
 
     def _stop(self, decode: Decoding, before: Sequence[int] = ()) -> Stop | None:
         """Has a stop string been written? A token has at least one byte, so the last `tail` tokens are enough, some
         of which may have come `before`."""
         if not decode.stop:
             return None
-        tail = max(len(one.encode()) for one in decode.stop) + 8
+        tail = max(len(text.encode()) for text in decode.stop) + 8
 
         def written(tokens: list[int]) -> bool:
-            text = self.tokenizer.decode([*before, *tokens][-tail:])
-            return any(one in text for one in decode.stop)
+            end = self.tokenizer.decode([*before, *tokens][-tail:])
+            return any(text in end for text in decode.stop)
 
         return written
 
     def _continuation(self, prompt: Prompt, hypotheses: list[Hypothesis], decode: Decoding) -> Continuation:
-        texts = [cut(self._text(prompt, one.tokens), decode.stop) for one in hypotheses]
+        texts = [cut(self._text(prompt, hypothesis.tokens), decode.stop) for hypothesis in hypotheses]
         best, *others = hypotheses
-        rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
+        rest = tuple((text, other.score) for text, other in zip(texts[1:], others, strict=True))
         look = partial(self.look, prompt.ids, best.tokens) if best.tokens else None
         gates = partial(self.gates, prompt.ids, best.tokens) if best.tokens else None
         return Continuation(prompt.text, texts[0], best.score, best.finished, rest, look, gates)
@@ -416,8 +356,8 @@ class LanguageModel(Run):
         if back and len(fed) < 2:
             raise NoAttention(NOTHING_BEFORE)
         rows = len(fed) if back else min(len(written), len(fed))
-        asked = range(len(fed) - rows, len(fed))
-        with torch.inference_mode(), trace(self.model, *named, rows=asked) as seen:
+        looked_from = range(len(fed) - rows, len(fed))
+        with torch.inference_mode(), trace(self.model, *named, rows=looked_from) as seen:
             self.model.states(torch.tensor([fed], device=device_of(self.model)))
         looking, seen_by = (fed, fed[:-1]) if back else (ids[len(ids) - rows :], fed)
         both = (self.tokenizer, looking), (self.tokenizer, seen_by)

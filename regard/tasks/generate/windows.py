@@ -34,15 +34,15 @@ def windows(
     a window is full, the next one begins with its last half. `stop_after(tokens)` gives the rule to stop by, for a
     window before which these were written."""
     wanted = decode.max_length or max(LENGTH, decode.min_length + 1)
-    found, turn, stop = Hypothesis([], 0.0, False), 0, stop_after(())
+    whole, turn, stop = Hypothesis([], 0.0, False), 0, stop_after(())
     while True:
-        text, done = [*prompt, *found.tokens], len(found.tokens)
+        text, done = [*prompt, *whole.tokens], len(whole.tokens)
         seen = text[-max(1, longest // 2) :] if turn else text
         limit = min(wanted - done, longest - len(seen) + 1)
         least = min(max(0, decode.min_length - done), limit)
         seed = (decode.seed + turn) % (1 << 63)
-        more = yield Window(seen, text, limit, least, seed, stop_after(found.tokens))
-        found = Hypothesis(found.tokens + more.tokens, found.score + more.score, more.finished)
+        part = yield Window(seen, text, limit, least, seed, stop_after(whole.tokens))
+        whole = Hypothesis(whole.tokens + part.tokens, whole.score + part.score, part.finished)
         turn += 1
-        if more.finished or not done + limit == len(found.tokens) < wanted or (stop and stop(found.tokens)):
-            return found
+        if part.finished or not done + limit == len(whole.tokens) < wanted or (stop and stop(whole.tokens)):
+            return whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,8 @@ from regard.data.made.environments import Bandits, Environments, MDPs, World
 from regard.metrics import bandits, mdps
 from regard.metrics.bandits import mean_interval
 from regard.metrics.bootstrap import Comparison, bootstrap_means
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.card import Options
+from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.play.run import Agent
 from regard.tasks.shared.measuring import aligned, device_of
 
@@ -26,8 +26,11 @@ class Earned:
     rewards: np.ndarray  # (E,)
 
 
-def evaluate(run: Agent, numbers: range, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:
-    kind, seeds = run.player.environments, torch.tensor(list(numbers), device=device_of(run.model))
+def evaluate(
+    run: Agent, data: range, *, only: Sequence[str] = (), options: Options | None = None, tick: Tick = no_tick
+) -> Evaluation:
+    """`data`: the numbers of environments."""
+    kind, seeds = run.player.environments, torch.tensor(list(data), device=device_of(run.model))
     totals, bests, worlds = [], [], []
     for part in seeds.split(run.at_once):
         world = kind.draw(part)
@@ -38,13 +41,14 @@ def evaluate(run: Agent, numbers: range, only: Collection[str] = (), tick: Tick 
         for _ in part:
             tick()
     rewards, best = (torch.cat(x).double().numpy() for x in (totals, bests))
-    found = measures(rewards, best)
+    metrics = measures(rewards, best)
     if only:
-        return Evaluation({name: found[name] for name in only})
+        return Evaluation({name: metrics[name] for name in only})
     world = World(*(torch.cat(x) for x in zip(*worlds, strict=True)))
-    others = {name: {**measures(one, best), **interval(one)} for name, one in other_players(kind, world).items()}
+    players = other_players(kind, world)
+    others = {name: {**measures(earned, best), **interval(earned)} for name, earned in players.items()}
     return Evaluation(
-        found,
+        metrics,
         {"environments": len(rewards), "actions": kind.actions, "steps": kind.steps},
         {**interval(rewards), "players": others},
         interval(rewards),
@@ -54,7 +58,7 @@ def evaluate(run: Agent, numbers: range, only: Collection[str] = (), tick: Tick 
 
 
 def measures(rewards: np.ndarray, best: np.ndarray) -> dict[str, float]:
-    """Their mean, and how much less that is than `best`, what one who knows each environment can expect."""
+    """Their mean, and how much less that is than `best`, what a player who knows each environment can expect."""
     reward, most = float(rewards.mean()), float(best.mean())
     return {"reward": reward, "regret": most - reward, "share": reward / most}
 
@@ -77,19 +81,19 @@ def table(players: dict[str, dict[str, float]]) -> str:
     rows = [
         [
             name,
-            *(f"{one[key]:.2f}" for key in ("reward", "reward_low", "reward_high", "regret")),
-            f"{one['share']:.3f}",
+            *(f"{numbers[key]:.2f}" for key in ("reward", "reward_low", "reward_high", "regret")),
+            f"{numbers['share']:.3f}",
         ]
-        for name, one in players.items()
+        for name, numbers in players.items()
     ]
     return aligned([["others", "reward", "low", "high", "regret", "share"], *rows])
 
 
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
     """Of two runs that were tested in the same environments."""
-    one, other = first.compared, second.compared
-    assert isinstance(one, Earned)
-    assert isinstance(other, Earned)
-    if one.kind != other.kind:
+    before, after = first.compared, second.compared
+    assert isinstance(before, Earned)
+    assert isinstance(after, Earned)
+    if before.kind != after.kind:
         return []
-    return [bootstrap_means(one.rewards.tolist(), other.rewards.tolist(), metric="reward")]
+    return [bootstrap_means(before.rewards.tolist(), after.rewards.tolist(), metric="reward")]

@@ -19,11 +19,11 @@ from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
 from regard.models.protocols import Model, Player
 from regard.show import Map, ShadedText
-from regard.show.map.picture import LONG
+from regard.show.map import LONG
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation, Shown
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need, sites_like
 
@@ -66,8 +66,8 @@ class Trial(Shown):
 
     def picture(self, sites: Sequence[str] = ()) -> Map | ShadedText:
         """Where it looked; of a trial that is too long for a map, where its last step looked."""
-        found = self.attention(*sites)
-        return found if len(found.columns) <= LONG else found.shaded(len(found.rows) - 1)
+        attention = self.attention(*sites)
+        return attention if len(attention.columns) <= LONG else attention.shaded(len(attention.rows) - 1)
 
     def _pulls(self) -> list[str]:
         """Arms, with + where they paid."""
@@ -88,8 +88,8 @@ class Trial(Shown):
             }
             for state, action, reward, place, weight in done
         ]
-        found = {"environment": self.environment, "reward": self.reward, "best": self.best}
-        return {**found, "means": self.means.tolist(), "steps": steps}
+        trial = {"environment": self.environment, "reward": self.reward, "best": self.best}
+        return {**trial, "means": self.means.tolist(), "steps": steps}
 
     def line(self) -> str:
         """Its number, the total reward, the best one, and the steps."""
@@ -132,7 +132,7 @@ class Agent(Run):
         """Act in the environment with this number, or in each of a list. The actions are drawn from the policy, the
         same ones each time; greedy: the likeliest ones."""
         if isinstance(environment, list):
-            return list(self.answers(environment, greedy=greedy))
+            return list(self.answers(read_all(environment, self.number, "environments"), greedy=greedy))
         return next(self.answers([self.number(environment)], greedy=greedy))
 
     @checks_keywords
@@ -146,20 +146,20 @@ class Agent(Run):
     def number(self, environment: str | int) -> int:
         """BadInput unless it is the number of an environment that is not trained in."""
         try:
-            found = int(environment) if isinstance(environment, str) else index(environment)
+            number = int(environment) if isinstance(environment, str) else index(environment)
         except (TypeError, ValueError):
-            found = -1
-        if isinstance(environment, bool) or not 0 <= found < TRAINED:
+            number = -1
+        if isinstance(environment, bool) or not 0 <= number < TRAINED:
             raise BadInput(
                 f"an environment must be a whole number of at least 0 and below {TRAINED:,}, got "
                 f"{environment!r:.40}"
             )
-        return found
+        return number
 
-    def answers(self, environments: Iterable[str | int], *, greedy: bool = False) -> Iterator[Trial]:
+    def answers(self, environments: Iterable[int], *, greedy: bool = False) -> Iterator[Trial]:
         """In the order of the numbers."""
         kind = self.player.environments
-        for part in in_parts(read_all(environments, self.number, "environments"), self.at_once):
+        for part in in_parts(environments, self.at_once):
             seeds = torch.tensor(part, device=device_of(self.model))
             world, played = kind.draw(seeds), self.trajectory(seeds, greedy=greedy)
             best, means = kind.best(world).tolist(), world.rewards.cpu().numpy()

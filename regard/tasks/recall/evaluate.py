@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,8 @@ from regard.data.made.sequences import BitBatch, NGrams, Sequences, Size
 from regard.metrics.bit_errors import BitErrors, bit_errors, estimate_ngrams, together
 from regard.metrics.bootstrap import Comparison, bootstrap_means
 from regard.show import Curves
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.card import Options
+from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.recall.run import Recaller
 from regard.tasks.shared.measuring import aligned
 
@@ -22,7 +22,7 @@ VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; a training has smaller 
 
 @dataclass(frozen=True)
 class HeldSequences:
-    """Test or validation sequences: `count` of each size, always the same ones."""
+    """Test or validation sequences: `count` of each size, always the same."""
 
     kind: Sequences
     sizes: tuple[Size, ...]
@@ -40,14 +40,21 @@ class HeldSequences:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run did on some sequences, by their size."""
+    """The errors of a run, by the size of the sequences."""
 
     data: HeldSequences
-    found: Mapping[Size, BitErrors]
+    by_size: Mapping[Size, BitErrors]
 
 
-def evaluate(run: Recaller, data: HeldSequences, only: Collection[str] = (), tick: Tick = no_tick) -> Evaluation:
-    found, best = {}, {}
+def evaluate(
+    run: Recaller,
+    data: HeldSequences,
+    *,
+    only: Sequence[str] = (),
+    options: Options | None = None,
+    tick: Tick = no_tick,
+) -> Evaluation:
+    by_size, best = {}, {}
     for size in data.sizes:
         parts, optimal = [], []
         for batch in data.batches(size):
@@ -55,34 +62,34 @@ def evaluate(run: Recaller, data: HeldSequences, only: Collection[str] = (), tic
             if not only and isinstance(data.kind, NGrams):
                 optimal.append(best_possible(batch, data.kind.CONTEXT))
             tick()
-        found[size] = together(parts)
+        by_size[size] = together(parts)
         if optimal:
             best[size] = together(optimal)
-    metrics = measures(together(list(found.values())))
+    metrics = measures(together(list(by_size.values())))
     if only:
         return Evaluation({name: metrics[name] for name in only})
     return Evaluation(
         metrics,
         {"sequences": data.count * len(data.sizes)},
-        {"lengths": [row(size, found[size], best.get(size)) for size in data.sizes]},
+        {"lengths": [row(size, by_size[size], best.get(size)) for size in data.sizes]},
         {"optimal_cost": together(list(best.values())).cost} if best else {},
-        (table(found, best),),
-        Measured(data, found),
+        (table(by_size, best),),
+        Measured(data, by_size),
     )
 
 
-def measures(found: BitErrors) -> dict[str, float]:
-    return {"bit_errors": found.errors, "wrong_bits": found.share, "cost_in_bits": found.cost, "loss": found.loss}
+def measures(bits: BitErrors) -> dict[str, float]:
+    return {"bit_errors": bits.errors, "wrong_bits": bits.share, "cost_in_bits": bits.cost, "loss": bits.loss}
 
 
-def row(size: Size, found: BitErrors, best: BitErrors | None) -> dict[str, object]:
+def row(size: Size, bits: BitErrors, best: BitErrors | None) -> dict[str, object]:
     """As plain data."""
     optimal = {} if best is None else {"optimal_cost": best.cost}
-    return {**size._asdict(), "sequences": len(found.bits), **measures(found), **optimal}
+    return {**size._asdict(), "sequences": len(bits.bits), **measures(bits), **optimal}
 
 
 def best_possible(batch: BitBatch, context: int) -> BitErrors:
-    """Of one who knows how the bits were drawn, but not the probabilities."""
+    """Of an observer who knows how the bits were drawn, but not the probabilities."""
     bits = np.concatenate([batch.inputs[..., 0].numpy(), batch.targets[:, -1:, 0].numpy()], 1).astype(np.int64)
     p = estimate_ngrams(bits, context)
     logits = np.zeros(batch.targets.shape)
@@ -90,37 +97,37 @@ def best_possible(batch: BitBatch, context: int) -> BitErrors:
     return bit_errors(logits, batch.targets.numpy(), batch.mask.numpy())
 
 
-def table(found: Mapping[Size, BitErrors], best: Mapping[Size, BitErrors]) -> str:
-    repeated = any(size.repeats > 1 for size in found)
+def table(by_size: Mapping[Size, BitErrors], best: Mapping[Size, BitErrors]) -> str:
+    repeated = any(size.repeats > 1 for size in by_size)
     head = ["length", *(["repeats"] if repeated else []), "bit errors", "wrong %", "cost in bits"]
     rows = [
         [
             str(size.length),
             *([str(size.repeats)] if repeated else []),
-            *(f"{value:.2f}" for value in (one.errors, one.share, one.cost)),
+            *(f"{value:.2f}" for value in (bits.errors, bits.share, bits.cost)),
             *([f"{best[size].cost:.2f}"] if best else []),
         ]
-        for size, one in found.items()
+        for size, bits in by_size.items()
     ]
     return aligned([[*head, *(["optimal"] if best else [])], *rows])
 
 
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
     """Of two runs that were tested with the same sequences."""
-    one, other = first.compared, second.compared
-    assert isinstance(one, Measured)
-    assert isinstance(other, Measured)
-    if one.data != other.data:
+    before, after = first.compared, second.compared
+    assert isinstance(before, Measured)
+    assert isinstance(after, Measured)
+    if before.data != after.data:
         return []
-    wrong = [together(list(each.found.values())).wrong.tolist() for each in (one, other)]
+    wrong = [together(list(measured.by_size.values())).wrong.tolist() for measured in (before, after)]
     return [bootstrap_means(*wrong, metric="bit_errors")]
 
 
-def curves(evaluations: Mapping[str, Evaluation]) -> Curves:
+def plot(evaluations: Mapping[str, Evaluation]) -> Curves:
     """Wrong bits by length, a line for each run."""
     series = {}
-    for name, one in evaluations.items():
-        assert isinstance(one.compared, Measured)
-        found = sorted(one.compared.found.items())
-        series[name] = ([size.length for size, _ in found], [errors.share for _, errors in found])
+    for name, evaluation in evaluations.items():
+        assert isinstance(evaluation.compared, Measured)
+        points = sorted(evaluation.compared.by_size.items())
+        series[name] = ([size.length for size, _ in points], [bits.share for _, bits in points])
     return Curves(series, "Wrong bits by length", "length", "wrong bits (%)", from_zero=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import overload
+from typing import TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -21,11 +21,18 @@ from regard.show import Tape
 from regard.tasks.core.inputs import check_text, read_all
 from regard.tasks.core.options import checks_keywords, is_number
 from regard.tasks.core.results import Evaluation, Shown
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
+from regard.tasks.recall.card import DRAWN
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need, sites_like
 
-DRAWN = "drawn"  # stands for a sequence that is drawn at random
+
+class DrawnOptions(TypedDict, total=False):
+    """Which sequence is drawn where none is given."""
+
+    length: int | None
+    repeats: int | None
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class Recalled(Shown):
         title = f"{self.wrong} of {self.bits} bits wrong"
         if sites:
             sites_like(self._run.model, sites)  # refuses those of gates; of attention there is one
-            return Tape({name: one.T for name, one in self.looks().items()}, title=title)
+            return Tape({name: weights.T for name, weights in self.looks().items()}, title=title)
         weights, memory = self._run.looks(self.batch)
         wanted = self.batch.mask[0].numpy()
         bits = {
@@ -84,8 +91,8 @@ class Recalled(Shown):
             ]
             for name, weights in self.looks().items()
         }
-        found = {"input": self.sequence, "output": self.output, "target": self.target, "wrong": self.wrong}
-        return {**found, "bits": self.bits, "heads": heads}
+        texts = {"input": self.sequence, "output": self.output, "target": self.target, "wrong": self.wrong}
+        return {**texts, "bits": self.bits, "heads": heads}
 
     def line(self) -> str:
         """The sequence, what it gave, what was wanted, and how many bits are wrong."""
@@ -113,31 +120,22 @@ class Recaller(Run):
         return self._kind
 
     @overload
-    def recall(
-        self, sequence: str = DRAWN, *, length: int | None = None, repeats: int | None = None, seed: int = 0
-    ) -> Recalled: ...
+    def recall(self, sequence: str = DRAWN, **options: Unpack[DrawnOptions]) -> Recalled: ...
     @overload
-    def recall(
-        self, sequence: list[str], *, length: int | None = None, repeats: int | None = None, seed: int = 0
-    ) -> list[Recalled]: ...
+    def recall(self, sequence: list[str], **options: Unpack[DrawnOptions]) -> list[Recalled]: ...
     @checks_keywords
     def recall(
-        self,
-        sequence: str | list[str] = DRAWN,
-        *,
-        length: int | None = None,
-        repeats: int | None = None,
-        seed: int = 0,
+        self, sequence: str | list[str] = DRAWN, **options: Unpack[DrawnOptions]
     ) -> Recalled | list[Recalled]:
         """Read a sequence, as in "01010101 11001100", or each of a list. Without one, it is drawn at this length,
         the longest of the paper's unless told; `repeats`: the copies that repeat-copy asks for."""
-        for name, value in (("length", length), ("repeats", repeats), ("seed", seed or None)):
-            if value is not None and sequence != DRAWN:
+        for name, value in options.items():
+            if value is not None and (name, value) != ("seed", 0) and sequence != DRAWN:
                 raise BadInput(f"{name} is for a sequence that is drawn; give it or sequences, not both")
         if isinstance(sequence, list):
             return list(self.answers(read_all(sequence, self.read, "sequences")))
-        one = self.drawn(length, repeats, seed) if sequence == DRAWN else self.read(sequence)
-        return next(self.answers([one]))
+        read = self.drawn(**options) if sequence == DRAWN else self.read(sequence)
+        return next(self.answers([read]))
 
     @checks_keywords
     def evaluate(
@@ -150,8 +148,8 @@ class Recaller(Run):
         test_repeats: int | None = None,
     ) -> Evaluation:
         """Wrong bits in `test_count` sequences of each length. They are generated, so no data can be named."""
-        given = {"test_count": test_count, "test_lengths": test_lengths, "test_repeats": test_repeats}
-        return self._evaluate(data, columns, **given)
+        options = {"test_count": test_count, "test_lengths": test_lengths, "test_repeats": test_repeats}
+        return self._evaluate(data, columns, **options)
 
     def read(self, sequence: str) -> BitBatch:
         """BadInput unless it is a sequence of the run's kind."""
@@ -170,17 +168,17 @@ class Recaller(Run):
     def answers(self, sequences: Iterable[BitBatch]) -> Iterator[Recalled]:
         """One after another: a sequence may have any length."""
         kind = self.kind
-        for one in sequences:
-            logits = self.logits(one)
-            wrong = int(bit_errors(logits, one.targets.numpy(), one.mask.numpy()).wrong[0])
-            wanted, targets = one.mask[0].numpy(), one.targets[0].numpy()
+        for sequence in sequences:
+            logits = self.logits(sequence)
+            wrong = int(bit_errors(logits, sequence.targets.numpy(), sequence.mask.numpy()).wrong[0])
+            wanted, targets = sequence.mask[0].numpy(), sequence.targets[0].numpy()
             between = "" if isinstance(kind, NGrams) else " "
             output, target = (
                 between.join("".join("01"[int(bit)] for bit in row) for row in rows[wanted])
                 for rows in (logits[0] > 0, targets > 0.5)
             )
             probabilities = 1 / (1 + np.exp(-logits[0].astype(np.float64)))
-            yield Recalled(kind.write(one), output, target, wrong, probabilities, one, self)
+            yield Recalled(kind.write(sequence), output, target, wrong, probabilities, sequence, self)
 
     def logits(self, batch: BitBatch) -> np.ndarray:
         """(B, T, O)"""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from regard.base.fields import check, setting
+from regard.base.fields import setting
 from regard.errors import BadInput
+from regard.tasks.core.splits import Generated
 
 if TYPE_CHECKING:
     from regard.data.made.sequences import Sequences, Size
@@ -17,9 +18,11 @@ VALIDATED = 5  # sizes of the validation sequences, from the shortest to the lon
 
 
 @dataclass(frozen=True)
-class RecallSettings:
+class RecallSettings(Generated):
     """A recipe's [data]. All sequences are generated, and every training step has new ones. A length counts
     vectors, items or bits, see `data.made.sequences`; 0: as in the paper."""
+
+    examples = "sequences"
 
     made: str = setting("copy-bits", choices=KINDS)
     bits: int = setting(0, at_least=0, at_most=MOST)  # of a vector; 0: as in the paper
@@ -39,13 +42,15 @@ class RecallSettings:
             raise BadInput(f"n-gram predicts one bit at a time: bits must be 1, got {self.bits}")
         if isinstance(self.test_lengths, str):  # as the command line gives them
             object.__setattr__(self, "test_lengths", read_lengths(self.test_lengths))
-        check(self)
+        super().__post_init__()
         if wrong := [length for length in self.test_lengths if not 1 <= int(length) <= MOST]:
             raise BadInput(f"test_lengths must lie in [1, {MOST:,}], got {wrong[0]}")
 
     @property
-    def name(self) -> str:
-        return self.made
+    def test_name(self) -> str:
+        lengths = ", ".join(map(str, self.test_lengths))
+        which = f"each of the lengths {lengths}" if lengths else "the longest length of training"
+        return f"{self.test_count:,} generated sequences ({self.made}) of {which}"
 
     @property
     def kind(self) -> Sequences:
@@ -55,10 +60,10 @@ class RecallSettings:
 
     def ranges(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Lengths and numbers of copies in training."""
-        given = ((self.min_length, self.max_length), (self.min_repeats, self.max_repeats))
+        limits = ((self.min_length, self.max_length), (self.min_repeats, self.max_repeats))
         lengths, repeats = (
             (low or usual[0], high or max(low, usual[1]))
-            for (low, high), usual in zip(given, (self.kind.lengths, self.kind.repeats), strict=True)
+            for (low, high), usual in zip(limits, (self.kind.lengths, self.kind.repeats), strict=True)
         )
         for name, (low, high) in (("length", lengths), ("repeats", repeats)):
             if low > high:

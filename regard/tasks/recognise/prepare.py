@@ -13,10 +13,9 @@ from regard.data.images.image_batches import ImageData
 from regard.data.images.images import check_channels
 from regard.data.images.labelled_images import need_classes
 from regard.errors import RunError
-from regard.models import MODELS
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.recognise.settings import ImageSettings
 from regard.tasks.shared.image_settings import choose_pixels
@@ -24,7 +23,7 @@ from regard.tasks.shared.image_settings import choose_pixels
 
 def survey(job: Job[ImageSettings], start: Artifacts | None) -> Artifacts:
     """The names of the classes, and how images become numbers."""
-    settings, config = job.data, MODELS[job.model].Config(**job.config)
+    settings, config = job.data, job.config
     pixels = choose_pixels(settings, config, start)
     need_classes(settings.all, settings.name)
     labels = settings.all.classes
@@ -42,8 +41,8 @@ def prepare(
     device = choose_device(job.train.device)
     seed, augment = job.train.seed, settings.augment
     data = build_data(settings, "train", run, seed=seed, augment=augment, device=device)
-    held = build_data(settings, "valid", run, device=device)
-    return Prepared(data, run, held, f"{len(data):,} images, {len(artifacts.labels)} classes")
+    valid = build_data(settings, "valid", run, device=device)
+    return Prepared(data, run, valid, f"{len(data):,} images, {len(artifacts.labels)} classes")
 
 
 def build_data(

@@ -60,7 +60,7 @@ class Recognised(Shown):
 
     def gates(self, *sites: str) -> Gates:
         """How far each channel was opened in every block that weighs its channels (squeeze-and-excitation), or in
-        the named ones ("stages.2.*")."""
+        the named blocks ("stages.2.*")."""
         pixels = pixels_of(self._image, self._run.model.config.size)
         gates = self._run.gates(pixels, sites)
         return Gates(gates, image=self._run.seen(pixels), title=Path(self.name).name, caption=self._caption)
@@ -100,22 +100,21 @@ class Recogniser(ImageRun):
         """What is in an image, or in each of a list."""
         self.check_model()
         if isinstance(image, list):
-            return list(self.answers(image, top))
+            return list(self.answers(read_all(image, self.open, "images"), top))
         return next(self.answers([self.open(image)], top))
 
-    def answers(self, images: Iterable[Image | OpenedImage], top: int = 5) -> Iterator[Recognised]:
-        """In the order of the images. One that cannot be read raises BadInput with its index, once those before it
-        are answered."""
+    def answers(self, images: Iterable[OpenedImage], top: int = 5) -> Iterator[Recognised]:
+        """In the order of the images. Where opening one raises BadInput, those before it are answered first."""
         self.check_model()
         check_top(top)
         labels = self.model.config.labels
-        for part in in_parts(read_all(images, self.open, "images"), BATCH):
+        for part in in_parts(images, BATCH):
             with torch.inference_mode(), without_onednn(self.model):
-                logits = self.look_at(torch.cat([one.tensor for one in part]))
+                logits = self.look_at(torch.cat([image.tensor for image in part]))
             best = logits.float().softmax(-1).topk(min(top, len(labels)))
-            for one, likely, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
-                found = {labels[place]: share for place, share in zip(places, likely, strict=True)}
-                yield Recognised(one.name, labels[places[0]], found, one.image, self)
+            for image, shares, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
+                probabilities = {labels[place]: share for place, share in zip(places, shares, strict=True)}
+                yield Recognised(image.name, labels[places[0]], probabilities, image.image, self)
 
     def check_model(self) -> None:
         """RunError where the model has no classes, or other channels than images have."""
@@ -182,25 +181,25 @@ class Recogniser(ImageRun):
         Data is what `evaluate` takes, or a list of images with a label for each."""
         names = need_gates(self.model, sites)
         if isinstance(data, list):
-            found = self._labelled_gates(data, labels or ())
+            gates = self._labelled_gates(data, labels or ())
         elif labels is not None:
             raise BadInput(f"labels are for a list of images; those of {data!r:.80} are read from it")
         else:
-            found = gates_of(self.evaluate(data, columns=columns))
-        return replace(found, panels={name: found.panels[name] for name in names})
+            gates = gates_of(self.evaluate(data, columns=columns))
+        return replace(gates, panels={name: gates.panels[name] for name in names})
 
     def _labelled_gates(self, images: Images, labels: Sequence[str]) -> Gates:
         self.check_model()
-        known = self.model.config.labels
+        classes = self.model.config.labels
         if not images or len(images) != len(labels):
             raise BadInput(f"there must be a label for each image, got {len(images)} images, {len(labels)} labels")
-        if unknown := sorted(set(labels) - set(known)):
-            raise BadInput(f"this model has no class {unknown[0]!r}; there are {', '.join(known)}")
-        gates = ClassGates(self.model, known)
-        places = torch.tensor([known.index(label) for label in labels])
+        if unknown := sorted(set(labels) - set(classes)):
+            raise BadInput(f"this model has no class {unknown[0]!r}; there are {', '.join(classes)}")
+        gates = ClassGates(self.model, classes)
+        places = torch.tensor([classes.index(label) for label in labels])
         opened = read_all(images, self.open, "images")
         for part, targets in zip(in_parts(opened, BATCH), places.split(BATCH), strict=True):
-            shares = torch.nn.functional.one_hot(targets, len(known)).float()
+            shares = torch.nn.functional.one_hot(targets, len(classes)).float()
             with torch.inference_mode(), without_onednn(self.model), gates.adding(shares):
-                self.look_at(torch.cat([one.tensor for one in part]))
+                self.look_at(torch.cat([image.tensor for image in part]))
         return gates.picture()

@@ -13,4 +13,4 @@ def export(run: str | Path, to: Path, dtype: str = "float32") -> None:
     """`regard export`."""
     folder = Folder(run)
     task = task_for(folder)
-    writing.export(folder, to, task.artifacts(folder), "decode" in task.sections, dtype=dtype)
+    writing.export(folder, to, task.desk.artifacts(folder), "decode" in task.sections, dtype=dtype)

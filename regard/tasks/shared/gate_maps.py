@@ -32,7 +32,7 @@ def gate_maps(
     seen: Trace, tokens: Callable[[str], Tokens], units: int = UNITS, *, turned: Collection[str] = ()
 ) -> Heads:
     """The gates of the first text of a trace, in words, a panel for each gate of a site: the mean of all units, and
-    some of them, evenly spaced from the most open one to the most closed. `tokens(site)` is what a site read; those
+    some of them, evenly spaced from the most open to the most closed. `tokens(site)` is what a site read; those
     of the `turned` sites were read in reverse, except the end token."""
     if units < 0:
         raise BadInput(f"units must be 0 (only the mean of all) or more, got {units}")
@@ -47,7 +47,7 @@ def gate_maps(
             columns[name], words[name] = tokenizer.tokens(ids), words_of(tokenizer, ids)
     below = Heads({name: table[None] for name, table in pieces.items()}, rows, columns, TITLE, scale=1, of="gate")
     merged = {name: _in_words(table, words[name])[None] for name, table in pieces.items()}
-    return replace(below, panels=merged, columns={name: one.labels for name, one in words.items()}).over(below)
+    return replace(below, panels=merged, columns={name: own.labels for name, own in words.items()}).over(below)
 
 
 def _chosen(gates: np.ndarray, units: int) -> tuple[list[str], np.ndarray]:

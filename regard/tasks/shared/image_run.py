@@ -18,7 +18,7 @@ from regard.data.images.image_batches import normalise
 from regard.data.images.images import ANY, Size, fit_image, read_image, seen_part, with_channels
 from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need_gates
 
@@ -45,16 +45,14 @@ class ImageRun(Run):
         """Where the model is."""
         return device_of(self.model)
 
-    def open(self, image: Image | OpenedImage) -> OpenedImage:
-        """Resized as it is opened, so that not all images of a batch are held whole."""
-        if isinstance(image, OpenedImage):
-            return image
+    def open(self, image: Image) -> OpenedImage:
+        """Resized as it is opened, so that not all images of a batch are in memory as they are."""
         name = "image" if isinstance(image, np.ndarray) else str(image)
         return OpenedImage(image, name, self.read([pixels_of(image, self.model.config.size)]))
 
     def read(self, images: Sequence[np.ndarray]) -> Tensor:
         """(H, W, 1 or 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
-        fitted = np.stack([fit_image(one, self.model.config.size, self.pixels) for one in images])
+        fitted = np.stack([fit_image(image, self.model.config.size, self.pixels) for image in images])
         return normalise(fitted, self.pixels.mean, self.pixels.std).to(self.device)
 
     def seen(self, image: np.ndarray) -> np.ndarray:

@@ -1,36 +1,73 @@
-"""How images become numbers and how they are varied in training: what the settings of all image tasks share."""
+"""What the settings of all image tasks share: where images come from, how they become numbers, how they are varied
+in training."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
-from regard.base.fields import check, numbers
+import numpy as np
+
+from regard.base.fields import numbers, setting
 from regard.data.images.augment import Augment
-from regard.errors import RecipeError
+from regard.errors import DataError, RecipeError
+from regard.tasks.core.splits import MadeSplits
 
 if TYPE_CHECKING:
     from regard.data.artifacts import Artifacts, Pixels
     from regard.foreign.hf_files import ImageConfig
 
+T = TypeVar("T")  # a set of images, with labels or captions
+
 
 @dataclass(frozen=True)
-class Normalised:
+class ImageSplits(MadeSplits[T]):
     """The part of a recipe's [data] that is about images of any kind."""
 
+    train: str = ""  # looked for here and under $REGARD_DATA
+    valid_fraction: float = setting(0.1, above=0, below=1)  # of train, held out where there is no validation data
     mean: tuple[float, ...] = ()  # of each channel (red, green and blue, or grey), and the standard deviations;
     std: tuple[float, ...] = ()  # without them those of the run that training begins with, else 0.5
 
     def __post_init__(self) -> None:
-        check(self)
+        super().__post_init__()
         for name in ("mean", "std"):
             object.__setattr__(self, name, numbers(name, getattr(self, name), (0, 1, 3)))
-        if not all(one > 0 for one in self.std):
+        if not all(deviation > 0 for deviation in self.std):
             raise ValueError(f"std must be above 0, got {self.std!r}")
+
+    @abstractmethod
+    def open(self, split: str) -> T:
+        """What the file named for this split holds, or train's where none is named."""
+
+    @cached_property
+    def all(self) -> T:
+        """All of train, made or opened once; a part of it may be held out."""
+        return self.make("train") if self.made else self.open("train")
+
+    def whole(self, split: str) -> T:
+        """What the split is, or is a part of."""
+        source = self.source_of(split)
+        if source == "train" or (not self.made and self.files_of(split) == self.files_of("train")):
+            return self.all
+        return self.make(source) if self.made else self.open(source)
+
+    def rows_of(self, split: str, count: int) -> np.ndarray:
+        """Which of `count` images are in the split. What is held out of train depends on their number alone."""
+        if not self.is_part(split):
+            return np.arange(count)
+        order = np.random.default_rng(0).permutation(count)
+        border = max(1, int(count * self.valid_fraction))
+        rows = order[border:] if split == "train" else order[:border]
+        if not len(rows):
+            raise DataError(f"{self.name} has too few images to hold some out for validation; set data.valid")
+        return np.sort(rows)
 
 
 @dataclass(frozen=True)
-class Varied(Normalised):
+class AugmentedSplits(ImageSplits[T]):
     """The same, and how images are varied in training."""
 
     crop: int = 4  # pixels of padding from which an image of the right size is cropped
@@ -46,11 +83,11 @@ class Varied(Normalised):
 
     @property
     def augment(self) -> Augment:
-        names = [one.name for one in fields(Augment) if hasattr(self, one.name)]
+        names = [field.name for field in fields(Augment) if hasattr(self, field.name)]
         return Augment(**{name: getattr(self, name) for name in names})
 
 
-def choose_pixels(settings: Normalised, config: ImageConfig, start: Artifacts | None) -> Pixels:
+def choose_pixels(settings: ImageSplits[T], config: ImageConfig, start: Artifacts | None) -> Pixels:
     """Those of the run that training begins with, but for what the settings say. If image_size is another than
     there, the centre crop keeps its share of an image."""
     from regard.data.artifacts import Pixels
@@ -59,11 +96,11 @@ def choose_pixels(settings: Normalised, config: ImageConfig, start: Artifacts | 
     check_channels(config.channels)
     before = (start and start.pixels) or Pixels((0.5,) * config.channels, (0.5,) * config.channels)
     for name in ("mean", "std"):
-        given = getattr(settings, name)
-        if given and len(given) != config.channels:
+        by_channel = getattr(settings, name)
+        if by_channel and len(by_channel) != config.channels:
             raise RecipeError(
                 f"data.{name} needs a number for each channel, and model.channels is {config.channels}; "
-                f"got {list(given)}"
+                f"got {list(by_channel)}"
             )
     pixels = replace(before, mean=settings.mean or before.mean, std=settings.std or before.std)
     if start and start.image_size:

@@ -15,8 +15,7 @@ from regard.layers.onednn import without_onednn
 from regard.layers.replay import replayed
 from regard.metrics.accuracy import accuracy, report
 from regard.models.protocols import Batch, Classifier, Learner, Model, Module
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.results import Evaluation, Tick, no_tick
 
 SHOWN = 20  # classes up to which each has a row of its own in the printed report
 CONFUSED = 10  # pairs of classes: those most often confused
@@ -62,15 +61,15 @@ def class_logits(
 ) -> Tensor:
     """The logits (N, classes) of all the batches together, on the CPU. The model answers inside `around(batch)`."""
     device = device_of(model)
-    found = []
+    logits = []
     with without_onednn(model):
         for batch in batches:
             counted = getattr(batch, "counted", None)
             rows = None if counted is None else int(counted.sum())
             with around(batch):
-                found.append(answer(model, batch.to(device)).float().cpu()[:rows])
+                logits.append(answer(model, batch.to(device)).float().cpu()[:rows])
             tick()
-    return torch.cat(found)
+    return torch.cat(logits)
 
 
 def evaluate_classes(
@@ -80,13 +79,13 @@ def evaluate_classes(
     loss = float(F.cross_entropy(logits, truths))
     chosen = logits.argmax(-1)
     if only and set(only) <= {"loss", "accuracy"}:
-        found = {"loss": loss, "accuracy": accuracy(chosen.tolist(), truths.tolist())}
-        return Evaluation({name: found[name] for name in only})
+        both = {"loss": loss, "accuracy": accuracy(chosen.tolist(), truths.tolist())}
+        return Evaluation({name: both[name] for name in only})
     answers, wanted = ([labels[place] for place in row.tolist()] for row in (chosen, truths))
     full = report(answers, wanted, labels)
     low, high = full.interval
     confusion = full.confusion.tolist()
-    details = {"accuracy_low": low, "accuracy_high": high, "classes": [asdict(one) for one in full.classes]}
+    details = {"accuracy_low": low, "accuracy_high": high, "classes": [asdict(row) for row in full.classes]}
     metrics = {"accuracy": full.accuracy, "loss": loss, "macro_f1": full.macro_f1}
     if len(labels) == 2:
         metrics["matthews"] = full.matthews
@@ -103,18 +102,18 @@ def _by_class(classes: list[dict[str, object]]) -> list[str]:
     if len(classes) > SHOWN:
         return []
     heads = ["label", "count", "precision", "recall", "f1"]
-    return [aligned([heads, *([number(one[head]) for head in heads] for one in classes)])]
+    return [aligned([heads, *([number(row[head]) for head in heads] for row in classes)])]
 
 
 def _confused(labels: tuple[str, ...], confusion: list[list[int]]) -> list[str]:
-    found = [
+    pairs = [
         (times, true, answered)
         for true, row in enumerate(confusion)
         for answered, times in enumerate(row)
         if times and true != answered
     ]
-    found.sort(key=lambda one: -one[0])
-    rows = [[labels[true], labels[answered], number(times)] for times, true, answered in found[:CONFUSED]]
+    pairs.sort(key=lambda pair: -pair[0])
+    rows = [[labels[true], labels[answered], number(times)] for times, true, answered in pairs[:CONFUSED]]
     return [aligned([["label", "taken for", "times"], *rows])] if rows else []
 
 

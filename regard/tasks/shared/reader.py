@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any, overload
 
 import torch
 
 from regard.attention import trace
-from regard.data.text.text_encoding import LabelledBatch, Row, encode_pair
+from regard.data.text.text_encoding import EncodedText, LabelledBatch, encode_pair
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RunError
 from regard.layers.onednn import without_onednn
@@ -18,12 +19,11 @@ from regard.models.protocols import Model
 from regard.show import Heads
 from regard.tasks.core.inputs import check_text, check_top
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.embed.answers import Look
 from regard.tasks.embed.run import Embedder
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.reader_answers import Classified, Filled, Texts
+from regard.tasks.shared.reader_answers import Classified, Filled, LookAt, Texts
 from regard.tasks.shared.search import need, sites_like
-from regard.tasks.shared.text_reader import Encoded, Many, is_one
+from regard.tasks.shared.text_reader import Encoded, Many, is_single
 from regard.tasks.shared.words import heads_of
 
 
@@ -53,11 +53,11 @@ class Reader(Embedder):
     def fill(self, text: str | list[str], top: int = 5) -> Filled | list[Filled]:
         """The likeliest tokens for each [MASK] of a text, or of each of a list."""
         self.check_fill()
-        if is_one(text):
+        if is_single(text):
             return next(self.fillings([self.read_blanks(text)], top))
-        return list(self.fillings(text, top))
+        return list(self.fillings(self._read_all(text, self.read_blanks), top))
 
-    def fillings(self, texts: Iterable[str | Encoded[str]], top: int = 5) -> Iterator[Filled]:
+    def fillings(self, texts: Iterable[Encoded[str]], top: int = 5) -> Iterator[Filled]:
         """In the order of the texts. Special tokens, such as [CLS], are no fillings."""
         self.check_fill()
         check_top(top)
@@ -69,13 +69,12 @@ class Reader(Embedder):
             blanks = (batch.tokens == hidden) & batch.mask
             shares = model.masked_logits(states[blanks]).float().softmax(-1)
             likely = shares.index_fill(-1, never, -1.0).topk(top)
-            found = list(zip(likely.indices.tolist(), likely.values.tolist(), strict=True))
-            counts = blanks.sum(1).tolist()
-            return [[found.pop(0) for _ in range(count)] for count in counts]
+            guesses = iter(zip(likely.indices.tolist(), likely.values.tolist(), strict=True))
+            return [list(islice(guesses, count)) for count in blanks.sum(1).tolist()]
 
         top = min(top, len(self.tokenizer) - len(never))
-        for one, found in self._answers(texts, self.read_blanks, guess):
-            yield self._filled(one.text, one.row, found)
+        for encoded, guesses in self._answers(texts, guess):
+            yield self._filled(encoded.text, encoded.row, guesses)
 
     @property
     def special_tokens(self) -> set[int]:
@@ -92,10 +91,8 @@ class Reader(Embedder):
         if self.blank is None:
             raise RunError("this model's vocabulary has no mask token, so it cannot fill blanks")
 
-    def read_blanks(self, text: str | Encoded[str]) -> Encoded[str]:
+    def read_blanks(self, text: str) -> Encoded[str]:
         """The tokens of a text with blanks. DataError where there is none, or too much text."""
-        if isinstance(text, Encoded):
-            return text
         parts = check_text(text, "a text with blanks").split(str(self.blank))
         if len(parts) == 1:
             raise DataError(f"{text[:60]!r} has no {self.blank} to fill; write it where a word is wanted")
@@ -109,12 +106,12 @@ class Reader(Embedder):
             )
         return Encoded(text, self._row(ids, None))
 
-    def _filled(self, text: str, row: Row, found: list[tuple[list[int], list[float]]]) -> Filled:
-        blanks = tuple(tuple(zip(self.tokenizer.tokens(ids), shares, strict=True)) for ids, shares in found)
+    def _filled(self, text: str, row: EncodedText, guesses: list[tuple[list[int], list[float]]]) -> Filled:
+        blanks = tuple(tuple(zip(self.tokenizer.tokens(ids), shares, strict=True)) for ids, shares in guesses)
         whole = text
         for number in reversed(range(len(blanks))):  # from the end, so that the others keep their numbers
             whole = self.put(whole, blanks[number][0][0], number)
-        places = [place for place, one in enumerate(row[0]) if one == self.tokenizer.special.mask]
+        places = [place for place, token in enumerate(row[0]) if token == self.tokenizer.special.mask]
         filled = tuple(
             tuple(self.put(text, token, number) for token, _ in blank) for number, blank in enumerate(blanks)
         )
@@ -129,12 +126,12 @@ class Reader(Embedder):
 
     # ---- embed
 
-    def _tokens(self, one: Encoded[Any]) -> list[str]:
+    def _tokens(self, encoded: Encoded[Any]) -> list[str]:
         """The special ones too: each has a state."""
-        return self.tokenizer.tokens(one.row[0])
+        return self.tokenizer.tokens(encoded.row[0])
 
-    def _look_of(self, one: Encoded[Any]) -> Look:
-        return partial(self._heads, one.row, range(len(one.row[0])))
+    def _look_of(self, encoded: Encoded[Any]) -> LookAt:
+        return partial(self._heads, encoded.row, range(len(encoded.row[0])))
 
     # ---- classify
 
@@ -147,8 +144,9 @@ class Reader(Embedder):
         """The class of a text, of a pair of texts (a tuple), or of each of a list."""
         return super().classify(text)  # type: ignore[return-value] # of `_classified`
 
-    def _classified(self, one: Encoded[Texts], probabilities: dict[str, float]) -> Classified:
-        return Classified(one.text, next(iter(probabilities)), probabilities, partial(self._heads, one.row, [0]))
+    def _classified(self, encoded: Encoded[Texts], probabilities: dict[str, float]) -> Classified:
+        look = partial(self._heads, encoded.row, [0])
+        return Classified(encoded.text, next(iter(probabilities)), probabilities, look)
 
     # ---- where it looks
 
@@ -163,10 +161,10 @@ class Reader(Embedder):
         row = self.read(text).row
         return self._heads(row, range(len(row[0])), sites)
 
-    def _row(self, first: list[int], second: list[int] | None) -> Row:
+    def _row(self, first: list[int], second: list[int] | None) -> EncodedText:
         return encode_pair(first, second, self.tokenizer.special, self.max_length)
 
-    def _heads(self, row: Row, places: Sequence[int], sites: Sequence[str]) -> Heads:
+    def _heads(self, row: EncodedText, places: Sequence[int], sites: Sequence[str]) -> Heads:
         """Where the tokens at these places looked."""
         ids, segments = (torch.tensor([part], device=device_of(self.model)) for part in row)
         with (

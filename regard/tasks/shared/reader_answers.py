@@ -18,22 +18,22 @@ from regard.tasks.core.results import NOTHING_BEFORE, Shown
 
 BARS = 10  # classes that are drawn as bars
 
-Texts = str | tuple[str, str]  # one, or a pair
-Look = Callable[[Sequence[str]], Heads]
+Texts = str | tuple[str, str]  # a text, or a pair
+LookAt = Callable[[Sequence[str]], Heads]  # the sites that are named -> where the tokens looked there
 
 
 class Looked(Shown, ABC):
     """An answer that can say where its tokens looked."""
 
-    _look: Look | None
+    _look: LookAt | None
 
     def heads(self, *sites: str, pieces: bool = False) -> Heads:
         """Every head of the named sites ("blocks.0.*"; none: all) in one picture, in words or in
         the model's own pieces of words."""
         if self._look is None:
             raise NoAttention(NOTHING_BEFORE)
-        found = self._look(sites)
-        return found.pieces if pieces else found
+        heads = self._look(sites)
+        return heads.pieces if pieces else heads
 
     @cached_property
     def attention(self) -> Map:
@@ -94,7 +94,7 @@ class Filled(Looked):
     text: str  # each blank with its likeliest token
     blanks: tuple[tuple[tuple[str, float], ...], ...]  # the likeliest tokens of each blank with their probabilities
     filled: tuple[tuple[str, ...], ...] = ()  # the text with each of those
-    _look: Look | None = field(default=None, repr=False, compare=False)
+    _look: LookAt | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
 
@@ -140,7 +140,7 @@ class ClassifiedText(Shown):
 class Classified(ClassifiedText, Looked):
     """The class of a text with the probabilities of all classes, and where [CLS] looked, or each word back."""
 
-    _look: Look | None = field(default=None, repr=False, compare=False)
+    _look: LookAt | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
 

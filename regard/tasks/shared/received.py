@@ -1,4 +1,4 @@
-"""Inputs and options that come over a network. None of them names a file. No torch here, as in task.py."""
+"""Inputs and options that come over a network. None of them names a file. No torch here, as in card.py."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def decode_base64(sent: object) -> bytes:
 
 def received_support(sent: object, most_pixels: int) -> dict[str, list[np.ndarray]]:
     """{class: images}"""
-    if not isinstance(sent, dict) or not all(isinstance(side, list) for side in sent.values()):
+    if not isinstance(sent, dict) or not all(isinstance(images, list) for images in sent.values()):
         raise BadInput('support must be an object of lists of images: {"cat": ["..."], "dog": ["..."]}')
-    return {label: [received_image(one, most_pixels) for one in side] for label, side in sent.items()}
+    return {label: [received_image(image, most_pixels) for image in images] for label, images in sent.items()}
 
 
 SUPPORT = Received(

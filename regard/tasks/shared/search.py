@@ -1,78 +1,29 @@
-"""From settings to a search, and from many heads to one table: what tasks that decode or show attention share."""
+"""What tasks that decode or show attention share: what may be searched for, and the sites of attention by name."""
 
 from __future__ import annotations
 
-import collections.abc
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor
 
 from regard.attention.trace import sites_of
 from regard.data.text.special_tokens import Special
-from regard.decode.beam import beam
-from regard.decode.greedy import Step, follow, likeliest
-from regard.decode.hypothesis import Hypothesis
-from regard.decode.rules import Stop, read_rules
-from regard.decode.sample import draw
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention, RunError
-from regard.models.lstmn.tape import LookBack
-from regard.models.protocols import Generator, Model, Module
+from regard.models.protocols import Model, Module
 from regard.tasks.shared.measuring import device_of
 
-Searching = collections.abc.Generator[Step, None, list[list[Hypothesis]]]
-Asked = TypeVar("Asked")
+P = TypeVar("P")  # a protocol
 
 
-def need(model: Model, protocol: type[Asked]) -> Asked:
+def need(model: Model, protocol: type[P]) -> P:
     """The model in eval mode, known by what it can be asked."""
     if not isinstance(model, protocol):
         raise RunError(f"{type(model).__name__} cannot be asked as a {protocol.__name__}")
     model.eval()
     return model
-
-
-def search(
-    model: Generator,
-    source: Tensor,
-    mask: Tensor,
-    decode: Decoding,
-    *,
-    special: Special,
-    start: int | Tensor,
-    max_length: int | Tensor,
-    prompt: Tensor | None = None,
-    prompt_mask: Tensor | None = None,
-    stop: Stop | None = None,
-    never: Collection[int] = (),
-) -> Searching:
-    """The answers for each source, best first, found as the settings say: run it by `finish`, or step by step where
-    the tokens are wanted as they are written. A beam knows no answer before its end and has no steps. `never`:
-    tokens that are not written, beside padding and the start token."""
-    options: dict[str, Any] = {
-        "start": start,
-        "end": special.end,
-        "max_length": max_length,
-        "min_length": decode.min_length,
-        "never": never_written(special, never),
-        "repetition_penalty": decode.repetition_penalty,
-        "no_repeat_ngram": decode.no_repeat_ngram,
-        "prompt": prompt,
-        "prompt_mask": prompt_mask,
-        "stop": stop,
-    }
-    if decode.temperature == 0 and decode.beam > 1:
-        n_best = decode.beam if decode.coverage else decode.n_best  # the coverage penalty needs some to choose from
-        options |= {"width": decode.beam, "n_best": n_best, "length_penalty": decode.length_penalty}
-        return beam(model, source, mask, **options, renormalise=decode.renormalise)
-    choose: Callable[[Tensor], Tensor] = likeliest
-    if decode.temperature > 0:
-        drawn: dict[str, Any] = {"top_k": decode.top_k or None, "top_p": decode.top_p, "seed": decode.seed}
-        choose = draw(source.device, temperature=decode.temperature, **drawn)
-    found = yield from follow(model, source, mask, read_rules(source, mask, **options), choose=choose)
-    return [[one] for one in found]
 
 
 def never_written(special: Special, never: Collection[int] = ()) -> tuple[int, ...]:
@@ -104,7 +55,7 @@ def check_batch(batch: int | None, model: Module) -> int:
 def sites_like(
     model: Module, patterns: Sequence[str], *, kind: str | tuple[str, ...] | None = "weights"
 ) -> list[str]:
-    """The names of the model's sites that match a pattern, each of which must match some; no pattern: all. Only
+    """The names of the model's sites that match a pattern, each of which must match a site; no pattern: all. Only
     sites where a trace records this kind, "weights" or "gate", or one of several kinds of gates; None: any kind."""
     names = sites_of(model, kind)
     for pattern in patterns:
@@ -112,14 +63,14 @@ def sites_like(
             looks = kind == "weights" or (kind is None and names == sites_of(model, "weights"))
             what = "attention" if looks else "site" if kind is None else "gate"
             raise NoAttention(f"no {what} has a name like {pattern!r}; there {_are(names, model)}")
-    return [name for name in names if not patterns or any(fnmatchcase(name, one) for one in patterns)]
+    return [name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def looks_back(model: Module, sites: Sequence[str]) -> bool:
     """Whether the queries of these sites are the words that are read, each of which looks at those before it: then
     there is a row for every word, and a column for every word but the last."""
     modules = dict(model.named_modules())
-    return bool(sites) and all(isinstance(modules[site], LookBack) for site in sites)
+    return bool(sites) and all(getattr(modules[site], "looks_back", False) for site in sites)
 
 
 def _are(names: list[str], model: Module) -> str:

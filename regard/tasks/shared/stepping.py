@@ -12,18 +12,17 @@ import torch
 from regard.attention import trace
 from regard.data.artifacts import AnyTokenizer
 from regard.decode.generator import at_least_float32, eval_mode
-from regard.decode.joining import Row
 from regard.errors import BadInput
 from regard.tasks.shared.search import sites_like
-from regard.tasks.shared.writing import Writer
+from regard.tasks.shared.writing import Passage, Writer
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a step starts: a row, the tokens that are written of it already, and how to name things."""
+    """Where a step starts: a passage, the tokens that are written of it already, and how to name things."""
 
-    row: Row
-    fed: Sequence[int]  # the written tokens that the row's source does not hold
+    passage: Passage
+    fed: Sequence[int]  # the written tokens that the passage's source does not hold
     text: str  # what is written so far
     written: Sequence[int]  # the same as tokens
     tokenizer: AnyTokenizer
@@ -41,8 +40,8 @@ class StepLook:
     grid: tuple[int, int] | None = None
 
     def to_dict(self) -> dict[str, object]:
-        found = {"site": self.site, "columns": list(self.columns), "weights": self.weights.round(5).tolist()}
-        return found | ({"grid": list(self.grid)} if self.grid else {})
+        look = {"site": self.site, "columns": list(self.columns), "weights": self.weights.round(5).tolist()}
+        return look | ({"grid": list(self.grid)} if self.grid else {})
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class NextStep:
         return {
             "text": self.text,
             "written": [{"token": token, "text": text} for token, text in self.written],
-            "candidates": [dict(zip(names, one, strict=True)) for one in self.candidates],
+            "candidates": [dict(zip(names, candidate, strict=True)) for candidate in self.candidates],
             "look": self.look.to_dict() if self.look else None,
         }
 
@@ -80,24 +79,26 @@ def check_prefix(prefix: Sequence[int], most: int) -> None:
 def next_step(run: Writer, begun: Beginning, *, top: int, site: str) -> NextStep:
     """The probabilities are the model's own; tokens that are never written are left out. `site`: whose look; ""
     is none."""
-    model, row = run.model, begun.row
-    check_prefix(begun.fed, row.max_length)
+    model, passage = run.model, begun.passage
+    target, limit = passage.target, passage.target.max_length
+    assert isinstance(limit, int)
+    check_prefix(begun.fed, limit)
     names = sites_like(model, [site]) if site else []
     with eval_mode(model):
-        source, mask = run.collate([row.source])
+        source, mask = run.collate([passage.source])
         state = model.start(source, mask)
-        tokens = [row.start, *begun.fed]
+        tokens = [target.start, *begun.fed]
         for token in tokens[:-1]:
             _, state = model.step(torch.tensor([token], device=source.device), state)
         last = torch.tensor(tokens[-1:], device=source.device)
         with trace(model, *names) if names else nullcontext() as seen:
             logits, _ = model.step(last, state)
     shares = at_least_float32(logits)[0].softmax(-1)
-    shares[list(row.way.never)] = -1
-    best = shares.topk(min(top, len(shares) - len(row.way.never)))
-    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    shares[list(target.never)] = -1
+    best = shares.topk(min(top, len(shares) - len(target.never)))
     candidates = [
-        (token, begun.tokenizer.tokens([token])[0], share, token == row.way.end) for token, share in found
+        (token, begun.tokenizer.tokens([token])[0], share, token == target.end)
+        for token, share in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     look = None
     if seen is not None and names[0] in seen.having("weights"):

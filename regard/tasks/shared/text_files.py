@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from regard.base.fields import FILES, check, file_names, setting
+from regard.base.fields import setting
 from regard.base.files import find_files
 from regard.base.records import form_of
 from regard.data.text.documents import READERS, Document, read_documents
+from regard.tasks.core.splits import Splits
 
 
 @dataclass(frozen=True)
-class TextFiles:
-    """The first fields of a recipe's [data] (`data.text.documents` describes the forms of files)."""
+class TextFiles(Splits):
+    """The first fields of a recipe's [data] (`data.text.documents` describes the forms of files). Without a
+    validation file, the end of train is held out."""
 
-    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
-    valid: str = ""  # without one, the end of train is held out
-    test: str = ""  # without one, the validation text is taken
+    form = "a file of text"
+
     documents: str = setting("file", choices=tuple(READERS))  # what is one document of plain text
     column: str = "text"  # of CSV and JSONL, where each row is a document
-
-    def __post_init__(self) -> None:
-        check(self)
-        object.__setattr__(self, "train", file_names(self.train))
-        if not self.train:
-            raise ValueError("set data.train to a file of text")
-
-    @property
-    def name(self) -> str:
-        return ", ".join(file.rpartition("/")[2] for file in self.train)
 
     def in_columns(self, names: Iterable[str]) -> bool:
         """Are these files CSV or JSONL, whose rows have columns?"""

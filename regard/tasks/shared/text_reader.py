@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeGuard, TypeVar, overload
 import torch
 
 from regard.attention import trace
-from regard.data.text.text_encoding import Row
+from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
@@ -21,7 +21,7 @@ from regard.models.protocols import Model
 from regard.show import Document, Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.core.task import Run
+from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import answer, can_replay, device_of
 from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
 from regard.tasks.shared.search import looks_back, need, sites_like
@@ -31,17 +31,17 @@ PART = 1024  # texts sorted by length at once, so that a batch has rows of simil
 BATCH, GPU_BATCH = 8192, 16384  # tokens read at once; a GPU takes about as long for few as for many
 
 Many = list[str] | list[tuple[str, str]] | list[Texts]
-Asked = TypeVar("Asked", bound=Texts)
-Found = TypeVar("Found")
+T = TypeVar("T", bound=Texts)
+R = TypeVar("R")  # what is told of a text
 Cut = Callable[[Texts], None]
 
 
 @dataclass(frozen=True)
-class Encoded(Generic[Asked]):
+class Encoded(Generic[T]):
     """A text or a pair as the model reads it."""
 
-    text: Asked
-    row: Row
+    text: T
+    row: EncodedText
     truncated: bool = False
 
 
@@ -65,33 +65,29 @@ class TextReader(Run):
     def classify(self, text: Texts | Many) -> ClassifiedText | Sequence[ClassifiedText]:
         """The class of a text, of a pair of texts (a tuple), or of each of a list."""
         self.check_classify()
-        if is_one(text):
+        if is_single(text):
             return next(self.classes([self.read_labelled(text)]))
-        return list(self.classes(text))
+        return list(self.classes(self._read_all(text, self.read_labelled)))
 
-    def classes(
-        self, texts: Iterable[Texts | Encoded[Texts]], *, cut: Cut = lambda text: None
-    ) -> Iterator[ClassifiedText]:
+    def classes(self, texts: Iterable[Encoded[Texts]], *, cut: Cut = lambda text: None) -> Iterator[ClassifiedText]:
         """In the order of the texts. `cut` is called with each text that is longer than the model takes."""
         self.check_classify()
-
         model = need(self.model, protocols.Classifier)
 
         def tell(batch: Any) -> list[list[float]]:
             return answer(model, batch).float().softmax(-1).tolist()
 
         labels = model.config.labels
-        for one, shares in self._answers(texts, self.read_labelled, tell, cut):
-            likely = sorted(zip(shares, labels, strict=True), key=lambda one: -one[0])
-            found = {label: share for share, label in likely}
-            yield self._classified(one, found)
+        for encoded, shares in self._answers(texts, tell, cut):
+            likeliest_first = sorted(zip(shares, labels, strict=True), key=lambda pair: -pair[0])
+            yield self._classified(encoded, {label: share for share, label in likeliest_first})
 
-    def _classified(self, one: Encoded[Texts], probabilities: dict[str, float]) -> ClassifiedText:
-        likeliest = next(iter(probabilities))
+    def _classified(self, encoded: Encoded[Texts], probabilities: dict[str, float]) -> ClassifiedText:
+        text, words, likeliest = encoded.text, len(encoded.row[0]), next(iter(probabilities))
         if self._looks_back:
-            look = partial(self._look_back, one) if len(one.row[0]) > 1 else None
-            return Classified(one.text, likeliest, probabilities, look)
-        return ClassifiedDocument(one.text, likeliest, probabilities, len(one.row[0]), partial(self._document, one))
+            look = partial(self._look_back, encoded) if words > 1 else None
+            return Classified(text, likeliest, probabilities, look)
+        return ClassifiedDocument(text, likeliest, probabilities, words, partial(self._document, encoded))
 
     def check_classify(self) -> None:
         """RunError where the model has no classes."""
@@ -103,10 +99,8 @@ class TextReader(Run):
                 f"`regard train {name_of(self.model)}-labelled --from RUN --set data.train=FILE`"
             )
 
-    def read_labelled(self, text: Texts | Encoded[Texts]) -> Encoded[Texts]:
+    def read_labelled(self, text: Texts) -> Encoded[Texts]:
         """As `read`; BadInput where a pair comes and single texts were learned, or the other way round."""
-        if isinstance(text, Encoded):
-            return text
         encoded = self.read(text)
         if self.pairs is not None and self.pairs != isinstance(text, tuple):
             learned, came = ("pairs of texts", "a single one") if self.pairs else ("single texts", "a pair")
@@ -131,29 +125,29 @@ class TextReader(Run):
     def _looks_back(self) -> bool:
         return looks_back(self.model, sites_like(self.model, ()))
 
-    def _look_back(self, one: Encoded[Texts], sites: Sequence[str] = ()) -> Heads:
+    def _look_back(self, encoded: Encoded[Texts], sites: Sequence[str] = ()) -> Heads:
         """Which words before it each word looked at."""
-        ids, named = one.row[0], sites_like(self.model, sites)
+        ids, named = encoded.row[0], sites_like(self.model, sites)
         model = need(self.model, protocols.Classifier)
-        batch = self.encoding.batch([one.row], self.tokenizer.special).to(device_of(model))
+        batch = self.encoding.batch([encoded.row], self.tokenizer.special).to(device_of(model))
         with torch.inference_mode(), without_onednn(model), trace(model, *named) as seen:
             model.class_logits(batch)
         both = (self.tokenizer, ids), (self.tokenizer, ids[:-1])
         return heads_of(seen, lambda site: both)
 
-    def _document(self, one: Encoded[Texts], sites: Sequence[str] = ()) -> Document:
+    def _document(self, encoded: Encoded[Texts], sites: Sequence[str] = ()) -> Document:
         """The text with the weights of its words and sentences."""
         self.check_looks()
-        if not one.row[0]:
+        if not encoded.row[0]:
             raise NoAttention("a text without words has nothing to show")
         model, levels = need(self.model, protocols.DocumentClassifier), self._levels()
         named = sites_like(model, sites)
-        batch = self.encoding.batch([one.row], self.tokenizer.special).to(device_of(model))
+        batch = self.encoding.batch([encoded.row], self.tokenizer.special).to(device_of(model))
         with torch.inference_mode(), without_onednn(model), trace(model, *levels) as seen:
             model.class_logits(batch)
         words, *sentences = (seen[site][:, 0].float().cpu().numpy() if site in named else None for site in levels)
-        text = one.text if isinstance(one.text, str) else one.text[0]
-        split = self.encoding.sentences(text, one.row, self.tokenizer)
+        text = encoded.text if isinstance(encoded.text, str) else encoded.text[0]
+        split = self.encoding.sentences(text, encoded.row, self.tokenizer)
         pieces = iter(self.encoding.pieces(text, self.tokenizer))
         spelled = [[next(pieces) for _ in ids] for ids in split]
         by_sentence = None if words is None else words[self.encoding.sentence_rows(batch)]
@@ -162,11 +156,9 @@ class TextReader(Run):
 
     # ---- what readers share
 
-    def read(self, text: Asked | Encoded[Asked]) -> Encoded[Asked]:
+    def read(self, text: T) -> Encoded[T]:
         """The tokens of a text or a pair, truncated to what the model takes. An empty second text counts as none,
         as in training."""
-        if isinstance(text, Encoded):
-            return text
         pair = (text, "") if isinstance(text, str) else text
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
             raise BadInput(
@@ -178,6 +170,11 @@ class TextReader(Run):
             raise BadInput(f"this model was made for single texts{why}, got a pair, {first[:40]!r} first")
         row, truncated = next(self.encoding.rows([(first, second)], self.tokenizer, self.max_length))
         return Encoded(text, row, truncated)
+
+    def _read_all(self, texts: Iterable[T], read: Callable[[T], Encoded[T]]) -> Iterator[Encoded[T]]:
+        """A text that cannot be read raises BadInput with its index."""
+        check_many(texts, "text")
+        return read_all(texts, read, "texts")
 
     @contextmanager
     def telling_truncated(self) -> Iterator[Cut]:
@@ -198,34 +195,32 @@ class TextReader(Run):
 
     def _answers(
         self,
-        texts: Iterable[Asked | Encoded[Asked]],
-        read: Callable[[Asked | Encoded[Asked]], Encoded[Asked]],
-        tell: Callable[[Any], list[Found]],
+        texts: Iterable[Encoded[T]],
+        tell: Callable[[Any], list[R]],
         cut: Cut = lambda text: None,
-    ) -> Iterator[tuple[Encoded[Asked], Found]]:
-        """The answer for each text, in the order of the texts. Rows of similar length are read together. A text
-        that cannot be read raises BadInput with its index, once those before it are answered."""
+    ) -> Iterator[tuple[Encoded[T], R]]:
+        """The answer for each text, in the order of the texts. Rows of similar length are answered together. Where
+        reading a text raises BadInput, those before it are answered first."""
         device = device_of(self.model)
         room = BATCH if device.type == "cpu" else GPU_BATCH
-        check_many(texts, "text")
-        for part in in_parts(read_all(texts, read, "texts"), PART):
-            rows = [one.row for one in part]
-            found: dict[int, Found] = {}
+        for part in in_parts(texts, PART):
+            rows = [encoded.row for encoded in part]
+            answers: dict[int, R] = {}
             for places in batches(list(map(self.encoding.length, rows)), room):
                 batch = self.encoding.batch([rows[place] for place in places], self.tokenizer.special)
                 if can_replay(self.model):
                     batch = self.encoding.rounded(batch, batch_tokens=room, most=self.max_length)
                 with torch.inference_mode(), without_onednn(self.model):
-                    found |= zip(places, tell(batch.to(device))[: len(places)], strict=True)
-            for place, one in enumerate(part):
-                if one.truncated:
-                    cut(one.text)
-                yield one, found[place]
+                    answers |= zip(places, tell(batch.to(device))[: len(places)], strict=True)
+            for place, encoded in enumerate(part):
+                if encoded.truncated:
+                    cut(encoded.text)
+                yield encoded, answers[place]
 
 
-def is_one(asked: Asked | Iterable[Asked]) -> TypeGuard[Asked]:
-    """A text or, in a tuple, a pair; a list holds many. Anything else is taken as one text, and refused there."""
-    return isinstance(asked, str | bytes | tuple) or not isinstance(asked, Iterable)
+def is_single(text: T | Iterable[T]) -> TypeGuard[T]:
+    """A text or, in a tuple, a pair; a list holds many. Anything else is taken as a text, and refused there."""
+    return isinstance(text, str | bytes | tuple) or not isinstance(text, Iterable)
 
 
 def batches(lengths: Sequence[int], room: int) -> Iterator[list[int]]:

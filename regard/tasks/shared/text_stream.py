@@ -14,8 +14,8 @@ class Stream:
         self.speak, self.stops = speak, stops
         self.tokens: list[int] = []
         self.settled, self.before, self.context = 0, "", ""  # tokens, their text, the text of the last few of them
-        self.given = 0  # characters so far
-        self.held = max((len(one) - 1 for one in stops), default=0)  # the last characters may begin a stop string
+        self.told = 0  # characters so far
+        self.waiting = max((len(stop) - 1 for stop in stops), default=0)  # the last ones may begin a stop string
 
     def add(self, tokens: Sequence[int]) -> str:
         """The text that is certain with these tokens; "" while there is none."""
@@ -23,7 +23,7 @@ class Stream:
         text = self._text()
         before = cut(text, self.stops)
         whole = text[:-3] + text[-3:].rstrip("\ufffd")  # half a character is given once it is complete
-        return self.rest(before if before != text else whole[: max(0, len(whole) - self.held)])
+        return self.rest(before if before != text else whole[: max(0, len(whole) - self.waiting)])
 
     def _text(self) -> str:
         """speak(tokens). Of a long text only the end is spoken anew, behind a few tokens that it may depend on."""
@@ -37,11 +37,11 @@ class Stream:
 
     def rest(self, text: str) -> str:
         """The new part of a text that is certain."""
-        new = text[self.given :]
-        self.given += len(new)
+        new = text[self.told :]
+        self.told += len(new)
         return new
 
 
 def cut(text: str, stops: Sequence[str]) -> str:
     """The text before the first stop string."""
-    return text[: min((text.find(one) for one in stops if one in text), default=len(text))]
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]

@@ -85,18 +85,18 @@ def heads_of(seen: Trace, tokens: Callable[[str], tuple[Tokens, Tokens]]) -> Hea
         weights = seen[site][0].float().cpu().numpy()
         panels[site] = weights if weights.ndim == 3 else weights[None]
         masks[site] = seen[site, "mask"][0].cpu().numpy()
-    known: dict[tuple[int, ...], Words] = {}  # most sites have the same text
+    read: dict[tuple[int, ...], Words] = {}  # most sites have the same text
 
     def words(text: Tokens) -> Words:
         tokenizer, ids = text
         key = (id(tokenizer), *ids)
-        if key not in known:
-            known[key] = words_of(tokenizer, ids)
-        return known[key]
+        if key not in read:
+            read[key] = words_of(tokenizer, ids)
+        return read[key]
 
     rows, columns = ({site: tokens(site)[side] for site in panels} for side in (0, 1))
-    names = ({site: tokenizer.tokens(ids) for site, (tokenizer, ids) in one.items()} for one in (rows, columns))
-    merged = ({site: words(text) for site, text in one.items()} for one in (rows, columns))
+    names = ({site: tokenizer.tokens(ids) for site, (tokenizer, ids) in side.items()} for side in (rows, columns))
+    merged = ({site: words(text) for site, text in side.items()} for side in (rows, columns))
     row_names, column_names = names
     return Heads(panels, row_names, column_names, mask=masks).in_words(*merged)
 
@@ -115,8 +115,8 @@ def document_of(
     shares = [row[: len(ids)] for row, ids in zip(words, sentences, strict=True)]
     merged = [words_of(tokenizer, ids) for ids in sentences]
     labels, sums = [], []
-    for found, spelled, share in zip(merged, pieces, shares, strict=True):
-        ends = [*found.starts[1:], len(spelled)]
-        labels.append(["".join(spelled[first:end]) for first, end in zip(found.starts, ends, strict=True)])
-        sums.append(np.add.reduceat(share, found.starts))
+    for sentence, spelled, share in zip(merged, pieces, shares, strict=True):
+        ends = [*sentence.starts[1:], len(spelled)]
+        labels.append(["".join(spelled[first:end]) for first, end in zip(sentence.starts, ends, strict=True)])
+        sums.append(np.add.reduceat(share, sentence.starts))
     return Document(labels, sums, weights).over(Document(pieces, shares, weights))

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
-from regard.data.text.special_tokens import Special
+from regard.decode.generator import eval_mode
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.joining import Batch, Row, Way
+from regard.decode.loop import Loop
+from regard.decode.rules import NO_TOKEN, Target, read_rules
 from regard.decode.settings import Decoding
 from regard.models import protocols
 from regard.tasks.core.results import Answer
-from regard.tasks.shared.search import never_written
+from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.text_stream import Stream
-
-Rows = Generator[Row, Hypothesis, Hypothesis]
 
 
 class Writer(Protocol):
@@ -28,16 +28,28 @@ class Writer(Protocol):
     def model(self) -> protocols.Generator: ...
 
     def collate(self, sources: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Sources of rows as a batch with its mask."""
+        """Sources of passages as a batch with its mask."""
         ...
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text that is written in one go: an answer, or the part of a long one that the model can see at once."""
+
+    source: Any  # as `Writer.collate` takes it
+    decoding: Decoding
+    target: Target  # of this text alone: its limits are numbers
+
+
+Passages = Generator[Passage, Hypothesis, Hypothesis]
 
 
 @dataclass(eq=False)
 class Writing:
-    """One answer that is being written. `rows` yields what to write, gets what was written and returns the whole;
-    a text that is longer than the model sees at once has several rows, one after the other."""
+    """One answer that is being written. `passages` yields what to write, gets what was written and returns the
+    whole; a text that is longer than the model sees at once has several passages, one after the other."""
 
-    rows: Rows
+    passages: Passages
     text: Stream
     answer: Callable[[Hypothesis], Answer]
     streamed: bool = True  # the text is wanted as it is written
@@ -58,77 +70,77 @@ class Together:
     """The answers that one run is writing."""
 
     def __init__(self, run: Writer) -> None:
-        self.batch = Batch(run.model, run.collate)
-        self.writings: dict[Row, Writing] = {}
+        self.run, self.loop = run, Loop(run.model)
+        self.writings: dict[int, Writing] = {}  # by the number of their row in the loop
+        self.count = 0  # rows so far
 
     def __len__(self) -> int:
         return len(self.writings)
 
     def join(self, writings: Sequence[Writing]) -> list[Written]:
         """Begin to write; the result are those that need no step, as nothing may be written."""
-        return self._go_on([(writing, partial(next, writing.rows)) for writing in writings])
+        return self._go_on([(writing, partial(next, writing.passages)) for writing in writings])
 
-    def _go_on(self, some: Sequence[tuple[Writing, Callable[[], Row]]]) -> list[Written]:
-        rows, done = [], []
-        for writing, following in some:
+    def _go_on(self, begun: Sequence[tuple[Writing, Callable[[], Passage]]]) -> list[Written]:
+        """Write the next passage of each answer, or give the answer if there is none."""
+        joining, done = [], []
+        for writing, following in begun:
             try:
-                row = following()
-                while row.done:
-                    row = writing.rows.send(row.hypothesis())
+                passage = following()
+                while passage.target.max_length == 0:
+                    passage = writing.passages.send(Hypothesis([], 0.0, False))
             except StopIteration as end:
                 answer = writing.answer(end.value)
                 done.append(Written(writing, 0, writing.text.rest(getattr(answer, "text", "")), answer))
                 continue
-            self.writings[row] = writing
-            rows.append(row)
-        self.batch.join(rows)
+            joining.append((writing, passage))
+        if joining:
+            self._join(joining)
         return done
+
+    def _join(self, joining: Sequence[tuple[Writing, Passage]]) -> None:
+        device = device_of(self.run.model)
+        names = range(self.count, self.count + len(joining))
+        with eval_mode(self.run.model):
+            source, mask = self.run.collate([passage.source for _, passage in joining])
+            rules = [read_rules(passage.decoding, passage.target, 1, device) for _, passage in joining]
+            self.loop.join(source, mask, torch.tensor(names, device=device), rules)
+        self.writings |= zip(names, (writing for writing, _ in joining), strict=True)
+        self.count += len(joining)
 
     def step(self) -> list[Written]:
         """Write the next token of every answer."""
-        rows = list(self.batch.rows)
-        before = [len(row.written) for row in rows]
-        self.batch.step()
-        found, ready = [], []
-        for row, count in zip(rows, before, strict=True):
-            writing, new = self.writings[row], row.written[count:]
-            if row.failed:
-                found.append(Written(writing, 0, failed=row.failed))
+        with eval_mode(self.run.model):
+            step = self.loop.step()
+            if step.answers or step.failed:
+                self.loop.trim()
+        told, ready = [], []
+        columns = (step.rows.tolist(), step.tokens.tolist(), step.ended.tolist())
+        for row, token, ended in zip(*columns, strict=True):
+            writing = self.writings[row]
+            if row in step.failed:
+                told.append(Written(writing, 0, failed=NO_TOKEN))
             else:
-                found.append(Written(writing, 1, writing.text.add(new) if writing.streamed else ""))
-                if row.done:
-                    ready.append((writing, partial(writing.rows.send, row.hypothesis())))
-            if row.done:
+                told.append(
+                    Written(writing, 1, writing.text.add([] if ended else [token]) if writing.streamed else "")
+                )
+            if row in step.answers:
+                ready.append((writing, partial(writing.passages.send, step.answers[row])))
+            if row in step.answers or row in step.failed:
                 del self.writings[row]
-        return found + self._go_on(ready)
+        return told + self._go_on(ready)
 
     def leave(self, writing: Writing) -> None:
         """Stop writing an answer that is no longer wanted."""
-        rows = [row for row, one in self.writings.items() if one is writing]
-        self.batch.leave(rows)
+        rows = [row for row, other in self.writings.items() if other is writing]
+        with eval_mode(self.run.model):
+            self.loop.leave(rows)
+            self.loop.trim()
         for row in rows:
             del self.writings[row]
-        writing.rows.close()
+        writing.passages.close()
 
 
-def alone(row: Row) -> Rows:
-    """An answer of one row."""
-    return (yield row)
-
-
-def is_beam(decode: Decoding) -> bool:
-    """A beam knows no answer before its end: it is not written token by token."""
-    return decode.temperature == 0 and decode.beam > 1
-
-
-def way_of(decode: Decoding, special: Special, never: Sequence[int] = ()) -> Way:
-    """How tokens are chosen, as `search` does by the same settings."""
-    return Way(
-        end=special.end,
-        never=never_written(special, never),
-        repetition_penalty=decode.repetition_penalty,
-        no_repeat_ngram=decode.no_repeat_ngram,
-        temperature=decode.temperature,
-        top_k=decode.top_k or None,
-        top_p=decode.top_p,
-    )
+def alone(passage: Passage) -> Passages:
+    """An answer of one passage."""
+    return (yield passage)

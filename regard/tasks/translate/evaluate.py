@@ -1,19 +1,20 @@
-"""How good a translator is, and whether another one is better."""
+"""How good a translator is, and whether another is better."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from regard.decode.settings import Decoding
 from regard.metrics.bleu import bleu, chrf, tokenised_bleu
 from regard.metrics.bleu_by_length import Bucket, bleu_by_length
 from regard.metrics.bootstrap import Comparison, paired_bootstrap
 from regard.metrics.exact_match import exact_match
 from regard.show import Curves, length_curves
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.card import Options
+from regard.tasks.core.inputs import read_all
+from regard.tasks.core.options import change_decoding
+from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.shared.measuring import total_loss
 from regard.tasks.translate.prepare import TestPairs
 from regard.tasks.translate.run import Translator
@@ -31,17 +32,19 @@ class Translated:
 
 
 def evaluate(
-    translator: Translator,
+    run: Translator,
     data: TestPairs,
-    only: Collection[str] = (),
-    decoding: Decoding | None = None,
+    *,
+    only: Sequence[str] = (),
+    options: Options | None = None,
     tick: Tick = no_tick,
 ) -> Evaluation:
     """BLEU and chrF of the answers, how many are exactly right, BLEU by source length, and the loss of the (first)
     references. Loss and perplexity are per token, so that they compare runs with one tokenizer only."""
     sources, references = [source for source, _ in data.examples], [targets for _, targets in data.examples]
-    answers = [answer.text for answer in translator.answers(sources, decoding, tick=tick)]
-    nats, tokens = total_loss(translator.model, (data.ids.batch(rows) for rows in data.ids.order(0)))
+    decoding = change_decoding(run.decode, options or {})
+    answers = [answer.text for answer in run.answers(read_all(sources, run.read, "texts"), decoding, tick=tick)]
+    nats, tokens = total_loss(run.model, (data.ids.batch(rows) for rows in data.ids.order(0)))
     loss = nats / tokens
     metrics, signatures = {"exact_match": exact_match(answers, references)}, {}
     for name, score in SCORED.items():
@@ -56,9 +59,9 @@ def evaluate(
         {"pairs": len(answers)},
         {
             **{f"{name}_signature": text for name, text in signatures.items()},
-            "bleu_by_length": [asdict(one) for one in buckets],
+            "bleu_by_length": [asdict(bucket) for bucket in buckets],
         },
-        {_words(one): one.bleu for one in buckets},
+        {_words(bucket): bucket.bleu for bucket in buckets},
         ("\n".join(f"{name}: {text}" for name, text in signatures.items()),),
         Translated(answers, references, buckets),
     )
@@ -71,22 +74,22 @@ def _words(bucket: Bucket) -> str:
 
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
     """Paired bootstrap by each metric of whole texts."""
-    one, other = _translated(first), _translated(second)
-    if one.references != other.references:
+    before, after = _translated(first), _translated(second)
+    if before.references != after.references:
         raise ValueError("the runs were evaluated on different pairs; name the pairs for all: --data FILE")
-    return [paired_bootstrap(one.answers, other.answers, one.references, metric=name) for name in SCORED]
+    return [paired_bootstrap(before.answers, after.answers, before.references, metric=name) for name in SCORED]
 
 
 def plot(evaluations: Mapping[str, Evaluation]) -> Curves:
     """BLEU by source length."""
     return length_curves(
         {
-            name: [(one.low, one.high, one.sentences, one.bleu) for one in _translated(found).by_length]
-            for name, found in evaluations.items()
+            name: [(part.low, part.high, part.sentences, part.bleu) for part in _translated(evaluation).by_length]
+            for name, evaluation in evaluations.items()
         }
     )
 
 
-def _translated(found: Evaluation) -> Translated:
-    assert isinstance(found.compared, Translated)
-    return found.compared
+def _translated(evaluation: Evaluation) -> Translated:
+    assert isinstance(evaluation.compared, Translated)
+    return evaluation.compared

@@ -17,8 +17,8 @@ from regard.decode.settings import Decoding
 from regard.errors import DataError, NoTokenizer
 from regard.learn.progress import counted, say
 from regard.models.protocols import Model
+from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
-from regard.tasks.core.task import Prepared
 from regard.tasks.translate.run import Translator
 from regard.tasks.translate.settings import Example, Pair, PairSettings
 
@@ -40,10 +40,10 @@ def survey(job: Job[PairSettings], start: Artifacts | None) -> Artifacts:
         return start
     tokens = job.tokens
     # Two vocabularies have one place for each special token only where that does not depend on their size.
-    layout = job.layout if tokens.joint else "regard"
+    numbering = job.numbering if tokens.joint else "regard"
 
     def learn(texts: Iterable[str]) -> Tokenizer:
-        return tokens.learn(texts, layout)
+        return tokens.learn(texts, numbering)
 
     if tokens.joint:
         pairs = counted(job.data.pairs("train"), "pairs read for the vocabulary")
@@ -61,8 +61,8 @@ def prepare(
     decode = Decoding(max_length=job.decode.max_length)  # validated greedily, which takes the least time
     translator = Translator(model, artifacts.text, decode, source_tokenizer=artifacts.source_tokenizer)
     examples = valid_examples(job.data, translator)
-    data, held = build_data(job, translator, examples, out)
-    test = TestPairs(held, examples[: job.data.eval_pairs])
+    data, valid = build_data(job, translator, examples, out)
+    test = TestPairs(valid, examples[: job.data.eval_pairs])
     return Prepared(data, translator, test, f"{len(data):,} training pairs")
 
 
@@ -85,14 +85,14 @@ def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
 def valid_examples(settings: PairSettings, translator: Translator) -> list[Example]:
     """Pairs held out of the training files pass the same filter as those that stay."""
     examples = settings.examples("valid")
-    if settings.made or settings.valid:
+    if not settings.holds_out:
         return examples
     chosen = Filter(drop_longer=settings.drop_longer, max_ratio=settings.max_ratio)
     lengths = ((len(source), len(target)) for source, target in encode(_first(examples), translator))
-    kept = [one for one, pair in zip(examples, lengths, strict=True) if chosen.passes(*pair)]
-    if not kept:
+    passed = [example for example, pair in zip(examples, lengths, strict=True) if chosen.passes(*pair)]
+    if not passed:
         raise DataError(f"{chosen.report()}; none is left to validate on: set data.valid to a file of pairs")
-    return kept
+    return passed
 
 
 def _first(examples: Iterable[Example]) -> Iterator[Pair]:
@@ -119,9 +119,9 @@ def build_data(
     )
     if dropped := chosen.report():
         say(dropped)
-    held = pair_data(_first(examples), translator, settings.batch_tokens)
-    check_lengths(settings, data.longest_source, held.longest_source, translator.max_source, out)
-    return data, held
+    valid = pair_data(_first(examples), translator, settings.batch_tokens)
+    check_lengths(settings, data.longest_source, valid.longest_source, translator.max_source, out)
+    return data, valid
 
 
 def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor
@@ -16,28 +16,27 @@ from regard.attention import Trace, trace
 from regard.data.artifacts import AnyTokenizer
 from regard.data.batches.batch import pad
 from regard.decode.coverage import rerank
-from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.joining import Row
+from regard.decode.rules import Target
+from regard.decode.search import decode as search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads, Map
-from regard.show.heads.data import heads_title
+from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
-from regard.tasks.core.options import TRANSLATE, change_decoding, check_options, checks_keywords
-from regard.tasks.core.results import Evaluation
-from regard.tasks.core.task import Run
-from regard.tasks.core.ticks import Tick, no_tick
+from regard.tasks.core.options import TRANSLATE, TranslateOptions, change_decoding, check_options, checks_keywords
+from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.core.run import Run
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import check_batch, check_search, head_weights, need, search, sites_like
+from regard.tasks.shared.search import check_batch, check_search, head_weights, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import Tokens, heads_of, words_of
-from regard.tasks.shared.writing import Writing, alone, is_beam, way_of
+from regard.tasks.shared.writing import Passage, Writing, alone
 from regard.tasks.translate.source import Source, looks_across
 from regard.tasks.translate.translation import Translation
 
@@ -75,20 +74,8 @@ class Translator(Run):
         text: str,
         decode: Decoding | None = None,
         *,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        coverage: float | None = None,
-        max_length: int | None = None,
-        replace_unknown: bool | None = None,
         dictionary: Mapping[str, str] | None = None,
+        **options: Unpack[TranslateOptions],
     ) -> Translation: ...
     @overload
     def translate(
@@ -96,20 +83,8 @@ class Translator(Run):
         text: list[str],
         decode: Decoding | None = None,
         *,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        coverage: float | None = None,
-        max_length: int | None = None,
-        replace_unknown: bool | None = None,
         dictionary: Mapping[str, str] | None = None,
+        **options: Unpack[TranslateOptions],
     ) -> list[Translation]: ...
     @checks_keywords
     def translate(
@@ -117,50 +92,23 @@ class Translator(Run):
         text: str | list[str],
         decode: Decoding | None = None,
         *,
-        beam: int | None = None,
-        n_best: int | None = None,
-        length_penalty: float | None = None,
-        min_length: int | None = None,
-        repetition_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        coverage: float | None = None,
-        max_length: int | None = None,
-        replace_unknown: bool | None = None,
         dictionary: Mapping[str, str] | None = None,
+        **options: Unpack[TranslateOptions],
     ) -> Translation | list[Translation]:
         """One answer for a text, a list of them for a list. The keywords are the options of `regard translate`; one
         that is not given is as `decode` says, else as the run's recipe says.
 
         `beam` hypotheses are kept (1 is greedy), `n_best` answers given; a `temperature` above 0 samples. With a
         `dictionary`, an unknown word becomes the entry for the source word most looked at, or that word itself."""
-        asked = {
-            "beam": beam,
-            "n_best": n_best,
-            "length_penalty": length_penalty,
-            "min_length": min_length,
-            "repetition_penalty": repetition_penalty,
-            "no_repeat_ngram": no_repeat_ngram,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "coverage": coverage,
-            "max_length": max_length,
-            "replace_unknown": replace_unknown,
-        }
-        settings = self.decoding(asked, decode)
+        check_options(TRANSLATE, options)
+        settings = self.decoding(options, decode)
         if isinstance(text, str):
             return next(self.answers([self.read(text)], settings, dictionary=dictionary))
         check_many(text, "text")
-        return list(self.answers(text, settings, dictionary=dictionary))
+        return list(self.answers(read_all(text, self.read, "texts"), settings, dictionary=dictionary))
 
     def decoding(self, options: Mapping[str, object], decode: Decoding | None = None) -> Decoding:
         """How to search: as the settings say, else the run's recipe, changed by the options that are given."""
-        check_options(TRANSLATE, options)
         return change_decoding(decode or self.decode, options)
 
     @checks_keywords
@@ -171,18 +119,18 @@ class Translator(Run):
 
     def answers(
         self,
-        texts: Iterable[str | Source],
+        sources: Iterable[Source],
         decode: Decoding | None = None,
         *,
         batch: int | None = None,
         dictionary: Mapping[str, str] | None = None,
         tick: Tick = no_tick,
     ) -> Iterator[Translation]:
-        """Answers in the order of the texts, read a few batches at once; a blank text is its own answer. A text
-        that cannot be read raises BadInput with its index, once those before it are answered.
+        """Answers in the order of the sources, read a few batches at once; a blank text is its own answer. Where
+        reading one raises BadInput, those before it are answered first.
 
         With a dictionary, an unknown word of the answer becomes the dictionary's entry for the source word most
-        looked at, or that word itself. `tick` is called once for each text as it is answered."""
+        looked at, or that word itself. `tick` is called once for each source as it is answered."""
         batch = check_batch(batch, self.model)
         decode = decode or self.decode
         if not isinstance(dictionary, Mapping | None):
@@ -190,7 +138,7 @@ class Translator(Run):
         if dictionary is not None:
             decode = replace(decode, replace_unknown=True)
         self._check(decode)
-        for waiting in in_parts(read_all(texts, self.read, "texts"), batch * AHEAD):
+        for waiting in in_parts(sources, batch * AHEAD):
             yield from self._in_order(waiting, decode, batch, dictionary or {}, tick)
 
     def _check(self, decode: Decoding) -> None:
@@ -210,30 +158,30 @@ class Translator(Run):
 
     def _in_order(
         self,
-        asked: list[Source],
+        sources: list[Source],
         decode: Decoding,
         batch: int,
         dictionary: Mapping[str, str],
         tick: Tick,
     ) -> Iterator[Translation]:
         others = (("", 0.0),) * (decode.n_best - 1)  # so that every text has as many lines
-        answers = {row: Translation(one.text, "", 0.0, others) for row, one in enumerate(asked) if one.blank}
+        blank = (row for row, source in enumerate(sources) if source.blank)
+        answers = {row: Translation(sources[row].text, "", 0.0, others) for row in blank}
         for _ in answers:
             tick()
-        rows = sorted((row for row in range(len(asked)) if row not in answers), key=lambda row: len(asked[row].ids))
+        rows = [row for row in range(len(sources)) if row not in answers]
+        rows.sort(key=lambda row: len(sources[row].ids))
         for begin in range(0, len(rows), batch):
             part = rows[begin : begin + batch]
-            found = self._search([asked[row].ids for row in part], decode)
-            for row, hypotheses in zip(part, found, strict=True):
-                answers[row] = self._answer(asked[row], hypotheses[: decode.n_best], decode, dictionary)
+            hypotheses = self._search([sources[row].ids for row in part], decode)
+            for row, own in zip(part, hypotheses, strict=True):
+                answers[row] = self._answer(sources[row], own[: decode.n_best], decode, dictionary)
                 tick()
-        for row in range(len(asked)):
+        for row in range(len(sources)):
             yield answers[row]
 
-    def read(self, text: str | Source) -> Source:
+    def read(self, text: str) -> Source:
         """The text's tokens and the end token; BadInput where they are more than the model takes."""
-        if isinstance(text, Source):
-            return text
         ids, words = self.source_tokenizer.encode_words(check_text(text))
         if len(ids) + 1 > self.max_source and text.strip():
             raise BadInput(
@@ -252,68 +200,70 @@ class Translator(Run):
         wanted = decode.max_length or max(2 * len(source) + 20, decode.min_length + 1)
         return min(wanted, self.model.max_target_positions)
 
-    def _row(self, source: Source, decode: Decoding) -> Row:
-        special, limit = self.tokenizer.special, self._limit(source.ids, decode)
-        way = way_of(decode, special)
-        return Row(source.ids, special.start, way, limit, decode.min_length, seed=decode.seed)
+    def _target(self, limits: int | Tensor) -> Target:
+        special = self.tokenizer.special
+        return Target(special.start, special.end, limits, never=never_written(special))
 
-    def writing(self, text: str | Source, decode: Decoding | None = None) -> Writing | None:
+    def _passage(self, source: Source, decode: Decoding) -> Passage:
+        return Passage(source.ids, decode, self._target(self._limit(source.ids, decode)))
+
+    def writing(self, source: Source, decode: Decoding | None = None) -> Writing | None:
         """The answer to a text, to be written together with others; None: a beam, or the answer to a blank text."""
-        decode, source = decode or self.decode, self.read(text)
+        decode = decode or self.decode
         self._check(decode)
-        if source.blank or is_beam(decode):
+        if source.blank or decode.is_beam:
             return None
-        text_so_far = Stream(self.tokenizer.decode, ())
-        row = self._row(source, decode)
-        return Writing(alone(row), text_so_far, lambda one: self._answer(source, [one], decode, {}))
+        passages, text = alone(self._passage(source, decode)), Stream(self.tokenizer.decode, ())
+        return Writing(passages, text, lambda answer: self._answer(source, [answer], decode, {}))
 
-    def beginning(self, text: str | Source, prefix: list[int], decode: Decoding | None = None) -> Beginning:
+    def beginning(self, source: Source, prefix: list[int], decode: Decoding | None = None) -> Beginning:
         """An answer that begins with these tokens, to be continued step by step."""
-        source, special = self.read(text), self.tokenizer.special
         check_tokens(prefix, self.model.config.vocabulary)
-        read, fed = self.source_tokenizer.tokens(source.ids), self.tokenizer.tokens([special.start, *prefix])
-        row = self._row(source, decode or self.decode)
+        fed = self.tokenizer.tokens([self.tokenizer.special.start, *prefix])
+        read, passage = self.source_tokenizer.tokens(source.ids), self._passage(source, decode or self.decode)
 
         def columns(site: str) -> Sequence[str]:
             return read if looks_across(site) else fed
 
-        return Beginning(row, prefix, self.tokenizer.decode(prefix), prefix, self.tokenizer, columns)
+        return Beginning(passage, prefix, self.tokenizer.decode(prefix), prefix, self.tokenizer, columns)
 
     def _search(self, sources: list[list[int]], decode: Decoding) -> list[list[Hypothesis]]:
         source, mask = self.collate(sources)
-        special = self.tokenizer.special
-        limit = torch.tensor([self._limit(ids, decode) for ids in sources], device=source.device)
-        steps = search(self.model, source, mask, decode, special=special, start=special.start, max_length=limit)
-        found = finish(self.model, steps)
-        return self._rerank(sources, found, decode) if decode.coverage else found
+        target = self._target(torch.tensor([self._limit(ids, decode) for ids in sources], device=source.device))
+        if not (decode.coverage and decode.is_beam):
+            return search(self.model, source, mask, decode, target)
+        all_beams = replace(decode, n_best=decode.beam)  # the coverage penalty needs answers to choose from
+        return self._rerank(sources, search(self.model, source, mask, all_beams, target), decode)
 
     def _rerank(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], decode: Decoding
+        self, sources: list[list[int]], answers: list[list[Hypothesis]], decode: Decoding
     ) -> list[list[Hypothesis]]:
-        asked = [source for source, some in zip(sources, found, strict=True) for _ in some]
-        weights, *_ = self._weights(asked, [one.tokens for some in found for one in some])
+        repeated = [source for source, own in zip(sources, answers, strict=True) for _ in own]
+        weights, *_ = self._weights(repeated, [hypothesis.tokens for own in answers for hypothesis in own])
         parts = iter(weights)
         return [
             rerank(
-                some,
-                [next(parts)[:, : len(source)] for _ in some],
+                own,
+                [next(parts)[:, : len(source)] for _ in own],
                 length_penalty=decode.length_penalty,
                 coverage=decode.coverage,
             )
-            for source, some in zip(sources, found, strict=True)
+            for source, own in zip(sources, answers, strict=True)
         ]
 
     def _answer(
         self, source: Source, hypotheses: list[Hypothesis], decode: Decoding, dictionary: Mapping[str, str]
     ) -> Translation:
         (best, *others) = hypotheses
-        spoken = [self._replacements(source, one, decode, dictionary) for one in hypotheses]
-        texts = [self.tokenizer.decode(one.tokens, words) for one, words in zip(hypotheses, spoken, strict=True)]
+        spoken = [self._replacements(source, answer.tokens, decode, dictionary) for answer in hypotheses]
+        texts = [
+            self.tokenizer.decode(answer.tokens, words) for answer, words in zip(hypotheses, spoken, strict=True)
+        ]
 
         def link(seen: Map) -> Links:
             return links_from(seen.weights, source.words, [*self._words(best.tokens, spoken[0]), -1])
 
-        rest = tuple((text, one.score) for text, one in zip(texts[1:], others, strict=True))
+        rest = tuple((text, other.score) for text, other in zip(texts[1:], others, strict=True))
         look, heads = partial(self.look, source.ids, best.tokens), partial(self.heads, source.ids, best.tokens)
         gates = partial(self.gates, source.ids, best.tokens)
         return Translation(source.text, texts[0], best.score, rest, look, link, heads, gates)
@@ -327,15 +277,14 @@ class Translator(Run):
         return [-1 if token == unknown else next(words) for token in tokens]
 
     def _replacements(
-        self, source: Source, found: Hypothesis, decode: Decoding, dictionary: Mapping[str, str]
+        self, source: Source, tokens: list[int], decode: Decoding, dictionary: Mapping[str, str]
     ) -> list[str] | None:
         """A word for each unknown token of an answer: the source word it looked at most (Luong 2015b), or the
         dictionary's entry for that, as it is or in lower case."""
-        name = self.tokenizer.special.unknown
-        unknown = [place for place, token in enumerate(found.tokens) if token == name]
+        unknown = [place for place, token in enumerate(tokens) if token == self.tokenizer.special.unknown]
         if not decode.replace_unknown or not unknown:
             return None
-        weights, *_ = self._weights([source.ids], [found.tokens])
+        weights, *_ = self._weights([source.ids], [tokens])
         pieces = self.source_tokenizer.pieces(source.text)
         words = [place for place, piece in enumerate(pieces) if piece]  # spaces and the end are none
         most, places = weights[0, unknown][:, words].max(-1)
@@ -348,7 +297,7 @@ class Translator(Run):
         target and columns beyond a source are padding."""
         self.check_looks()
         site = self.site or self.model.alignment
-        if site not in (across := [one for one in sites_like(self.model, ()) if looks_across(one)]):
+        if site not in (across := [name for name in sites_like(self.model, ()) if looks_across(name)]):
             raise NoAttention(f"no attention from target to source is named {site!r}; there is {', '.join(across)}")
         seen = self._trace(sources, targets, site)
         centres = seen[site, "centre"].float().cpu() if "centre" in seen.kinds(site) else None

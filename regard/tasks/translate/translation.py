@@ -40,16 +40,16 @@ class Translation(Shown):
         the model's own pieces of words."""
         if self._heads is None:
             raise ValueError("the empty text was not translated, so nothing was looked at")
-        found = self._heads(sites)
-        return found.pieces if pieces else found
+        heads = self._heads(sites)
+        return heads.pieces if pieces else heads
 
     def gates(self, *sites: str, units: int = UNITS, pieces: bool = False) -> Heads:
         """The gates of the recurrent layers ("encoder.l0"; none: all) over the words that each read: the mean of
         all units, and so many of them from the most open to the most closed."""
         if self._gates is None:
             raise ValueError("the empty text was not translated, so no gate was asked")
-        found = self._gates(sites, units)
-        return found.pieces if pieces else found
+        gates = self._gates(sites, units)
+        return gates.pieces if pieces else gates
 
     @cached_property
     def alignment(self) -> Links:

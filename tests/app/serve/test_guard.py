@@ -126,7 +126,7 @@ def test_a_failure_of_ours_says_nothing_of_itself(client: TestClient, monkeypatc
     def fail(*_: object, **__: object) -> None:
         raise KeyError("a user's text")
 
-    monkeypatch.setattr("regard.app.serve.application.read_job", fail)
+    monkeypatch.setattr("regard.app.serve.application.read_ticket", fail)
     response = client.post(WHERE, json=ASKED)
     assert response.status_code == 500
     assert response.json()["error"]["message"] == "the server failed to answer this request"

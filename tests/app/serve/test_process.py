@@ -157,4 +157,4 @@ def test_answers_do_not_depend_on_who_else_asks(listening: Listening) -> None:
         thread.join()
     assert [found[number] for number in range(len(prompts))] == alone
     sizes = httpx2.get(f"{listening.address}/metrics", timeout=60).text
-    assert 'regard_batch_size_bucket{model="shakespeare",le="1"}' in sizes
+    assert 'regard_batch_size_bucket{le="1.0",model="shakespeare"}' in sizes

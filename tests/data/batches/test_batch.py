@@ -273,10 +273,28 @@ def test_a_card_gets_what_was_sent(name):
 
 def test_what_is_sent_may_be_a_view_or_empty():
     whole = torch.arange(12).view(3, 4)
-    card = "cuda" if torch.cuda.is_available() else "cpu"
-    for part in (whole[:, 1:3], whole.T, whole[:0], torch.tensor(5)):
-        assert torch.equal(send(part, card).cpu(), part)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for part in (whole[:, 1:3], whole.T, whole[:0], whole[:1].expand(5, 4), torch.tensor(5)):
+        assert torch.equal(send(part, device).cpu(), part)
         assert send(part, "meta").shape == part.shape
+
+
+def test_what_is_pinned_has_a_place_for_each_element(monkeypatch):
+    """Torch refuses to pin an expanded tensor; here without a GPU, where nothing can be pinned at all."""
+    pinned = []
+
+    def pin(tensor):
+        pinned.append(tensor)
+        raise InterruptedError
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    mask, images = torch.ones(1, 4, dtype=torch.bool).expand(3, 4), torch.zeros(2, 3, 4, 4)
+    for tensor in (mask, images.to(memory_format=torch.channels_last)):
+        with pytest.raises(InterruptedError):
+            send(tensor, "cuda")
+        assert torch._debug_has_internal_overlap(pinned[-1]) == 0
+        assert torch.equal(pinned[-1], tensor)
+    assert pinned[-1].is_contiguous(memory_format=torch.channels_last), "other views stay as they are"
 
 
 def test_twice_is_every_row_again_behind_the_last():

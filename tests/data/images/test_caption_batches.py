@@ -10,7 +10,7 @@ from regard.data.artifacts import Pixels
 from regard.data.images.augment import Augment
 from regard.data.images.caption_batches import CaptionBatch, CaptionData
 from regard.data.images.captions import CaptionSet
-from regard.data.images.image_batches import Item, normalise
+from regard.data.images.image_batches import ImageItem, normalise
 from regard.data.images.images import Images
 from regard.data.text.tokenizer import Tokenizer
 
@@ -49,7 +49,7 @@ def test_every_pair_of_an_image_and_a_caption_once():
 
 
 def test_a_batch():
-    batch = data().batch(Item(0, np.array([2, 1])))
+    batch = data().batch(ImageItem(0, np.array([2, 1])))
     assert torch.equal(batch.images, normalise(PIXELS[[1, 1]], HALF, HALF))  # both of the second image
     start, end, empty = TOKENIZER.special.start, TOKENIZER.special.end, TOKENIZER.special.pad
     a, b, c = TOKENIZER.encode("a b c")

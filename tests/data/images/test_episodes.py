@@ -14,7 +14,7 @@ from regard.data.images.episodes import (
     EPOCH,
     Chosen,
     DrawnEpisodes,
-    Item,
+    EpisodeItem,
     Pool,
     build_pool,
     different,
@@ -42,7 +42,7 @@ def drawn(seed: int = 0, ways: int = 3, shots: int = 2, count: int | None = 10, 
     return DrawnEpisodes(pool(), ways=ways, shots=shots, pixels=PLAIN, batch_size=4, seed=seed, count=count, **more)
 
 
-def values_of(data: DrawnEpisodes, item: Item) -> tuple[np.ndarray, np.ndarray]:
+def values_of(data: DrawnEpisodes, item: EpisodeItem) -> tuple[np.ndarray, np.ndarray]:
     batch = data.batch(item)
     labels = torch.cat([batch.labels, batch.answers], 1)
     return (batch.images[:, :, 0, 0, 0] * 255).round().long().numpy(), labels.numpy()
@@ -109,7 +109,7 @@ def test_episodes_follow_from_seed_epoch_and_number_alone():
 def test_a_curriculum_begins_with_two_classes_and_numbers_from_all():
     steps = 1500  # more than an epoch has
     data = DrawnEpisodes(pool(), ways=4, shots=1, pixels=PLAIN, batch_size=50, seed=0, curriculum_steps=steps)
-    assert [data.ways_of(Item(*at, 50)) for at in ((0, 0), (0, 749), (0, 750), (1, 499), (1, 500))] == [
+    assert [data.ways_of(EpisodeItem(*at, 50)) for at in ((0, 0), (0, 749), (0, 750), (1, 499), (1, 500))] == [
         2,
         2,
         3,
@@ -118,7 +118,7 @@ def test_a_curriculum_begins_with_two_classes_and_numbers_from_all():
     ]
     seen = set()
     for at, ways in ((0, 0), 2), ((0, 800), 3), ((2, 0), 4):
-        values, labels = values_of(data, Item(*at, 50))
+        values, labels = values_of(data, EpisodeItem(*at, 50))
         assert values.shape == labels.shape == (50, ways + 1)
         for shown, known in zip(values // 10, labels, strict=True):
             assert len(set(known[:-1])) == ways  # a number for each class

@@ -7,7 +7,7 @@ from PIL import Image
 
 from regard.data.artifacts import Pixels
 from regard.data.images.augment import Augment
-from regard.data.images.image_batches import ImageBatch, ImageData, Item, normalise
+from regard.data.images.image_batches import ImageBatch, ImageData, ImageItem, normalise
 from regard.data.images.images import resize
 from regard.data.images.labelled_images import ImageSet, open_image_set
 
@@ -51,7 +51,7 @@ def test_some_of_the_images():
 
 def test_a_batch():
     image_set = made()
-    batch = data(image_set).batch(Item(0, np.array([7, 2])))
+    batch = data(image_set).batch(ImageItem(0, np.array([7, 2])))
     assert torch.equal(batch.targets, torch.tensor([[0.0, 1, 0], [0, 0, 1]]))
     expected = normalise(image_set.pixels[[7, 2]], HALF, HALF)
     assert torch.equal(batch.images, expected)
@@ -70,7 +70,7 @@ def test_grey_and_coloured_images_for_models_of_one_and_three_channels(tmp_path,
     opened = [Image.fromarray(one.reshape(8, 10) if shape[3:] == (1,) else one) for one in known]
     opened = [one.convert("RGB" if channels == 3 else "L") for one in opened]
     wanted = [np.array(one.resize(size[::-1], Image.Resampling.BILINEAR)).reshape(*size, -1) for one in opened]
-    found = some.batch(Item(0, np.arange(4))).images
+    found = some.batch(ImageItem(0, np.arange(4))).images
     assert torch.equal(found, torch.from_numpy(np.stack(wanted)).permute(0, 3, 1, 2).float() / 255)
 
 
@@ -89,7 +89,7 @@ def test_the_centre_of_an_image(augment):
     known = pixels(3, 20, 30)
     image_set = ImageSet(np.arange(3) % 2, ("a", "b"), name=str, pixels=known)
     some = data(image_set, pixels=replace(plain(3), shortest_edge=10), augment=augment)
-    found = some.batch(Item(0, np.arange(3))).images * 255
+    found = some.batch(ImageItem(0, np.arange(3))).images * 255
     wanted = [
         np.array(Image.fromarray(one).resize((15, 10), Image.Resampling.BILINEAR))[1:9, 4:12]  # 3.5 is rounded to 4
         for one in known
@@ -101,7 +101,7 @@ def test_the_centre_of_an_image(augment):
 def test_images_of_the_models_size_are_cropped_too():
     image_set = made(4)
     whole, centre = data(image_set), data(image_set, pixels=Pixels(shortest_edge=10))
-    item = Item(0, np.arange(4))
+    item = ImageItem(0, np.arange(4))
     assert not torch.equal(whole.batch(item).images, centre.batch(item).images)
 
 
@@ -168,7 +168,7 @@ def test_images_of_any_size_are_resized_and_kept(room, scale):
     rows = np.array([3, 1])
     whole = normalise(np.stack([resize(known[row], 8, 8) for row in rows]), HALF, HALF)
     for epoch in range(2):
-        assert torch.equal(some.batch(Item(epoch, rows)).images, whole) == (not scale)
+        assert torch.equal(some.batch(ImageItem(epoch, rows)).images, whole) == (not scale)
     assert sorted(set(reads)) == [1, 3]
     assert len(reads) == 2 + (2 - room)  # again only where there was no room
 
@@ -178,16 +178,16 @@ def test_many_images_keep_their_places():
     image_set = ImageSet(np.arange(70) % 2, ("a", "b"), name=str, decode=lambda number, size: known[number])
     rows = np.random.default_rng(0).permutation(70)
     some = data(image_set)
-    some.batch(Item(0, rows[:30]))
+    some.batch(ImageItem(0, rows[:30]))
     expected = normalise(np.stack([resize(known[row], 8, 8) for row in rows]), HALF, HALF)
-    assert torch.equal(some.batch(Item(0, rows)).images, expected)
+    assert torch.equal(some.batch(ImageItem(0, rows)).images, expected)
 
 
 def test_a_random_resized_crop_is_a_part_of_the_image():
     ramp = np.arange(64, dtype=np.uint8)[None, :, None].repeat(64, 0).repeat(3, 2)  # each column its own number
     image_set = ImageSet(np.arange(50) % 2, ("a", "b"), name=str, pixels=np.stack([ramp] * 50))
     some = data(image_set, image_size=(16, 16), augment=Augment(scale=0.1, flip=False), pixels=plain(3))
-    found = some.batch(Item(0, np.arange(50))).images[:, 0] * 255  # (B, 16, 16)
+    found = some.batch(ImageItem(0, np.arange(50))).images[:, 0] * 255  # (B, 16, 16)
     assert torch.equal(found, found[:, :1].expand_as(found))
     widths = (found[:, 0, -1] - found[:, 0, 0]) * 16 / 15
     assert 15 < float(widths.min()) < 30

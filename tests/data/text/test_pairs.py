@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from regard.base.files import find_files
-from regard.data.text.pairs import Columns, read_pairs, read_rows
+from regard.data.text.pairs import read_pairs, read_references
 from regard.errors import DataError
 
 PACK = {
@@ -91,12 +91,12 @@ def test_braces_name_aligned_files(tmp_path, monkeypatch):
     assert list(read_pairs(aligned)) == [("one", "eins"), ("two", "zwei")]
     everywhere = f"{{{en},{fr}}}"
     assert find_files(everywhere) == [en, fr]
-    assert list(read_pairs(everywhere, Columns("x", "y"))) == [("one", "un"), ("two", "deux")]
+    assert list(read_pairs(everywhere, source="x", target="y")) == [("one", "un"), ("two", "deux")]
     monkeypatch.chdir(tmp_path / "a")
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
     assert find_files("train.{de,en}.gz") == [de, en]
     three = "{train.en.gz,train.de.gz,fr.txt}"
-    assert list(read_rows(three)) == [("one", "eins", "un"), ("two", "zwei", "deux")]
+    assert list(read_references(three)) == [("one", "eins", "un"), ("two", "zwei", "deux")]
     with pytest.raises(DataError, match=r"3 files, but exactly two are needed"):
         next(read_pairs(three))
 
@@ -150,29 +150,29 @@ def test_errors_in_aligned_files(tmp_path, left, right, message):
 
 def test_tsv_columns(tmp_path):
     path = write(tmp_path, "1\tde\ten\tx\n2\tDE\tEN\n")
-    assert list(read_pairs(path, Columns("3", "2"))) == [("en", "de"), ("EN", "DE")]
-    assert list(read_pairs(path, Columns(target="3"))) == [("1", "en"), ("2", "EN")]
-    assert list(read_rows(path)) == [("1", "de", "en", "x"), ("2", "DE", "EN")]
-    assert list(read_rows(path, Columns("3", "2"))) == [("en", "de"), ("EN", "DE")]
-    pairs = read_pairs(path, Columns("1", "4"))
+    assert list(read_pairs(path, source="3", target="2")) == [("en", "de"), ("EN", "DE")]
+    assert list(read_pairs(path, target="3")) == [("1", "en"), ("2", "EN")]
+    assert list(read_references(path)) == [("1", "de", "en", "x"), ("2", "DE", "EN")]
+    assert list(read_references(path, source="3", target="2")) == [("en", "de"), ("EN", "DE")]
+    pairs = read_pairs(path, source="1", target="4")
     assert next(pairs) == ("1", "x")
     with pytest.raises(DataError, match=r"pairs\.tsv, line 2: 3 columns, but a line needs at least 4"):
         next(pairs)
     with pytest.raises(DataError, match="line 1: 1 column, but a line needs at least 2"):
-        next(read_rows(write(tmp_path, "alone")))
+        next(read_references(write(tmp_path, "alone")))
     for wrong in ("0", "en", "-1", "1.5", "²"):
         with pytest.raises(DataError, match=rf"pairs\.tsv: columns .* are numbers from 1, got '{wrong}'"):
-            next(read_pairs(path, Columns(target=wrong)))
+            next(read_pairs(path, target=wrong))
     with pytest.raises(DataError, match="both column '2'"):
-        next(read_pairs(path, Columns(source="2")))
+        next(read_pairs(path, source="2"))
 
 
 @pytest.mark.parametrize("suffix", PACK)
 def test_csv(tmp_path, suffix):
     content = '\ufeffid,source,target\r\n1,"a, ""b""",A\r\n2,"two\r\nlines",B\r\n'
     path = write(tmp_path, PACK[suffix](content.encode()), f"pairs.CSV{suffix}")
-    assert list(read_pairs(path)) == list(read_rows(path)) == [('a, "b"', "A"), ("two\nlines", "B")]
-    assert next(read_pairs(path, Columns("target", "id"))) == ("A", "1")
+    assert list(read_pairs(path)) == list(read_references(path)) == [('a, "b"', "A"), ("two\nlines", "B")]
+    assert next(read_pairs(path, source="target", target="id")) == ("A", "1")
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,11 @@ def test_jsonl(tmp_path, suffix):
 
 def test_jsonl_with_several_references(tmp_path):
     path = write(tmp_path, jsonl({"de": "a", "en": ["A", "AA"]}, {"de": "b", "en": "B"}), "pairs.jsonl")
-    assert list(read_rows(path, Columns("de", "en"))) == [("a", "A", "AA"), ("b", "B")]
+    assert list(read_references(path, source="de", target="en")) == [("a", "A", "AA"), ("b", "B")]
     with pytest.raises(
         DataError, match=r"pairs\.jsonl, line 1: 2 targets under 'en', but there must be exactly one"
     ):
-        next(read_pairs(path, Columns("de", "en")))
+        next(read_pairs(path, source="de", target="en"))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_jsonl_with_several_references(tmp_path):
 def test_errors_in_jsonl(tmp_path, line, message):
     content = jsonl({"source": "a", "target": "b"}) + line + "\n"
     with pytest.raises(DataError, match=rf"pairs\.jsonl, line 2: .*{message}"):
-        list(read_rows(write(tmp_path, content, "pairs.jsonl")))
+        list(read_references(write(tmp_path, content, "pairs.jsonl")))
 
 
 def test_a_file_is_streamed(tmp_path):

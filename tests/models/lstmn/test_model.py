@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,11 +126,11 @@ def test_the_recipe_has_as_many_parameters_as_that_of_the_lstm() -> None:
     """Of all widths that are multiples of 8, which GPUs want, the nearest."""
 
     def count(name: str, **changes: int) -> int:
-        config = MODELS[name].Config(vocabulary=33278, **read(f"wikitext2-{name}")[0].config | changes)
+        config = replace(read(f"wikitext2-{name}")[0].config, vocabulary=33278, **changes)
         with torch.device("meta"):
             return sum(weight.numel() for weight in MODELS[name](config).parameters())
 
-    wanted, dim = count("rnnlm"), read("wikitext2-lstmn")[0].config["dim"]
+    wanted, dim = count("rnnlm"), read("wikitext2-lstmn")[0].config.dim
     assert dim % 8 == 0
     assert min((dim - 8, dim, dim + 8), key=lambda one: abs(count("lstmn", dim=one, embed=one) - wanted)) == dim
 

@@ -6,20 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Question
-from regard.attention.memory import rewrite
-from regard.models.ntm.memory import Held, TuringMemory
-from regard.models.ntm.step import Asked, turn
+from regard.models.ntm.memory import MemoryState, TuringMemory
+from regard.models.ntm.step import AddressInputs, rewrite, turn
 
 B, H, K, W = 2, 2, 5, 3
 
 
-def memory(heads: int, shift: int) -> tuple[TuringMemory, Held, Tensor]:
+def memory(heads: int, shift: int) -> tuple[TuringMemory, MemoryState, Tensor]:
     """In the middle of a sequence: its state, and the controller's."""
     torch.manual_seed(0)
     made = TuringMemory(4, places=K, width=W, heads=heads, shift=shift).double()
     weights = torch.randn(B, 2 * heads, K).softmax(-1)
-    return made, Held(torch.randn(B, K, W).double(), weights.double()), torch.randn(B, 4).double()
+    return made, MemoryState(torch.randn(B, K, W).double(), weights.double()), torch.randn(B, 4).double()
 
 
 @pytest.mark.parametrize(("heads", "shift"), [(1, 1), (2, 1), (3, 2)])
@@ -30,7 +28,7 @@ def test_a_turn_is_a_look_a_rewrite_and_a_read(heads: int, shift: int) -> None:
     weights = made.attend.look(question, made.attend.remember(matrix)).weights
     reading, writing = weights.chunk(2, 1)
     after = rewrite(matrix, writing, erase, add)
-    exact = ((reading @ after).flatten(1), Held(after, weights))
+    exact = ((reading @ after).flatten(1), MemoryState(after, weights))
     slopes = []
     for reads, held in (made(hidden, before), exact):
         torch.testing.assert_close(reads, exact[0])
@@ -46,8 +44,7 @@ def test_a_turn_is_a_look_a_rewrite_and_a_read(heads: int, shift: int) -> None:
 def test_the_gradient_of_a_turn() -> None:
     made, before, hidden = memory(H, 1)
     asked, erase, add = made.ask(hidden, before)
-    numbers = [x[..., None] for x in (asked.beta, asked.gate, asked.gamma) if x is not None]
-    assert asked.shift is not None
+    numbers = [x[..., None] for x in (asked.beta, asked.gate, asked.gamma)]
     given = [
         before.matrix,
         asked.query,
@@ -60,7 +57,7 @@ def test_the_gradient_of_a_turn() -> None:
         add,
     ]
     given = [x.detach().requires_grad_() for x in given]
-    assert torch.autograd.gradcheck(lambda matrix, *rest: turn(matrix, Asked(*rest[:6]), *rest[6:]), given)
+    assert torch.autograd.gradcheck(lambda matrix, *rest: turn(matrix, AddressInputs(*rest[:6]), *rest[6:]), given)
 
 
 def test_all_places_are_the_same_at_first_and_all_heads_at_the_first() -> None:
@@ -71,10 +68,3 @@ def test_all_places_are_the_same_at_first_and_all_heads_at_the_first() -> None:
     assert (start.weights[..., 0] > 0.9).all()
     _, held = made(hidden, start)
     assert held.matrix[:, 0].abs().sum() > held.matrix[:, 2].abs().sum()
-
-
-def test_half_a_question_is_refused() -> None:
-    made, before, hidden = memory(H, 1)
-    question, erase, add = made.ask(hidden, before)
-    with pytest.raises(ValueError, match="a head asks with beta, previous, gate, shift and gamma"):
-        made.attend.turn(Question(question.query, beta=question.beta), before.matrix, erase, add)

@@ -13,7 +13,7 @@ from regard.data.made.sequences import BitBatch
 from regard.errors import BadInput
 from regard.learn.loop import Stepper
 from regard.learn.settings import Training
-from regard.models.bit_lstm import BitLSTM, BitLSTMConfig
+from regard.models.ntm.bit_lstm import BitLSTM, BitLSTMConfig
 from regard.models.ntm.model import NTM, NTMConfig
 
 VARIANTS = {"feedforward": {"controller": "feedforward"}, "one head": {"heads": 1, "shift": 2}}
@@ -120,8 +120,8 @@ def test_a_trace_sees_all_heads_and_the_memory() -> None:
     state = model.begin(2)
     for now in range(6):
         _, state = model.step(inputs[:, now], state)
-        torch.testing.assert_close(weights[:, :, now], state.held.weights)
-        torch.testing.assert_close(matrix[:, now], state.held.matrix)
+        torch.testing.assert_close(weights[:, :, now], state.memory.weights)
+        torch.testing.assert_close(matrix[:, now], state.memory.matrix)
     with trace(model, model.alignment, heads=[3], rows=[0, 4]) as some:
         model(inputs)
     assert torch.equal(some[model.alignment], weights[:, [3]][:, :, [0, 4]])

@@ -71,14 +71,14 @@ def state(model: NTM, rows: int) -> NTMState:
     """In the middle of a sequence."""
     torch.manual_seed(1)
     first = model.begin(rows)
-    held = first.held
+    held = first.memory
     held = held._replace(matrix=torch.randn_like(held.matrix), weights=torch.randn_like(held.weights).softmax(-1))
     cell = tuple(torch.randn_like(one) for one in first.cell)
     return NTMState(cell, torch.randn_like(first.read), held)
 
 
 def parts(one: NTMState) -> list[Tensor]:
-    return [*one.cell, one.read, *one.held]
+    return [*one.cell, one.read, *one.memory]
 
 
 def found(model: NTM, inputs: Tensor, begin: NTMState | None) -> Found:
@@ -91,7 +91,7 @@ def found(model: NTM, inputs: Tensor, begin: NTMState | None) -> Found:
 
 
 def in_double(one: NTMState) -> NTMState:
-    cell, held = tuple(part.double() for part in one.cell), one.held
+    cell, held = tuple(part.double() for part in one.cell), one.memory
     return NTMState(
         cell, one.read.double(), held._replace(matrix=held.matrix.double(), weights=held.weights.double())
     )

@@ -11,6 +11,7 @@ import torch
 from regard.attention import trace
 from regard.data.made.environments import Seeds, TrainingSeeds, mean_rewards
 from regard.learn.loop import Stepper
+from regard.learn.ppo import passes
 from regard.learn.reinforce import objective
 from regard.learn.settings import Training
 from regard.models.snail.agent import SNAILAgent, SNAILAgentConfig, choose
@@ -134,9 +135,10 @@ def test_a_captured_step_is_as_an_eager_one() -> None:
     for capture in (False, True):
         ppo = {"ppo_passes": 2, "ppo_parts": 2, "entropy_schedule": "linear"}
         settings = Training(steps=8, learning_rate=1e-2, capture=capture, device="cuda", **ppo)
-        stepper = Stepper(agent().train(), settings)
-        found = [stepper.step(step, [data.batch((0, step))], 1e-2)["loss"] for step in range(1, 9)]
-        losses.append(torch.stack(found))
+        model = agent().train()
+        stepper = Stepper(model, settings, passes=passes(model, settings))
+        steps = [stepper.step(step, [data.batch((0, step))], 1e-2) for step in range(1, 9)]
+        losses.append(torch.stack([numbers["loss"] for numbers in steps]))
     torch.testing.assert_close(losses[0], losses[1])
 
 
@@ -169,15 +171,17 @@ def test_several_updates_learn_from_the_same_trials() -> None:
     """Two passes of two parts are four steps with the parts of one experience."""
     seeds, models = Seeds(torch.arange(100, 108)), [agent().train(), agent().train()]
     settings = Training(steps=1, entropy_weight=0.02, device="cpu", ppo_passes=2, ppo_parts=2)
-    numbers = Stepper(models[0], settings).step(1, [seeds], 1e-2)
+    numbers = Stepper(models[0], settings, passes=passes(models[0], settings)).step(1, [seeds], 1e-2)
     parts = models[1].experience(seeds).parts(2)
     assert [len(part.actions) for part in parts] == [4, 4]
     single = Stepper(models[1], replace(settings, ppo_passes=1, ppo_parts=1))
-    found = [single.step(1, [part], 1e-2) for part in (*parts, *parts)]
-    assert int(numbers["tokens"]) == sum(int(one["tokens"]) for one in found[:2])
-    torch.testing.assert_close(numbers["loss"], torch.stack([one["loss"] for one in found]).mean())
-    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
-        torch.testing.assert_close(one, other)
+    steps = [single.step(1, [part], 1e-2) for part in (*parts, *parts)]
+    assert int(numbers["tokens"]) == sum(int(step["tokens"]) for step in steps[:2])
+    torch.testing.assert_close(numbers["loss"], torch.stack([step["loss"] for step in steps]).mean())
+    for ours, wanted in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(ours, wanted)
+    with pytest.raises(ValueError, match="a step of 4 updates needs `passes`"):
+        Stepper(models[0], settings)
 
 
 def test_the_first_update_follows_the_policy_gradient() -> None:

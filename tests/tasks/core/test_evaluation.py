@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from regard.runs.shipped import SHIPPED
 from regard.tasks.core.evaluation import SideBySide, check_data
 from regard.tasks.core.results import Evaluation
 from regard.tasks.core.table import TASKS
-from regard.tasks.recognise.record import Recognise
-from regard.tasks.translate.record import Translate
+from regard.tasks.translate.desk import TranslateDesk
 
 
 @pytest.fixture
@@ -63,25 +62,23 @@ def test_a_pipe_is_not_evaluated_by_several_runs(tmp_path: Path) -> None:
 
 def test_parts_of_files_of_one_name_are_not_the_same_data() -> None:
     settings = TASKS["translate"].Settings
-    first, second = (Translate().test_name(settings(train=f"{name}/train.tsv")) for name in "ab")
+    first, second = (settings(train=f"{name}/train.tsv").test_name for name in "ab")
     assert first != second
 
 
+@dataclass(frozen=True)
+class OwnSettings:
+    folder: str = ""
+    name: str = "own"
+
+    @classmethod
+    def of_test_file(cls, file: str) -> dict[str, object]:
+        return {"folder": file}
+
+
 def test_a_task_whose_settings_have_other_names_says_how_a_file_is_read() -> None:
-    @dataclass(frozen=True)
-    class Own:
-        folder: str = ""
-        name: str = "own"
-
-    class Other(Translate):
-        @property
-        def Settings(self) -> Any:
-            return Own
-
-        def reads(self, data: str, settings: Any) -> dict[str, object]:
-            return {"folder": data}
-
-    assert Other().test_settings(None, "here").folder == "here"
+    task = replace(TASKS["translate"], settings_name=f"{__name__}:OwnSettings")
+    assert TranslateDesk(task).test_settings(None, "here").folder == "here"
 
 
 def test_what_a_model_does_not_read_is_said() -> None:
@@ -89,7 +86,7 @@ def test_what_a_model_does_not_read_is_said() -> None:
         Folder("shapes").tokenizer()
     with pytest.raises(RunError, match="a bahdanau reads no images"):
         Folder("dates").pixels()
-    assert Recognise().artifacts(Folder("shapes")).pixels is not None
+    assert TASKS["recognise"].desk.artifacts(Folder("shapes")).pixels is not None
 
 
 @pytest.mark.parametrize("data", [["test.tsv"], 3, {"a": 1}])

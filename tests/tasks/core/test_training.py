@@ -54,7 +54,7 @@ def test_a_run_is_complete(run: Any) -> None:
     config = json.loads((run.folder / "config.json").read_text())
     assert config["model_type"] == "regard-bahdanau"
     assert config["vocabulary"] == len(Tokenizer.load(run.folder / "tokenizer.json")) == 31  # 26, space, 4 special
-    assert read(str(run.folder / "recipe.toml"))[0].config["decoder"] == 16
+    assert read(str(run.folder / "recipe.toml"))[0].config.decoder == 16
     assert ElementTree.parse(run.folder / "loss.svg").getroot().tag.endswith("svg")
     rows = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4, 5, 6]
@@ -81,7 +81,7 @@ def test_the_card_is_the_same_however_its_numbers_are_ordered(run: Any, recipe: 
     job, _ = read(recipe)
     resumed = replace(run.report, best=dict(sorted(run.report.best.items())))
     first, second = (
-        training.card(job, TASKS["translate"], one, run.translator.model, "regard train", "200 training pairs")
+        training.readme(job, TASKS["translate"], one, run.translator.model, "regard train", "200 training pairs")
         for one in (run.report, resumed)
     )
     assert first == second
@@ -96,7 +96,7 @@ def test_the_weights_kept_are_the_best_ones(run: Any, recipe: str) -> None:
 
 def test_validation_is_greedy_and_its_answers_are_as_long_as_the_recipe_allows(recipe: str, tmp_path: Path) -> None:
     job, _ = read(recipe, ["decode.max_length=3", "decode.beam=4"])
-    task = TASKS[job.task]
+    task = TASKS[job.task].desk
     artifacts = task.survey(job, None)
     run: Any = task.prepare(job, training.build_model(job, artifacts), artifacts, tmp_path).run
     assert run.decode == Decoding(max_length=3)

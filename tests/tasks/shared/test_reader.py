@@ -37,7 +37,7 @@ ODD = [
 
 def build(folder: Path, tokens: Tokenizer | None = None, **changes: Any) -> Reader:
     """A run with drawn weights, which say something different of every text."""
-    tokens = tokens or Tokenizer.train(LINES * 3, kind="wordpiece", size=120, lowercase=True, layout="bert")
+    tokens = tokens or Tokenizer.train(LINES * 3, kind="wordpiece", size=120, lowercase=True, numbering="bert")
     settings = {"dim": 24, "layers": 2, "heads": 3, "max_positions": LONGEST, **changes}
     save_encoder(folder, tokens, seed=3, **settings)
     return load(folder)
@@ -170,7 +170,7 @@ def test_only_known_pools(filler: Reader) -> None:
 @pytest.mark.parametrize("wrong", [None, 3, b"a", (), ("a",), ("a", "b", "c"), ("a", None), (1, "b")], ids=str)
 def test_what_is_neither_a_text_nor_a_pair_is_refused(wrong: Any, filler: Reader, sorter: Reader) -> None:
     words = re.escape(f"a text must be a str, or a tuple of two for a pair; got {wrong!r}")
-    for ask in (filler.embed, sorter.classify, lambda asked: list(filler.vectors(asked))):
+    for ask in (filler.embed, sorter.classify, filler.embed_tokens):
         with pytest.raises(ValueError, match=words):
             ask(["a", wrong])
     for ask in (filler.embed, sorter.classify, filler.look):
@@ -237,7 +237,7 @@ def test_what_is_too_long_is_cut_and_said(filler: Reader) -> None:
     for text in (*fit, *long):
         assert len(filler.read(text).row[0]) == LONGEST
         assert filler.read(text).truncated == (text in long)
-    assert len(list(filler.vectors([words, long[0]], cut=cut.append))) == 2
+    assert len(list(filler.vectors(map(filler.read, [words, long[0]]), cut=cut.append))) == 2
     assert cut == [long[0]]
 
 

@@ -1,1 +1,0 @@
-"""A document whose words and sentences are shaded by attention."""

@@ -1,1 +1,0 @@
-"""An image beside labelled examples, and how much it looked at each."""

@@ -1,1 +1,0 @@
-"""The gates of a network that weighs its channels (squeeze-and-excitation)."""

@@ -1,1 +1,0 @@
-"""Many attention heads as a grid of small heat maps."""

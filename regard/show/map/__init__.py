@@ -1,1 +1,0 @@
-"""One table of attention weights as a heat map."""

@@ -1,1 +1,0 @@
-"""An image with attention maps drawn over it."""

@@ -1,1 +1,0 @@
-"""A long text whose words are shaded by the attention they receive."""

@@ -1,1 +1,0 @@
-"""Captions of many images, from right to unrelated."""

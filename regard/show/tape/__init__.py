@@ -1,1 +1,0 @@
-"""What a machine with a memory does, step by step."""

@@ -1,0 +1,114 @@
+"""What a classifier of texts does: trained, opened, evaluated, asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from regard.data.artifacts import Artifacts
+from regard.data.text.labelled_texts import LabelledData
+from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig
+from regard.runs.folder import Folder
+from regard.show import bars
+from regard.tasks.classify.prepare import build_data, prepare, survey
+from regard.tasks.classify.settings import LabelledSettings
+from regard.tasks.core.card import Options
+from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
+from regard.tasks.shared.reader_answers import ClassifiedText
+from regard.tasks.shared.reader_desk import ReaderDesk
+from regard.tasks.shared.search import need
+from regard.tasks.shared.text_reader import Encoded, TextReader
+
+
+class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
+    kind = TextReader
+    survey = staticmethod(survey)
+    prepare = staticmethod(prepare)
+
+    def trained_with(self, config: ModelConfig) -> frozenset[str]:
+        """A step that packs rows cannot be captured."""
+        capture = frozenset() if getattr(config, "can_capture", False) else {"capture"}
+        return self.card.trains_with - capture
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> TextReader:
+        """The recipe says whether pairs were learned, unless it leaves the columns to be found."""
+        reader = super().open(folder, model, artifacts)
+        data = (folder.recipe or {}).get("data", {})
+        if isinstance(data, dict) and any(data.get(name) for name in ("text", "second", "label")):
+            reader.pairs = bool(data.get("second"))
+        return reader
+
+    # -- evaluation
+
+    @contextmanager
+    def test_data(self, run: TextReader, settings: LabelledSettings) -> Iterator[LabelledData]:
+        run.check_classify()
+        yield build_data(settings, settings.rows("test", run.model.config.labels), run, seed=0)
+
+    def evaluate(
+        self,
+        run: TextReader,
+        data: LabelledData,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        """How often the class is right."""
+        model = need(run.model, Classifier)
+        order = data.order(0)
+        shaped = data.rounded if can_replay(model) else lambda batch: batch
+        logits = class_logits(model, (shaped(data.batch(item)) for item in order), tick=tick)
+        truths = torch.tensor([data.labels[row] for item in order for row in item])
+        evaluation = evaluate_classes(logits, truths, model.config.labels, only, truncated=data.truncated)
+        if only or not isinstance(model, LayerMixer):
+            return evaluation
+        return with_layers(evaluation, model.layer_weights)
+
+    # -- asking
+
+    def check(self, run: TextReader, *, drawing: bool = False) -> None:
+        run.check_classify()
+        if drawing:
+            run.check_looks()
+
+    def reader(self, run: TextReader, options: Options) -> Callable[[str], Encoded[Any]]:
+        second = options.get("second")
+        return lambda line: run.read_labelled(_parts(line, second))
+
+    def ask(
+        self,
+        run: TextReader,
+        inputs: Iterable[Encoded[Any]],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Stream | None = None,
+    ) -> Iterator[ClassifiedText]:
+        with run.telling_truncated() as truncated:
+            yield from ticked(run.classes(inputs, cut=truncated), tick)
+
+
+def with_layers(evaluation: Evaluation, weights: Mapping[int, float]) -> Evaluation:
+    """How much each layer of the model below counts is a result too."""
+    if not weights:
+        return evaluation
+    shown = "weights of the layers\n" + bars([(f"layer {layer}", share) for layer, share in weights.items()])
+    return replace(
+        evaluation,
+        details={**evaluation.details, "layer_weights": {str(layer): share for layer, share in weights.items()}},
+        notes=(*evaluation.notes, shown.rstrip()),
+    )
+
+
+def _parts(line: str, second: str | None) -> str | tuple[str, str]:
+    if second is not None:
+        return line, second
+    first, tab, rest = line.partition("\t")
+    return (first, rest) if tab else line

@@ -1,0 +1,98 @@
+"""A trained model with all it needs to answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from regard.errors import BadInput, RunError
+from regard.tasks.core.card import Card
+from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.results import Evaluation
+
+if TYPE_CHECKING:
+    from regard.learn.loop import Report
+    from regard.models.protocols import Model
+    from regard.runs.folder import Folder
+
+CLASSES = 10  # that `about` names
+
+
+class Run:
+    """A trained model with all it needs to answer, as `regard.load` gives it. Each task has its own kind."""
+
+    model: Model
+    task: Card[Any] | None = None  # None: it was built by hand, not opened
+    folder: Folder | None = None
+    report: Report | None = None  # how its training ended, if `regard.train` opened it
+
+    def to(self, device: str) -> Self:
+        """Move the model to a device, by torch's name for it (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
+        Returns the run itself."""
+        from regard.base.device import choose_device
+
+        self.model.to(choose_device(device))
+        return self
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run with the weights it has now to a new folder, which `regard.load` opens."""
+        from regard.runs.writing import save
+
+        _, own = self._opened("save")
+        save(own, Path(folder), self.model)
+
+    def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
+        """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does.
+        `dtype`: float32, bfloat16 or float16."""
+        from regard.runs.writing import export
+
+        task, own = self._opened("export")
+        artifacts = task.desk.artifacts(own)
+        export(own, Path(folder), artifacts, "decode" in task.sections, dtype=dtype, model=self.model)
+
+    def _opened(self, verb: str) -> tuple[Card[Any], Folder]:
+        if self.task is None or self.folder is None:
+            raise RunError(f"this object was built by hand; open a run with regard.load to {verb} it")
+        return self.task, self.folder
+
+    @checks_keywords
+    def evaluate(self, data: str | Path | None = None, *, columns: str = "") -> Evaluation:
+        """How good the run is on data it has not seen, as `regard evaluate` says: a file, or without one the test
+        data of its recipe. `columns`: as in "text,label"."""
+        return self._evaluate(data, columns)
+
+    def _evaluate(self, data: str | Path | None, columns: str, **options: object) -> Evaluation:
+        task, _ = self._opened("evaluate")
+        if not isinstance(data, str | Path | None):
+            raise BadInput(
+                "data must be the name of a file to evaluate on, or None for the test data of the run's recipe; "
+                f"got {data!r:.40} ({type(data).__name__})"
+            )
+        file = None if data is None else str(data)
+        evaluation: Evaluation = task.desk.evaluate_on(self, file, columns=columns, options=options)
+        return evaluation
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        where = f" from {self.folder.path}" if self.folder else ""
+        return f"<{type(self).__name__}: {type(self.model).__name__}, {count:,} parameters{where}>"
+
+    def _repr_html_(self) -> str:
+        from regard.show.html_table import html_table
+
+        return html_table(list(self.about().items()), title=type(self).__name__)
+
+    def about(self) -> dict[str, str]:
+        """The run in a few lines: its model and paper, how large it is, what it is for, what it reads."""
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        lines = {"model": type(self.model).__name__, "paper": self.model.paper, "parameters": f"{count:,}"}
+        if self.task:
+            lines["task"] = f"{self.task.verb}: {self.task.summary}"
+        if size := getattr(self.model.config, "vocabulary", 0):
+            lines["vocabulary"] = f"{size:,} tokens"
+        if labels := getattr(self.model.config, "labels", ()):
+            more = ", ..." if len(labels) > CLASSES else ""
+            lines["classes"] = f"{len(labels):,}: {', '.join(labels[:CLASSES])}{more}"
+        if self.folder:
+            lines["folder"] = str(self.folder.path)
+        return lines

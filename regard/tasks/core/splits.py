@@ -1,0 +1,184 @@
+"""Where the training, validation and test data of a recipe's [data] come from, and what its test data is called.
+
+Settings of files inherit `Splits`, those of files or a generated set `MadeSplits`, those of data that is always
+generated `Generated`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from regard.base.field_types import types_of
+from regard.base.fields import FILES, check, file_names, setting
+from regard.errors import BadInput
+
+T = TypeVar("T")  # a generated set
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Data in files."""
+
+    form: ClassVar[str]  # what `train` must name, for an error message: "a file of text"
+
+    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
+    valid: str = ""  # without one, a part of train is held out
+    test: str = ""  # without one, the validation data is taken
+
+    def __post_init__(self) -> None:
+        check(self)
+        if types_of(type(self))["train"] is not str:
+            object.__setattr__(self, "train", file_names(self.train))
+        self.check_source()
+
+    def check_source(self) -> None:
+        """ValueError unless it is said where the data comes from."""
+        if not self.train:
+            raise ValueError(f"set data.train to {self.form}")
+
+    @property
+    def name(self) -> str:
+        """What the data is called in a run's README."""
+        return ", ".join(file.rstrip("/").rpartition("/")[2] for file in file_names(self.train))
+
+    # -- where a split comes from
+
+    @property
+    def holds_out(self) -> bool:
+        """Is a part of train left for validation?"""
+        return not self.valid
+
+    def source_of(self, split: str) -> str:
+        """The split whose data this one is, or is a part of: without test data that of validation, and without
+        validation data that of training."""
+        if split == "test" and not self.has_own_test:
+            split = "valid"
+        return "train" if split == "valid" and self.holds_out else split
+
+    def is_part(self, split: str) -> bool:
+        """Is this split a part of train: what is held out, or the rest?"""
+        return self.holds_out and self.source_of(split) == "train"
+
+    def files_of(self, split: str) -> tuple[str, ...]:
+        """The files of the split, or those that it is a part of."""
+        return file_names(getattr(self, self.source_of(split)) or self.train)
+
+    # -- the test data
+
+    @property
+    def has_own_test(self) -> bool:
+        """Is the test data other than the validation data, by which the weights were chosen?"""
+        return bool(self.test)
+
+    @property
+    def test_files(self) -> tuple[str, ...]:
+        """The files that hold the test data: those named for it, else those that a part is held out of; none where
+        it is generated."""
+        return self.files_of("test")
+
+    @property
+    def test_name(self) -> str:
+        """What the test data is called: files, or the generated set with its size."""
+        files = ", ".join(self.test_files)
+        if self.has_own_test:
+            return files
+        part = files if self.valid else f"the part held out of {files}"
+        return f"{part} (validation data, by which the weights were chosen)"
+
+    @classmethod
+    def of_test_file(cls, file: str) -> dict[str, object]:
+        """The settings whose test data is this file, where there is no recipe."""
+        return {"train": file, "valid": file}
+
+    def changes_to_test(self, file: str) -> dict[str, object]:
+        """The changes of these settings that make a file the test data."""
+        return {"test": file}
+
+
+@dataclass(frozen=True)
+class MadeSplits(Splits, ABC, Generic[T]):
+    """Data in files, or a generated set."""
+
+    sets: ClassVar[tuple[str, ...]]  # the names of the generated sets
+
+    made: str = ""  # a generated set instead of files
+    train_count: int = setting(20000, at_least=1)  # how many examples of a generated set
+    valid_count: int = setting(1000, at_least=1)
+    test_count: int = setting(1000, at_least=1)
+
+    def check_source(self) -> None:
+        sets = ", ".join(self.sets)
+        if bool(self.made) == bool(self.train):
+            raise ValueError(f"set either data.made to a generated set ({sets}) or data.train to {self.form}")
+        if self.made and self.made not in self.sets:
+            raise ValueError(f"unknown generated set {self.made!r}; there are {sets}")
+
+    @abstractmethod
+    def make(self, split: str) -> T:
+        """The generated set that `made` names."""
+
+    def count_of(self, split: str) -> int:
+        """How many examples of a generated set."""
+        count: int = getattr(self, f"{split}_count")
+        return count
+
+    @property
+    def name(self) -> str:
+        return self.made or super().name
+
+    @property
+    def holds_out(self) -> bool:
+        return not self.made and super().holds_out
+
+    def files_of(self, split: str) -> tuple[str, ...]:
+        return () if self.made else super().files_of(split)
+
+    @property
+    def has_own_test(self) -> bool:
+        return bool(self.made) or super().has_own_test
+
+    @property
+    def test_name(self) -> str:
+        return f"{self.test_count:,} of {self.made}" if self.made else super().test_name
+
+    def changes_to_test(self, file: str) -> dict[str, object]:
+        instead = {"made": "", "train": file} if self.made else {}
+        return {**instead, **super().changes_to_test(file)}
+
+
+@dataclass(frozen=True)
+class Generated(ABC):
+    """Data that is always generated: new in every training step."""
+
+    examples: ClassVar[str]  # what is generated, for an error message: "sequences"
+
+    made: str
+    valid_count: int = setting(1000, at_least=2)
+    test_count: int = setting(1000, at_least=2)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def name(self) -> str:
+        return self.made
+
+    @property
+    def has_own_test(self) -> bool:
+        return True
+
+    @property
+    def test_files(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    @abstractmethod
+    def test_name(self) -> str: ...
+
+    @classmethod
+    def of_test_file(cls, file: str) -> dict[str, object]:
+        raise BadInput(f"{cls.examples} are generated and not read from {file}; leave --data out")
+
+    def changes_to_test(self, file: str) -> dict[str, object]:
+        return self.of_test_file(file)

@@ -1,0 +1,100 @@
+"""What a few-shot learner does: trained, opened, evaluated, asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.artifacts import Artifacts
+from regard.data.batches.batch import send
+from regard.data.images.episodes import EpisodeData
+from regard.layers.onednn import without_onednn
+from regard.metrics.accuracy import interval
+from regard.models.protocols import Model
+from regard.runs.folder import Folder
+from regard.tasks.core.card import Options
+from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.fewshot.prepare import prepare, survey, test_data
+from regard.tasks.fewshot.run import FewShot, Told
+from regard.tasks.fewshot.settings import EpisodeSettings
+from regard.tasks.shared.image_desk import ImageDesk
+from regard.tasks.shared.image_run import OpenedImage
+
+IMAGES = 512  # that are embedded at once
+
+
+class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
+    kind = FewShot
+    survey = staticmethod(survey)
+    prepare = staticmethod(prepare)
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> FewShot:
+        assert artifacts.pixels is not None
+        return FewShot(model, artifacts.pixels)
+
+    # -- evaluation
+
+    @contextmanager
+    def test_data(self, run: FewShot, settings: EpisodeSettings) -> Iterator[EpisodeData]:
+        yield test_data(settings, run)
+
+    @torch.inference_mode()
+    def evaluate(
+        self,
+        run: FewShot,
+        data: EpisodeData,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        """How often the query's class is told. An image is embedded once, however many episodes have it."""
+        assert data.queries == 1
+        drawn = [data.episodes(item) for item in data.order(0)]
+        used, places = torch.cat([places.flatten() for places, _ in drawn]).unique(return_inverse=True)
+        model, answers, truths = run.model, list[Tensor](), list[Tensor]()
+        with without_onednn(model):
+            states = torch.cat([model.embed(data.take(part)) for part in used.split(IMAGES)])  # (N, D)
+            first = 0
+            for images, labels in drawn:
+                rows = send(places[first : first + images.numel()].view_as(images), states.device)
+                logits = model.answer(states[rows], send(labels[:, :-1].contiguous(), states.device))
+                answers.append(logits[:, 0, : data.ways].float().cpu())
+                truths.append(labels[:, -1])
+                first += images.numel()
+                tick()
+        logits, wanted = torch.cat(answers), torch.cat(truths)
+        right, count = int((logits.argmax(-1) == wanted).sum()), len(wanted)
+        metrics = {"accuracy": 100 * right / count, "loss": float(F.cross_entropy(logits, wanted))}
+        if only:
+            return Evaluation({name: metrics[name] for name in only})
+        low, high = interval(right, count)
+        spread = {"accuracy_low": low, "accuracy_high": high}
+        counts = {"episodes": count, "ways": data.ways, "shots": (drawn[0][0].shape[1] - 1) // data.ways}
+        return Evaluation(metrics, counts, dict(spread), spread)
+
+    def ticks(self, data: EpisodeData) -> int | None:
+        return len(data.order(0))
+
+    # -- asking
+
+    def files(self, options: Options) -> Sequence[Path]:
+        named = [Path(example.partition("=")[2] or example) for example in options["support"]]
+        return [file for path in named for file in (path.rglob("*") if path.is_dir() else [path])]
+
+    def ask(
+        self,
+        run: FewShot,
+        inputs: Iterable[OpenedImage],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Stream | None = None,
+    ) -> Iterator[Told]:
+        return ticked(run.answers(inputs, run.learn(options["support"]), options.get("top") or 1), tick)

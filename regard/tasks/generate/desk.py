@@ -1,0 +1,133 @@
+"""What a language model does: trained, opened, evaluated, asked."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from regard.attention.trace import sites_of
+from regard.data.artifacts import Artifacts
+from regard.decode.settings import Decoding
+from regard.metrics.perplexity import Perplexity
+from regard.models.protocols import Model
+from regard.runs.folder import Folder
+from regard.tasks.core.card import Options
+from regard.tasks.core.desk import Desk, Stream, ticked
+from regard.tasks.core.options import GENERATE
+from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.generate.continuation import Continuation
+from regard.tasks.generate.prepare import TestText, prepare, survey, test_text
+from regard.tasks.generate.run import LanguageModel, Prompt
+from regard.tasks.generate.settings import TextSettings
+from regard.tasks.shared.measuring import total_loss
+from regard.tasks.shared.stepping import Beginning
+from regard.tasks.shared.writing import Writing
+
+
+class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
+    kind = LanguageModel
+    survey = staticmethod(survey)
+    prepare = staticmethod(prepare)
+
+    # -- a run
+
+    def artifacts(self, folder: Folder) -> Artifacts:
+        return Artifacts(folder.tokenizer())
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> LanguageModel:
+        return LanguageModel(model, artifacts.own_tokenizer, folder.decoding())
+
+    # -- evaluation
+
+    @contextmanager
+    def test_data(self, run: LanguageModel, settings: TextSettings) -> Iterator[TestText]:
+        with tempfile.TemporaryDirectory() as folder:
+            yield test_text(settings, run, Path(folder))
+
+    def has_columns(self, settings: TextSettings) -> bool:
+        return settings.in_columns(settings.test_files)
+
+    def evaluate(
+        self,
+        run: LanguageModel,
+        data: TestText,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        """How well a text is predicted."""
+        nats, tokens = total_loss(run.model, data.windows(), tick=tick)
+        if set(only) == {"loss"}:  # in training, where words and characters are not counted
+            return Evaluation({"loss": nats / tokens})
+        perplexity = Perplexity(nats, tokens, data.words, data.characters)
+        return Evaluation(
+            {
+                "loss": perplexity.loss,
+                "perplexity": perplexity.per_token,
+                "word_perplexity": perplexity.per_word,
+                "bits_per_character": perplexity.bits_per_character,
+            },
+            {
+                "tokens": tokens,
+                "words": data.words,
+                "characters": data.characters,
+                "length": data.length,
+                "stride": data.stride,
+            },
+        )
+
+    # -- asking
+
+    def check(self, run: LanguageModel, *, drawing: bool = False) -> None:
+        if drawing and not sites_of(run.model):  # neither attention nor gates
+            run.check_looks()
+
+    def decoding(self, run: LanguageModel, options: Options) -> Decoding:
+        chosen = {option.name: options.get(option.name) for option in GENERATE}
+        return run.decoding({**chosen, "stop": chosen["stop"] or None})
+
+    def reader(self, run: LanguageModel, options: Options) -> Callable[[str], Prompt]:
+        return partial(run.begin, decode=self.decoding(run, options))
+
+    def unanswered(self, run: LanguageModel, options: Options, text: str | None) -> str:
+        return "\n" * (self.decoding(run, options).n_best - 1)
+
+    def streams(self, run: LanguageModel, options: Options) -> bool:
+        return self.decoding(run, options).n_best == 1
+
+    def writing(self, run: LanguageModel, item: Prompt, options: Options) -> Writing | None:
+        return run.writing(item, self.decoding(run, options))
+
+    def beginning(self, run: LanguageModel, item: Prompt, prefix: list[int], options: Options) -> Beginning:
+        return run.beginning(item, prefix, self.decoding(run, options))
+
+    def ask(
+        self,
+        run: LanguageModel,
+        inputs: Iterable[Prompt],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Stream | None = None,
+    ) -> Iterator[Continuation]:
+        decode = self.decoding(run, options)
+        if stream is None:
+            return ticked(run.continuations(inputs, decode), tick)
+        return ticked(streamed(run, inputs, decode, stream), tick)
+
+
+def streamed(
+    run: LanguageModel, prompts: Iterable[Prompt], decode: Decoding, write: Stream
+) -> Iterator[Continuation]:
+    """Each prompt by itself, its text given to `write` piece by piece."""
+    for prompt in prompts:
+        pieces = run.stream(prompt, decode)
+        try:
+            while True:
+                write(next(pieces))
+        except StopIteration as end:
+            yield end.value

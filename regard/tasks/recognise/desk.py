@@ -1,0 +1,90 @@
+"""What a classifier of images does: trained, opened, evaluated, asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from regard.attention.trace import sites_of
+from regard.data.artifacts import Artifacts
+from regard.data.images.image_batches import ImageData
+from regard.models.protocols import Model
+from regard.runs.folder import Folder
+from regard.show import Gates
+from regard.tasks.core.card import Options
+from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.recognise.gates import ClassGates, gates_of, side_by_side
+from regard.tasks.recognise.prepare import build_data, prepare, survey
+from regard.tasks.recognise.run import Recognised, Recogniser
+from regard.tasks.recognise.settings import ImageSettings
+from regard.tasks.shared.image_desk import ImageDesk
+from regard.tasks.shared.image_run import OpenedImage
+from regard.tasks.shared.measuring import class_logits, evaluate_classes
+from regard.tasks.shared.search import need_gates
+
+
+class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
+    kind = Recogniser
+    survey = staticmethod(survey)
+    prepare = staticmethod(prepare)
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Recogniser:
+        assert artifacts.pixels is not None
+        return Recogniser(model, artifacts.pixels)
+
+    # -- evaluation
+
+    @contextmanager
+    def test_data(self, run: Recogniser, settings: ImageSettings) -> Iterator[ImageData]:
+        yield build_data(settings, "test", run, device=run.device)
+
+    def evaluate(
+        self,
+        run: Recogniser,
+        data: ImageData,
+        *,
+        only: Sequence[str] = (),
+        options: Options | None = None,
+        tick: Tick = no_tick,
+    ) -> Evaluation:
+        """How often the class is right."""
+        items, labels = data.order(0), run.model.config.labels
+        batches = map(data.batch, items)
+        gates = ClassGates(run.model, labels) if not only and sites_of(run.model, "gate") else None
+        if gates is None:
+            logits = class_logits(run.model, batches, tick=tick)
+        else:
+            logits = class_logits(run.model, batches, tick=tick, around=lambda batch: gates.adding(batch.targets))
+        truths = torch.from_numpy(data.images.labels[np.concatenate([item.taken for item in items])])
+        evaluation = evaluate_classes(logits, truths, labels, only)
+        return replace(evaluation, compared=gates) if gates else evaluation
+
+    def check_plot(self, run: Recogniser) -> None:
+        need_gates(run.model)
+
+    def plot(self, evaluations: Mapping[str, Evaluation]) -> Gates:
+        """Mean gates of each class."""
+        return side_by_side({run: gates_of(evaluation) for run, evaluation in evaluations.items()})
+
+    # -- asking
+
+    def check(self, run: Recogniser, *, drawing: bool = False) -> None:
+        run.check_model()
+        if drawing:
+            run.check_looks()
+
+    def ask(
+        self,
+        run: Recogniser,
+        inputs: Iterable[OpenedImage],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Stream | None = None,
+    ) -> Iterator[Recognised]:
+        return ticked(run.answers(inputs, options.get("top") or 1), tick)

@@ -1,0 +1,113 @@
+"""What a translator does: trained, opened, evaluated, asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from regard.attention.trace import sites_of
+from regard.base.files import find_files
+from regard.base.line_writer import line_writer
+from regard.data.artifacts import Artifacts
+from regard.data.text.pairs import read_pairs
+from regard.decode.settings import Decoding
+from regard.metrics.alignment import pharaoh
+from regard.models.protocols import Model
+from regard.runs.folder import Folder
+from regard.tasks.core.card import Options
+from regard.tasks.core.desk import Desk, Stream, write_answers
+from regard.tasks.core.options import TRANSLATE
+from regard.tasks.core.results import Answer, Tick, no_tick
+from regard.tasks.shared.stepping import Beginning
+from regard.tasks.shared.writing import Writing
+from regard.tasks.translate.evaluate import compare, evaluate, plot
+from regard.tasks.translate.prepare import TestPairs, prepare, survey, test_pairs
+from regard.tasks.translate.run import Translator
+from regard.tasks.translate.settings import PairSettings
+from regard.tasks.translate.source import Source
+from regard.tasks.translate.translation import Translation
+
+
+class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
+    kind = Translator
+    survey = staticmethod(survey)
+    prepare = staticmethod(prepare)
+    evaluate = staticmethod(evaluate)
+    compare = staticmethod(compare)
+    plot = staticmethod(plot)
+
+    # -- a run
+
+    def artifacts(self, folder: Folder) -> Artifacts:
+        return Artifacts(folder.tokenizer(), folder.source_tokenizer())
+
+    def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Translator:
+        decoding, source = folder.decoding(), artifacts.source_tokenizer
+        return Translator(model, artifacts.text, decoding, source_tokenizer=source)
+
+    # -- evaluation
+
+    @contextmanager
+    def test_data(self, run: Translator, settings: PairSettings) -> Iterator[TestPairs]:
+        yield test_pairs(settings, run)
+
+    def has_columns(self, settings: PairSettings) -> bool:
+        """Aligned files have none."""
+        return not settings.made and all(len(find_files(name)) == 1 for name in settings.test_files)
+
+    def ticks(self, data: TestPairs) -> int:
+        return len(data.examples)
+
+    # -- asking
+
+    def check(self, run: Translator, *, drawing: bool = False) -> None:
+        if drawing and not sites_of(run.model):  # neither attention nor gates
+            run.check_looks()
+
+    def decoding(self, run: Translator, options: Options) -> Decoding:
+        return run.decoding({option.name: options.get(option.name) for option in TRANSLATE})
+
+    def reader(self, run: Translator, options: Options) -> Callable[[str], Source]:
+        return run.read
+
+    def unanswered(self, run: Translator, options: Options, text: str | None) -> str:
+        return "\n" * (self.decoding(run, options).n_best - 1)
+
+    @contextmanager
+    def writer(
+        self, run: Translator, output: Path | None, options: Options, as_json: bool
+    ) -> Iterator[Callable[[Answer], None]]:
+        """Answers, and their alignments to a file of their own."""
+        alignments = options.get("alignments")
+        if not alignments:
+            with write_answers(output, as_json) as write:
+                yield write
+            return
+        run.check_looks()
+        with line_writer(alignments, "--alignments") as align, write_answers(output, as_json) as write:
+
+            def both(answer: Answer) -> None:
+                write(answer)
+                align(pharaoh(getattr(answer, "alignment", frozenset())))
+
+            yield both
+
+    def writing(self, run: Translator, item: Source, options: Options) -> Writing | None:
+        return run.writing(item, self.decoding(run, options))
+
+    def beginning(self, run: Translator, item: Source, prefix: list[int], options: Options) -> Beginning:
+        return run.beginning(item, prefix, self.decoding(run, options))
+
+    def ask(
+        self,
+        run: Translator,
+        inputs: Iterable[Source],
+        options: Options,
+        *,
+        tick: Tick = no_tick,
+        stream: Stream | None = None,
+    ) -> Iterator[Translation]:
+        dictionary = options.get("dictionary")
+        words = None if dictionary is None else dict(read_pairs(dictionary))
+        return run.answers(inputs, self.decoding(run, options), dictionary=words, tick=tick)
