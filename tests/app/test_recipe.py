@@ -36,7 +36,7 @@ def test_a_recipe_becomes_a_job(recipe: str) -> None:
     config = MODELS["bahdanau"].Config
     assert job.config == config(1, embed=8, encoder=8, decoder=16, readout=8, max_positions=40)
     assert job.data == PairSettings(
-        made="reverse", train_count=200, valid_count=20, test_count=20, batch_tokens=512
+        made="reverse", train_count=200, valid_count=30, test_count=20, batch_tokens=512
     )
     assert (job.train.steps, job.train.learning_rate, job.train.eval_every, job.train.seed) == (4, 0.02, 2, 0)
     assert (job.tokens, job.decode) == (Tokens("character"), Decoding())

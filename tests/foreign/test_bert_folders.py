@@ -410,7 +410,7 @@ def test_it_is_refused_by_name(name: str, whole: Path, tmp_path: Path, monkeypat
     folder = shutil.copytree(whole, tmp_path / "run")
     damage(folder)
     taken: list[str] = []
-    monkeypatch.setattr(weights, "_read", lambda path, name: taken.append(name))
+    monkeypatch.setattr(weights, "_read", lambda opened, path, name: taken.append(name))
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(RunError, match=said) as caught:
         load(folder)

@@ -361,9 +361,9 @@ def test_it_is_refused_by_name(
     taken: list[str] = []
     read = weights._read
 
-    def watch(path: Path, name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    def watch(opened: Any, path: Path, name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         taken.append(name)
-        return read(path, name, dtype)
+        return read(opened, path, name, dtype)
 
     monkeypatch.setattr(weights, "_read", watch)
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
