@@ -23,7 +23,7 @@ from torch import Tensor
 GROUP = {"cpu": 1 << 13, "cuda": 1 << 20}
 
 
-class Group(NamedTuple):
+class PaddedGroup(NamedTuple):
     """Rows that attention processes together, right-padded to the longest of them."""
 
     rows: int
@@ -34,7 +34,7 @@ class Group(NamedTuple):
 class Grouped(NamedTuple):
     """How packed rows become padded groups of M positions in all."""
 
-    groups: list[Group]
+    groups: list[PaddedGroup]
     sizes: list[int]  # positions of each group
     spread: Tensor | None  # (M,) the packed token at each position; None: there is no padding
     back: Tensor | None  # (N,) the position of each packed token
@@ -68,7 +68,7 @@ class Packing:
         return F.pad(self.lengths.cumsum(0), (1, 0)).to(torch.int32)
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[PaddedGroup]:
         """Rows of similar length, longest first."""
         return self._grouped.groups
 
@@ -95,7 +95,7 @@ class Packing:
         groups = []
         for (first, last), mask in zip(cuts, real.to(device).split(sizes), strict=True):
             long, short = int(lengths[first]), int(lengths[last - 1])
-            groups.append(Group(last - first, long, mask.view(-1, long) if short < long else None))
+            groups.append(PaddedGroup(last - first, long, mask.view(-1, long) if short < long else None))
         return Grouped(groups, sizes, spread, back)
 
     def pack(self, x: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ class Loop:
         self.model, device = model, next(model.parameters()).device
         self.clock = 0  # steps so far
         self.state: State | None = None
-        self.groups: list[Group] = []
+        self.groups: list[RowGroup] = []
         none = torch.empty(0, dtype=torch.long, device=device)
         self.live = Live(none, none, none, none, none, torch.empty(0, device=device))
         self.history = none[:, None][:, :0]  # (N, L) what rules look back at and what is written, behind PADDING
@@ -104,7 +104,7 @@ class Loop:
     def _add(self, names: Tensor, rules: Rules) -> None:
         if rules.stop is not None:
             self.watched |= {name: (rules.stop, []) for name in names.tolist()}
-        new = Group(rules, torch.arange(len(self), len(self) + len(names), device=names.device))
+        new = RowGroup(rules, torch.arange(len(self), len(self) + len(names), device=names.device))
         if len(self.groups) == 1:
             self.groups[0].places = torch.arange(len(self), device=names.device)
         alike = next((group for group in self.groups if group.key == new.key), None)
@@ -204,7 +204,7 @@ class Loop:
             self.history = self.history[:, int(used.int().argmax()) if used.any() else len(used) :]
 
 
-class Group:
+class RowGroup:
     """Rows whose tokens are chosen by the same settings, so that they are computed together."""
 
     def __init__(self, rules: Rules, places: Tensor):
@@ -223,7 +223,7 @@ class Group:
         self.rules.apply(scores, clock, history)
         return choose(scores, self.rules.decoding, self.dice)
 
-    def join(self, others: Group) -> None:
+    def join(self, others: RowGroup) -> None:
         self.rules, self.places = self.rules.join(others.rules), torch.cat([self.places, others.places])
         if self.dice is not None and others.dice is not None:
             self.dice.join(others.dice)

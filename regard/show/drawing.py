@@ -135,7 +135,7 @@ class Stroke:
 
 
 @dataclass(slots=True, eq=False)
-class Dot:
+class Disc:
     """A filled circle with an edge."""
 
     x: float
@@ -156,7 +156,7 @@ class Group:
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-Mark = Text | Box | Boxes | Cells | Hatch | Image | Stroke | Dot | Group
+Mark = Text | Box | Boxes | Cells | Hatch | Image | Stroke | Disc | Group
 
 
 @dataclass(slots=True, eq=False)

@@ -22,7 +22,7 @@ from regard.show.drawing import (
     Box,
     Boxes,
     Cells,
-    Dot,
+    Disc,
     Drawing,
     Group,
     Hatch,
@@ -97,7 +97,7 @@ class Painter:
             case Stroke():
                 common |= {"color": mark.colour, "linestyle": mark.dashes, "linewidth": mark.width * width}
                 self.ax.plot(*mark.points.T, scalex=False, scaley=False, **common)
-            case Dot():
+            case Disc():
                 common |= {"facecolor": mark.fill, "edgecolor": mark.edge, "linewidth": mark.line * width}
                 self.ax.add_artist(Circle((mark.x, mark.y), mark.radius, **common))
             case Group():

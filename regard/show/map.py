@@ -20,7 +20,7 @@ from regard.show.drawing import (
     STRIP,
     Box,
     Cells,
-    Dot,
+    Disc,
     Drawing,
     Group,
     Hatch,
@@ -234,7 +234,7 @@ def _focus(focus: Focus, left: float, top: float, cell: float) -> Group:
         marks += _outline(x, y + INSET * cell, wide, (1 - 2 * INSET) * cell, LINE * cell)
     if focus.centre is not None:
         marks.append(
-            Dot(left + (focus.centre + 0.5) * cell, y + cell / 2, DOT * cell, MARK, "#ffffff", LINE * cell)
+            Disc(left + (focus.centre + 0.5) * cell, y + cell / 2, DOT * cell, MARK, "#ffffff", LINE * cell)
         )
     return Group(marks, data={"row": focus.row})
 
@@ -251,7 +251,7 @@ def _legend(data: MapData, left: float, y: float) -> tuple[list[Mark], float]:
     x = float(left)
     for sign, text in data.legend:
         if sign == "centre":
-            marks.append(Dot(x + 5, y - 4, 4.5, MARK, "#ffffff", 1))
+            marks.append(Disc(x + 5, y - 4, 4.5, MARK, "#ffffff", 1))
         elif sign == "window":
             marks += _outline(x + 1, y - 8, 10, 8, 1.5)
         else:

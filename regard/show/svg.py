@@ -13,7 +13,7 @@ from html import escape
 import numpy as np
 
 from regard.show.colours import HATCH, HEAT, HIDDEN, INK, hex_colours
-from regard.show.drawing import Box, Boxes, Cells, Dot, Drawing, Group, Hatch, Image, Mark, Stroke, Text, flat
+from regard.show.drawing import Box, Boxes, Cells, Disc, Drawing, Group, Hatch, Image, Mark, Stroke, Text, flat
 from regard.show.images import STRENGTH, image_url, weights_url
 
 # System fonts first; the named ones have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
@@ -80,8 +80,8 @@ class _Renderer:
                 return self.image(mark)
             case Stroke():
                 return _stroke(mark)
-            case Dot():
-                return _dot(mark)
+            case Disc():
+                return _disc(mark)
             case Group():
                 return self.group(mark, style)
 
@@ -245,7 +245,7 @@ def _piece(points: list[list[float]]) -> str:
     return "M" + "L".join([f"{x:.1f},{y:.1f}" for x, y in points])
 
 
-def _dot(mark: Dot) -> str:
+def _disc(mark: Disc) -> str:
     place = f'cx="{_short(mark.x)}" cy="{_short(mark.y)}" r="{_short(mark.radius, 2)}"'
     return f'<circle {place} fill="{mark.fill}" stroke="{mark.edge}" stroke-width="{mark.line:.3g}" {INERT}/>\n'
 

@@ -13,7 +13,7 @@ from small_maps import draw
 
 from regard.show import Map
 from regard.show.colours import LIGHT, MARK
-from regard.show.drawing import Box, Cells, Dot
+from regard.show.drawing import Box, Cells, Disc
 from regard.show.map_data import Focus
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -134,7 +134,7 @@ def test_the_svg_has_them_too_under_the_pointer_and_within_the_page():
 def test_centres_alone_need_no_window():
     (group,) = some_map([1.5, 2.5], 0).drawing().groups("marks")
     assert not marks(group, Box)
-    assert len(marks(group, Dot)) == 2
+    assert len(marks(group, Disc)) == 2
     root = ElementTree.fromstring(some_map([1.5, 2.5], 0).svg())
     assert len(root.findall(f"{SVG}g[@class='marks']//{SVG}circle")) == 2
     assert [text.text for text in root.find(f"{SVG}g[@class='legend']").iter(f"{SVG}text")] == ["centre p_t"]

@@ -90,21 +90,22 @@ def ask(
     desk.check(opened, drawing=bool(show))
     if sites:
         check_sites(task, opened, sites)
-    inputs, read = task.inputs.find(arguments, input_file), desk.reader(opened, options)
+    settled = desk.settled(opened, options)
+    inputs, read = task.inputs.find(arguments, input_file), desk.reader(opened, settled)
     several = inputs.count != 1
     keep_inputs([*inputs.files, *desk.files(options)], output, show, inputs.count)
     if strict and inputs.again:  # a bad input is named at once, and not after hours of work
         for _ in Reading(inputs.items(), read, strict=True).good():
             pass
     alone = bool(arguments) and not several  # an input that cannot be answered is an error
-    reading = Reading(inputs.items(), read, strict or alone, lambda text: desk.unanswered(opened, options, text))
+    reading = Reading(inputs.items(), read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
     on_terminal = output is None and not as_json and sys.stdout.isatty()
-    typed = Typed(arguments[0]) if alone and on_terminal and desk.streams(opened, options) else None
+    typed = Typed(arguments[0]) if alone and on_terminal and desk.streams(opened, settled) else None
     with (
-        desk.writer(opened, output, options, as_json) as write,
+        desk.writer(opened, output, settled, as_json) as write,
         progress(inputs.count, task.inputs.what) as tick,
     ):
-        answers = desk.ask(opened, reading.good(), options, tick=tick, stream=typed)
+        answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=typed)
         for number, answer in enumerate(reading.in_turn(answers, tick), 1):
             if typed:
                 typed.end()

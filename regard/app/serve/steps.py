@@ -33,8 +33,9 @@ async def read_step(one: Served, task: AnyTask, body: Body, limits: Limits) -> C
     def work(run: Run) -> dict[str, Any]:
         from regard.tasks.shared.stepping import next_step
 
-        item = task.desk.reader(run, ticket.options)(ticket.inputs[0])
-        begun = task.desk.beginning(run, item, prefix, ticket.options)
+        options = task.desk.settled(run, ticket.options)
+        item = task.desk.reader(run, options)(ticket.inputs[0])
+        begun = task.desk.beginning(run, item, prefix, options)
         return next_step(run, begun, top=top, site=site).to_dict()  # type: ignore[arg-type] # `writes` says so
 
     return work

@@ -18,6 +18,7 @@ from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits, Refused
 from regard.decode.generator import Stopped, unwanted
 from regard.learn.progress import silent
+from regard.tasks.core.card import Options
 from regard.tasks.core.results import Answer
 from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
@@ -32,7 +33,7 @@ class Ticket:
     """A request on its way through a worker. Its events arrive in the loop that it was made in."""
 
     task: AnyTask
-    options: dict[str, Any]
+    options: Options
     key: str  # equal keys: equal options
     inputs: Sequence[Any]
     streamed: bool = False
@@ -203,6 +204,7 @@ class Worker:
 
     def _begin(self, run: Run, ticket: Ticket) -> None:
         try:
+            ticket.options = ticket.task.desk.settled(run, ticket.options)
             read = ticket.task.desk.reader(run, ticket.options)
             ticket.left = len(ticket.inputs)
             for number, sent in enumerate(ticket.inputs):

@@ -64,17 +64,20 @@ class CaptionDesk(ImageDesk[CaptionSettings, Captioner, TestCaptions]):
 
     # -- asking
 
+    def settled(self, run: Captioner, options: Options) -> Options:
+        return {**options, "decoding": run.decoding(options)}
+
     def unanswered(self, run: Captioner, options: Options, text: str | None) -> str:
         """The file, without a caption."""
-        count = run.decoding(options).n_best
+        count = options["decoding"].n_best
         line = f"{text or ''}\t"
         return line if count == 1 else "\n".join([f"{line}\t"] * count)
 
     def writing(self, run: Captioner, item: OpenedImage, options: Options) -> Writing | None:
-        return run.writing(item, run.decoding(options))
+        return run.writing(item, options["decoding"])
 
     def beginning(self, run: Captioner, item: OpenedImage, prefix: list[int], options: Options) -> Beginning:
-        return run.beginning(item, prefix, run.decoding(options))
+        return run.beginning(item, prefix, options["decoding"])
 
     def ask(
         self,
@@ -85,4 +88,4 @@ class CaptionDesk(ImageDesk[CaptionSettings, Captioner, TestCaptions]):
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[Caption]:
-        return run.answers(inputs, run.decoding(options), tick=tick)
+        return run.answers(inputs, options["decoding"], tick=tick)

@@ -134,6 +134,11 @@ class Desk(ABC, Generic[S, R, D]):
         """The answers in the order of the inputs, which `reader` has read. `stream` gets the text of a single
         answer as it is written."""
 
+    def settled(self, run: R, options: Options) -> Options:
+        """The options as `reader` and all that follow it take them, made once for a run: those of decoding become
+        one `decoding`. BadInput where their values contradict each other."""
+        return options
+
     def writing(self, run: R, item: Any, options: Options) -> Writing | None:
         """The answer to one input, to be written together with others; None: it is not written token by token."""
         return None

@@ -86,24 +86,24 @@ class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
         if drawing and not sites_of(run.model):  # neither attention nor gates
             run.check_looks()
 
-    def decoding(self, run: LanguageModel, options: Options) -> Decoding:
+    def settled(self, run: LanguageModel, options: Options) -> Options:
         chosen = {option.name: options.get(option.name) for option in GENERATE}
-        return run.decoding({**chosen, "stop": chosen["stop"] or None})
+        return {**options, "decoding": run.decoding({**chosen, "stop": chosen["stop"] or None})}
 
     def reader(self, run: LanguageModel, options: Options) -> Callable[[str], Prompt]:
-        return partial(run.begin, decode=self.decoding(run, options))
+        return partial(run.begin, decode=options["decoding"])
 
     def unanswered(self, run: LanguageModel, options: Options, text: str | None) -> str:
-        return "\n" * (self.decoding(run, options).n_best - 1)
+        return "\n" * (options["decoding"].n_best - 1)
 
     def streams(self, run: LanguageModel, options: Options) -> bool:
-        return self.decoding(run, options).n_best == 1
+        return options["decoding"].n_best == 1
 
     def writing(self, run: LanguageModel, item: Prompt, options: Options) -> Writing | None:
-        return run.writing(item, self.decoding(run, options))
+        return run.writing(item, options["decoding"])
 
     def beginning(self, run: LanguageModel, item: Prompt, prefix: list[int], options: Options) -> Beginning:
-        return run.beginning(item, prefix, self.decoding(run, options))
+        return run.beginning(item, prefix, options["decoding"])
 
     def ask(
         self,
@@ -114,10 +114,9 @@ class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[Continuation]:
-        decode = self.decoding(run, options)
         if stream is None:
-            return ticked(run.continuations(inputs, decode), tick)
-        return ticked(streamed(run, inputs, decode, stream), tick)
+            return ticked(run.continuations(inputs, options["decoding"]), tick)
+        return ticked(streamed(run, inputs, options["decoding"], stream), tick)
 
 
 def streamed(

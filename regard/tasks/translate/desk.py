@@ -11,7 +11,6 @@ from regard.base.files import find_files
 from regard.base.line_writer import line_writer
 from regard.data.artifacts import Artifacts
 from regard.data.text.pairs import read_pairs
-from regard.decode.settings import Decoding
 from regard.metrics.alignment import pharaoh
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
@@ -65,14 +64,15 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
         if drawing and not sites_of(run.model):  # neither attention nor gates
             run.check_looks()
 
-    def decoding(self, run: Translator, options: Options) -> Decoding:
-        return run.decoding({option.name: options.get(option.name) for option in TRANSLATE})
+    def settled(self, run: Translator, options: Options) -> Options:
+        chosen = {option.name: options.get(option.name) for option in TRANSLATE}
+        return {**options, "decoding": run.decoding(chosen)}
 
     def reader(self, run: Translator, options: Options) -> Callable[[str], Source]:
         return run.read
 
     def unanswered(self, run: Translator, options: Options, text: str | None) -> str:
-        return "\n" * (self.decoding(run, options).n_best - 1)
+        return "\n" * (options["decoding"].n_best - 1)
 
     @contextmanager
     def writer(
@@ -94,10 +94,10 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
             yield both
 
     def writing(self, run: Translator, item: Source, options: Options) -> Writing | None:
-        return run.writing(item, self.decoding(run, options))
+        return run.writing(item, options["decoding"])
 
     def beginning(self, run: Translator, item: Source, prefix: list[int], options: Options) -> Beginning:
-        return run.beginning(item, prefix, self.decoding(run, options))
+        return run.beginning(item, prefix, options["decoding"])
 
     def ask(
         self,
@@ -110,4 +110,4 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
     ) -> Iterator[Translation]:
         dictionary = options.get("dictionary")
         words = None if dictionary is None else dict(read_pairs(dictionary))
-        return run.answers(inputs, self.decoding(run, options), dictionary=words, tick=tick)
+        return run.answers(inputs, options["decoding"], dictionary=words, tick=tick)
