@@ -126,7 +126,9 @@ def prepare(folder: Path) -> None:
     torch.manual_seed(0)
     size: Any = GPT2.SIZES["small"]
     model = GPT2(GPT2Config(VOCABULARY, **size))
-    words = Tokenizer.train([" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, layout="gpt2")
+    words = Tokenizer.train(
+        [" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, numbering="gpt2"
+    )
     begin(folder, model, Artifacts(words), "")
     save_weights(folder, model)
     TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))

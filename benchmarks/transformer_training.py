@@ -43,8 +43,10 @@ def tokenizer() -> Any:
 
     if "REGARD_DATA" in os.environ:
         texts = [text for part in ("train.en", "train.de") for text in lines(part)]
-        return Tokenizer.train(texts, kind="bpe", size=VOCABULARY, layout="marian")
-    return Tokenizer.train([" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, layout="marian")
+        return Tokenizer.train(texts, kind="bpe", size=VOCABULARY, numbering="marian")
+    return Tokenizer.train(
+        [" ".join(map(str, range(VOCABULARY)))], kind="space", size=VOCABULARY, numbering="marian"
+    )
 
 
 def sides(words: Any, part: str, count: int) -> tuple[Rows, Rows]:

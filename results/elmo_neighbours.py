@@ -13,8 +13,7 @@ from __future__ import annotations
 import sys
 from itertools import chain, islice
 
-from regard.data.text.documents import read_documents
-from regard.data.text.masking import read_sentences
+from regard.data.text.documents import read_documents, read_sentences
 from regard.tasks.core.table import load_as
 from regard.tasks.embed.neighbours import Neighbour
 from regard.tasks.embed.run import Embedder

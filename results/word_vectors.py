@@ -19,7 +19,7 @@ from regard.tasks.core.recipe import read
 def main(recipe: str, out: str) -> None:
     job, _ = read(recipe)
     texts = [text for text, *_ in job.data.rows("train")]
-    tokenizer = job.tokens.learn(texts, job.layout)
+    tokenizer = job.tokens.learn(texts, job.numbering)
     words = tokenizer.tokens(range(len(tokenizer)))
     rows = [
         [words[token] for token in ids if token not in tokenizer.white_space]

@@ -165,6 +165,19 @@ def lexicon(tmp_path_factory: pytest.TempPathFactory, words: str) -> Run:
     return Run(folder, report, _load(folder))
 
 
+@pytest.fixture(scope="module")
+def quiet_transformers() -> Iterator[None]:
+    """transformers draws bars, gives advice, and tells of tensors that it misses or has no use for."""
+    import transformers
+
+    level = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    yield
+    transformers.logging.set_verbosity(level)
+    transformers.logging.enable_progress_bar()
+
+
 @pytest.fixture
 def train() -> Callable[..., Report]:
     return _train

@@ -4,10 +4,10 @@ A configuration is made small by the names and types of its fields, so a new mod
 has the variant "plain"; its own test may name more, and is read by `own`, so it must not call `each`:
 
 - VARIANTS = {"tied": {"tied": True}}: each has a reason of its own, and goes through every test.
-- CROSSED: a product of parts, as each score with each way to weigh. All of them go through the tests of a forward and
-  a backward pass, `each(crossed=True)`. Through the others (saving, loading, stepping, beams, ...) go only as many as
-  it takes for every part to go through them once, see `representatives`: that two parts fit together shows in the
-  pass; how a part is saved, loaded or stepped does not depend on the other.
+- CROSSED: a product of parts, as each score with each way to weigh. All of them go through the tests of a forward
+  and a backward pass, `each(crossed=True)`. Through the others (saving, loading, stepping, beams, ...) go only as
+  many as it takes for every part to go through them once, see `representatives`: that two parts fit together shows
+  in the pass; how a part is saved, loaded or stepped does not depend on the other.
 - LEARNS: the names of those that are trained too."""
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from regard.data.text.text_encoding import LabelledBatch, PlainEncoding
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.windows import TextBatch
 from regard.models import MODELS, name_of, task_of
+from regard.models.bert import Bert, BertConfig
 from regard.models.protocols import (
     Captioner,
     DocumentClassifier,
@@ -51,6 +52,7 @@ from regard.models.protocols import (
     SequenceMachine,
     Translator,
 )
+from regard.runs.folder import begin, save_weights
 
 WORDS, LABELS = 11, ("bad", "fair", "good")
 SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
@@ -162,8 +164,8 @@ def each(
 ) -> pytest.MarkDecorator:
     """The test runs for every model that satisfies one of the protocols, in each variant that represents it.
 
-    crossed: in every variant. learns: only in "plain" and in what its test names in LEARNS. only: a condition on the
-    configuration."""
+    crossed: in every variant. learns: only in "plain" and in what its test names in LEARNS. only: a condition on
+    the configuration."""
     rows = []
     for name in MODELS:
         if not protocols or isinstance(plain(name), protocols):
@@ -186,36 +188,38 @@ def plain(name: str) -> Any:
 class Rows:
     """What a model is called with: four rows of several lengths, with garbage in their padding at the right."""
 
-    given: dict[str, Tensor]
+    inputs: dict[str, Tensor]
     lengths: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # of the inputs that are padded
     answered: str = ""  # the input that the output is as long as; "": one answer for each row
 
     def answers(self, model: Any) -> list[Tensor]:
         """What the model says of the real tokens of each row."""
-        found = model(**{name: x.to(next(model.parameters()).device) for name, x in self.given.items()})
-        return [row[: self.lengths[self.answered][i]] if self.answered else row for i, row in enumerate(found)]
+        outputs = model(**{name: x.to(next(model.parameters()).device) for name, x in self.inputs.items()})
+        return [row[: self.lengths[self.answered][i]] if self.answered else row for i, row in enumerate(outputs)]
 
     def alone(self, row: int) -> Rows:
         """One row without padding, and so without a mask."""
-        given = {name: x[row : row + 1] for name, x in self.given.items() if x.dtype != torch.bool}
-        given = {name: x[:, : self.lengths[name][row]] if name in self.lengths else x for name, x in given.items()}
-        return Rows(given, {name: [lengths[row]] for name, lengths in self.lengths.items()}, self.answered)
+        inputs = {name: x[row : row + 1] for name, x in self.inputs.items() if x.dtype != torch.bool}
+        inputs = {
+            name: x[:, : self.lengths[name][row]] if name in self.lengths else x for name, x in inputs.items()
+        }
+        return Rows(inputs, {name: [lengths[row]] for name, lengths in self.lengths.items()}, self.answered)
 
     def wider(self) -> Rows:
         """With more padding."""
-        given = {
+        inputs = {
             name: torch.cat([x, x.new_zeros(len(x), 3)], 1) if name in self.lengths else x
-            for name, x in self.given.items()
+            for name, x in self.inputs.items()
         }
-        return Rows(given, self.lengths, self.answered)
+        return Rows(inputs, self.lengths, self.answered)
 
     def other_padding(self) -> Rows:
         """With other garbage in the padding."""
-        given = dict(self.given)
+        inputs = dict(self.inputs)
         for name, lengths in self.lengths.items():
-            if given[name].dtype != torch.bool:
-                given[name] = torch.where(real(lengths), given[name], 0)
-        return Rows(given, self.lengths, self.answered)
+            if inputs[name].dtype != torch.bool:
+                inputs[name] = torch.where(real(lengths), inputs[name], 0)
+        return Rows(inputs, self.lengths, self.answered)
 
 
 def real(lengths: list[int]) -> Tensor:
@@ -224,7 +228,7 @@ def real(lengths: list[int]) -> Tensor:
 
 
 def words(lengths: list[int], seed: int = 1) -> Tensor:
-    """Tokens (4, longest) of ids that are special in no layout; the rows differ in their first token."""
+    """Tokens (4, longest) of ids that are special in no numbering; the rows differ in their first token."""
     tokens = torch.randint(5, WORDS - 1, (4, max(lengths)), generator=torch.Generator().manual_seed(seed))
     tokens[:, 0] = torch.arange(5, 9)
     return tokens
@@ -248,13 +252,13 @@ class TextRows(Rows):
         return list(model.class_logits(self.batch().to(next(model.parameters()).device)))
 
     def batch(self) -> Any:
-        found = self.model.encoding.batch(self.texts, dataclasses.replace(special(self.model), pad=self.filler))
+        whole = self.model.encoding.batch(self.texts, dataclasses.replace(special(self.model), pad=self.filler))
         if not self.padding:
-            return found
+            return whole
         wider = {}
-        for name, tensor in found.tensors().items():
+        for name, tensor in whole.tensors().items():
             wider[name] = torch.cat([tensor, tensor.new_zeros(len(tensor), 3)], 1)
-        return dataclasses.replace(found, **wider)
+        return dataclasses.replace(whole, **wider)
 
     def alone(self, row: int) -> TextRows:
         return dataclasses.replace(self, texts=self.texts[row : row + 1])
@@ -273,30 +277,30 @@ class SpelledRows(TextRows):
     def answers(self, model: Any) -> list[Tensor]:
         if model.config.labels:
             return super().answers(model)
-        found = model.states_of_layers(self.batch().to(next(model.parameters()).device))
-        return [states[:, : places[-1] + 1] for states, (_, places) in zip(found, self.texts, strict=True)]
+        layers = model.states_of_layers(self.batch().to(next(model.parameters()).device))
+        return [states[:, : places[-1] + 1] for states, (_, places) in zip(layers, self.texts, strict=True)]
 
     def batch(self) -> Any:
-        found = self.model.encoding.batch(self.texts, special(self.model))
-        places = torch.where(found.mask, found.places, self.filler - 4)  # some word or other
-        places, mask = (torch.nn.functional.pad(x, (0, self.padding)) for x in (places, found.mask))
-        return dataclasses.replace(found, places=places, mask=mask)
+        whole = self.model.encoding.batch(self.texts, special(self.model))
+        places = torch.where(whole.mask, whole.places, self.filler - 4)  # some word or other
+        places, mask = (torch.nn.functional.pad(x, (0, self.padding)) for x in (places, whole.mask))
+        return dataclasses.replace(whole, places=places, mask=mask)
 
 
 def spelled(model: Any) -> SpelledRows:
     """Each token is a word of a letter or two."""
-    found = []
+    by_letters = []
     for ids, _ in texts(model).texts:
-        words = [spell("abcdefghijkl"[one : one + 1 + one % 2]) for one in ids]
-        found.append((list(chain(*words)), [place for place, word in enumerate(words) for _ in word]))
-    return SpelledRows({}, model=model, texts=tuple(found))
+        words = [spell("abcdefghijkl"[number : number + 1 + number % 2]) for number in ids]
+        by_letters.append((list(chain(*words)), [place for place, word in enumerate(words) for _ in word]))
+    return SpelledRows({}, model=model, texts=tuple(by_letters))
 
 
 def texts(model: Any) -> TextRows:
     """The same tokens for all; in sentences of up to three words."""
     rows = [row[:count].tolist() for row, count in zip(words(LENGTHS), LENGTHS, strict=True)]
-    given = tuple((ids, [place // 3 for place in range(len(ids))]) for ids in rows)
-    return TextRows({}, model=model, texts=given)
+    in_sentences = tuple((ids, [place // 3 for place in range(len(ids))]) for ids in rows)
+    return TextRows({}, model=model, texts=in_sentences)
 
 
 def reads_plain_texts(model: Any) -> bool:
@@ -317,24 +321,24 @@ def rows(model: Any) -> Rows:
     if isinstance(model, Translator):
         target = words(TARGETS, seed=2)
         target[:, 0] = special(model).start
-        given = {"source": words(LENGTHS), "target": target, "source_mask": real(LENGTHS)}
-        return Rows(given, {"source": LENGTHS, "target": TARGETS, "source_mask": LENGTHS}, "target")
+        inputs = {"source": words(LENGTHS), "target": target, "source_mask": real(LENGTHS)}
+        return Rows(inputs, {"source": LENGTHS, "target": TARGETS, "source_mask": LENGTHS}, "target")
     if isinstance(model, Captioner):
         target = words(TARGETS, seed=2)
         target[:, 0] = special(model).start
         return Rows({"images": images(model), "target": target}, {"target": TARGETS}, "target")
     if isinstance(model, FewShotClassifier):
-        given = episodes(model)
-        return Rows({"images": given.images, "labels": given.labels})
+        episode = episodes(model)
+        return Rows({"images": episode.images, "labels": episode.labels})
     if isinstance(model, Player):
         return Rows({"inputs": model.play(torch.arange(4, device=next(model.parameters()).device)).inputs})
     if isinstance(model, SequenceMachine):
         return Rows({"inputs": bits(model).inputs}, {"inputs": LENGTHS}, "inputs")
-    given = {"tokens": words(LENGTHS), "mask": real(LENGTHS)}
+    inputs = {"tokens": words(LENGTHS), "mask": real(LENGTHS)}
     if isinstance(model, Encoder):
-        given["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
+        inputs["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
     if isinstance(model, Encoder | LanguageModel):
-        return Rows(given, dict.fromkeys(given, LENGTHS), "tokens")
+        return Rows(inputs, dict.fromkeys(inputs, LENGTHS), "tokens")
     return Rows({"images": images(model)})
 
 
@@ -355,16 +359,16 @@ def batch(model: Any) -> Any:
 
 
 def pairs(model: Any) -> PairBatch:
-    given = rows(model).given
-    source = given["source"].masked_fill(~given["source_mask"], special(model).pad)
-    return PairBatch(source, given["source_mask"], *ended(model))
+    inputs = rows(model).inputs
+    source = inputs["source"].masked_fill(~inputs["source_mask"], special(model).pad)
+    return PairBatch(source, inputs["source_mask"], *ended(model))
 
 
 def ended(model: Any) -> tuple[Tensor, Tensor]:
     """The targets with their end tokens and padding, and the mask."""
     mask = real(TARGETS)
     ends = torch.arange(max(TARGETS)) == torch.tensor(TARGETS)[:, None] - 1
-    target = rows(model).given["target"].masked_fill(ends, special(model).end)
+    target = rows(model).inputs["target"].masked_fill(ends, special(model).end)
     return target.masked_fill(~mask, special(model).pad), mask
 
 
@@ -381,7 +385,7 @@ def windows(model: Any) -> TextBatch:
 
 def masked(model: Any) -> MaskedBatch:
     """Some words of each row, shown or not; whether the second part follows, if the model predicts that."""
-    tokens, segments, mask = (rows(model).given[name] for name in ("tokens", "segments", "mask"))
+    tokens, segments, mask = (rows(model).inputs[name] for name in ("tokens", "segments", "mask"))
     predicted = torch.zeros_like(mask)
     for row, places in enumerate([(1, 4, 6), (2, 3), (1, 2, 8), (0,)]):
         predicted[row, list(places)] = True
@@ -393,7 +397,7 @@ def masked(model: Any) -> MaskedBatch:
 def labelled(model: Any) -> Any:
     if reads_plain_texts(model):
         return dataclasses.replace(rows(model).batch(), labels=torch.tensor([2, 0, 1, 2]))  # type: ignore[attr-defined]
-    tokens, segments, mask = (rows(model).given[name] for name in ("tokens", "segments", "mask"))
+    tokens, segments, mask = (rows(model).inputs[name] for name in ("tokens", "segments", "mask"))
     return LabelledBatch(tokens, segments, mask, torch.tensor([2, 0, 1, 2]))
 
 
@@ -447,27 +451,42 @@ BATCHES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# ---- runs
+
+
+def save_encoder(folder: Path, tokens: Tokenizer, *, seed: int, **settings: Any) -> None:
+    """A BERT with drawn weights, which say something different of every text."""
+    torch.manual_seed(seed)
+    model = Bert(BertConfig(len(tokens), **settings))
+    with torch.no_grad():
+        for weight in model.parameters():
+            spread = 0.2 if weight.dim() == 1 else 1.2 / weight.shape[-1] ** 0.5
+            weight.add_(torch.randn_like(weight), alpha=spread)
+    begin(folder, model, Artifacts(tokens, labels=model.config.labels), "")
+    save_weights(folder, model)
+
+
 # ---- artifacts
 
 
 @cache
-def tokenizer(layout: str, size: int) -> Tokenizer:
-    kind = "wordpiece" if layout == "bert" else "character"
+def tokenizer(numbering: str, size: int) -> Tokenizer:
+    kind = "wordpiece" if numbering == "bert" else "character"
     text = "abcdefghijkl" if kind == "character" else "a b c d e f g h i j k l"
-    found = Tokenizer.train([text], kind=kind, layout=layout, size=size)
-    assert len(found) == size
-    return found
+    trained = Tokenizer.train([text], kind=kind, numbering=numbering, size=size)
+    assert len(trained) == size
+    return trained
 
 
 def special(model: Any) -> Special:
-    return tokenizer(model.layout, WORDS).special
+    return tokenizer(model.numbering, WORDS).special
 
 
 def artifacts(model: Any) -> Artifacts:
     source = getattr(model.config, "source_vocabulary", 0)
     return Artifacts(
-        tokenizer(model.layout, WORDS) if model.layout else None,
-        tokenizer(model.layout, source) if source else None,
+        tokenizer(model.numbering, WORDS) if model.numbering else None,
+        tokenizer(model.numbering, source) if source else None,
         labels=getattr(model.config, "labels", ()),
         pixels=Pixels(*[(0.5,) * model.config.channels] * 2) if hasattr(model.config, "channels") else None,
     )

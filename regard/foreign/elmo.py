@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.data.artifacts import AnyTokenizer
 from regard.data.text.characters import CHARACTERS
-from regard.data.text.special_tokens import LAYOUTS, REGARD, SPECIAL, Special
+from regard.data.text.special_tokens import NUMBERINGS, REGARD, SPECIAL, Special
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.tokenizer_training import train_vocabulary
 from regard.errors import RunError, Unrepresentable
@@ -107,7 +107,7 @@ class ELMoForm(Form[ELMoConfig]):
 def words_alone() -> Tokenizer:
     """Splits at white space, and knows no word: each is read by its characters."""
     inner = train_vocabulary(
-        [], kind="space", size=len(SPECIAL), lowercase=False, normalise="", layout=LAYOUTS["regard"]
+        [], kind="space", size=len(SPECIAL), lowercase=False, normalise="", numbering=NUMBERINGS["regard"]
     )
     return Tokenizer(inner, REGARD)
 

@@ -41,7 +41,7 @@ class TargetSide(nn.Module):
     decode: Any
     out: nn.Linear
 
-    layout = "regard"  # how the tokenizer numbers the special tokens
+    numbering = "regard"  # how the tokenizer numbers the special tokens
     max_target_positions = NO_LIMIT  # most tokens it can write
     fixed_shapes = False  # a GPU computes the loss of padding too, so that a training step can be captured
 

@@ -113,7 +113,7 @@ class Bert(nn.Module):
         "large": {"dim": 1024, "layers": 24, "heads": 16},
     }
     task = "fill"  # by default; config.task depends on the head
-    layout = "bert"
+    numbering = "bert"
     OF_RECIPE = ("head", "pooler")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: BertConfig):

@@ -61,7 +61,7 @@ class GPT2(nn.Module):
         "xl": {"dim": 1600, "layers": 48, "heads": 25},
     }
     task = "generate"
-    layout = "gpt2"
+    numbering = "gpt2"
 
     def __init__(self, config: GPT2Config):
         super().__init__()

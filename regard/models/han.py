@@ -66,7 +66,7 @@ class HAN(WordClassifier):
     paper = "Yang et al. 2016, Hierarchical attention networks for document classification"
     Config = HANConfig
     task = "classify"
-    layout = "regard"
+    numbering = "regard"
     MAY_DIFFER = ("split", "max_sentences", "max_words")  # from the run that training starts from
 
     def __init__(self, config: HANConfig):

@@ -59,7 +59,7 @@ class Pooling(WordClassifier):
     )
     Config = PoolingConfig
     task = "classify"
-    layout = "regard"
+    numbering = "regard"
 
     def __init__(self, config: PoolingConfig):
         super().__init__()

@@ -86,7 +86,7 @@ class Model(Learner, Protocol):
     paper: str
     Config: Any  # the dataclass that `config` is an instance of
     task: str  # the verb of its task, unless its configuration names it
-    layout: str  # how a tokenizer numbers the special tokens for it; "": it reads no text
+    numbering: str  # how a tokenizer numbers the special tokens for it; "": it reads no text
 
     def __init__(self, config: Any) -> None: ...
 

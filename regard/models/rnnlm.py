@@ -52,7 +52,7 @@ class RNNLM(nn.Module):
     paper = "Mikolov et al. 2010, Recurrent neural network based language model; Zaremba et al. 2014"
     Config = RNNLMConfig
     task = "generate"
-    layout = "gpt2"
+    numbering = "gpt2"
     alignment = ""  # no attention
 
     def __init__(self, config: RNNLMConfig):

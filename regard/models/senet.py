@@ -209,7 +209,7 @@ class SENet(nn.Module):
         "inception": {"block": "inception", "depths": (2, 2, 2), "widths": (64, 128, 256), "stem": "small"},
     }
     task = "recognise"
-    layout = ""
+    numbering = ""
     alignment = ""  # no attention over places
     MAY_DIFFER = ("image_size", "image_width")  # from the run that training starts from
 

@@ -69,7 +69,7 @@ class Transformer(EncoderDecoder):
         "base": {"dim": 512, "layers": 6, "heads": 8, "ff": 2048},
         "big": {"dim": 1024, "layers": 6, "heads": 16, "ff": 4096},
     }
-    layout = "marian"
+    numbering = "marian"
 
     def __init__(self, config: TransformerConfig):
         super().__init__(config, width=config.dim, embed=config.dim)

@@ -132,7 +132,7 @@ class ViT(nn.Module):
         "huge": {"dim": 1280, "layers": 32, "heads": 16, "patch_size": 14},
     }
     task = "recognise"
-    layout = ""
+    numbering = ""
     MAY_DIFFER = ("image_size", "image_width", "pool")  # from the run that training starts from
 
     def __init__(self, config: ViTConfig):

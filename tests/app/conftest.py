@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from small_models import save_encoder
 
 from regard.app.cli.main import DEBUG, main
-from regard.data.artifacts import Artifacts
 from regard.data.text.tokenizer import Tokenizer
-from regard.models.bert import Bert, BertConfig
-from regard.runs.folder import begin, save_weights
+from regard.runs.folder import save_weights
 from regard.tasks.core import compare
 from regard.tasks.core.recipe import read
 from regard.tasks.core.table import load
@@ -204,16 +203,9 @@ class Encoders:
     sentences, labels, labelled, max_positions = SENTENCES, LABELS, LABELLED, 16
 
     def build(self, folder: Path, **changes: Any) -> str:
-        tokens = Tokenizer.train(self.sentences * 3, kind="wordpiece", size=120, lowercase=True, layout="bert")
+        tokens = Tokenizer.train(self.sentences * 3, kind="wordpiece", size=120, lowercase=True, numbering="bert")
         settings = {"dim": 16, "layers": 2, "heads": 2, "max_positions": self.max_positions, **changes}
-        torch.manual_seed(5)
-        model = Bert(BertConfig(len(tokens), **settings))
-        with torch.no_grad():
-            for weight in model.parameters():
-                spread = 0.2 if weight.dim() == 1 else 1.2 / weight.shape[-1] ** 0.5
-                weight.add_(torch.randn_like(weight), alpha=spread)
-        begin(folder, model, Artifacts(tokens, labels=model.config.labels), "")
-        save_weights(folder, model)
+        save_encoder(folder, tokens, seed=5, **settings)
         return str(folder)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,13 +24,7 @@ SIZES = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
 SPECIAL = {"eos_token_id": END, "pad_token_id": PAD}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """transformers advises on its log against some of the options tried here."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    yield
-    transformers.logging.set_verbosity(level)
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def decided(peer: nn.Module) -> None:

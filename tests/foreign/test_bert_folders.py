@@ -10,15 +10,16 @@ import resource
 import shutil
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import nn
+from damage import WEIGHTS, Damage, header, tensors
+from peers import draw_bert
+from safetensors.torch import load_file
 
 from regard.errors import RunError
 from regard.runs import weights
@@ -30,7 +31,6 @@ from regard.tasks.shared.reader import Reader
 
 transformers = pytest.importorskip("transformers")
 
-WEIGHTS = "model.safetensors"
 NAMES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "cat", "dog", "sat", "on", "mat", "play", "##ing", "##s", "a", "b", "##b", ".", ",", "!", "我", "e"]
 TEXTS = ["The cat sat on the mat.", "", "a [MASK] plays, playing!", "dogs ZEBRA 我 é", "the cat " * 30]
@@ -39,24 +39,7 @@ LONGEST = 20
 LABELS = {0: "good", 1: "bad", 2: "so so"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
-
-
-def draw(model: nn.Module) -> None:
-    """First weights say nearly the same of every word."""
-    dice = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for name, x in model.named_parameters():
-            noise = torch.randn(x.shape, generator=dice)
-            ones = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
-            x.copy_(noise * 1.4 / x.shape[-1] ** 0.5 if x.dim() == 2 else ones + 0.3 * noise)
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def make(
@@ -72,7 +55,7 @@ def make(
     sizes |= {"intermediate_size": 40, "max_position_embeddings": LONGEST}
     classes = {"id2label": LABELS} if "Classification" in architecture else {}
     model = getattr(transformers, architecture)(transformers.BertConfig(**sizes, **classes, **changes)).eval()
-    draw(model)
+    draw_bert(model)
     model.save_pretrained(folder, max_shard_size=shard)
     tokenizer.save_pretrained(folder)
     return folder
@@ -281,8 +264,6 @@ def test_there_and_back_changes_nothing(trained: dict[str, Path], tmp_path: Path
 
 # ---- folders that are not what they claim
 
-Damage = Callable[[Path], object]
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -316,29 +297,6 @@ def damage_tokens(change: Callable[[dict[str, Any]], object]) -> Damage:
         table["added_tokens"] = [one for one in table["added_tokens"] if one["content"] in vocabulary]
 
     return damage_json("tokenizer.json", drop)
-
-
-def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Damage:
-    def write(folder: Path) -> None:
-        found = {name: x.clone() for name, x in load_file(folder / WEIGHTS).items()}
-        change(found)
-        save_file(found, folder / WEIGHTS)
-
-    return write
-
-
-def header(change: Callable[[dict[str, Any]], object]) -> Damage:
-    """The header of the weights altered, and what follows it left as it is."""
-
-    def write(folder: Path) -> None:
-        raw = (folder / WEIGHTS).read_bytes()
-        (length,) = struct.unpack("<Q", raw[:8])
-        entries = json.loads(raw[8 : 8 + length])
-        change(entries)
-        new = json.dumps(entries).encode()
-        (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(new)) + new + raw[8 + length :])
-
-    return write
 
 
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -452,7 +410,7 @@ def test_it_is_refused_by_name(name: str, whole: Path, tmp_path: Path, monkeypat
     folder = shutil.copytree(whole, tmp_path / "run")
     damage(folder)
     taken: list[str] = []
-    monkeypatch.setattr(weights, "_read", lambda path, name: taken.append(name))
+    monkeypatch.setattr(weights, "_read", lambda opened, path, name: taken.append(name))
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(RunError, match=said) as caught:
         load(folder)

@@ -41,7 +41,7 @@ class ToyForm(GPT2Form):
 @pytest.fixture
 def gpt2(tmp_path: Path) -> GPT2:
     """A model, saved as transformers would."""
-    tokens = Tokenizer.train(["abc def"], kind="character", layout="gpt2")
+    tokens = Tokenizer.train(["abc def"], kind="character", numbering="gpt2")
     torch.manual_seed(0)
     model = GPT2(GPT2Config(len(tokens), dim=8, layers=1, heads=2, max_positions=16)).eval()
     begin(tmp_path / "folder", model, Artifacts(tokens), "")

@@ -10,13 +10,12 @@ import resource
 import shutil
 import struct
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from damage import WEIGHTS, Damage, header, tensors
 
 from regard.app.cli.main import main
 from regard.data.artifacts import Artifacts
@@ -28,8 +27,7 @@ from regard.runs import weights
 from regard.runs.folder import begin, save_weights
 from regard.tasks.core.table import load
 
-Damage = Callable[[Path], object]
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+INDEX = "model.safetensors.index.json"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     sizes: dict[str, Any] = {"dim": 8, "layers": 2, "heads": 2, "ff": 12, "max_positions": 16}
     for name in ("gpt2", "marian"):
-        tokens = Tokenizer.train(["abcdefghij"], kind="character", layout=name)
+        tokens = Tokenizer.train(["abcdefghij"], kind="character", numbering=name)
         size = len(tokens)
         model = GPT2(GPT2Config(size, **sizes)) if name == "gpt2" else Transformer(TransformerConfig(size, **sizes))
         begin(folder / name, model, Artifacts(tokens), "")
@@ -71,15 +69,6 @@ def text(name: str, content: str | bytes) -> Damage:
     return lambda folder: (folder / name).write_bytes(raw)
 
 
-def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Damage:
-    def rewrite(folder: Path) -> None:
-        found = {name: x.clone() for name, x in load_file(folder / WEIGHTS).items()}
-        change(found)
-        save_file(found, folder / WEIGHTS)
-
-    return rewrite
-
-
 def index(*names: Any, keep: bool = True) -> Damage:
     """Weights moved to a.safetensors, and an index that says they lie in the files named."""
 
@@ -95,20 +84,6 @@ def index(*names: Any, keep: bool = True) -> Damage:
 
 def then(*steps: Damage) -> Damage:
     return lambda folder: [step(folder) for step in steps]
-
-
-def header(change: Callable[[dict[str, Any]], object]) -> Damage:
-    """The header of the weights altered, and what follows it left as it is."""
-
-    def write(folder: Path) -> None:
-        raw = (folder / WEIGHTS).read_bytes()
-        (length,) = struct.unpack("<Q", raw[:8])
-        entries = json.loads(raw[8 : 8 + length])
-        change(entries)
-        new = json.dumps(entries).encode()
-        (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(new)) + new + raw[8 + length :])
-
-    return write
 
 
 def loop(folder: Path) -> None:
@@ -386,9 +361,9 @@ def test_it_is_refused_by_name(
     taken: list[str] = []
     read = weights._read
 
-    def watch(path: Path, name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    def watch(opened: Any, path: Path, name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         taken.append(name)
-        return read(path, name, dtype)
+        return read(opened, path, name, dtype)
 
     monkeypatch.setattr(weights, "_read", watch)
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -25,7 +25,7 @@ from regard.tasks.core.table import load
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    tokens = Tokenizer.train(["abc def"], kind="character", layout="gpt2")
+    tokens = Tokenizer.train(["abc def"], kind="character", numbering="gpt2")
     torch.manual_seed(0)
     model = GPT2(GPT2Config(len(tokens), dim=8, layers=1, heads=2, max_positions=16)).eval()
     begin(tmp_path / "run", model, Artifacts(tokens), "")

@@ -51,9 +51,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of our own form, and one of each kind of transformers."""
     folder, labels = tmp_path_factory.mktemp("runs"), ("cat", "dog")
     tokens = {
-        layout: Tokenizer.train(["abc def"], kind="character", layout=layout) for layout in ("regard", "gpt2")
+        numbering: Tokenizer.train(["abc def"], kind="character", numbering=numbering)
+        for numbering in ("regard", "gpt2")
     }
-    pieces = Tokenizer.train(["abc def"], kind="wordpiece", size=60, layout="bert")
+    pieces = Tokenizer.train(["abc def"], kind="wordpiece", size=60, numbering="bert")
     made: dict[str, tuple[Any, Artifacts]] = {
         "own": (RNNLM(RNNLMConfig(len(tokens["regard"]), dim=8)), Artifacts(tokens["regard"])),
         "gpt2": (GPT2(GPT2Config(len(tokens["gpt2"]), max_positions=16, **SMALL)), Artifacts(tokens["gpt2"])),

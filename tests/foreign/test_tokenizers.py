@@ -156,19 +156,19 @@ def test_a_foreign_tokenizer_of_words(tmp_path):
     assert ours.decode(ours.encode("a b a"), ["b"]) == "a b a"
 
 
-@pytest.mark.parametrize("layout", ["regard", "marian", "gpt2"])
+@pytest.mark.parametrize("numbering", ["regard", "marian", "gpt2"])
 @pytest.mark.parametrize("kind", ["character", "word", "space", "bpe"])
-def test_transformers_reads_what_we_write(kind, layout, tmp_path):
+def test_transformers_reads_what_we_write(kind, numbering, tmp_path):
     transformers = pytest.importorskip("transformers")
 
-    ours = Tokenizer.train(ENGLISH, kind=kind, layout=layout)
+    ours = Tokenizer.train(ENGLISH, kind=kind, numbering=numbering)
     ours.save(tmp_path / "tokenizer.json")
     names = dict(zip(("pad_token", "eos_token"), ours.tokens([ours.special.pad, ours.special.end]), strict=True))
     peer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), **names)
     assert len(peer) == len(ours)
     for text in ("The cat sat on the mat.", "", "a dog , 2 zebras"):
         ids = ours.encode(text)
-        assert peer(text)["input_ids"] == ids + ([ours.special.end] if layout == "marian" else [])
+        assert peer(text)["input_ids"] == ids + ([ours.special.end] if numbering == "marian" else [])
         if ours.special.unknown not in ids:
             assert peer.decode([*ids, ours.special.end], skip_special_tokens=True) == ours.decode(ids)
 
@@ -364,7 +364,7 @@ def test_a_tokenizer_must_name_most_ids_of_its_model(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(said)
     with pytest.raises(RunError, match=rf"vocab\.json names {size} of the model's 1,024 ids; it is incomplete, or"):
         open_text(Contents(tmp_path), vocabulary=1024, special=special)
-    Tokenizer.train(["a"], kind="word", layout="gpt2").save(tmp_path / "tokenizer.json")
+    Tokenizer.train(["a"], kind="word", numbering="gpt2").save(tmp_path / "tokenizer.json")
     with pytest.raises(RunError, match=r"tokenizer\.json names 3 of the model's 591 ids"):
         open_text(Contents(tmp_path), vocabulary=591, special=Special(0, 0, 0, -1))
 
@@ -389,7 +389,7 @@ def test_characters_need_no_merges(tmp_path):
 
 
 def test_two_pieces_may_not_share_an_id(tmp_path):
-    described = json.loads(Tokenizer.train(["ab"], kind="character", layout="gpt2").inner.to_str())
+    described = json.loads(Tokenizer.train(["ab"], kind="character", numbering="gpt2").inner.to_str())
     described["model"]["vocab"]["b"] = described["model"]["vocab"]["a"]
     (tmp_path / "tokenizer.json").write_text(json.dumps(described))
     with pytest.raises(RunError, match=r"tokenizer\.json: '[ab]' and '[ab]' have the same id, 2"):

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from peers import draw_vit
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -38,28 +39,13 @@ USUAL |= {"image_size": 12, "patch_size": 4}
 PIXELS = "preprocessor_config.json"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """transformers draws bars, and tells of weights and libraries that it does not find."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def peer(head: str = "ForImageClassification", pooler: bool = True, **changes: Any) -> Any:
     """Its weights well off their first values."""
-    torch.manual_seed(0)
     config = transformers.ViTConfig(**USUAL | {"id2label": LABELS} | changes)
-    kind = getattr(transformers, f"ViT{head}")
-    model = (kind(config, add_pooling_layer=pooler) if head == "Model" else kind(config)).eval()
-    with torch.no_grad():
-        for name, x in model.named_parameters():
-            noise = torch.randn_like(x)
-            x.copy_(noise / x[0].numel() ** 0.5 if x.dim() > 1 else ("norm.weight" in name) + 0.3 * noise)
-    return model
+    return draw_vit(config, head, pooler=pooler)
 
 
 def reader(height: int = 12, width: int = 12, **changes: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +45,13 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """transformers draws bars and gives advice."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def build(which: str, kind: str, folder: Path, **changes: Any) -> Any:
     """A saved run with weights drawn so large that they matter, opened again."""
     gpt2 = which == "gpt2"
-    tokens = Tokenizer.train(LINES * 20, kind=kind, size=300, layout="gpt2" if gpt2 else "marian")
+    tokens = Tokenizer.train(LINES * 20, kind=kind, size=300, numbering="gpt2" if gpt2 else "marian")
     torch.manual_seed(0)
     sizes = {"vocabulary": len(tokens), **SIZES, **({} if gpt2 else {"ff": 32}), **changes}
     model: Any = GPT2(GPT2Config(**sizes)) if gpt2 else Transformer(TransformerConfig(**sizes))

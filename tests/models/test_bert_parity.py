@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from peers import draw_bert
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -50,25 +51,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """transformers draws bars, and tells of the tensors that it has no use for."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
-
-
-def draw(model: nn.Module) -> None:
-    """Weights as they are at first say nearly the same of every word, biases nothing, and norms are all ones."""
-    dice = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for name, x in model.named_parameters():
-            noise = torch.randn(x.shape, generator=dice)
-            ones = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
-            x.copy_(noise * 1.4 / x.shape[-1] ** 0.5 if x.dim() == 2 else ones + 0.3 * noise)
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def peer(architecture: str = "BertForPreTraining", **changes: Any) -> Any:
@@ -76,14 +59,14 @@ def peer(architecture: str = "BertForPreTraining", **changes: Any) -> Any:
     sizes |= {"intermediate_size": 100, "max_position_embeddings": 40}
     config = transformers.BertConfig(**sizes | changes)
     found = getattr(transformers, architecture)._from_config(config, attn_implementation="eager").eval()
-    draw(found)
+    draw_bert(found)
     return found
 
 
 def ours(**changes: Any) -> Bert:
     sizes = {"dim": 48, "layers": 2, "heads": 3, "ff": 100, "max_positions": 40}
     model = Bert(BertConfig(VOCABULARY, **sizes | changes)).eval()
-    draw(model)
+    draw_bert(model)
     return model
 
 

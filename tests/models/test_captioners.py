@@ -22,8 +22,8 @@ both = pytest.mark.parametrize("name", ["show_and_tell", "show_attend_tell"])
 
 def captions(model: Captioner) -> tuple[Tensor, Tensor]:
     """Images (4, C, H, W) and targets (4, 8), shifted right."""
-    given = rows(model).given
-    return given["images"], given["target"]
+    inputs = rows(model).inputs
+    return inputs["images"], inputs["target"]
 
 
 @both

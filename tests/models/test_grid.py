@@ -57,22 +57,22 @@ def has_classes(config: Any) -> bool:
 @torch.no_grad()
 def test_padding_changes_nothing(name: str, variant: str) -> None:
     model = build(name, variant)
-    given = rows(model)
-    answers = given.answers(model)
-    for padded in (given.wider(), given.other_padding()):
+    whole = rows(model)
+    answers = whole.answers(model)
+    for padded in (whole.wider(), whole.other_padding()):
         for ours, wanted in zip(padded.answers(model), answers, strict=True):
             near(ours, wanted)
-    if given.answered:
-        assert model(**given.wider().given).isfinite().all()
+    if whole.answered:
+        assert model(**whole.wider().inputs).isfinite().all()
 
 
 @each()
 @torch.no_grad()
 def test_a_row_alone_is_as_in_a_batch(name: str, variant: str) -> None:
     model = build(name, variant)
-    given = rows(model)
-    for row, wanted in enumerate(given.answers(model)):
-        near(given.alone(row).answers(model)[0], wanted)
+    whole = rows(model)
+    for row, wanted in enumerate(whole.answers(model)):
+        near(whole.alone(row).answers(model)[0], wanted)
 
 
 @each(Classifier, only=has_classes)
@@ -97,15 +97,15 @@ def test_classes_of_a_row_alone_are_as_in_a_batch(name: str, variant: str) -> No
 @torch.no_grad()
 def test_changing_the_future_leaves_the_past(name: str, variant: str) -> None:
     model = build(name, variant)
-    given = rows(model)
-    key, answers = given.answered, model(**given.given)
+    whole = rows(model)
+    key, answers = whole.answered, model(**whole.inputs)
     for place in (1, 4, 7):
-        changed = given.given[key].clone()
+        changed = whole.inputs[key].clone()
         changed[:, place:] = other(changed[:, place:])
-        found = model(**given.given | {key: changed})
-        near(found[:, :place], answers[:, :place])
-        real = torch.tensor(given.lengths[key]) > place
-        moved = (found - answers)[real, place].abs().amax(-1)
+        changed_answers = model(**whole.inputs | {key: changed})
+        near(changed_answers[:, :place], answers[:, :place])
+        real = torch.tensor(whole.lengths[key]) > place
+        moved = (changed_answers - answers)[real, place].abs().amax(-1)
         assert (moved > 1e-4).all(), "a token must matter to the next one"
 
 
@@ -123,22 +123,22 @@ def test_every_parameter_gets_a_gradient(name: str, variant: str) -> None:
 @each(learns=True, only=has_loss)
 def test_overfits_one_batch(name: str, variant: str) -> None:
     model = fresh(name, variant, size=16).train()
-    given, training = batch(model), Training(steps=1)
+    examples, training = batch(model), Training(steps=1)
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.02, betas=(0.8, 0.95), fused=True)
     for _ in range(300):
-        loss = model.loss(given)
-        if loss.total < LEARNED * loss.tokens and learned(model, given):
+        loss = model.loss(examples)
+        if loss.total < LEARNED * loss.tokens and learned(model, examples):
             break
         optimiser.zero_grad()
         objective(loss, training).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-    assert learned(model, given)
+    assert learned(model, examples)
 
 
-def learned(model: Any, given: Any) -> bool:
+def learned(model: Any, examples: Any) -> bool:
     """In eval mode, where the running statistics of convolutions lag behind."""
-    final = model.eval().loss(given)
+    final = model.eval().loss(examples)
     model.train()
     return bool(final.total < LEARNED * final.tokens)
 
@@ -157,15 +157,15 @@ def test_saved_and_loaded_it_answers_the_same(name: str, variant: str, tmp_path:
     for ours, wanted in zip(rows(model).answers(loaded), rows(model).answers(model), strict=True):
         assert torch.equal(ours, wanted)
     if has_loss(model.config):
-        given = batch(model).to(next(loaded.parameters()).device)
-        assert torch.equal(loaded.loss(given).total, model.loss(given).total)
+        examples = batch(model).to(next(loaded.parameters()).device)
+        assert torch.equal(loaded.loss(examples).total, model.loss(examples).total)
     assert shared(loaded) == shared(model)
 
 
 def shared(model: nn.Module) -> list[int]:
     """For each tensor the first one that is the same: which ones are tied."""
     ids = [id(x) for x in model.state_dict(keep_vars=True).values()]
-    return [ids.index(one) for one in ids]
+    return [ids.index(number) for number in ids]
 
 
 def filled(config: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from regard.models.protocols import LanguageModel
 
 def texts(model: LanguageModel) -> tuple[Tensor, Tensor]:
     """Texts (4, 9), padded at the right, and their mask."""
-    given = rows(model).given
-    return given["tokens"], given["mask"]
+    inputs = rows(model).inputs
+    return inputs["tokens"], inputs["mask"]
 
 
 def at_the_left(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

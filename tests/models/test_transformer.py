@@ -149,7 +149,7 @@ def test_without_positions_the_decoder_still_knows_an_order() -> None:
 
 
 def batch() -> PairBatch:
-    """In Marian's layout: </s> is 0, and <pad>, the last, is also the start."""
+    """In Marian's numbering: </s> is 0, and <pad>, the last, is also the start."""
     source = torch.tensor([[5, 3, 7, 4, 0], [6, 2, 0, 8, 8]])
     target = torch.tensor([[8, 7, 6, 4, 0], [8, 3, 0, 8, 8]])
     real = torch.arange(5) < torch.tensor([[5], [3]])

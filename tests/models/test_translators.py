@@ -12,8 +12,8 @@ from regard.models.protocols import Translator
 
 def sentences(model: Translator) -> tuple[Tensor, Tensor, Tensor]:
     """Sources (4, 9), their mask, and targets (4, 8) shifted right."""
-    given = rows(model).given
-    return given["source"], given["source_mask"], given["target"]
+    inputs = rows(model).inputs
+    return inputs["source"], inputs["source_mask"], inputs["target"]
 
 
 @each(Translator)

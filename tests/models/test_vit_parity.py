@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from peers import draw_vit
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -37,29 +37,14 @@ LABELS = {0: "tabby cat", 1: "dog", 2: "Æsop's owl"}
 each = pytest.mark.parametrize("name", CONFIGS)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quiet() -> Iterator[None]:
-    """transformers draws bars, and tells of weights that it does not find."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def peer(head: str = "ForImageClassification", pooler: bool = True, **changes: Any) -> Any:
     """Its weights well off their first values."""
-    torch.manual_seed(0)
     config = transformers.ViTConfig(**USUAL | {"id2label": LABELS} | changes)
     config._attn_implementation = "eager"
-    kind = getattr(transformers, f"ViT{head}")
-    model = (kind(config, add_pooling_layer=pooler) if head == "Model" else kind(config)).eval()
-    with torch.no_grad():
-        for name, x in model.named_parameters():
-            noise = torch.randn_like(x)
-            x.copy_(noise / x[0].numel() ** 0.5 if x.dim() > 1 else ("norm.weight" in name) + 0.3 * noise)
-    return model
+    return draw_vit(config, head, pooler=pooler)
 
 
 def read(folder: Path) -> ViT:

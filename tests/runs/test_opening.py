@@ -56,12 +56,12 @@ def saved(folder: Path, model: Any, artifacts: Artifacts) -> None:
 
 
 def gpt2(folder: Path) -> None:
-    tokens = Tokenizer.train(["abc def"], kind="character", layout="gpt2")
+    tokens = Tokenizer.train(["abc def"], kind="character", numbering="gpt2")
     saved(folder, GPT2(GPT2Config(len(tokens), dim=8, layers=1, heads=2, max_positions=16)), Artifacts(tokens))
 
 
 def bert(folder: Path) -> None:
-    tokens = Tokenizer.train(["abc def"], kind="wordpiece", size=60, layout="bert")
+    tokens = Tokenizer.train(["abc def"], kind="wordpiece", size=60, numbering="bert")
     saved(folder, Bert(BertConfig(len(tokens), dim=8, layers=1, heads=2, max_positions=16)), Artifacts(tokens))
 
 

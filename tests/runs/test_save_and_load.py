@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,7 +198,8 @@ KINDS = {
         check_images,
     ),
     "caption": Kind(
-        f'[data]\nmade = "scenes"\ntrain_count = 24\nvalid_count = 4\nbatch_size = 8\n{WORDS}image_size = 32\n{TRAIN}',
+        '[data]\nmade = "scenes"\ntrain_count = 24\nvalid_count = 4\nbatch_size = 8\n'
+        f"{WORDS}image_size = 32\n{TRAIN}",
         lambda run: run.caption([scenes("test", 2).images.read(number) for number in range(2)], SEARCH),
         check_captions,
     ),
@@ -227,7 +229,8 @@ KINDS = {
 APART = "tokens.joint=false"  # translators: some with a vocabulary of both sides, some with one for each
 TRAINED = {
     "seq2seq": [
-        "translate", "seq2seq", APART, "model.reverse=true", "model.remind=true", "model.cell=gru", "model.layers=2",
+        "translate", "seq2seq", APART, "model.reverse=true", "model.remind=true", "model.cell=gru",
+        "model.layers=2",
     ],
     "seq2seq of the mean": ["translate", "seq2seq", "model.summary=mean", "model.cell=rnn", "model.chrono_steps=9"],
     "bahdanau": ["translate", "bahdanau", "model.score=general", "model.weigh=hard", "model.dropout=0.3"],
@@ -268,7 +271,9 @@ TRAINED = {
     "vit, mean": ["recognise", "vit", "model.pool=mean", "data.flip=false", "data.crop=0"],
     "senet": ["recognise", "senet", "train.average_checkpoints=2"],
     "senet, plain": ["recognise", "senet", "model.reduction=0", "model.shortcut=project"],
-    "show_and_tell": ["caption", "show_and_tell", "model.dropout=0.3", "train.label_smoothing=0.1", "data.num_ops=1"],
+    "show_and_tell": [
+        "caption", "show_and_tell", "model.dropout=0.3", "train.label_smoothing=0.1", "data.num_ops=1",
+    ],
     "show_attend_tell": ["caption", "show_attend_tell", "model.stage=0", "train.r_drop=1.0", "data.scale=0.5"],
     "show_attend_tell, hard": ["caption", "show_attend_tell", "model.weigh=hard", "model.frozen=true"],
     "snail": ["fewshot", "snail", "data.rotations=true", "train.label_smoothing=0.1"],
@@ -282,8 +287,8 @@ TRAINED = {
     "bit_lstm": ["recall", "bit_lstm", "data.curriculum_steps=3"],
 }  # fmt: skip
 TYPES = {  # model_type of those that other libraries know; the others are ours
-    "transformer": "marian", "gpt2": "gpt2", "gpt2 apart": "gpt2", "bert": "bert", "bert, hidden words alone": "bert",
-    "bert that classifies": "bert", "vit": "vit",
+    "transformer": "marian", "gpt2": "gpt2", "gpt2 apart": "gpt2", "bert": "bert",
+    "bert, hidden words alone": "bert", "bert that classifies": "bert", "vit": "vit",
 }  # fmt: skip
 
 
@@ -314,7 +319,8 @@ def test_it_trains_stops_goes_on_and_answers(variant: str, tmp_path: Path, train
     for path in (*whole.glob("*.json"), whole / "model.safetensors"):
         assert (run / path.name).read_bytes() == path.read_bytes(), path.name
     assert json.loads((run / "config.json").read_text())["model_type"] == TYPES.get(variant, f"regard-{name}")
-    assert f"# {name} on " in (run / "README.md").read_text()
+    data = re.search(r'(?:made|train) = "([^"]+)"', Path(recipe).read_text())
+    assert f"# {name} on {Path(data[1]).name if data else ''}" in (run / "README.md").read_text()
     answers = kind.ask(load(run))
     assert answers == kind.ask(load(whole))
     kind.check(answers, name, changes)

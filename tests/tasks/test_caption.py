@@ -43,7 +43,7 @@ def lively(kind: Any, config: Any) -> Any:
 
 
 def captioner(tokens: str = "word", *, looks: bool = True, **changes: Any) -> Captioner:
-    tokenizer = Tokenizer.train(TEXTS, kind=tokens, size=270 if tokens == "bpe" else 60, layout="regard")
+    tokenizer = Tokenizer.train(TEXTS, kind=tokens, size=270 if tokens == "bpe" else 60, numbering="regard")
     kind, config = (ShowAttendTell, ShowAttendTellConfig) if looks else (ShowAndTell, ShowAndTellConfig)
     return Captioner(lively(kind, config(len(tokenizer), **EYE, embed=8, decoder=12, **changes)), tokenizer, PIXELS)
 

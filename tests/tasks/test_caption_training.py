@@ -93,7 +93,7 @@ def test_what_a_training_is_made_of(tmp_path: Path) -> None:
 def test_what_is_taken_from_a_run_to_begin_with(speaks: bool) -> None:
     """Of a captioner the tokens and the pixels, of another network the pixels."""
     job: Any = read("scenes-show-and-tell", [*EYE, *FEW])[0]
-    own = Tokenizer.train(["a b c"], kind="word", size=20, layout="regard")
+    own = Tokenizer.train(["a b c"], kind="word", size=20, numbering="regard")
     start = Artifacts(own if speaks else None, labels=("cat", "dog"), pixels=Pixels((0.1,) * 3, (0.9,) * 3))
     found = prepare.survey(job, start)
     assert found.pixels == start.pixels

@@ -395,7 +395,7 @@ def test_it_begins_with_an_encoder_its_words_and_sizes(
 
 
 def make(folder: Path, **changes: Any) -> Path:
-    tokens = Tokenizer.train([text for text, _ in reviews()], kind="wordpiece", size=90, layout="bert")
+    tokens = Tokenizer.train([text for text, _ in reviews()], kind="wordpiece", size=90, numbering="bert")
     model = Bert(BertConfig(len(tokens), dim=20, layers=2, heads=2, max_positions=30, **changes))
     begin(folder, model, Artifacts(tokens), "")
     save_weights(folder, model)
@@ -403,7 +403,7 @@ def make(folder: Path, **changes: Any) -> Path:
 
 
 def test_another_kind_of_model_is_refused(recipe: str, tmp_path: Path) -> None:
-    tokens = Tokenizer.train(["abc"], kind="character", layout="gpt2")
+    tokens = Tokenizer.train(["abc"], kind="character", numbering="gpt2")
     model = GPT2(GPT2Config(len(tokens), dim=8, layers=1, heads=1, max_positions=16))
     begin(tmp_path / "gpt2", model, Artifacts(tokens), "")
     save_weights(tmp_path / "gpt2", model)

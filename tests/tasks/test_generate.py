@@ -28,7 +28,7 @@ GREEDY = Decoding(max_length=12, min_length=11)
 
 def build(name: str, kind: str = "character", seed: int = 0, **sizes: Any) -> LanguageModel:
     """Drawn weights: it writes what nobody wrote, and never the same for long."""
-    tokenizer = Tokenizer.train([TEXT], kind=kind, size=300, layout="gpt2")
+    tokenizer = Tokenizer.train([TEXT], kind=kind, size=300, numbering="gpt2")
     model = MODELS[name]
     torch.manual_seed(seed)
     network = model(model.Config(vocabulary=len(tokenizer), **{"max_positions": LONGEST, **sizes}))

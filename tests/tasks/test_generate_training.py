@@ -253,7 +253,7 @@ def test_the_card_tells_tokens_and_command(recipe: str, tmp_path: Path, train: A
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
     """Drawn weights are enough to be evaluated."""
-    tokenizer = Tokenizer.train(["\n".join(LINES)], kind="character", layout="gpt2")
+    tokenizer = Tokenizer.train(["\n".join(LINES)], kind="character", numbering="gpt2")
     torch.manual_seed(0)
     gpt2 = MODELS["gpt2"]
     network = gpt2(gpt2.Config(vocabulary=len(tokenizer), dim=16, layers=2, heads=2, max_positions=24))

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from regard.data.images.labelled_images import ImageSet
-from regard.data.made.pairs import SPLITS
+from regard.data.made.splits import SPLITS, check_split
 
 EXAMPLES = 20  # images of each class, as in Omniglot
 FINER = 4  # drawn this many times larger, then averaged, for smooth edges
@@ -21,10 +21,9 @@ JITTER, TURN, GROW, SHIFT = 0.025, 0.15, 0.12, 0.04  # how far images of a class
 
 def glyphs(split: str, count: int, *, examples: int = EXAMPLES, size: int = 28) -> ImageSet:
     """`count` classes. A larger count begins with the classes of a smaller one."""
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-    if count < 1 or examples < 1:
-        raise ValueError(f"count and examples must be at least 1, got {count} and {examples}")
+    check_split(split, count)
+    if examples < 1:
+        raise ValueError(f"examples must be at least 1, got {examples}")
     if size < 16:
         raise ValueError(f"size must be at least 16 pixels, so that strokes can be distinguished, got {size}")
     pixels = np.empty((count * examples, size, size, 1), np.uint8)

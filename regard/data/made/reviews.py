@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from regard.data.made.pairs import generator_of, split_of
+from regard.data.made.splits import generator_of, split_of
 
 LABELS = ("positive", "negative")
 ADJECTIVES = {

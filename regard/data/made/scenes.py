@@ -18,8 +18,8 @@ from PIL import Image, ImageDraw
 
 from regard.data.images.captions import CaptionSet, Named
 from regard.data.images.images import Images
-from regard.data.made.pairs import SPLITS
 from regard.data.made.shapes import CLASSES, FINER, NOISE, OUTLINES
+from regard.data.made.splits import SPLITS, check_split
 
 COLOURS = {
     "red": (220, 40, 40),
@@ -63,10 +63,7 @@ class SceneObjects(Sequence[tuple[Named, ...]]):
 
 def scenes(split: str, count: int, *, size: int = 64) -> CaptionSet:
     """Images with one, two and three shapes take turns. A larger count begins with the images of a smaller one."""
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-    if count < 1:
-        raise ValueError(f"count must be at least 1, got {count}")
+    check_split(split, count)
     if size < 32:
         raise ValueError(f"size must be at least 32 pixels, so that shapes can be distinguished, got {size}")
     generator = np.random.default_rng([len(COLOURS), len(CLASSES), SPLITS.index(split)])

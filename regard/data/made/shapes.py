@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from regard.data.images.labelled_images import ImageSet
-from regard.data.made.pairs import SPLITS
+from regard.data.made.splits import SPLITS, check_split
 
 CLASSES = ("circle", "square", "triangle", "cross", "ring", "star")
 FINER = 4  # drawn this many times larger, then averaged, for smooth edges
@@ -42,10 +42,7 @@ class Shapes(ImageSet):
 
 def shapes(split: str, count: int, *, size: int = 32) -> Shapes:
     """Classes take turns. A larger count begins with the images of a smaller one."""
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-    if count < 1:
-        raise ValueError(f"count must be at least 1, got {count}")
+    check_split(split, count)
     if size < 16:
         raise ValueError(f"size must be at least 16 pixels, so that shapes can be distinguished, got {size}")
     generator = np.random.default_rng([len(CLASSES), SPLITS.index(split)])

@@ -5,7 +5,7 @@ A document comes in chunks, because one may be gigabytes long."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, islice
 from pathlib import Path
 
@@ -14,6 +14,10 @@ from regard.base.lines import open_chunks, open_lines
 from regard.base.records import Columns, by_header, by_keys, check_text, form_of, read_csv
 from regard.errors import DataError
 
+# Where a sentence ends within a line: before a capital or a quote, or at a full stop between spaces.
+END = re.compile(r"[.!?][\"'”’)\]]*\s+")
+QUOTES = "\"'“‘«"
+SPACED = re.compile(r"(?<=\s[.!?])\s+")
 HEADING = re.compile(r"\s*= [^=]+ =\s*")  # of an article in WikiText; those of its sections have more signs
 Document = Iterator[str]
 
@@ -92,3 +96,42 @@ def _csv(path: Path, column: str) -> Iterator[Document]:
 def _jsonl(path: Path, column: str) -> Iterator[Document]:
     for where, values in by_keys(path, Columns((column,), ((column,),)), repr(column)):
         yield iter([check_text(text, key, where) for key, text in values])
+
+
+# ---- their sentences
+
+
+def read_sentences(documents: Iterable[Document]) -> Iterator[Iterator[str]]:
+    """The sentences of each document, which must be read before the next document is asked for.
+
+    In a document of several lines each line is a sentence; a full stop between spaces ends one too, because lines
+    of WikiText are paragraphs. In a document of one line a sentence also ends at . ! or ? before a space and a
+    capital or quote."""
+    for document in documents:
+        lines = (line for line in map(str.strip, _whole_lines(document)) if line)
+        first = list(islice(lines, 2))
+        if len(first) == 1:
+            yield (part for sentence in SPACED.split(first[0]) for part in _parts(sentence))
+        else:
+            yield (sentence for line in chain(first, lines) for sentence in SPACED.split(line))
+
+
+def _whole_lines(chunks: Document) -> Iterator[str]:
+    begun: list[str] = []  # the parts of a line that may go on
+    for chunk in chunks:
+        rest, *others = chunk.split("\n")
+        begun.append(rest)
+        for line in others:
+            yield "".join(begun)
+            begun = [line]
+    yield "".join(begun)
+
+
+def _parts(text: str) -> Iterator[str]:
+    begin = 0
+    for end in END.finditer(text):
+        after = text[end.end() : end.end() + 1]
+        if after.isupper() or (after and after in QUOTES):
+            yield text[begin : end.end()].rstrip()
+            begin = end.end()
+    yield text[begin:]

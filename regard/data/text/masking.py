@@ -7,19 +7,18 @@ both."""
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.batches.batch import Batch, Ids, Rows, check_batching, draw_batches
-from regard.data.text.documents import Document
+from regard.data.text.documents import Document, read_sentences
 from regard.data.text.text_encoding import SHORTEST
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
@@ -27,49 +26,9 @@ from regard.errors import DataError
 MASKED, REPLACED = 0.8, 0.1  # shares of the predicted tokens: [MASK], a random token; the rest stays as it is
 SHORT = 0.1  # the share of rows with a random shorter length, so that the model sees short rows too
 TOGETHER = 1000  # sentences that are encoded at a time
-# Where a sentence ends within a line: before a capital or a quote, or at a full stop between spaces.
-END = re.compile(r"[.!?][\"'”’)\]]*\s+")
-QUOTES = "\"'“‘«"
-SPACED = re.compile(r"(?<=\s[.!?])\s+")
 
 Span = tuple[int, int, int, int, int]  # begin and end of A among the ids, those of B, 1 if B does not follow A
 MaskedItem = tuple[int, int, np.ndarray]  # epoch, index of the batch, its rows as spans (B, 5)
-
-
-def read_sentences(documents: Iterable[Document]) -> Iterator[Iterator[str]]:
-    """The sentences of each document, which must be read before the next document is asked for.
-
-    In a document of several lines each line is a sentence; a full stop between spaces ends one too, because lines
-    of WikiText are paragraphs. In a document of one line a sentence also ends at . ! or ? before a space and a
-    capital or quote."""
-    for document in documents:
-        lines = (line for line in map(str.strip, _lines(document)) if line)
-        first = list(islice(lines, 2))
-        if len(first) == 1:
-            yield (part for sentence in SPACED.split(first[0]) for part in _parts(sentence))
-        else:
-            yield (sentence for line in chain(first, lines) for sentence in SPACED.split(line))
-
-
-def _lines(chunks: Document) -> Iterator[str]:
-    begun: list[str] = []  # the parts of a line that may go on
-    for chunk in chunks:
-        rest, *others = chunk.split("\n")
-        begun.append(rest)
-        for line in others:
-            yield "".join(begun)
-            begun = [line]
-    yield "".join(begun)
-
-
-def _parts(text: str) -> Iterator[str]:
-    begin = 0
-    for end in END.finditer(text):
-        after = text[end.end() : end.end() + 1]
-        if after.isupper() or (after and after in QUOTES):
-            yield text[begin : end.end()].rstrip()
-            begin = end.end()
-    yield text[begin:]
 
 
 def encode_sentences(documents: Iterable[Document], tokenizer: Tokenizer) -> list[Rows]:

@@ -19,8 +19,7 @@ from regard.data.text.characters import (
     CharacterBatch,
     spell,
 )
-from regard.data.text.documents import Document
-from regard.data.text.masking import read_sentences
+from regard.data.text.documents import Document, read_sentences
 from regard.data.text.special_tokens import Special
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError

@@ -29,7 +29,7 @@ UNKNOWN_NAME = SPECIAL[UNKNOWN]
 
 
 @dataclass(frozen=True)
-class Layout:
+class Numbering:
     """The special tokens at the beginning and the end of a vocabulary, and what each is for."""
 
     first: tuple[str, ...]
@@ -41,7 +41,7 @@ class Layout:
     mask: str = ""
 
     def ids(self, inner: tokenizers.Tokenizer) -> Special | None:
-        """None if the vocabulary has another layout."""
+        """None if the vocabulary has another numbering."""
         size = inner.get_vocab_size()
         places = {name: place for place, name in enumerate(self.first)}
         places |= {name: size - place for place, name in enumerate(reversed(self.last), 1)}
@@ -53,13 +53,13 @@ class Layout:
 
 
 TEXT_END = "<|endoftext|>"
-MARIAN = Layout(("</s>", UNKNOWN_NAME), ("<pad>",), start="<pad>")
-GPT2 = Layout((TEXT_END, UNKNOWN_NAME), pad=TEXT_END, start=TEXT_END, end=TEXT_END)
-GPT2_BYTES = Layout((TEXT_END,), pad=TEXT_END, start=TEXT_END, end=TEXT_END)  # in bytes nothing is unknown
-BERT = Layout(NAMES, pad="[PAD]", start="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
-LAYOUTS = {"regard": Layout(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT}
+MARIAN = Numbering(("</s>", UNKNOWN_NAME), ("<pad>",), start="<pad>")
+GPT2 = Numbering((TEXT_END, UNKNOWN_NAME), pad=TEXT_END, start=TEXT_END, end=TEXT_END)
+GPT2_BYTES = Numbering((TEXT_END,), pad=TEXT_END, start=TEXT_END, end=TEXT_END)  # in bytes nothing is unknown
+BERT = Numbering(NAMES, pad="[PAD]", start="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
+NUMBERINGS = {"regard": Numbering(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT}
 
 
-def layout_for(name: str, kind: str) -> Layout:
-    """The layout of a vocabulary of this kind of tokens."""
-    return GPT2_BYTES if (name, kind) == ("gpt2", "bpe") else LAYOUTS[name]
+def numbering_for(name: str, kind: str) -> Numbering:
+    """The numbering of a vocabulary of this kind of tokens."""
+    return GPT2_BYTES if (name, kind) == ("gpt2", "bpe") else NUMBERINGS[name]

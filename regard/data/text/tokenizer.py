@@ -12,7 +12,7 @@ import tokenizers
 
 from regard.base.files import LARGEST_TOKENIZER, read_bytes, write_file
 from regard.data.text.byte_level import bytes_of
-from regard.data.text.special_tokens import GPT2_BYTES, LAYOUTS, SPECIAL, TEXT_END, Special, layout_for
+from regard.data.text.special_tokens import GPT2_BYTES, NUMBERINGS, SPECIAL, TEXT_END, Special, numbering_for
 from regard.data.text.tokenizer_file import read_tokenizer, without_panic
 from regard.data.text.tokenizer_training import KINDS, SPLITTERS, check_training, train_vocabulary
 from regard.data.text.wordpiece import NAMES
@@ -74,7 +74,7 @@ class Tokenizer:
         size: int | None = None,
         lowercase: bool = False,
         normalise: str = "",
-        layout: str = "regard",
+        numbering: str = "regard",
     ) -> Tokenizer:
         """`size` is the size of the vocabulary with its special tokens; the most frequent pieces are kept.
 
@@ -82,16 +82,16 @@ class Tokenizer:
         "nfc" or "nfkc", before lower-casing; WordPiece has BERT's own. The texts are read once, in order."""
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
-        if (kind == "wordpiece") != (layout == "bert"):
-            raise ValueError(f"wordpiece tokens and the layout bert go together, got {kind!r} and {layout!r}")
+        if numbering not in NUMBERINGS:
+            raise ValueError(f"numbering must be one of {', '.join(NUMBERINGS)}, got {numbering!r}")
+        if (kind == "wordpiece") != (numbering == "bert"):
+            raise ValueError(f"wordpiece tokens and the numbering bert go together, got {kind!r} and {numbering!r}")
         if isinstance(texts, str):
             raise ValueError("texts must be many texts, got a single one; put it in a list")
-        order = layout_for(layout, kind)
+        order = numbering_for(numbering, kind)
         check_training(kind, size, normalise, order)
         inner = train_vocabulary(
-            _checked_texts(texts), kind=kind, size=size, lowercase=lowercase, normalise=normalise, layout=order
+            _checked_texts(texts), kind=kind, size=size, lowercase=lowercase, normalise=normalise, numbering=order
         )
         special = order.ids(inner)
         assert special is not None
@@ -101,8 +101,8 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """From a tokenizer.json that `save` wrote."""
         inner = read_tokenizer(read_bytes(path, LARGEST_TOKENIZER), path)
-        for layout in (*LAYOUTS.values(), GPT2_BYTES):
-            if special := layout.ids(inner):
+        for numbering in (*NUMBERINGS.values(), GPT2_BYTES):
+            if special := numbering.ids(inner):
                 return cls(inner, special)
         names = [inner.id_to_token(i) for i in range(len(SPECIAL))]
         raise DataError(

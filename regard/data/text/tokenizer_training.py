@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.data.text.special_tokens import MARIAN, UNKNOWN_NAME, Layout
+from regard.data.text.special_tokens import MARIAN, UNKNOWN_NAME, Numbering
 from regard.data.text.wordpiece import SIZE, train_word_pieces
 
 KINDS = ("character", "word", "space", "bpe", "wordpiece")
@@ -34,8 +34,8 @@ BPE_SIZE = 8000
 NO_LIMIT = 10**9
 
 
-def check_training(kind: str, size: int | None, normalise: str, layout: Layout) -> None:
-    least = len(layout.first) + len(layout.last) + (ALPHABET if kind == "bpe" else 1)
+def check_training(kind: str, size: int | None, normalise: str, numbering: Numbering) -> None:
+    least = len(numbering.first) + len(numbering.last) + (ALPHABET if kind == "bpe" else 1)
     if size is not None and size < least:
         what = f"all {ALPHABET} bytes" if kind == "bpe" else "at least one more"
         raise ValueError(
@@ -48,25 +48,25 @@ def check_training(kind: str, size: int | None, normalise: str, layout: Layout) 
 
 
 def train_vocabulary(
-    texts: Iterable[str], *, kind: str, size: int | None, lowercase: bool, normalise: str, layout: Layout
+    texts: Iterable[str], *, kind: str, size: int | None, lowercase: bool, normalise: str, numbering: Numbering
 ) -> tokenizers.Tokenizer:
     """See Tokenizer.train."""
     if kind == "wordpiece":
         return train_word_pieces(texts, size=size or SIZE, lowercase=lowercase)
     steps = NORMAL_FORMS[normalise] + ([normalizers.Lowercase()] if lowercase else [])
-    names = (*layout.first, *layout.last)
+    names = (*numbering.first, *numbering.last)
     if kind == "space":
         steps = [*steps, _unknown_special(names)]
     limit = size or (BPE_SIZE if kind == "bpe" else NO_LIMIT)
     inner, trainer = _bpe(limit, names) if kind == "bpe" else _whole(kind, limit, names)
     if steps:
         inner.normalizer = normalizers.Sequence(steps)
-    if layout is MARIAN:  # for other libraries, which encode with special tokens; we never do
+    if numbering is MARIAN:  # for other libraries, which encode with special tokens; we never do
         inner.post_processor = processors.TemplateProcessing(
             single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 0)]
         )
     inner.train_from_iterator(texts, trainer)
-    return _lay_out(inner, layout, limit)
+    return _renumber(inner, numbering, limit)
 
 
 def _bpe(size: int, names: Sequence[str]) -> tuple[tokenizers.Tokenizer, trainers.BpeTrainer]:
@@ -99,21 +99,21 @@ def _whole(kind: str, size: int, names: Sequence[str]) -> tuple[tokenizers.Token
         unspace = decoders.Replace(Regex(r"(?<!\w) (?=\w)"), "")
         steps = [space_words, decoders.Fuse(), unspace]
     inner.decoder = decoders.Sequence([_leave_out(names), *steps])
-    # One more than asked for, because "<unk>" may be counted among the words too; `_lay_out` truncates.
+    # One more than asked for, because "<unk>" may be counted among the words too; `_renumber` truncates.
     trainer = trainers.WordLevelTrainer(
         vocab_size=size + 1, min_frequency=0, special_tokens=list(names), show_progress=False
     )
     return inner, trainer
 
 
-def _lay_out(inner: tokenizers.Tokenizer, layout: Layout, size: int) -> tokenizers.Tokenizer:
-    """The same tokenizer with its ids in the order of the layout, and at most `size` of them.
+def _renumber(inner: tokenizers.Tokenizer, numbering: Numbering, size: int) -> tokenizers.Tokenizer:
+    """The same tokenizer with its ids in the order of the numbering, and at most `size` of them.
 
     Training registers the special tokens as added tokens; the docstring of Tokenizer says why they must not be."""
     described = json.loads(inner.to_str())
-    ids, names = described["model"]["vocab"], {*layout.first, *layout.last}
+    ids, names = described["model"]["vocab"], {*numbering.first, *numbering.last}
     pieces = [piece for piece in sorted(ids, key=ids.__getitem__) if piece not in names][: size - len(names)]
-    order = [*layout.first, *pieces, *layout.last]
+    order = [*numbering.first, *pieces, *numbering.last]
     described["model"]["vocab"] = {piece: place for place, piece in enumerate(order)}
     return tokenizers.Tokenizer.from_str(json.dumps(described | {"added_tokens": []}))
 

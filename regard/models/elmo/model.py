@@ -116,7 +116,7 @@ class ELMo(nn.Module):
         "original": {"dim": 512, "highways": 2},
     }
     task = "embed"  # by default; config.task depends on the head
-    layout = "regard"
+    numbering = "regard"
     OF_RECIPE = (  # set by the recipe, even with --from
         "head",
         "mix",

@@ -74,7 +74,7 @@ class LSTMN(nn.Module):
     paper = "Cheng, Dong & Lapata 2016, Long short-term memory-networks for machine reading"
     Config = LSTMNConfig
     task = "generate"  # by default; config.task depends on the head
-    layout = "gpt2"
+    numbering = "gpt2"
     OF_RECIPE = ("head", "pool")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: LSTMNConfig):

@@ -39,7 +39,7 @@ class BitLSTM(nn.Module):
     paper = "Graves, Wayne & Danihelka 2014, Neural Turing machines (the LSTM beside them)"
     Config = BitLSTMConfig
     task = "recall"
-    layout = ""
+    numbering = ""
     alignment = ""  # it has no attention
 
     def __init__(self, config: BitLSTMConfig):

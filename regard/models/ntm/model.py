@@ -64,7 +64,7 @@ class NTM(nn.Module):
     paper = "Graves, Wayne & Danihelka 2014, Neural Turing machines"
     Config = NTMConfig
     task = "recall"
-    layout = ""
+    numbering = ""
     alignment = "memory.attend"  # the weights of the read heads, then of the write heads
 
     def __init__(self, config: NTMConfig):

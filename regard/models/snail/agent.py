@@ -112,7 +112,7 @@ class SNAILAgent(nn.Module):
     paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
     Config = SNAILAgentConfig
     task = "play"
-    layout = ""
+    numbering = ""
 
     def __init__(self, config: SNAILAgentConfig):
         super().__init__()

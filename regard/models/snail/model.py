@@ -114,7 +114,7 @@ class SNAIL(nn.Module):
     paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
     Config = SNAILConfig
     task = "fewshot"
-    layout = ""
+    numbering = ""
 
     def __init__(self, config: SNAILConfig):
         super().__init__()

@@ -38,7 +38,7 @@ def survey(job: Job[CaptionSettings], start: Artifacts | None) -> Artifacts:
     if start and start.tokenizer is not None:
         return Artifacts(start.tokenizer, pixels=pixels)
     texts = chain.from_iterable(job.data.captions("train").captions)
-    return Artifacts(job.tokens.learn(texts, job.layout), pixels=pixels)
+    return Artifacts(job.tokens.learn(texts, job.numbering), pixels=pixels)
 
 
 def prepare(

@@ -40,7 +40,7 @@ def survey(job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
         same = set(start.labels) == set(labels)  # then in the order of the head that is there
         return replace(start, labels=start.labels if same else labels, max_length=job.data.truncate)
     texts = chain.from_iterable((text, second) if second else (text,) for text, second, _ in rows)
-    return Artifacts(job.tokens.learn(texts, job.layout), labels=labels, max_length=job.data.truncate)
+    return Artifacts(job.tokens.learn(texts, job.numbering), labels=labels, max_length=job.data.truncate)
 
 
 def prepare(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.base.fields import build, check_known
-from regard.data.text.special_tokens import layout_for
+from regard.data.text.special_tokens import numbering_for
 from regard.data.text.tokenizer_training import KINDS, check_training
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError
@@ -216,7 +216,7 @@ def build_job(table: Recipe) -> AnyJob:
     _check_batches(settings, model, config)
     return Job(
         model,
-        MODELS[model].layout,
+        MODELS[model].numbering,
         config,
         settings,
         training,
@@ -268,14 +268,14 @@ def logged(metric: str) -> str:
 
 def _tokens(model: str, table: dict[str, Any]) -> Tokens:
     """WordPiece is BERT's, and nobody else's."""
-    layout = MODELS[model].layout
-    kinds = ("wordpiece",) if layout == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
-    tokens = build(Tokens, {"kind": "wordpiece", **table} if layout == "bert" else table, "tokens")
+    numbering = MODELS[model].numbering
+    kinds = ("wordpiece",) if numbering == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
+    tokens = build(Tokens, {"kind": "wordpiece", **table} if numbering == "bert" else table, "tokens")
     if tokens.kind not in kinds:
         raise RecipeError(f"tokens.kind must be {' or '.join(kinds)} for {model}, got {tokens.kind!r}")
-    if layout:  # else it reads no text
+    if numbering:  # else it reads no text
         try:
-            check_training(tokens.kind, tokens.size, tokens.normalise, layout_for(layout, tokens.kind))
+            check_training(tokens.kind, tokens.size, tokens.normalise, numbering_for(numbering, tokens.kind))
         except ValueError as error:
             raise RecipeError(f"[tokens]: {error}") from None
     return tokens

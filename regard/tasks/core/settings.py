@@ -53,14 +53,14 @@ class Tokens:
     def __post_init__(self) -> None:
         check(self)
 
-    def learn(self, texts: Iterable[str], layout: str) -> Tokenizer:
+    def learn(self, texts: Iterable[str], numbering: str) -> Tokenizer:
         return Tokenizer.train(
             texts,
             kind=self.kind,
             size=self.size,
             lowercase=self.lowercase,
             normalise=self.normalise,
-            layout=layout,
+            numbering=numbering,
         )
 
 
@@ -69,7 +69,7 @@ class Job(Generic[S]):
     """All that a training needs; a recipe is one of these in TOML."""
 
     model: str  # its name in MODELS
-    layout: str  # how the tokenizer numbers special tokens for that model
+    numbering: str  # how the tokenizer numbers special tokens for that model
     config: Any  # the Config of that model; what follows from the data is a placeholder until that is surveyed
     data: S
     train: Training

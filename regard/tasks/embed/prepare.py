@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from regard.data.artifacts import Artifacts
-from regard.data.text.masking import read_sentences
+from regard.data.text.documents import read_sentences
 from regard.data.text.sentence_data import SentenceData, encode_words
 from regard.data.text.special_tokens import SPECIAL
 from regard.errors import DataError, RecipeError
@@ -38,7 +38,7 @@ def survey(job: Job[SentenceSettings], start: Artifacts | None) -> Artifacts:
             f"{job.tokens.kind!r}"
         )
     documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
-    return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.layout))
+    return Artifacts(job.tokens.learn(chain.from_iterable(read_sentences(documents)), job.numbering))
 
 
 def prepare(

@@ -11,7 +11,7 @@ from regard.tasks.shared.text_files import TextFiles
 
 @dataclass(frozen=True)
 class SentenceSettings(TextFiles):
-    """A recipe's [data]. Sentences are found as `data.text.masking.read_sentences` says; each is read by itself."""
+    """A recipe's [data]. Sentences are found by `data.text.documents.read_sentences`; each is read by itself."""
 
     documents: str = setting("line", choices=tuple(READERS))
     valid_fraction: float = setting(0.05, above=0, below=1)  # of train's sentences, from its end

@@ -34,7 +34,7 @@ def survey(job: Job[MaskedSettings], start: Artifacts | None) -> Artifacts:
     if start:  # it may have been a classifier, which this head is not, and may have read longer texts
         return replace(start, labels=(), max_length=start.max_length and max(start.max_length, length))
     documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
-    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.layout), max_length=length)
+    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.numbering), max_length=length)
 
 
 def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: Path) -> Prepared[Reader, TestText]:

@@ -49,7 +49,7 @@ def survey(job: Job[TextSettings], start: Artifacts | None) -> Artifacts:
     if start:
         return start
     documents = counted(job.data.read(job.data.files_of("train")), "documents read for the vocabulary")
-    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.layout))
+    return Artifacts(job.tokens.learn(chain.from_iterable(documents), job.numbering))
 
 
 def prepare(

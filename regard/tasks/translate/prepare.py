@@ -40,10 +40,10 @@ def survey(job: Job[PairSettings], start: Artifacts | None) -> Artifacts:
         return start
     tokens = job.tokens
     # Two vocabularies have one place for each special token only where that does not depend on their size.
-    layout = job.layout if tokens.joint else "regard"
+    numbering = job.numbering if tokens.joint else "regard"
 
     def learn(texts: Iterable[str]) -> Tokenizer:
-        return tokens.learn(texts, layout)
+        return tokens.learn(texts, numbering)
 
     if tokens.joint:
         pairs = counted(job.data.pairs("train"), "pairs read for the vocabulary")

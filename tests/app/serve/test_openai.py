@@ -96,12 +96,12 @@ def test_embeddings(client: Any, filler: str, form: dict[str, str]) -> None:
         ({"model": "shakespeare", "prompt": "a", "n": 100}, "n must lie in 1 to 16"),
     ],
 )
-def test_what_is_not_supported_is_said(client: Any, asked: dict[str, Any], words: str) -> None:
+def test_what_is_not_supported_is_said(openai: Any, client: Any, asked: dict[str, Any], words: str) -> None:
     with pytest.raises(openai.UnprocessableEntityError, match=words):
         client.completions.create(**asked)
 
 
-def test_a_model_that_is_not_there(client: Any) -> None:
+def test_a_model_that_is_not_there(openai: Any, client: Any) -> None:
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="nothing", prompt="a")
     wrong = client.with_options(api_key="wrong")

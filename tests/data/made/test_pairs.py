@@ -6,8 +6,10 @@ from datetime import date
 
 import pytest
 
-from regard.data.made import pairs as made
-from regard.data.made.pairs import MADE, SPLITS, dates, write_date
+from regard.data.made import dates as made
+from regard.data.made.dates import dates, write_date
+from regard.data.made.pairs import MADE
+from regard.data.made.splits import SPLITS
 
 
 def written(day, form, language="English"):

@@ -108,7 +108,7 @@ def test_size_and_subset():
     ("split", "count", "size", "message"),
     [
         ("dev", 10, 64, "split must be one of train, valid, test, got 'dev'"),
-        ("train", 0, 64, "count must be at least 1, got 0"),
+        ("train", 0, 64, "count must be a whole number of at least 1, got 0"),
         ("train", 10, 16, "size must be at least 32 pixels.*got 16"),
     ],
 )

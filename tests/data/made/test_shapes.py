@@ -79,7 +79,7 @@ def test_the_form_does(train):
     ("split", "count", "size", "message"),
     [
         ("dev", 10, 32, "split must be one of train, valid, test, got 'dev'"),
-        ("train", 0, 32, "count must be at least 1, got 0"),
+        ("train", 0, 32, "count must be a whole number of at least 1, got 0"),
         ("train", 10, 8, "size must be at least 16 pixels.*got 8"),
     ],
 )

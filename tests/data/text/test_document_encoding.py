@@ -14,7 +14,7 @@ from regard.data.text.tokenizer import Tokenizer
 TEXTS = ["The cat sat. It was fat, not thin!", "A dog barked.\nAt whom? Nobody knows."]
 WORDS = Tokenizer.train(TEXTS, kind="word", lowercase=True)
 BPE = Tokenizer.train(TEXTS * 9, kind="bpe", size=300)
-WORDPIECE = Tokenizer.train(TEXTS, kind="wordpiece", layout="bert", size=60, lowercase=True)
+WORDPIECE = Tokenizer.train(TEXTS, kind="wordpiece", numbering="bert", size=60, lowercase=True)
 
 
 def make(**changes):

@@ -15,7 +15,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
 
 SPECIAL = Special(pad=0, start=2, end=3, unknown=1, mask=4)
-TOKENIZER = Tokenizer.train(["abc abd bcd cab dab abcd badcab"] * 50, kind="wordpiece", size=40, layout="bert")
+TOKENIZER = Tokenizer.train(["abc abd bcd cab dab abcd badcab"] * 50, kind="wordpiece", size=40, numbering="bert")
 
 
 def read(tmp_path, name, content, **options):

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from regard.data.text import masking
-from regard.data.text.documents import read_documents
-from regard.data.text.masking import MaskedData, encode_sentences, ordinary_ids, read_sentences
+from regard.data.text.documents import read_documents, read_sentences
+from regard.data.text.masking import MaskedData, encode_sentences, ordinary_ids
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.wordpiece import NAMES, word_pieces
 
-TOKENIZER = Tokenizer.train(["abc abd bcd cab dab abcd badcab"] * 50, kind="wordpiece", size=40, layout="bert")
+TOKENIZER = Tokenizer.train(["abc abd bcd cab dab abcd badcab"] * 50, kind="wordpiece", size=40, numbering="bert")
 SPECIAL = TOKENIZER.special
 FIRST = 5  # the first ordinary id
 

@@ -7,32 +7,32 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.data.text import tokenizer as tokenizer_module
-from regard.data.text.special_tokens import LAYOUTS, REGARD, SPECIAL, Special
+from regard.data.text.special_tokens import NUMBERINGS, REGARD, SPECIAL, Special
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.tokenizer_training import KINDS
 
 TEXTS = ["The cat sat on the mat.", "The cat, the dog: they sat.", "<s> is no token </s> here <pad> nor <unk>"] * 20
-ANY = [layout for layout in LAYOUTS if layout != "bert"]
-LAID_OUT = [(kind, layout) for kind in KINDS if kind != "wordpiece" for layout in ANY]
+ANY = [numbering for numbering in NUMBERINGS if numbering != "bert"]
+EVERY = [(kind, numbering) for kind in KINDS if kind != "wordpiece" for numbering in ANY]
 
 
-@pytest.mark.parametrize(("kind", "layout"), [*LAID_OUT, ("wordpiece", "bert")])
-def test_each_layout_has_its_special_tokens_where_they_belong(kind, layout, tmp_path):
-    tokenizer = Tokenizer.train(TEXTS, kind=kind, layout=layout)
+@pytest.mark.parametrize(("kind", "numbering"), [*EVERY, ("wordpiece", "bert")])
+def test_each_numbering_has_its_special_tokens_where_they_belong(kind, numbering, tmp_path):
+    tokenizer = Tokenizer.train(TEXTS, kind=kind, numbering=numbering)
     last = len(tokenizer) - 1
     names = {
         "regard": {0: "<pad>", 1: "<s>", 2: "</s>", 3: "<unk>"},
         "marian": {0: "</s>", 1: "<unk>", last: "<pad>"},
         "gpt2": {0: "<|endoftext|>"} | ({} if kind == "bpe" else {1: "<unk>"}),
         "bert": {0: "[PAD]", 1: "[UNK]", 2: "[CLS]", 3: "[SEP]", 4: "[MASK]"},
-    }[layout]
+    }[numbering]
     wanted = {
         "regard": REGARD,
         "marian": Special(last, last, 0, 1),
         "gpt2": Special(0, 0, 0, 1),
         "bert": Special(0, 2, 3, 1, 4),
-    }[layout]
-    if (kind, layout) == ("bpe", "gpt2"):
+    }[numbering]
+    if (kind, numbering) == ("bpe", "gpt2"):
         wanted = Special(0, 0, 0, -1)
     assert tokenizer.special == wanted
     assert dict(zip(names, tokenizer.tokens(names), strict=True)) == names
@@ -48,7 +48,7 @@ def test_each_layout_has_its_special_tokens_where_they_belong(kind, layout, tmp_
 
 @pytest.mark.parametrize("kind", ["character", "word", "bpe"])
 def test_layouts_differ_in_numbers_alone(kind):
-    regard, marian, gpt2 = (Tokenizer.train(TEXTS, kind=kind, layout=layout) for layout in ANY)
+    regard, marian, gpt2 = (Tokenizer.train(TEXTS, kind=kind, numbering=numbering) for numbering in ANY)
     text = "The cat, the <s> sat </s> <|endoftext|> on ßx"
     labels = [one.tokens(one.encode(text)) for one in (regard, marian, gpt2)]
     assert labels[0] == labels[1] == labels[2]
@@ -56,11 +56,11 @@ def test_layouts_differ_in_numbers_alone(kind):
     assert shift == 2  # <s> is not there, <pad> is at the end
 
 
-@pytest.mark.parametrize(("kind", "layout"), LAID_OUT)
-def test_no_text_is_a_special_token(kind, layout):
+@pytest.mark.parametrize(("kind", "numbering"), EVERY)
+def test_no_text_is_a_special_token(kind, numbering):
     names = ["<pad>", "<s>", "</s>", "<|endoftext|>", "<unk>"]
     texts = [f"{name} a{name} {name} a" for name in names] * 30
-    tokenizer = Tokenizer.train(texts, kind=kind, layout=layout)
+    tokenizer = Tokenizer.train(texts, kind=kind, numbering=numbering)
     special = {tokenizer.special.pad, tokenizer.special.start, tokenizer.special.end}
     for name in names:
         for text in (name, f"a {name} a", f"a{name}", f"\u3000{name}\n"):
@@ -72,7 +72,7 @@ def test_no_text_is_a_special_token(kind, layout):
 
 def test_space_parts_at_white_space_alone():
     texts = ["the <unk> @-@ cat 's U.S. <unk> , <unk>\n", "the cat"]
-    tokenizer = Tokenizer.train(texts, kind="space", layout="gpt2")
+    tokenizer = Tokenizer.train(texts, kind="space", numbering="gpt2")
     assert tokenizer.tokens(range(2)) == ["<|endoftext|>", "<unk>"]
     assert len(tokenizer) == 2 + 6
     ids = tokenizer.encode("  the\u3000U.S.\t <unk> zebra\n cat ")
@@ -95,14 +95,14 @@ STREAMED = {
         kind=kind,
         normalise=form,
         lowercase=form == "nfc",
-        layout="gpt2",
+        numbering="gpt2",
     )
     for kind in KINDS
     if kind != "wordpiece"
     for form in ("", "nfc", "nfkc")
 }
-STREAMED["wordpiece", ""] = Tokenizer.train(TEXTS, kind="wordpiece", layout="bert")
-STREAMED["wordpiece", "lowercase"] = Tokenizer.train(TEXTS, kind="wordpiece", layout="bert", lowercase=True)
+STREAMED["wordpiece", ""] = Tokenizer.train(TEXTS, kind="wordpiece", numbering="bert")
+STREAMED["wordpiece", "lowercase"] = Tokenizer.train(TEXTS, kind="wordpiece", numbering="bert", lowercase=True)
 CUTTABLE = "a  é e\u0301.a   2s'sé =\u0338\n\n \t각\u11a8 \xa8ﷺ, <s> <unk>\u3000\x1c a_s\r\n.. "
 CUTTABLE += "日\u0301 日本\x7f [CLS]\n\u0301"
 CHUNKS = st.lists(st.text(st.sampled_from(CUTTABLE)) | st.text(st.characters(codec="utf-8")))

@@ -19,8 +19,8 @@ TEXTS = [
     "naïve café [MASK] is no token [CLS] here, nor [SEP] or [UNK]",
     "日本 is Japan, 日 is sun",
 ] * 20
-SMALL = Tokenizer.train(TEXTS, kind="wordpiece", size=200, lowercase=True, layout="bert")
-CASED = Tokenizer.train(TEXTS, kind="wordpiece", size=200, layout="bert")
+SMALL = Tokenizer.train(TEXTS, kind="wordpiece", size=200, lowercase=True, numbering="bert")
+CASED = Tokenizer.train(TEXTS, kind="wordpiece", size=200, numbering="bert")
 ODD = "aZÄßİΣς e\u0301\u0308 ﬁ½ \t\n\r\x1c\x85\xa0\u2028\u3000\u200b😀👩\u200d👧🏽[CLS]##[MASK]日本.,'\0\ufffd\x7f"
 
 
@@ -85,13 +85,13 @@ TIES = [f"{a}{b} {b}{a}{c}" for a in "abcdefäé日" for b in "ghijkl" for c in 
 PROGRAM = """
 from regard.data.text.tokenizer import Tokenizer
 texts = [f"{a}{b} {b}{a}{c}" for a in "abcdefäé日" for b in "ghijkl" for c in "mnoпр"] * 2
-print(ascii(Tokenizer.train(texts, kind="wordpiece", size=150, layout="bert").inner.to_str()))
+print(ascii(Tokenizer.train(texts, kind="wordpiece", size=150, numbering="bert").inner.to_str()))
 """
 
 
 def test_training_is_deterministic():
     saved = {
-        ascii(Tokenizer.train(iter(TIES), kind="wordpiece", size=150, layout="bert").inner.to_str())
+        ascii(Tokenizer.train(iter(TIES), kind="wordpiece", size=150, numbering="bert").inner.to_str())
         for _ in range(5)
     }
     environment = os.environ | {"PYTHONHASHSEED": "7", "RAYON_NUM_THREADS": "3", "PYTHONUTF8": "1"}
@@ -102,7 +102,7 @@ def test_training_is_deterministic():
 
 
 def test_size_keeps_the_most_frequent():
-    few = Tokenizer.train(["bbb bb a b c"], kind="wordpiece", size=8, layout="bert")
+    few = Tokenizer.train(["bbb bb a b c"], kind="wordpiece", size=8, numbering="bert")
     assert few.tokens(range(8)) == [*wordpiece.NAMES, "b", "##b", "a"]
     assert few.tokens(few.encode("bb ab a c")) == ["b", "##b", "a", "##b", "a", "[UNK]"]
     pieces = SMALL.tokens(range(len(SMALL)))
@@ -113,12 +113,12 @@ def test_size_keeps_the_most_frequent():
 
 def test_rare_characters_are_unknown(monkeypatch):
     monkeypatch.setattr(wordpiece, "CHARACTERS", 3)
-    tokenizer = Tokenizer.train(["aaa bb b cc d"], kind="wordpiece", size=100, layout="bert")
+    tokenizer = Tokenizer.train(["aaa bb b cc d"], kind="wordpiece", size=100, numbering="bert")
     assert [tokenizer.encode(one) == [1] for one in "abcd"] == [False, False, False, True]
 
 
 def test_a_word_of_the_vocabulary_is_one_piece():
-    large = Tokenizer.train(TEXTS, kind="wordpiece", layout="bert", lowercase=True)
+    large = Tokenizer.train(TEXTS, kind="wordpiece", numbering="bert", lowercase=True)
     for word in ("playing", "dogs", "the", "japan"):
         assert large.tokens(large.encode(word)) == [word]
 

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_models import save_encoder
 
-from regard.data.artifacts import Artifacts
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
-from regard.models.bert import Bert, BertConfig
-from regard.runs.folder import begin, save_weights
 from regard.tasks.core.table import load, load_as
 from regard.tasks.shared import text_reader
 from regard.tasks.shared.reader import Reader
@@ -39,16 +37,9 @@ ODD = [
 
 def build(folder: Path, tokens: Tokenizer | None = None, **changes: Any) -> Reader:
     """A run with drawn weights, which say something different of every text."""
-    tokens = tokens or Tokenizer.train(LINES * 3, kind="wordpiece", size=120, lowercase=True, layout="bert")
+    tokens = tokens or Tokenizer.train(LINES * 3, kind="wordpiece", size=120, lowercase=True, numbering="bert")
     settings = {"dim": 24, "layers": 2, "heads": 3, "max_positions": LONGEST, **changes}
-    torch.manual_seed(3)
-    model = Bert(BertConfig(len(tokens), **settings))
-    with torch.no_grad():
-        for weight in model.parameters():
-            spread = 0.2 if weight.dim() == 1 else 1.2 / weight.shape[-1] ** 0.5
-            weight.add_(torch.randn_like(weight), alpha=spread)
-    begin(folder, model, Artifacts(tokens, labels=model.config.labels), "")
-    save_weights(folder, model)
+    save_encoder(folder, tokens, seed=3, **settings)
     return load(folder)
 
 

@@ -19,12 +19,12 @@ TEXTS = ["the quick brown fox isn't unbelievable", "foxes, quickly!", "unable to
 
 @pytest.fixture(scope="module")
 def bytes_bpe() -> Tokenizer:
-    return Tokenizer.train(TEXTS, kind="bpe", size=280, layout="gpt2")
+    return Tokenizer.train(TEXTS, kind="bpe", size=280, numbering="gpt2")
 
 
 @pytest.fixture(scope="module")
 def wordpiece() -> Tokenizer:
-    return Tokenizer.train(TEXTS, kind="wordpiece", size=70, layout="bert")
+    return Tokenizer.train(TEXTS, kind="wordpiece", size=70, numbering="bert")
 
 
 @pytest.fixture(scope="module")
