@@ -19,14 +19,14 @@ def main(folder: Path) -> None:
     translated.heads("decoder.*.cross").save(folder / "heads.svg")
     written = regard.load("shakespeare").generate("ROMEO:\nWhat", max_tokens=24)
     written.attention.save(folder / "generate.svg")
-    found = regard.load("shapes").recognise(shapes("test", 6).pixels[5])
-    found.overlay().save(folder / "recognise.svg")
-    told = regard.load("scenes").caption(scenes("test", 11).images.read(10))
-    told.attention.save(folder / "caption.svg")
+    recognised = regard.load("shapes").recognise(shapes("test", 6).pixels[5])
+    recognised.overlay().save(folder / "recognise.svg")
+    captioned = regard.load("scenes").caption(scenes("test", 11).images.read(10))
+    captioned.attention.save(folder / "caption.svg")
     looks().save(folder / "looks.svg")
     signs = glyphs("test", 5, examples=2).pixels
-    known = {name: signs[2 * number] for number, name in enumerate("abcde")}
-    regard.load("omniglot").fewshot(signs[5], known).examples().save(folder / "fewshot.svg")
+    examples = {name: signs[2 * number] for number, name in enumerate("abcde")}
+    regard.load("omniglot").fewshot(signs[5], examples).examples().save(folder / "fewshot.svg")
     regard.load("copy").recall(length=20).picture().save(folder / "tape.svg")
     regard.load("shapes-senet").class_gates().save(folder / "gates.svg")
 

@@ -35,7 +35,7 @@ from regard.show.scales import Scale, check_scale, top_of
 from regard.show.terminal import half_blocks, side_by_side, title_lines, usable_width
 
 QUERY = 128  # the longer side of the query
-# For up to so many examples: the longer side of one, and how many stand in a row.
+# For up to so many examples: the longer side of an image, and how many stand in a row.
 SIZES = ((10, 84, 5), (40, 64, 10))
 SMALLEST = (48, 20)
 BAR = 6  # height of a bar

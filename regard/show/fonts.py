@@ -38,7 +38,7 @@ def find_families(characters: set[str]) -> tuple[list[str], set[str]]:
     families = list(matplotlib.rcParams["font.family"])
     first = font_manager.findfont(font_manager.FontProperties(family=families))
     missing = characters - _covered(first, characters)
-    for candidates in (_known_fonts, _new_fonts):
+    for candidates in (_listed_fonts, _new_fonts):
         reach: dict[str, set[str]] = {}
         if missing:
             for name, path in candidates():
@@ -52,7 +52,7 @@ def find_families(characters: set[str]) -> tuple[list[str], set[str]]:
     return families, missing
 
 
-def _known_fonts() -> Iterable[tuple[str, str]]:
+def _listed_fonts() -> Iterable[tuple[str, str]]:
     entries = [entry for entry in font_manager.fontManager.ttflist if entry.style == "normal"]
     # Among fonts that cover equally much the first one wins: sans-serif, like the other labels.
     entries.sort(key=lambda entry: ("sans" not in entry.name.lower(), entry.name))
@@ -61,8 +61,8 @@ def _known_fonts() -> Iterable[tuple[str, str]]:
 
 def _new_fonts() -> Iterable[tuple[str, str]]:
     """Fonts installed after matplotlib cached its list, which it does not refresh by itself."""
-    known = {entry.fname for entry in font_manager.fontManager.ttflist}
-    for path in sorted(set(font_manager.findSystemFonts()) - known):
+    listed = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for path in sorted(set(font_manager.findSystemFonts()) - listed):
         try:
             font_manager.fontManager.addfont(path)
         except (RuntimeError, OSError, ValueError, NotImplementedError):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-BUDGET = 1_000_000  # numbers in an HTML file: one with more is slow to open
+BUDGET = 1_000_000  # numbers in an HTML file: a file with more is slow to open
 SMALL = 140_000  # characters of data up to which an HTML file holds words and pieces of words
 
 
@@ -75,7 +75,7 @@ class Picture(ABC):
 
     @property
     def pieces(self) -> Self:
-        """The picture over the model's own pieces of words, if this one was merged into words; else itself."""
+        """The picture over the model's own pieces of words, if this was merged into words; else itself."""
         return self._pieces or self
 
     def data(self) -> dict[str, Any]:

@@ -46,12 +46,13 @@ def render_svg(drawing: Drawing) -> str:
     named = _attributes({name: style[name] for name in ("font-family", "font-size", "fill")})
     shared = _shared_images(drawing)
     renderer = _Renderer({key: name for key, (name, _) in shared.items()})
-    defined = [f'<defs><image id="{name}"{content}/></defs>\n' for name, content in shared.values()]
+    images = "".join(f'<image id="{name}"{content}/>\n' for name, content in shared.values())
+    defined = f"<defs>{images}</defs>\n" if images else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(drawing.name)}" '
         f'width="{width}" height="{height}" viewBox="0 0 {width} {height}" direction="ltr"{named}>\n'
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n'
-        f"{''.join(defined)}{renderer.marks(drawing.marks, style)}</svg>\n"
+        f"{defined}{renderer.marks(drawing.marks, style)}</svg>\n"
     )
 
 

@@ -76,7 +76,7 @@ def coloured_row(weights: np.ndarray, step: int, signs: str) -> str:
 
 
 def half_blocks(pixels: np.ndarray) -> list[str]:
-    """Pixels (down, across, 3): the upper one of a cell is the colour of ▀, the lower one the background."""
+    """Pixels (down, across, 3): the upper pixel of a cell is the colour of ▀, the lower the background."""
     lines = []
     for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
         pairs = [";".join(map(str, (38, 2, *a, 48, 2, *b))) for a, b in zip(upper, lower, strict=True)]

@@ -40,9 +40,12 @@ def test_what_cannot_be_drawn_is_refused(panels, options, words):
 
 
 def test_a_block_is_told_by_numbers_worked_by_hand():
-    one = Gates({"a": [0.2, 0.8, 0.5, 0.5, 0.9, 0.1]})
-    assert one.note("a") == "mean 0.50 ± 0.29"  # sqrt((0.09 + 0.09 + 0 + 0 + 0.16 + 0.16) / 6) = 0.289
-    assert one.named("a") == ("most open: 4 (0.90), 1 (0.80), 3 (0.50)", "least open: 5 (0.10), 0 (0.20), 2 (0.50)")
+    single = Gates({"a": [0.2, 0.8, 0.5, 0.5, 0.9, 0.1]})
+    assert single.note("a") == "mean 0.50 ± 0.29"  # sqrt((0.09 + 0.09 + 0 + 0 + 0.16 + 0.16) / 6) = 0.289
+    assert single.named("a") == (
+        "most open: 4 (0.90), 1 (0.80), 3 (0.50)",
+        "least open: 5 (0.10), 0 (0.20), 2 (0.50)",
+    )
     several = Gates({"a": [[0.2, 0.5], [0.4, 0.5]]})  # deviations of 0.1 and 0 between the rows
     assert several.note("a") == "mean 0.40, between lines ± 0.050"
     assert Gates({"a": [0.7]}).named("a") == ("most open: 0 (0.70)", "least open: 0 (0.70)")

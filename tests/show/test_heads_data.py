@@ -45,9 +45,9 @@ def test_the_heads_are_their_own_copy():
 
 def test_a_head_and_the_mean_of_heads_are_maps():
     heads = translator()
-    one = heads.map("decoder.1.cross", 2)
-    np.testing.assert_allclose(one.weights, weights(3, 3, 4, seed=1)[2], rtol=1e-6)
-    assert (one.rows, one.columns, one.title) == (tuple(TARGET), tuple(SOURCE), "decoder.1.cross, head 2")
+    head = heads.map("decoder.1.cross", 2)
+    np.testing.assert_allclose(head.weights, weights(3, 3, 4, seed=1)[2], rtol=1e-6)
+    assert (head.rows, head.columns, head.title) == (tuple(TARGET), tuple(SOURCE), "decoder.1.cross, head 2")
     mean = heads.map("decoder.1.cross")
     np.testing.assert_allclose(mean.weights, weights(3, 3, 4, seed=1).mean(0), rtol=1e-6)
     assert mean.title == "decoder.1.cross, mean of 3 heads"

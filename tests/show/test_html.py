@@ -73,7 +73,7 @@ def unpack(given):
         flat = np.concatenate([np.full(count, at % 2 == 1) for at, count in enumerate(given["runs"])])
         return flat.reshape(given["shape"])
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    codes = np.array([alphabet.index(one) for one in given["code"]]).reshape(np.prod(given["shape"]), -1)
+    codes = np.array([alphabet.index(digit) for digit in given["code"]]).reshape(np.prod(given["shape"]), -1)
     numbers = codes @ 64 ** np.arange(codes.shape[1])[::-1]
     shares = numbers / (64 ** codes.shape[1] - 1)
     return (given["low"] + shares * (given["top"] - given["low"])).reshape(given["shape"])
@@ -105,7 +105,7 @@ def test_a_page_loads_nothing_and_its_script_is_whole(kind):
     names = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", script, re.MULTILINE)
     assert len(names) == len(set(names)), "the modules of a view are one script: no name may occur twice"
     assert re.findall(r"^[^@\s/}:][^{]*\{", style, re.MULTILINE)
-    assert all(".regard" in one for one in re.findall(r"^[^@\s/}][^{]*\{", style, re.MULTILINE))
+    assert all(".regard" in rule for rule in re.findall(r"^[^@\s/}][^{]*\{", style, re.MULTILINE))
 
 
 def sentence_heads(tokens=20, layers=12, heads=12):
@@ -207,13 +207,13 @@ def test_an_overview_has_the_largest_weight_of_neighbours():
     heads = Heads(
         {"a": table, "b": table[:, :10]}, {"a": ["w"] * 100, "b": ["w"] * 10}, ["v"] * 100, mask={"a": mask}
     )
-    found = heads.overview(25)
-    assert (found["side"], found["kind"]) == (25, "heads")
-    assert len(found["rows"]["a"]) == len(found["columns"]) == 100
+    data = heads.overview(25)
+    assert (data["side"], data["kind"]) == (25, "heads")
+    assert len(data["rows"]["a"]) == len(data["columns"]) == 100
     pooled = table.reshape(2, 25, 4, 25, 4).max((2, 4))
-    np.testing.assert_allclose(unpack(found["panels"]["a"]), pooled, atol=table.max() / 126)
-    assert unpack(found["panels"]["b"]).shape == (2, 10, 25)
-    np.testing.assert_array_equal(unpack(found["mask"]["a"]), np.tril(np.ones((25, 25), bool)))
+    np.testing.assert_allclose(unpack(data["panels"]["a"]), pooled, atol=table.max() / 126)
+    assert unpack(data["panels"]["b"]).shape == (2, 10, 25)
+    np.testing.assert_array_equal(unpack(data["mask"]["a"]), np.tril(np.ones((25, 25), bool)))
     assert "side" not in heads.overview(100)
     assert Map(weights(2, 2), "ab", "cd").overview(1)["kind"] == "map"
 
@@ -229,8 +229,8 @@ def test_words_and_pieces_are_both_there_if_there_is_room():
     merged = Words(["unable", "!"], [0, 0, 1])
     picture = Map(weights(3, 3), ["un", "able", "!"], ["un", "able", "!"], "T").in_words(merged, merged)
     assert picture.data()["pieces"] is True
-    found = Page(picture.html()).data
-    assert (found["rows"], found["pieces"]["rows"]) == (["unable", "!"], ["un", "able", "!"])
+    data = Page(picture.html()).data
+    assert (data["rows"], data["pieces"]["rows"]) == (["unable", "!"], ["un", "able", "!"])
     assert "pieces" not in Page(picture.pieces.html()).data
     many = Words([f"w{at}" for at in range(300)], np.arange(600) // 2)
     large = Map(weights(600, 600), ["p"] * 600, ["p"] * 600).in_words(many, many)
@@ -240,9 +240,9 @@ def test_words_and_pieces_are_both_there_if_there_is_room():
 def test_a_page_that_would_be_too_large_is_cut_and_says_so():
     tokens = [f"t{at}" for at in range(500)]
     heads = Heads({f"blocks.{at}.attend": np.eye(500)[None].repeat(12, 0) for at in range(3)}, tokens, tokens)
-    found = Page(heads.html()).data
-    assert found["note"].startswith("only the first 166 of up to 500 tokens are here")
-    assert len(found["rows"]) == 166
+    data = Page(heads.html()).data
+    assert data["note"].startswith("only the first 166 of up to 500 tokens are here")
+    assert len(data["rows"]) == 166
     assert len(heads.html()) < 3_000_000
     long = Map(np.full((2, 600_000), 1e-6), ["a", "b"], ["w"] * 600_000)
     assert [row.tolist() for row in [np.array(long._for_html()[0].rows)]] == [["b"]]
@@ -253,10 +253,10 @@ def test_a_page_that_would_be_too_large_is_cut_and_says_so():
 
 def test_many_rows_of_gates_are_some_and_their_mean():
     gates = Gates({"a": weights(40, 6)}, rows=[f"class {at}" for at in range(40)])
-    found = Page(gates.html()).data
-    assert len(found["rows"]) == 10
-    np.testing.assert_allclose(found["panels"]["a"][-1], gates.panels["a"].mean(0), atol=1e-5)
-    assert found["note"] == "9 of 40 rows are drawn, and the mean of all"
+    data = Page(gates.html()).data
+    assert len(data["rows"]) == 10
+    np.testing.assert_allclose(data["panels"]["a"][-1], gates.panels["a"].mean(0), atol=1e-5)
+    assert data["note"] == "9 of 40 rows are drawn, and the mean of all"
 
 
 def test_an_unknown_kind_has_no_view():

@@ -57,10 +57,10 @@ def test_it_is_its_own_copy():
 
 
 def test_a_single_place_is_told_from_a_spread_look():
-    one, most, grid_of_one = np.zeros((1, 2, 3)), np.array([[[0.9, 0.05, 0.05]]]), np.ones((1, 1, 1))
-    one[0, 1, 2] = 1
-    assert Line(["a"], one).chosen(0) == (1, 2)
-    assert Line(["a"], one + 1e-7).chosen(0) == (1, 2)  # an exponential seldom gives a clean 0
+    hard, most, grid_of_one = np.zeros((1, 2, 3)), np.array([[[0.9, 0.05, 0.05]]]), np.ones((1, 1, 1))
+    hard[0, 1, 2] = 1
+    assert Line(["a"], hard).chosen(0) == (1, 2)
+    assert Line(["a"], hard + 1e-7).chosen(0) == (1, 2)  # an exponential seldom gives a clean 0
     assert [Line(["a"], weights).chosen(0) for weights in (most, grid_of_one, np.zeros((1, 2, 2)))] == [None] * 3
 
 

@@ -30,9 +30,9 @@ def test_heads_are_merged_by_site():
     words = heads.in_words({"x.0": ROWS}, {"x.0": COLUMNS})
     np.testing.assert_allclose(words.panels["x.0"][1], [[0.2, 0.5, 0.3], [0, 1, 0]], rtol=1e-6)
     assert words.pieces is heads
-    one = words.map("x.0", 1)
-    assert one.columns == ("a", "bcd", "e")
-    assert one.pieces.columns == ("a", "b", "c", "d")
+    head = words.map("x.0", 1)
+    assert head.columns == ("a", "bcd", "e")
+    assert head.pieces.columns == ("a", "b", "c", "d")
     assert words.scaled("each").pieces.scale == "each"
 
 
