@@ -61,8 +61,8 @@ def _known_fonts() -> Iterable[tuple[str, str]]:
 
 def _new_fonts() -> Iterable[tuple[str, str]]:
     """Fonts installed after matplotlib cached its list, which it does not refresh by itself."""
-    known = {entry.fname for entry in font_manager.fontManager.ttflist}
-    for path in sorted(set(font_manager.findSystemFonts()) - known):
+    registered = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for path in sorted(set(font_manager.findSystemFonts()) - registered):
         try:
             font_manager.fontManager.addfont(path)
         except (RuntimeError, OSError, ValueError, NotImplementedError):

@@ -62,17 +62,17 @@ def notebook_html(page: str, svg: str, title: str) -> str:
 @cache
 def bundle(kind: str) -> tuple[str, str]:
     """The modules of a view as one script, those that it imports first; and their style sheets."""
-    found: dict[str, str] = {}
+    scripts: dict[str, str] = {}
 
     def add(name: str) -> None:
-        if name not in found:
+        if name not in scripts:
             text = _read(f"{name}.js")
             for other in IMPORT.findall(text):
                 add(other)
-            found[name] = re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
+            scripts[name] = re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
 
     add(kind)
-    return "\n".join(found.values()), "".join(_read(f"{name}.css") for name in ("parts", kind))
+    return "\n".join(scripts.values()), "".join(_read(f"{name}.css") for name in ("parts", kind))
 
 
 def _read(name: str) -> str:

@@ -46,13 +46,13 @@ def trim(text: str, longest: int) -> str:
     """The text if it fits into `longest` terminal cells, else as much of its beginning as fits together with …"""
     if cell_len(text) <= longest:
         return text
-    kept, room = "", longest - 1
+    beginning, room = "", longest - 1
     for part in clusters(text):
         room -= cell_len(part)
         if room < 0:
             break
-        kept += part
-    return kept + "…"
+        beginning += part
+    return beginning + "…"
 
 
 def clusters(text: str) -> list[str]:

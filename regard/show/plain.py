@@ -24,10 +24,10 @@ def check_rows(rows: range, count: int) -> slice:
     return slice(rows.start, rows.stop)
 
 
-def plain_fields(one: Any) -> dict[str, Any]:
+def plain_fields(source: Any) -> dict[str, Any]:
     """The fields of a dataclass as plain data; those that are None are left out."""
-    found = {field.name: plain(getattr(one, field.name)) for field in dataclasses.fields(one)}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {field.name: plain(getattr(source, field.name)) for field in dataclasses.fields(source)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def count_numbers(value: Any) -> int:
@@ -55,9 +55,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.integer | np.bool_):
         return value.item()
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain_fields(value)
     return value

@@ -12,8 +12,8 @@ def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
     """The path's suffix in lower case; refuses any that is not allowed."""
     suffix = Path(path).suffix.lower()
     if suffix not in allowed:
-        found = f"the suffix {suffix!r}" if suffix else "no suffix"
-        raise ValueError(f"cannot save {str(path)!r} with {found}: end the name in {' or '.join(allowed)}")
+        ending = f"the suffix {suffix!r}" if suffix else "no suffix"
+        raise ValueError(f"cannot save {str(path)!r} with {ending}: end the name in {' or '.join(allowed)}")
     return suffix
 
 

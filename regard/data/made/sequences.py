@@ -289,11 +289,11 @@ class PrioritySort(SequenceKind):
     def outputs(self) -> int:
         return self.bits
 
-    def kept(self, length: int) -> int:
+    def answer_length(self, length: int) -> int:
         return max(1, 4 * length // 5)
 
     def steps(self, size: Size) -> int:
-        return size.length + 1 + self.kept(size.length)
+        return size.length + 1 + self.answer_length(size.length)
 
     def draw(self, random: np.random.Generator, count: int, size: Size) -> BitBatch:
         vectors = random.integers(0, 2, (count, size.length, self.bits))
@@ -305,7 +305,7 @@ class PrioritySort(SequenceKind):
         inputs[:, :length, :width] = vectors
         inputs[:, :length, width + 1] = priorities
         inputs[:, length, width] = 1
-        order = np.argsort(-priorities, 1, kind="stable")[:, : self.kept(length)]
+        order = np.argsort(-priorities, 1, kind="stable")[:, : self.answer_length(length)]
         targets[:, length + 1 :] = np.take_along_axis(vectors, order[..., None], 1)
         return _batch(inputs, targets, slice(length + 1, None))
 

@@ -46,7 +46,7 @@ def evaluate(
 ) -> Evaluation:
     """The metrics of captions, pointing where the objects are known, and the loss of all references. Loss and
     perplexity are per token, so that they compare runs with one tokenizer only."""
-    test = data.asked
+    test = data.subset
     references = list(test.captions)
     size = run.model.config.size
     images = (test.images.read(row, size) for row in range(len(test)))
