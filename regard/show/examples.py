@@ -35,7 +35,7 @@ from regard.show.scales import Scale, check_scale, top_of
 from regard.show.terminal import half_blocks, side_by_side, title_lines, usable_width
 
 QUERY = 128  # the longer side of the query
-# For up to so many examples: the longer side of one, and how many stand in a row.
+# For up to so many examples: the longer side of an example, and how many stand in a row.
 SIZES = ((10, 84, 5), (40, 64, 10))
 SMALLEST = (48, 20)
 BAR = 6  # height of a bar
@@ -121,7 +121,7 @@ class Examples(Picture):
         return float(min(1.0, self.looks[look][at] / (self.tops[look] or 1)))
 
     def notes(self, look: str) -> str:
-        """What is said of a whole look: the shares of classes, the largest first, and of the image itself."""
+        """The tooltip of a whole look: the shares of classes, the largest first, and of the image itself."""
         shares: dict[str, float] = {}
         for example, weight in zip(self.examples, self.looks[look], strict=False):
             shares[example.label] = shares.get(example.label, 0.0) + float(weight)

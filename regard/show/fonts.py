@@ -54,7 +54,7 @@ def find_families(characters: set[str]) -> tuple[list[str], set[str]]:
 
 def _known_fonts() -> Iterable[tuple[str, str]]:
     entries = [entry for entry in font_manager.fontManager.ttflist if entry.style == "normal"]
-    # Among fonts that cover equally much the first one wins: sans-serif, like the other labels.
+    # Among fonts that cover equally much the first font wins: sans-serif, like the other labels.
     entries.sort(key=lambda entry: ("sans" not in entry.name.lower(), entry.name))
     return [(entry.name, entry.fname) for entry in entries if not NOT_FOR_TEXT.match(entry.name)]
 

@@ -159,7 +159,7 @@ def draw_map(data: MapData) -> Drawing:
     named = EDGE + (2 * HEADING if title else 0)
     top = math.ceil(named + (1.8 * NAME if column_label else 0) + over + GAP)
     across, down = len(columns) * cell, len(rows) * cell
-    # A leaning label ends to the right of its own cell, the last ones to the right of the map.
+    # A leaning label ends to the right of its own cell, the last labels to the right of the map.
     ends = [(at + 0.5) * cell + text_width(text) * font * math.cos(lean) for at, text in enumerate(columns)]
     right = max(across + KEY, 0 if upright else max(ends) + font)
     legend, along = _legend(data, left, top + down + GAP + 1.5 * NOTE)

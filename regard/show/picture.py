@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-BUDGET = 1_000_000  # numbers in an HTML file: one with more is slow to open
+BUDGET = 1_000_000  # numbers in an HTML file: a larger file is slow to open
 SMALL = 140_000  # characters of data up to which an HTML file holds words and pieces of words
 
 
@@ -75,12 +75,13 @@ class Picture(ABC):
 
     @property
     def pieces(self) -> Self:
-        """The picture over the model's own pieces of words, if this one was merged into words; else itself."""
+        """The picture over the model's own tokens if this picture was merged into words, else the picture
+        itself."""
         return self._pieces or self
 
     def data(self) -> dict[str, Any]:
         """The picture as plain data, for JSON: its kind, its words and its numbers. Tables of more than 150 numbers
-        are packed (see `plain.pack_numbers`). `pieces` is true where there is one over pieces of words."""
+        are packed (see `plain.pack_numbers`). `pieces` is true if there is a picture over pieces of words."""
         return {"kind": self.kind, **self._fields()} | ({"pieces": True} if self._pieces else {})
 
     def _fields(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class Picture(ABC):
         return self.data()
 
     def _for_html(self) -> tuple[Self, str]:
-        """What an HTML file has room for, and what is said of it if that is not all."""
+        """The data that an HTML file has room for, and a note if that is not all."""
         return self, ""
 
     def html(self) -> str:
@@ -112,7 +113,8 @@ class Picture(ABC):
         return self
 
     def over(self, pieces: Self | None) -> Self:
-        """This new picture, which remembers the one over pieces of words from which it was made."""
+        """Remember `pieces`, the picture over pieces of words that this picture was made from, and return
+        itself."""
         object.__setattr__(self, "_pieces", pieces)  # pictures are frozen
         return self
 

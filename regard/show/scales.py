@@ -12,7 +12,7 @@ STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)  # tops of scales, times a power of ten
 
 
 def check_scale(scale: object) -> None:
-    """A number above 0; "shared" (one scale for all panels); "each" (one for every panel); None: the usual one."""
+    """A number above 0; "shared" (one scale for all panels); "each" (one for every panel); None: the default."""
     if scale is None or scale in ("shared", "each"):
         return
     number = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)

@@ -1,5 +1,5 @@
-"""From a request to what a task is asked with. Nothing here touches a model: what is over a limit is refused before
-any work is done."""
+"""Reads and checks requests for tasks. Nothing here touches a model: a request over a limit is refused before any
+work is done."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Body = dict[str, Any]
 
 
 async def read_body(request: Request, limits: Limits, allowed: Iterable[str]) -> Body:
-    """A JSON object, or a form with files, with no other names than these."""
+    """A JSON object, or a form with files, with no names but the allowed."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         async with asyncio.timeout(limits.seconds):

@@ -55,7 +55,7 @@ def listed(data: Any, source: Any) -> Any:
 
 
 def file_name(about: Mapping[str, str]) -> str:
-    """Of letters that every system takes."""
+    """A file name with letters that every system takes."""
     name = "-".join(part for part in about.values() if part).replace("*", "all")
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
 
@@ -88,7 +88,7 @@ Table = tuple[
 
 
 def tables(value: Any, name: str = "", owner: Any = None) -> Iterator[Table]:
-    """All tables of numbers in a picture; images are none."""
+    """All tables of numbers in a picture, without its images."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and value.ndim:
             yield (
@@ -109,7 +109,7 @@ def tables(value: Any, name: str = "", owner: Any = None) -> Iterator[Table]:
 
 
 def names_of(owner: Any, table: str, fields: Sequence[str]) -> Sequence[str]:
-    """The names along one side of a table: a field of the picture that it stands in, for all tables or for each."""
+    """The names along one side of a table: a field of the picture, either for all of its tables or by table."""
     for field in (*fields, "sentences"):
         names, last = getattr(owner, field, None), table.rpartition("/")[2]
         if field == "sentences" and names is not None and last.isdecimal():

@@ -1,4 +1,4 @@
-"""Attention on demand: one site of an answer, or all of them, and of it one head and some rows."""
+"""Attention on demand: one site of an answer or all sites, optionally only one head or some rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Wanted:
 
         def work(run: Run) -> Picture:
             most = POOLED if self.side else limits.numbers
-            if len(self.sites) > 1:  # the first tells how much they are, before all are in memory
+            if len(self.sites) > 1:  # estimated from the first site, before all are in memory
                 check_count(count_numbers(self.part(answer, self.sites[:1])) * len(self.sites), most)
             picture = self.part(answer, self.sites)
             check_count(count_numbers(picture), most)

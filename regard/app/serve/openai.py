@@ -27,7 +27,7 @@ from regard.tasks.core.table import AnyTask
 
 COMPLETION = ("model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stop", "seed", "user")
 EMBEDDING = ("model", "input", "encoding_format", "user")
-# What clients may send though it does nothing here, as long as it asks for nothing.
+# Parameters that are not supported, with the values that change nothing and are therefore accepted.
 IDLE: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
     "echo": (None, False),
@@ -39,7 +39,7 @@ IDLE: dict[str, tuple[Any, ...]] = {
     "suffix": (None, ""),
     "dimensions": (None,),
 }
-TOKENS = 16  # of a completion, unless told
+TOKENS = 16  # of a completion by default
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The runs that are served: which there are, which are in memory, and which are broken."""
+"""The runs that are served, which of them are in memory, and which are broken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask, load, outline, tasks_for
 
 MIB = 1 << 20
-FEW = 200  # tokens that a language model writes where neither recipe nor request says how many
+FEW = 200  # tokens that a language model writes if neither recipe nor request sets a number
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Served:
     worker: Worker | None = None
 
     def describe(self) -> None:
-        """All that can be said without its weights."""
+        """Fill in everything that can be read without the weights."""
         try:
             opened = outline(self.run)
             self.tasks = tasks_for(opened)
@@ -61,8 +61,8 @@ class Served:
         }
 
     def task_data(self, task: AnyTask, limits: Limits) -> dict[str, Any]:
-        """What a task is asked with, by which options, and examples of both. Those of a folder are for the task it
-        was trained for."""
+        """A task's inputs and options, with examples of both. The examples of a folder are for the task it was
+        trained for."""
         own = self.examples if task is self.tasks[0] else Examples()
         return {
             "task": task.verb,
@@ -113,7 +113,8 @@ def option_schema(option: Any, limits: Limits) -> dict[str, Any]:
 
 
 def sites(opened: Run, with_gates: bool) -> list[dict[str, Any]]:
-    """Where the model looks, and its gates if its answers show them, by name, with how many heads each has."""
+    """The attention sites of the model, and its gates if its answers show them, with the number of heads of
+    each."""
     from regard.attention.trace import sites_of
 
     modules, looks = dict(opened.model.named_modules()), set(sites_of(opened.model, "weights"))
@@ -129,8 +130,8 @@ def sites(opened: Run, with_gates: bool) -> list[dict[str, Any]]:
 
 
 class Shelf:
-    """All runs by name. A model is loaded when it is first asked, in its own thread; those that were asked longest
-    ago leave where the memory budget asks for it."""
+    """All runs by name. A model is loaded when it is first asked, in its own thread; the least recently used are
+    unloaded to stay within the memory budget."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class Shelf:
         self.lock = threading.Lock()
 
     def describe(self) -> None:
-        """Look into every folder; a broken one does not stop the others."""
+        """Look into every folder; a broken folder does not stop the others."""
         with self.lock:
             if not self.described.is_set():
                 for served in self.served.values():
@@ -163,7 +164,7 @@ class Shelf:
         return self.served
 
     async def find(self, name: str) -> Served:
-        """404 where there is none of this name, 409 where it is broken."""
+        """404 for an unknown name, 409 for a broken run."""
         models = await self.models()
         if name not in models:
             raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(models)}")
@@ -181,7 +182,7 @@ class Shelf:
         raise Refused(404, f"{name} cannot be asked to {verb[:40]!r}; it can {verbs}")
 
     def worker(self, served: Served) -> Worker:
-        """The thread of a model, started where there is none."""
+        """The thread of a model, started if it is not running."""
         if served.worker is not None and isinstance(served.worker.failed, Refused):
             error, served.worker = served.worker.failed, None
             served.broken = str(error)
@@ -202,11 +203,11 @@ class Shelf:
             )
         self.make_room(size, keep=served)
         if isinstance(decode := getattr(opened, "decode", None), Decoding):
-            opened.decode = within_limits(decode, self.limits)  # type: ignore[attr-defined] # it has one
+            opened.decode = within_limits(decode, self.limits)  # type: ignore[attr-defined] # it has `decode`
         return opened
 
     def make_room(self, size: int, keep: Served | None = None) -> None:
-        """Let models leave that nobody is asking, those first that were asked longest ago, until this much fits."""
+        """Unload idle models, the least recently used first, until `size` bytes fit."""
         with self.lock:
             loaded = [
                 served
@@ -252,7 +253,7 @@ class Shelf:
 
 
 def within_limits(decode: Decoding, limits: Limits) -> Decoding:
-    """A recipe's way to decode, within the limits: what is asked without options is held to them too."""
+    """A recipe's decoding settings, within the limits, which also hold for requests without options."""
     most = decode.max_length or limits.tokens * (limits.tokens < FEW)
     most = min(most, limits.tokens)
     beam, n_best = min(decode.beam, limits.beams), min(decode.n_best, limits.beams)
@@ -261,7 +262,7 @@ def within_limits(decode: Decoding, limits: Limits) -> Decoding:
 
 
 def name_for(run: str, taken: dict[str, Served]) -> str:
-    """The last part of a run's path or name; numbered where several have the same."""
+    """The last part of a run's path or name; numbered if several runs have the same."""
     name = base = Path(run).name or Path(run).resolve().name or "run"
     number = 2
     while name in taken:
@@ -270,5 +271,5 @@ def name_for(run: str, taken: dict[str, Served]) -> str:
 
 
 def size_of(folder: Path | None) -> int:
-    """About how many bytes the weights in a folder take; 0: not known before they are read."""
+    """About how many bytes the weights in a folder take; 0 if they are not in a folder."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0

@@ -11,7 +11,7 @@ from regard.app.serve.shelf import Served
 from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
 
-TOP = 10  # candidates, unless told
+TOP = 10  # candidates by default
 MOST = 100
 
 

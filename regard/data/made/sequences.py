@@ -99,7 +99,7 @@ class Copy(SequenceKind):
         return self.compose(_vectors(text.split(), self.bits)[None])
 
     def write(self, sequence: BitBatch) -> str:
-        """The text that `read` takes, of a batch of one sequence."""
+        """The sequence of a batch of one as the text that `read` takes."""
         inputs = sequence.inputs[0].numpy()
         end = int(inputs[:, self.bits].argmax())
         return _written(inputs[:end, : self.bits])
@@ -369,7 +369,7 @@ class BitData:
     """New sequences in each batch, a function of (seed, epoch, index). All of a batch have the same size, drawn
     uniformly from the ranges; the end is padded, so that there are few shapes.
 
-    In the first `curriculum_steps` batches the upper ends of the ranges rise from the lower ones."""
+    In the first `curriculum_steps` batches the upper ends of the ranges rise from the lower ends."""
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ class DocumentEncoding(TextEncoding):
 
 
 def cut_rows(lengths: Sequence[int], padding: int = PADDING) -> list[tuple[int, int]]:
-    """Groups of rows, the longest first: a new one where padding to the longest would be more than `padding`."""
+    """Groups of rows, the longest first: a new group where padding to the longest would be more than `padding`."""
     cuts, wasted = [0], 0
     for row, length in enumerate(lengths):
         wasted += lengths[cuts[-1]] - length

@@ -52,7 +52,7 @@ class Prepared(Generic[R, D]):
 
 
 class Desk(ABC, Generic[S, R, D]):
-    """Does the work of one task. The card makes one object of it.
+    """Does the work of one task. The task's card holds an instance.
 
     Type parameters: the settings of its data, what a user holds, and the prepared data it is evaluated on. A
     subclass that takes a function as it is writes `survey = staticmethod(survey)`."""

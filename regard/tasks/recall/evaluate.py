@@ -17,7 +17,7 @@ from regard.tasks.recall.run import Recaller
 from regard.tasks.shared.measuring import aligned
 
 AT_ONCE = 250  # sequences
-VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; a training has smaller ones
+VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; training seeds are smaller
 
 
 @dataclass(frozen=True)
