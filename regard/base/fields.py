@@ -60,7 +60,7 @@ def check(settings: Any) -> None:
 
 
 def check_value(field: dataclasses.Field[Any], value: Any) -> None:
-    """Of a list, every item must be in the range."""
+    """In a list, every item must be in the range."""
     choices, bounds = field.metadata.get("choices"), field.metadata.get("bounds")
     for item in value if isinstance(value, list | tuple) else [value]:
         if choices and item not in choices:

@@ -73,7 +73,7 @@ def _new_fonts() -> Iterable[tuple[str, str]]:
 
 
 def _covered(path: str, characters: set[str]) -> set[str]:
-    """Those of the characters for which the font file has a glyph."""
+    """The characters for which the font file has a glyph."""
     try:
         font = ft2font.FT2Font(path)
     except (RuntimeError, OSError):

@@ -143,7 +143,7 @@ class Gates(Picture):
         return lines if few else [*lines, (MEAN, every)]
 
     def _for_html(self) -> tuple[Gates, str]:
-        """Of many rows some, and the mean of all."""
+        """If there are many rows, some of them and the mean of all."""
         if len(self.rows) <= MOST_ROWS:
             return self, ""
         shown = self.shown_rows

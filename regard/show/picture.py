@@ -30,7 +30,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def last_rows(rows: int, columns: int) -> range | None:
-    """Those for which an HTML file has room; None: all."""
+    """The last rows, as many as an HTML file has room for; None: all."""
     count = max(1, BUDGET // columns)
     return None if count >= rows else range(rows - count, rows)
 

@@ -176,7 +176,7 @@ def _panel(name: str, cells: Cells, kind: str) -> list[Mark]:
 
 
 def _row_numbers(cells: Cells) -> list[Mark]:
-    """Of the first and of the last row, where there is room."""
+    """The numbers of the first and the last row, if there is room."""
     count = len(cells.weights)
     step = cells.height / count
     ends = [(0, step / 2), (count - 1, cells.height - step / 2)] if cells.height >= 2 * NOTE else []

@@ -214,7 +214,7 @@ class MDPs:
 
 
 def mean_rewards(world: World, states: Tensor, actions: Tensor) -> Tensor:
-    """Those of actions in states (B, T): what they earned without their luck."""
+    """The mean rewards of actions in states (B, T): what they earn without the luck of the draw."""
     return world.rewards.flatten(1).gather(1, states * world.rewards.shape[2] + actions)
 
 

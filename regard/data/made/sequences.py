@@ -39,7 +39,7 @@ class BitBatch(Batch):
     mask: Tensor  # (B, T), True = an output is wanted; all False behind the end of a sequence
 
     def padded(self, steps: int) -> BitBatch:
-        """The same with zeros behind the end, so that there are `steps` steps."""
+        """The batch padded with zeros to `steps` steps."""
         return self.each(lambda x: F.pad(x, (*([0, 0] * (x.dim() - 2)), 0, steps - x.shape[1])))
 
 

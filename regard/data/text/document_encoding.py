@@ -110,7 +110,7 @@ class DocumentEncoding(TextEncoding):
         return f"{truncate} tokens and {self.max_sentences} sentences"
 
     def positions(self, lengths: Sequence[Sequence[int]]) -> int:
-        """Of words, in groups of rows as on a CPU, and of sentences."""
+        """Positions that are computed: of words, in groups of rows as on a CPU, and of sentences."""
         words = sorted(chain.from_iterable(lengths), reverse=True)
         inner = sum((last - first) * words[first] for first, last in cut_rows(words))
         return inner + len(lengths) * max(map(len, lengths))

@@ -59,7 +59,7 @@ class LabelledColumns(Columns):
 
     @property
     def numbers(self) -> list[int] | None:
-        """Of those that are named; text and label must be."""
+        """The numbers of the named columns; text and label must be named."""
         return Columns(tuple(name for name in self.names if name), ()).numbers
 
     def choose(self, header: Sequence[str], where: str) -> list[str]:
@@ -240,7 +240,7 @@ class LabelledData:
         return self.rounded(batch) if self.few_shapes else batch
 
     def rounded(self, batch: Any) -> Any:
-        """In one of few shapes."""
+        """The batch padded to one of a few shapes."""
         return self.encoding.rounded(batch, batch_tokens=self.batch_tokens, most=self.longest)
 
     @cached_property

@@ -73,7 +73,7 @@ class Desk(ABC, Generic[S, R, D]):
         """The training batches and the validation data. `out`: the run's folder, for data too large for memory."""
 
     def trained_with(self, config: ModelConfig) -> frozenset[str]:
-        """Of the card's `trains_with`, what is for a model of this configuration."""
+        """The part of the card's `trains_with` that applies to a model of this configuration."""
         return self.card.trains_with
 
     def metrics_of(self, config: ModelConfig) -> Mapping[str, Metric]:

@@ -48,7 +48,7 @@ class Trial(Shown):
 
     @property
     def reward(self) -> float:
-        """Of all steps together."""
+        """The total reward of all steps."""
         return sum(self.rewards)
 
     def attention(self, *sites: str) -> Map:

@@ -38,7 +38,7 @@ class ClassGates:
             self.sums[site] = self.sums[site] + added if site in self.sums else added
 
     def picture(self) -> Gates:
-        """The mean gates of every class of which there were images."""
+        """The mean gates of every class with images."""
         seen = self.counts > 0
         rows = [label for label, is_seen in zip(self.labels, seen.tolist(), strict=True) if is_seen]
         panels = {site: (sums.cpu()[seen] / self.counts[seen, None]).numpy() for site, sums in self.sums.items()}
