@@ -27,7 +27,7 @@ def progress(count: int | None, what: str) -> Iterator[Tick]:
         yield no_tick
         return
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
-    # On one terminal answers must be printed above the bar; to a file or pipe they must not go through it.
+    # On the bar's terminal answers are printed above it; to a file or pipe they must not go through it.
     together = sys.stdout.isatty()
     with Progress(*columns, console=console, transient=True, redirect_stdout=together) as bar:
         task = bar.add_task(what, total=count)
@@ -76,7 +76,7 @@ def check_picture(path: str, allowed: tuple[str, ...]) -> None:
 
 
 def draw(picture: Picture, show: str, number: int | None) -> None:
-    """In the terminal, or to a file; where there are several, the file's name gets the number."""
+    """In the terminal, or to a file; with several pictures, the file's name gets a number."""
     if show == "-":
         print(picture.terminal(colour=sys.stdout.isatty()))
         return

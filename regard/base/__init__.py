@@ -1,1 +1,1 @@
-"""What everything stands on, about no data and no model: settings, files, tables, tensors, devices."""
+"""What every other package uses: settings, files, tables, tensors, devices. Nothing here knows data or models."""

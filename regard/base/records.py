@@ -16,7 +16,7 @@ from types import ModuleType
 from regard.base.lines import COMPRESSED, open_lines
 from regard.errors import DataError
 
-LONGEST_FIELD = 1 << 24  # characters of a CSV field; a longer one means a quote that is never closed
+LONGEST_FIELD = 1 << 24  # characters of a CSV field; a longer field means a quote that is never closed
 FORMS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 NOT_UTF8 = re.compile("[\0\ud800-\udfff]")  # JSON can escape what UTF-8 cannot hold
 
@@ -89,7 +89,8 @@ def filled_lines(path: Path) -> Iterator[tuple[str, str]]:
 @dataclass(frozen=True)
 class Columns:
     """Which columns to take: by their names in a header or as keys of JSONL, or by numbers from 1 in a TSV without
-    a header. One that is not named ("") has the first of its usual names that occurs, or its own number."""
+    a header. A column without a name ("") is found by the first of its usual names that occurs, or by its
+    number."""
 
     names: tuple[str, ...]
     usual: tuple[tuple[str, ...], ...]
@@ -140,8 +141,8 @@ def by_tabs(rows: Iterator[Row], columns: Columns, usual: tuple[str, str], *, ex
 
 
 def by_keys(path: Path, columns: Columns, keys: str) -> Iterator[tuple[str, list[tuple[str, object]]]]:
-    """The chosen keys and values of each object of JSONL, in the order of the columns. The first object shows the
-    keys of those that have no other usual ones. `keys`: as in `read_jsonl`."""
+    """The chosen keys and values of each object of JSONL, in the order of the columns. Columns without a name get
+    their keys from the first object. `keys`: as in `read_jsonl`."""
     chosen: list[str] = []
     for where, record in read_jsonl(path, keys):
         if not chosen or (not record.keys() >= set(chosen) and columns.are_in(list(record))):

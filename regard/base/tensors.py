@@ -14,7 +14,7 @@ from regard.base.files import write_file
 
 
 class HasState(Protocol):
-    """A torch module, or what is used as one: it gives its tensors by name."""
+    """A torch module, or anything used like a module: it gives its tensors by name."""
 
     def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]: ...
 

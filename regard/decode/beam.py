@@ -104,7 +104,7 @@ class Account:
         self.done = self.done | ~(scores[:, 0] / normaliser(length, self.alpha) > self.top[:, -1])
 
     def answer(self, candidates: Candidates, ended: np.ndarray) -> None:
-        """Those among the first W candidates that ended are answers."""
+        """Add the candidates among the first W that ended to the answers."""
         scores, beams, tokens = (x[:, : self.width] for x in candidates)
         answers = ended[:, : self.width] & self.alive(scores)
         of, place = answers.nonzero()

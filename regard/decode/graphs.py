@@ -56,7 +56,7 @@ def possible(model: Generator, rules: Rules, last: int) -> bool:
 
 
 class Ahead:
-    """What `Steps` does, but a step is launched before the candidates of the one before are waited for."""
+    """As `Steps`, but a step is launched before the candidates of the previous step have arrived."""
 
     def __init__(self, model: Generator, state: State, rules: Rules, last: int):
         assert isinstance(model, nn.Module)

@@ -151,7 +151,7 @@ class Loop:
         return tokens, best
 
     def _stopped(self, ended: Tensor) -> Tensor:
-        """Which rows (N,) end because a function says so of what they have written."""
+        """Which rows (N,) end because the stop function accepts what they have written."""
         stopped = []
         for name, token, is_end in zip(*(x.tolist() for x in (*self.live[:2], ended)), strict=True):
             stop, written = self.watched.get(name, (None, []))

@@ -124,7 +124,7 @@ class Rules:
                 raise ValueError(f"{name} has token {token}, but the model's tokens are 0 to {words - 1}")
 
     def stops(self, written: np.ndarray, alive: np.ndarray) -> np.ndarray:
-        """Which of those `alive` (..) end because `stop` says so of what they have written (.., length)."""
+        """Which of the rows `alive` (..) end because `stop` is true of what they have written (.., length)."""
         stopped = np.zeros_like(alive)
         if self.stop is not None:
             stopped[alive] = [self.stop(tokens) for tokens in written[alive].tolist()]

@@ -45,7 +45,8 @@ class ELMoForm(Form[ELMoConfig]):
         return names[0] if len(names) == 1 else OPTIONS
 
     def weight_file(self, contents: Contents) -> str:
-        """The only HDF5 file, else the only one whose name ends in weights.hdf5: vectors may lie beside them."""
+        """The only HDF5 file, else the only file whose name ends in weights.hdf5: a file of vectors may lie beside
+        it."""
         files = sorted(path.name for path in contents.path.glob(f"*{SUFFIX}"))
         named = [name for name in files if name.endswith(f"weights{SUFFIX}")]
         for names in (files, named):

@@ -64,7 +64,7 @@ class Form(ABC, Generic[Config]):
         return ""
 
     def copies(self, config: Config) -> dict[str, str]:
-        """Tensors that repeat another one, {name: original}; original "": the tensor is not used."""
+        """Tensors that repeat another tensor, {name: original}; original "": the tensor is not used."""
         return {}
 
     def architecture(self, config: Config) -> str:

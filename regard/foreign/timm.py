@@ -228,8 +228,8 @@ def _pixels(settings: Table, config: SENetConfig) -> Pixels:
 
 
 def _statistics(settings: Table, key: str, config: SENetConfig) -> tuple[float, ...]:
-    """Of each channel. A model for grey images may still have those of red, green and blue, as timm leaves them in
-    every folder; it gets their average."""
+    """Mean or standard deviation of each channel. The folder of a model for grey images may still have three, for
+    red, green and blue, as timm writes them into every folder; the model gets their average."""
     value = settings.table.get(key, list({"mean": MEAN, "std": STD}[key]))
     averaged = config.channels == 1 and isinstance(value, list) and len(value) == 3
     numbers = read_numbers(value, key, 3 if averaged else config.channels) or ()

@@ -41,8 +41,8 @@ def open_text(
     """tokenizer.json, else vocab.json and merges.txt (GPT-2), else source.spm, target.spm and vocab.json (Marian).
 
     `vocabulary`: how many ids the model has; the files may have fewer, but not more. Without an unknown token in
-    `special`, the one of the files is taken. `closes`: the model closes every text with the end token. In user text
-    the names of special tokens are plain text."""
+    `special`, the files' own is taken. `closes`: the model closes every text with the end token. In user text the
+    names of special tokens are plain text."""
     folder = contents.path
     for name, number in vars(special).items():
         if not (-1 if name in ("unknown", "mask") else 0) <= number < vocabulary:

@@ -233,7 +233,7 @@ def words_missing(states: Tensor, size: int) -> int:
 
 
 def _sum(rows: Tensor, real: Tensor | None) -> Tensor:
-    """Of rows (N,) that are not padding; None: of all."""
+    """The sum of the rows (N,) that are not padding; None: of all rows."""
     return rows.sum() if real is None else (rows * real).sum()
 
 

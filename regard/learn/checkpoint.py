@@ -180,7 +180,7 @@ def _sha256(data: bytes) -> str:
 def _prune(folder: Path, step: int, average: int) -> None:
     """Keep the newest two checkpoints and the validated ones that will be averaged.
 
-    Those after `step` are damaged ones that were skipped when the run was resumed."""
+    Checkpoints after `step` are damaged; they were skipped when the run was resumed."""
     past = [path for path in checkpoints(folder) if _step_of(path) <= step]
     keep = past[:2] + [path for path in past if _validated(path)][:average]
     for path in checkpoints(folder):

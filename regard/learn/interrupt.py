@@ -28,7 +28,7 @@ class Interrupt:
         self.previous: dict[int, Any] = {}
 
     @property
-    def asked(self) -> bool:
+    def signalled(self) -> bool:
         return self.signal != 0
 
     def __enter__(self) -> Interrupt:
@@ -42,7 +42,7 @@ class Interrupt:
         return self
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.signalled:
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             return
@@ -52,13 +52,13 @@ class Interrupt:
             self.raises = False
             raise Abandoned
 
-    def unless_asked(self, work: Callable[[], T]) -> T | None:
+    def unless_signalled(self, work: Callable[[], T]) -> T | None:
         """work(), or None where a signal came before its end. A validation may take longer than the seconds that
         are left between SIGTERM and SIGKILL."""
         try:
             try:
                 self.raises = True
-                return None if self.asked else work()
+                return None if self.signalled else work()
             finally:
                 self.raises = False
         except Abandoned:

@@ -103,10 +103,10 @@ def take_steps(
                 watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
             if _due(standing, settings):
                 watch.look()
-                metrics = interrupt.unless_asked(lambda: validation.measure(standing.step))
+                metrics = interrupt.unless_signalled(lambda: validation.measure(standing.step))
                 if metrics is not None:
                     log.add(validation.judge(metrics, standing, progress))
-            stop = interrupt.asked
+            stop = interrupt.signalled
             if standing.validated or stop:
                 watch.look(sync=True)
                 saved = stepper.save(folder, standing, tensors=not unfinished)
@@ -114,7 +114,7 @@ def take_steps(
             if stop:
                 raise _stopped(standing, settings, saved, interrupt)
         _finish(folder, standing, validation, log, progress, interrupt)
-    if interrupt.asked:
+    if interrupt.signalled:
         said = f"The training in {folder} is finished and saved; what follows training was skipped."
         raise Interrupted(said, interrupt.signal)
     return _report(standing, settings)
@@ -295,7 +295,7 @@ def _finish(
     if count > 1:
         last = {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
         averaged = checkpoint.average(folder, count, model, say=progress.say)
-        metrics = interrupt.unless_asked(lambda: validation.measure(standing.step))
+        metrics = interrupt.unless_signalled(lambda: validation.measure(standing.step))
         best = metrics is not None and validation.keep_if_best(metrics, standing)
         fill(model, last, source=folder)
         if metrics is None:

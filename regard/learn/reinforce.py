@@ -78,7 +78,7 @@ def objective(
 
 
 def mean_reward(reward: Tensor, mask: Tensor, of: str) -> Tensor:
-    """Of a batch (B, T): the mean over its rows, each of which has one reward, or over its tokens."""
+    """The mean of a batch (B, T) over its rows, each of which has one reward, or over its tokens."""
     if of == "row":
         return reward.amin(1).mean()  # log-likelihoods are negative, and 0 at padding
     return reward.sum() / mask.sum().clamp_min(1)

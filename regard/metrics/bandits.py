@@ -102,5 +102,5 @@ def _crossings(gain: np.ndarray, charges: np.ndarray) -> np.ndarray:
 
 
 def players(pulls: int, seed: int = 0) -> Mapping[str, Index]:
-    """Those that every bandit is compared with, by name."""
+    """The reference strategies that agents are compared with, by name."""
     return {"random": any_arm, "ucb1": ucb1, "thompson": thompson(seed), "gittins": gittins(pulls)}

@@ -9,9 +9,9 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class BitErrors:
-    """Of some sequences; lower is better."""
+    """The bit errors of some sequences; lower is better."""
 
-    bits: np.ndarray  # (B,): that are wanted of each sequence
+    bits: np.ndarray  # (B,): the number of target bits of each sequence
     wrong: np.ndarray  # (B,)
     nats: np.ndarray  # (B,): -log p of its bits
 

@@ -230,7 +230,7 @@ class Bert(nn.Module):
             )
 
     def loss(self, batch: MaskedBatch | LabelledBatch, *, label_smoothing: float = 0.0) -> Loss:
-        """Of masked tokens and next sentences, or of classes."""
+        """The loss of masked tokens and next sentences, or of classes."""
         if isinstance(batch, LabelledBatch):
             assert batch.labels is not None
             return label_loss(self.class_logits(batch), batch.labels, label_smoothing=label_smoothing)

@@ -46,7 +46,7 @@ def save(folder: Folder, to: Path, model: Model) -> None:
 
 
 def save_as_own(folder: Folder, to: Path, model: Model) -> None:
-    """In our own form, where that of the folder can be read but not written."""
+    """Save in our own form, if the folder's form can be read but not written."""
     artifacts = Artifacts(folder.tokenizer(), max_length=folder.max_length())
     with drafted_folder(to) as draft:
         begin(draft, model, artifacts, "")

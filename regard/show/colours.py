@@ -17,7 +17,7 @@ LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000
 DASHES = ("-", "--", "-.", ":")  # matplotlib's names
 # Places that may not be looked at: warm grey with hatching, unlike any weight.
 HIDDEN, HATCH = "#e9e6e1", "#b5afa5"
-MARK = "#d55e00"  # drawn over cells, with a white edge that separates it from dark ones
+MARK = "#d55e00"  # drawn over cells, with a white edge that separates it from dark cells
 INK, QUIET = "#111827", "#4b5563"  # text, and text of less importance
 
 

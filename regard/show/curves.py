@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FEW = 40  # points of a line that get markers; a line of more points is drawn without
-INSIDE = 4  # lines whose legend fits inside the axes; that of more lines stands beside them
+INSIDE = 4  # lines whose legend fits inside the axes; for more lines the legend stands beside the axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]])
     """BLEU by source length, one line per run: {name: [(low, high, sentences, BLEU) of each bucket]}.
 
     Each point is drawn at the middle of its bucket; a bucket without sentences leaves a gap. The last bucket may be
-    open (high = inf) and is then drawn as wide as the one before it."""
+    open (high = inf) and is then drawn as wide as the bucket before it."""
     if not runs:
         raise ValueError("no runs to draw: give at least one, as {name: [(low, high, sentences, BLEU), ...]}")
     first = next(iter(runs))

@@ -41,13 +41,13 @@ MARGIN = 7  # cells of a terminal: "0.25 █ "
 
 @dataclass(frozen=True, eq=False)
 class Document(Picture):
-    """A text in sentences: `weights[i]` (N_i,) are those of the words of sentence i, and `sentence_weights` (S,)
-    those of the sentences, None if there are none.
+    """A text in sentences: `weights[i]` (N_i,) are the weights of the words of sentence i, `sentence_weights` (S,)
+    those of the sentences, or None.
 
     A word is shaded by sqrt(p_s) p_w, so that words of important sentences stand out and those of others can still
-    be seen (Yang 2016, figure 5); without weights of sentences by p_w. Colours run from 0 to `scale`; without one,
-    to the largest weight shown, rounded up, but for a few that are far larger than all others. Shows itself in a
-    notebook."""
+    be seen (Yang 2016, figure 5); without weights of sentences by p_w. Colours run from 0 to `scale`; without a
+    `scale`, to the largest weight shown, rounded up, but for a few that are far larger than all others. Shows
+    itself in a notebook."""
 
     sentences: Sequence[Sequence[str]]
     weights: Sequence[Any]

@@ -22,14 +22,14 @@ STRIP = np.linspace(0, 1, KEY // 2)  # the weights of a colour scale
 
 Place = tuple[float, float, float, float]  # left, top, width and height
 
-# Marks are not frozen: a picture has thousands, and frozen ones take three times as long to make.
+# Marks are not frozen: a picture has thousands, and frozen marks take three times as long to make.
 
 
 @dataclass(slots=True, eq=False)
 class Text:
     """A line of text that begins, ends or has its middle (`anchor`) at x. y is the baseline; if `centred`, the
     middle of the letters. `turn`: degrees upwards. `fit`: the width that the text is stretched or squeezed to where
-    the viewer chooses the font. `tip` is told by pointing at a mark, `kind` is its class in SVG."""
+    the viewer chooses the font. `tip` is the tooltip of a mark, `kind` is its class in SVG."""
 
     x: float
     y: float
@@ -74,8 +74,8 @@ class Boxes:
 
 @dataclass(slots=True, eq=False)
 class Cells:
-    """A table (R, C) of weights from 0 to `top` as coloured cells; `hidden` (R, C) cells are grey. `tip` tells what
-    is said of the cell in a row and a column."""
+    """A table (R, C) of weights from 0 to `top` as coloured cells; `hidden` (R, C) cells are grey. `tip` gives the
+    tooltip of the cell in a row and a column."""
 
     x: float
     y: float

@@ -121,7 +121,7 @@ class Examples(Picture):
         return float(min(1.0, self.looks[look][at] / (self.tops[look] or 1)))
 
     def notes(self, look: str) -> str:
-        """What is said of a whole look: the shares of classes, the largest first, and of the image itself."""
+        """The tooltip of a whole look: the shares of classes, the largest first, and of the image itself."""
         shares: dict[str, float] = {}
         for example, weight in zip(self.examples, self.looks[look], strict=False):
             shares[example.label] = shares.get(example.label, 0.0) + float(weight)

@@ -153,7 +153,7 @@ def _across(mark: Hatch) -> np.ndarray:
 
 @cache
 def colour_map(ramp: tuple[str, ...]) -> Colormap:
-    """Masked places get the colour of hidden ones."""
+    """Masked places get the colour of hidden places."""
     return LinearSegmentedColormap.from_list("regard", ramp).with_extremes(bad=HIDDEN)
 
 

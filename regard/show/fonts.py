@@ -54,7 +54,7 @@ def find_families(characters: set[str]) -> tuple[list[str], set[str]]:
 
 def _listed_fonts() -> Iterable[tuple[str, str]]:
     entries = [entry for entry in font_manager.fontManager.ttflist if entry.style == "normal"]
-    # Among fonts that cover equally much the first one wins: sans-serif, like the other labels.
+    # Among fonts that cover equally much the first font wins: sans-serif, like the other labels.
     entries.sort(key=lambda entry: ("sans" not in entry.name.lower(), entry.name))
     return [(entry.name, entry.fname) for entry in entries if not NOT_FOR_TEXT.match(entry.name)]
 
@@ -73,7 +73,7 @@ def _new_fonts() -> Iterable[tuple[str, str]]:
 
 
 def _covered(path: str, characters: set[str]) -> set[str]:
-    """Those of the characters for which the font file has a glyph."""
+    """The characters for which the font file has a glyph."""
     try:
         font = ft2font.FT2Font(path)
     except (RuntimeError, OSError):

@@ -1,5 +1,5 @@
 """Gates: how far each channel of each block of a network is open. Bars stand in one column, early blocks above late
-ones; lines in a grid, in which every stage begins a new row."""
+blocks; lines in a grid, in which every stage begins a new row."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ TICK = 10  # font size of the numbers at an axis
 PHOTO = 150  # the longer side of the image
 AXIS = 22  # room for the numbers at the left of a panel
 BETWEEN = 24  # columns
-STAGES = 16  # more room between stages than between the blocks of one
+STAGES = 16  # more room between stages than between the blocks of a stage
 BARS = 520  # width of a panel of bars
 FEW = 10  # panels of bars up to which they are high
 HEIGHTS = (44, 30)  # of few panels of bars, and of many
-# Of lines, by the panels that stand side by side: their width. Their height is the same.
+# The width of panels with lines, by how many stand side by side. Their height is the same.
 WIDTHS, LINES_HEIGHT = {1: 640, 2: 480, 3: 360, 4: 290}, 110
 BELOW = 52  # room for the numbers below a panel of lines and for the name of the next
 MOST_ROWS = 10  # lines in a panel; of more rows some are drawn, and the mean of all
@@ -143,7 +143,7 @@ class Gates(Picture):
         return lines if few else [*lines, (MEAN, every)]
 
     def _for_html(self) -> tuple[Gates, str]:
-        """Of many rows some, and the mean of all."""
+        """If there are many rows, some of them and the mean of all."""
         if len(self.rows) <= MOST_ROWS:
             return self, ""
         shown = self.shown_rows

@@ -45,7 +45,7 @@ BETWEEN = 12  # between two panels of a site
 APART = 28  # between two sites
 SMALL = 10.5  # font size of a panel's name
 NAMED = 1.8 * SMALL  # room for it
-LEGIBLE, LARGEST = 10, 24  # the side of a cell: words beside smaller ones cannot be read
+LEGIBLE, LARGEST = 10, 24  # the side of a cell: words beside smaller cells cannot be read
 SCREEN = (1600, 1000)  # what a sheet fits into
 SHEET = (3840, 2400)  # what it may grow to if its words would not be legible otherwise
 RATIO = 1.6
@@ -173,7 +173,7 @@ def _pool(table: np.ndarray, side: int) -> np.ndarray:
 
 
 def _once(by_site: Mapping[str, Any]) -> Any:
-    """The value of all sites if they have the same one, else a value for each; None if there is none."""
+    """The value of all sites if it is the same, else a value for each site; None if no site has a value."""
     values = list(by_site.values())
     if all(value is None for value in values):
         return None

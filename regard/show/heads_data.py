@@ -94,7 +94,7 @@ class HeadsData:
         return HIDDEN_WORDS if any(self.hidden(site) is not None for site in self.panels) else ""
 
     def name(self, site: str, head: int) -> str:
-        """Of a panel: its head, where there are several, and the top of its scale, where that is its own."""
+        """A panel's title: its head, if there are several, and the top of its scale, if the panel has its own."""
         parts = [f"head {head}"] if len(self.panels[site]) > 1 else []
         parts += [f"to {self.top(site, head):g}"] if self.scale == "each" else []
         return ", ".join(parts)

@@ -1,5 +1,5 @@
 """A caption word by word: where over the image the model looked for each. The image stands alone at the left, the
-words beside it in rows, each caption below the one before."""
+words beside it in rows, each caption below the previous caption."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Looks(Picture):
         row = down + (BAR + 4 if self.gated else 0) + 1.35 * (NAME + (1 + self.gated) * SMALL) + BETWEEN
         title, marks, y, right = heading(self.title)
         y += 6 if title else 0
-        left = EDGE + pitch  # of the words; the image stands before them
+        left = EDGE + pitch  # left edge of the words, to the right of the image
         image = shrunk(self.image, *size)
         under, below = grey(image), down + (BAR + 4 if self.gated else 0)
         for number, line in enumerate(self.lines):

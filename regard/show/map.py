@@ -159,7 +159,7 @@ def draw_map(data: MapData) -> Drawing:
     named = EDGE + (2 * HEADING if title else 0)
     top = math.ceil(named + (1.8 * NAME if column_label else 0) + over + GAP)
     across, down = len(columns) * cell, len(rows) * cell
-    # A leaning label ends to the right of its own cell, the last ones to the right of the map.
+    # A leaning label ends to the right of its own cell, the last labels to the right of the map.
     ends = [(at + 0.5) * cell + text_width(text) * font * math.cos(lean) for at, text in enumerate(columns)]
     right = max(across + KEY, 0 if upright else max(ends) + font)
     legend, along = _legend(data, left, top + down + GAP + 1.5 * NOTE)
@@ -240,7 +240,7 @@ def _focus(focus: Focus, left: float, top: float, cell: float) -> Group:
 
 
 def _outline(x: float, y: float, width: float, height: float, line: float) -> list[Mark]:
-    """With a white edge that parts it from dark cells."""
+    """An outline with a white edge that separates it from dark cells."""
     both = (("#ffffff", 3 * line), (MARK, line))
     return [Box(x, y, width, height, edge=colour, line=wide) for colour, wide in both]
 
@@ -262,7 +262,7 @@ def _legend(data: MapData, left: float, y: float) -> tuple[list[Mark], float]:
 
 
 def _key(data: MapData, x: float, top: float, tall: float) -> list[Mark]:
-    """The colour scale with 0, the middle and the top; larger weights have the top's colour, and it says so."""
+    """The colour scale with 0, the middle and the top; larger weights have the top's colour, and it shows ≥."""
     ticks = ((0, "0"), (0.5, f"{data.top / 2:g}"), (1, top_words(data.top, data.weights.max())))
     marks: list[Mark] = [Cells(x, top, 12, tall, STRIP[::-1, None])]
     marks += [quiet(x + 17, top + (1 - share) * tall, text, SMALL, centred=True) for share, text in ticks]

@@ -29,8 +29,8 @@ class MapData:
     """Weights (R, C): how much each row (a query, such as a target word) looks at each column (a place in memory,
     such as a source word). Arrays, lists and torch tensors will do. Shows itself in a notebook.
 
-    Colours run from 0 to `scale`; without one, to the largest weight, rounded up. `mask` (R, C) is True where a row
-    may look; other places are drawn hatched.
+    Colours run from 0 to `scale`; without a `scale`, to the largest weight, rounded up. `mask` (R, C) is True where
+    a row may look; other places are drawn hatched.
 
     For local attention, `centres` (R,) are the predicted positions p_t (NaN: none for that row). A `window` D
     outlines the columns round(p_t) - D .. round(p_t) + D, which the row could look at; 0 outlines nothing."""

@@ -62,7 +62,7 @@ def _cells(drawing: Drawing) -> Cells:
 def _beside(ax: Axes, corner: tuple[float, float], x: float, y: float) -> Transform:
     """From the drawing's pixels to the screen, where (x, y) is a corner of the axes."""
     inches = Affine2D().translate(-x, -y).scale(1 / 96, -1 / 96)
-    # matplotlib takes any transform here; its types know affine ones alone.
+    # matplotlib takes any transform here; its type annotations allow affine transforms only.
     return inches + ax.figure.dpi_scale_trans + ScaledTranslation(*corner, cast(Affine2D, ax.transAxes))
 
 

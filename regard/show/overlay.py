@@ -199,7 +199,7 @@ def _columns(count: int, most: int) -> int:
 
 
 def _lines(name: str, room: float, font: float) -> list[str]:
-    """In two lines, as a site and its head, if one is wider than the room."""
+    """In two lines, a site and its head, if a single line is too wide."""
     first, comma, last = name.rpartition(", ")
     return [first, last] if comma and text_width(name) * font > room else [name]
 

@@ -30,7 +30,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def last_rows(rows: int, columns: int) -> range | None:
-    """Those for which an HTML file has room; None: all."""
+    """The last rows, as many as an HTML file has room for; None: all."""
     count = max(1, BUDGET // columns)
     return None if count >= rows else range(rows - count, rows)
 
@@ -80,7 +80,7 @@ class Picture(ABC):
 
     def data(self) -> dict[str, Any]:
         """The picture as plain data, for JSON: its kind, its words and its numbers. Tables of more than 150 numbers
-        are packed (see `plain.pack_numbers`). `pieces` is true where there is one over pieces of words."""
+        are packed (see `plain.pack_numbers`). `pieces` is true if there is a picture over pieces of words."""
         return {"kind": self.kind, **self._fields()} | ({"pieces": True} if self._pieces else {})
 
     def _fields(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Picture(ABC):
         return self.data()
 
     def _for_html(self) -> tuple[Self, str]:
-        """What an HTML file has room for, and what is said of it if that is not all."""
+        """The data that an HTML file has room for, and a note if that is not all."""
         return self, ""
 
     def html(self) -> str:
@@ -112,7 +112,8 @@ class Picture(ABC):
         return self
 
     def over(self, pieces: Self | None) -> Self:
-        """This new picture, which remembers the one over pieces of words from which it was made."""
+        """Remember `pieces`, the picture over pieces of words that this picture was made from, and return
+        itself."""
         object.__setattr__(self, "_pieces", pieces)  # pictures are frozen
         return self
 

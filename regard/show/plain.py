@@ -13,7 +13,7 @@ from regard.show.images import small_image_url
 
 DIGITS = 5  # of a weight
 SIDE = 512  # pixels of an image, at most
-LISTED = 150  # numbers of a table that is written as lists; a larger one is packed
+LISTED = 150  # numbers of a table that is written as lists; a larger table is packed
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 
 

@@ -41,11 +41,11 @@ SHEET_SIDE = 6_000  # dots on the longer side of a PNG: a sheet of many texts is
 class ShadedText(Picture):
     """A text and how much each query looks at each of its words: weights (Q, N) for `words` (N,), `queries` (Q,).
 
-    The words are shaded by the weights of query number `query`; without one, by the mean over the queries that may
-    look at them. Colours run from 0 to `scale`; without one, to the largest weight shown, rounded up. A few words
-    that receive far more than all others, such as [CLS] or the first of a text, do not count in that: they have the
-    darkest colour, and the scale ends with ≥. `mask` (Q, N) is True where a query may look. Shows itself in a
-    notebook."""
+    The words are shaded by the weights of query number `query`; without a `query`, by the mean over the queries
+    that may look at them. Colours run from 0 to `scale`; without a `scale`, to the largest weight shown, rounded
+    up. A few words that receive far more than all others, such as [CLS] or the first of a text, do not count in
+    that: they have the darkest colour, and the scale ends with ≥. `mask` (Q, N) is True where a query may look.
+    Shows itself in a notebook."""
 
     weights: Any
     words: Sequence[str]

@@ -16,7 +16,7 @@ from regard.show.colours import HATCH, HEAT, HIDDEN, INK, hex_colours
 from regard.show.drawing import Box, Boxes, Cells, Disc, Drawing, Group, Hatch, Image, Mark, Stroke, Text, flat
 from regard.show.images import STRENGTH, image_url, weights_url
 
-# System fonts first; the named ones have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
+# System fonts first; the named fonts have Chinese, Japanese, Korean, Hebrew, Arabic and Devanagari letters.
 FONTS = (
     "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', 'PingFang SC', "
     "'Hiragino Sans', 'Microsoft YaHei', 'Yu Gothic', 'Malgun Gothic', 'Noto Sans CJK SC', "
@@ -87,7 +87,7 @@ class _Renderer:
                 return self.group(mark, style)
 
     def group(self, group: Group, style: Style) -> str:
-        """What most of its texts have in common is said once."""
+        """Attributes that most texts share are written once."""
         texts = [_style(mark) for mark in group.marks if isinstance(mark, Text)]
         common = {name: Counter(text[name] for text in texts).most_common(1)[0] for name in style} if texts else {}
         own = {name: value for name, (value, count) in common.items() if count > 1 and value != style[name]}
@@ -164,7 +164,7 @@ def _rect(mark: Box | Cells, fill: str, kind: str = "") -> str:
 
 
 def _boxes(mark: Boxes) -> str:
-    """Those of one colour are one path."""
+    """Rectangles of one colour are one path."""
     if isinstance(mark.fill, str):
         shapes = [
             f"M{x:.2f},{_short(y + height)}V{y:.1f}h{_short(width, 2)}V{_short(y + height)}z"

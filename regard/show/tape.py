@@ -32,7 +32,7 @@ class Tape(Picture):
     """Panels (rows, steps) one below the other: {"input": (bits, steps), "write 0": (places, steps)}.
 
     `shown` is True at the steps of a panel that are drawn, {"output": (steps,)}; the others are left grey. `memory`
-    (steps, places, width) is drawn after a few steps, and in HTML after the one that is pointed at. Colours run
+    (steps, places, width) is drawn after a few steps, and in HTML after the step that is pointed at. Colours run
     from 0 to 1; in a panel with values below 0, from blue (negative) to orange. `scale` sets another end: a number,
     "shared" (the largest value of all panels, rounded up) or "each" (of each panel). Shows itself in a notebook."""
 
@@ -176,7 +176,7 @@ def _panel(name: str, cells: Cells, kind: str) -> list[Mark]:
 
 
 def _row_numbers(cells: Cells) -> list[Mark]:
-    """Of the first and of the last row, where there is room."""
+    """The numbers of the first and the last row, if there is room."""
     count = len(cells.weights)
     step = cells.height / count
     ends = [(0, step / 2), (count - 1, cells.height - step / 2)] if cells.height >= 2 * NOTE else []

@@ -82,7 +82,7 @@ def test_what_a_training_is_made_of(tmp_path: Path) -> None:
     assert len(artifacts.text) < 30
     made = prepare.prepare(job, build_model(job, artifacts), artifacts, tmp_path)
     assert made.amount == "12 images, 12 captions"
-    assert (len(made.data), len(made.valid.ids), len(made.valid.asked)) == (12, 6, 4)  # type: ignore[arg-type]
+    assert (len(made.data), len(made.valid.ids), len(made.valid.subset)) == (12, 6, 4)  # type: ignore[arg-type]
     assert made.valid.ids.augment is None
     batch = made.valid.ids.batch(made.valid.ids.order(0)[0])
     assert batch.images.shape[1:] == (3, 32, 32)

@@ -149,7 +149,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _plain(names: Iterable[str]) -> list[str]:
-    """Those that need no quotes: the shell completes the others as files."""
+    """The names that need no quotes; the shell completes the others as files."""
     return [name for name in names if name.isprintable() and not set(name) & set(" \"'\\$`&;|<>()*?![]{}#~")]
 
 

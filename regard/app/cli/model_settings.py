@@ -24,7 +24,7 @@ def model_names() -> tuple[str, ...]:
 
 
 def model_settings(model: str) -> dict[str, Setting]:
-    """By their names; those that follow from the data are left out."""
+    """A model's settings by name, without those that follow from the data."""
     place = _models()[model]
     own, config = _attribute(place, "Config")
     settings = {}

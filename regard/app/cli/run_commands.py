@@ -34,7 +34,7 @@ def models() -> None:
     from regard.runs.shipped import SHIPPED, shipped
     from regard.tasks.core.recipe_files import model_of, recipes
 
-    recipe_names = Column("recipes", no_wrap=True)  # else the long ones would be cut
+    recipe_names = Column("recipes", no_wrap=True)  # else long names would be cut
     table = Table("system", "paper", recipe_names, "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
     uses = {name: model_of(name) for name in recipes()}
     runs = {name: Folder(SHIPPED / name).name for name in shipped()}

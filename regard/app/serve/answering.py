@@ -19,7 +19,7 @@ from regard.app.serve.limits import Refused
 from regard.tasks.shared.received import TooLarge
 
 log = logging.getLogger("regard.serve")
-R = TypeVar("R")  # what some work gives
+R = TypeVar("R")  # the result of some work
 EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 
 
@@ -61,7 +61,8 @@ def error_answer(error: BaseException) -> Response:
 
 
 def words_of(error: BaseException) -> str:
-    """What a client is told; of a failure of ours no more than that, as its message may hold anything."""
+    """The error message for a client; of a failure of ours only that it failed, as its message may hold
+    anything."""
     if status_of(error) == 500:
         note_failure(error)
         return "the server failed to answer this request"

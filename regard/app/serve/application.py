@@ -62,14 +62,14 @@ class Api:
         return PlainTextResponse(self.counters.text(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, request: Request) -> Response:
-        return Json(description(await self.shelf.known(), self.limits))
+        return Json(description(await self.shelf.models(), self.limits))
 
     async def models(self, request: Request) -> Response:
-        models = await self.shelf.known()
+        models = await self.shelf.models()
         return Json({"models": [model.to_dict(self.limits) for model in models.values()]})
 
     async def model(self, request: Request) -> Response:
-        models = await self.shelf.known()
+        models = await self.shelf.models()
         name = request.path_params["model"]
         if name not in models:
             raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(models)}")

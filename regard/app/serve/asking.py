@@ -1,11 +1,12 @@
-"""From a request to what a task is asked with. Nothing here touches a model: what is over a limit is refused before
-any work is done."""
+"""Reads and checks requests for tasks. Nothing here touches a model: a request over a limit is refused before any
+work is done."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import UploadFile
@@ -25,8 +26,8 @@ from regard.tasks.core.table import AnyTask
 Body = dict[str, Any]
 
 
-async def read_body(request: Request, limits: Limits, known: Iterable[str]) -> Body:
-    """A JSON object, or a form with files, with no other names than these."""
+async def read_body(request: Request, limits: Limits, allowed: Iterable[str]) -> Body:
+    """A JSON object, or a form with files, with no names but the allowed."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         async with asyncio.timeout(limits.seconds):
@@ -41,8 +42,8 @@ async def read_body(request: Request, limits: Limits, known: Iterable[str]) -> B
     if not isinstance(body, dict):
         raise Refused(422, "a request must be a JSON object")
     for name in body:
-        if name not in known:
-            raise Refused(422, f"a request has no {name[:40]!r}{nearest(name[:40], known)}")
+        if name not in allowed:
+            raise Refused(422, f"a request has no {name[:40]!r}{nearest(name[:40], allowed)}")
     return body
 
 
@@ -83,29 +84,29 @@ def read_asked(task: AnyTask, body: Body, limits: Limits) -> tuple[dict[str, Any
     sent = body.get("options") or {}
     if not isinstance(sent, dict):
         raise Refused(422, 'options must be an object, as in {"beam": 5}')
-    given = body.get("inputs")
-    inputs, options = read_inputs(task, given, limits), read_options(task.options, sent, limits)
-    task.check_request(TaskRequest(options, given or [], as_json=True))
+    raw = body.get("inputs")
+    inputs, options = read_inputs(task, raw, limits), read_options(task.options, sent, limits)
+    task.check_request(TaskRequest(options, raw or [], as_json=True))
     key = json.dumps([task.verb, sent], sort_keys=True)
     return options, key, inputs
 
 
-def read_inputs(task: AnyTask, given: object, limits: Limits) -> list[Any]:
-    if given is None or given == []:
+def read_inputs(task: AnyTask, raw: object, limits: Limits) -> list[Any]:
+    if raw is None or raw == []:
         return task.inputs.unasked()
-    if not isinstance(given, list):
+    if not isinstance(raw, list):
         raise Refused(422, f"inputs must be a list of {task.inputs.what}")
-    if len(given) > limits.inputs:
-        raise Refused(413, f"a request may have {limits.inputs} inputs, and this one has {len(given)}")
-    found = []
-    for number, one in enumerate(given):
-        if isinstance(one, str) and task.inputs.received.schema.get("format") != "byte":
-            check_length(one, limits, f"inputs[{number}]")
+    if len(raw) > limits.inputs:
+        raise Refused(413, f"a request may have {limits.inputs} inputs, and this one has {len(raw)}")
+    inputs = []
+    for number, item in enumerate(raw):
+        if isinstance(item, str) and task.inputs.received.schema.get("format") != "byte":
+            check_length(item, limits, f"inputs[{number}]")
         try:
-            found.append(task.inputs.received.read(one, limits.pixels))
+            inputs.append(task.inputs.received.read(item, limits.pixels))
         except BadInput as error:
             raise type(error)(f"inputs[{number}]: {error}") from None
-    return found
+    return inputs
 
 
 def check_length(text: str, limits: Limits, name: str) -> None:
@@ -115,16 +116,16 @@ def check_length(text: str, limits: Limits, name: str) -> None:
 
 def read_options(options: Iterable[Option], sent: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     """The value of every option; those that name files stay unset."""
-    known = {option.name: option for option in options if option.served}
+    served = {option.name: option for option in options if option.served}
     for name in sent:
-        if name not in known:
-            raise Refused(422, f"there is no option {name[:40]!r}{nearest(name[:40], known)}")
-    found: dict[str, Any] = {option.name: option.default for option in options}
+        if name not in served:
+            raise Refused(422, f"there is no option {name[:40]!r}{nearest(name[:40], served)}")
+    values: dict[str, Any] = {option.name: option.default for option in options}
     for name, value in sent.items():
         if value is not None:
-            found[name] = read_option(known[name], value, limits)
-    check_options([option for option in known.values() if option.received is None and not option.many], found)
-    return found
+            values[name] = read_option(served[name], value, limits)
+    check_options([option for option in served.values() if option.received is None and not option.many], values)
+    return values
 
 
 def as_whole(value: Any) -> Any:
@@ -139,7 +140,7 @@ def read_option(option: Option, value: Any, limits: Limits) -> Any:
     if option.many:
         if not isinstance(value, list) or len(value) > limits.inputs:
             raise Refused(422, f"{option.name} must be a list of at most {limits.inputs}")
-        return [read_option(one_of(option), one, limits) for one in value]
+        return [read_option(single(option), item, limits) for item in value]
     if option.kind is str:
         check_text(value, option.name)
         check_length(value, limits, option.name)
@@ -150,7 +151,6 @@ def read_option(option: Option, value: Any, limits: Limits) -> Any:
     return value
 
 
-def one_of(option: Option) -> Option:
-    from dataclasses import replace
-
+def single(option: Option) -> Option:
+    """The option for each item of its list."""
     return replace(option, many=False)

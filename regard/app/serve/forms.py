@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +29,8 @@ def drawn(picture: Picture, wanted: Wanted, about: Mapping[str, str]) -> Respons
     """The picture as plain data, or with a form as a file. `about`: the model and the site."""
     form = wanted.form
     if form in ("", "json"):
-        found = picture.data() if wanted.side is None else picture.overview(wanted.side)
-        data = encoded({**about, **(found if wanted.packed or wanted.side else listed(found, picture))})
+        content = picture.data() if wanted.side is None else picture.overview(wanted.side)
+        data = encoded({**about, **(content if wanted.packed or wanted.side else listed(content, picture))})
     elif form == "csv":
         data = as_csv(picture)
     else:
@@ -45,18 +46,18 @@ def listed(data: Any, source: Any) -> Any:
     if isinstance(source, Mapping) and isinstance(data, dict):
         if not data.keys() & source.keys():  # one table for all sites
             return listed(data, next(iter(source.values())))
-        return {name: listed(one, source[name]) if name in source else one for name, one in data.items()}
+        return {name: listed(item, source[name]) if name in source else item for name, item in data.items()}
     if isinstance(data, dict):
-        return {name: listed(one, getattr(source, name, None)) for name, one in data.items()}
+        return {name: listed(item, getattr(source, name, None)) for name, item in data.items()}
     if isinstance(data, list) and isinstance(source, list | tuple):
         return [listed(*both) for both in zip(data, source, strict=True)]
     return data
 
 
 def file_name(about: Mapping[str, str]) -> str:
-    """Of letters that every system takes."""
-    name = "-".join(one for one in about.values() if one).replace("*", "all")
-    return "".join(one if one.isascii() and (one.isalnum() or one in "-._") else "_" for one in name)[:80]
+    """A file name with letters that every system takes."""
+    name = "-".join(part for part in about.values() if part).replace("*", "all")
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
 
 
 def as_image(picture: Picture, form: str) -> bytes:
@@ -87,7 +88,7 @@ Table = tuple[
 
 
 def tables(value: Any, name: str = "", owner: Any = None) -> Iterator[Table]:
-    """All tables of numbers in a picture; images are none."""
+    """All tables of numbers in a picture, without its images."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and value.ndim:
             yield (
@@ -97,24 +98,24 @@ def tables(value: Any, name: str = "", owner: Any = None) -> Iterator[Table]:
                 names_of(owner, name, ("columns", "words")),
             )
     elif isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from tables(one, f"{name}/{key}" if name else str(key), owner)
+        for key, item in value.items():
+            yield from tables(item, f"{name}/{key}" if name else str(key), owner)
     elif isinstance(value, list | tuple):
-        for number, one in enumerate(value):
-            yield from tables(one, f"{name}/{number}" if name else str(number), owner)
+        for number, item in enumerate(value):
+            yield from tables(item, f"{name}/{number}" if name else str(number), owner)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from tables(getattr(value, field.name), f"{name}/{field.name}" if name else field.name, value)
 
 
 def names_of(owner: Any, table: str, fields: Sequence[str]) -> Sequence[str]:
-    """The names along one side of a table: a field of the picture that it stands in, for all tables or for each."""
+    """The names along one side of a table: a field of the picture, either for all of its tables or by table."""
     for field in (*fields, "sentences"):
-        found, last = getattr(owner, field, None), table.rpartition("/")[2]
-        if field == "sentences" and found is not None and last.isdecimal():
-            found = found[int(last)]
-        if isinstance(found, Mapping):
-            found = next((one for key, one in found.items() if table.endswith(f"/{key}")), None)
-        if found is not None and all(isinstance(one, str) for one in found):
-            return found
+        names, last = getattr(owner, field, None), table.rpartition("/")[2]
+        if field == "sentences" and names is not None and last.isdecimal():
+            names = names[int(last)]
+        if isinstance(names, Mapping):
+            names = next((value for key, value in names.items() if table.endswith(f"/{key}")), None)
+        if names is not None and all(isinstance(name, str) for name in names):
+            return names
     return ()

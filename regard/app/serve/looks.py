@@ -1,4 +1,4 @@
-"""Attention on demand: one site of an answer, or all of them, and of it one head and some rows."""
+"""Attention on demand: one site of an answer or all sites, optionally only one head or some rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Wanted:
 
         def work(run: Run) -> Picture:
             most = POOLED if self.side else limits.numbers
-            if len(self.sites) > 1:  # the first tells how much they are, before all are in memory
+            if len(self.sites) > 1:  # estimated from the first site, before all are in memory
                 check_count(count_numbers(self.part(answer, self.sites[:1])) * len(self.sites), most)
             picture = self.part(answer, self.sites)
             check_count(count_numbers(picture), most)
@@ -63,14 +63,14 @@ def check_count(count: int, most: int) -> None:
         )
 
 
-def read_look(one: Served, query: Mapping[str, str]) -> Wanted:
+def read_look(served: Served, query: Mapping[str, str]) -> Wanted:
     """`site`: a name, or * for all; the usual picture without it; `head`: its number; `rows`: as 0-49; `pieces`:
     true for the model's own pieces of words; `side`: an overview; `form`: a file."""
     for name in query:
         if name not in KNOWN:
             raise Refused(422, f"there is no {name[:40]!r}; there are {', '.join(KNOWN)}")
     site, head, rows = query.get("site", ""), read_number(query, "head"), read_rows(query.get("rows"))
-    if site not in ("", EVERY) and site not in {each["name"] for each in one.sites}:
+    if site not in ("", EVERY) and site not in {each["name"] for each in served.sites}:
         raise Refused(422, "site must be * or the name of one of the model's sites; /api/models lists them")
     for name in ("pieces", "packed"):
         if query.get(name, "false") not in ("true", "false"):
@@ -81,26 +81,26 @@ def read_look(one: Served, query: Mapping[str, str]) -> Wanted:
         raise Refused(422, f"form must be one of {', '.join(FORMS)}")
     sites: Any = (site,) if site else ()
     if site == EVERY:
-        sites = tuple(each["name"] for each in one.sites if each["kind"] == "attention")
+        sites = tuple(each["name"] for each in served.sites if each["kind"] == "attention")
     pieces, packed = (query.get(name) == "true" for name in ("pieces", "packed"))
     return Wanted(sites, head, rows, pieces, side, packed, query.get("form", ""))
 
 
 def read_number(query: Mapping[str, str], name: str) -> int | None:
-    given = query.get(name)
-    if given is None:
+    text = query.get(name)
+    if text is None:
         return None
-    if not (given.isascii() and given.isdecimal() and len(given) < 9):
+    if not (text.isascii() and text.isdecimal() and len(text) < 9):
         raise Refused(422, f"{name} must be a whole number from 0 on")
-    return int(given)
+    return int(text)
 
 
-def read_rows(given: str | None) -> range | None:
+def read_rows(text: str | None) -> range | None:
     """0-49, both included."""
-    if given is None:
+    if text is None:
         return None
-    first, dash, last = given.partition("-")
-    numbers = [one for one in (first, last) if one.isascii() and one.isdecimal() and len(one) < 9]
+    first, dash, last = text.partition("-")
+    numbers = [end for end in (first, last) if end.isascii() and end.isdecimal() and len(end) < 9]
     if not dash or len(numbers) != 2 or int(first) > int(last):
         raise Refused(422, "rows must be the first and the last one, as in 0-49")
     return range(int(first), int(last) + 1)

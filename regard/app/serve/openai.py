@@ -27,7 +27,7 @@ from regard.tasks.core.table import AnyTask
 
 COMPLETION = ("model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stop", "seed", "user")
 EMBEDDING = ("model", "input", "encoding_format", "user")
-# What clients may send though it does nothing here, as long as it asks for nothing.
+# Parameters that are not supported, with the values that change nothing and are therefore accepted.
 IDLE: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
     "echo": (None, False),
@@ -39,7 +39,7 @@ IDLE: dict[str, tuple[Any, ...]] = {
     "suffix": (None, ""),
     "dimensions": (None,),
 }
-TOKENS = 16  # of a completion, unless told
+TOKENS = 16  # of a completion by default
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,22 @@ class OpenAI:
         name = body.get("model")
         if not isinstance(name, str):
             raise Refused(422, "model must be the name of a model; /v1/models lists them")
-        one = await self.shelf.find(name)
-        for task in one.tasks:
+        served = await self.shelf.find(name)
+        for task in served.tasks:
             if task.openai == kind:
-                return one, task
-        raise Refused(422, f"{one.name} gives no {kind}; see /api/models")
+                return served, task
+        raise Refused(422, f"{served.name} gives no {kind}; see /api/models")
 
-    async def read(self, request: Request, known: tuple[str, ...]) -> Body:
-        body = await read_body(request, self.limits, (*known, *IDLE))
+    async def read(self, request: Request, allowed: tuple[str, ...]) -> Body:
+        body = await read_body(request, self.limits, (*allowed, *IDLE))
         for name, allowed in IDLE.items():
             if body.get(name) not in allowed:
                 raise Refused(422, f"{name} is not supported by this server; leave it out")
         return body
 
     async def models(self, request: Request) -> Response:
-        known = (await self.shelf.known()).values()
-        fit = [one.name for one in known if any(task.openai for task in one.tasks)]
+        models = (await self.shelf.models()).values()
+        fit = [model.name for model in models if any(task.openai for task in model.tasks)]
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "regard"} for name in fit]
         return Json({"object": "list", "data": data})
 
@@ -75,7 +75,7 @@ class OpenAI:
 
     async def completions(self, request: Request) -> Response:
         body = await self.read(request, COMPLETION)
-        one, task = await self.find(body, "completions")
+        served, task = await self.find(body, "completions")
         prompts, count = texts(body.get("prompt", ""), "prompt"), whole(body, "n", 1)
         if not 1 <= count <= self.limits.beams:
             raise Refused(422, f"n must lie in 1 to {self.limits.beams}, got {count}")
@@ -86,36 +86,38 @@ class OpenAI:
             raise Refused(422, "stream must be true or false; a stream has one choice for each prompt")
         sent = {"inputs": prompts, "options": options}
         made: Body = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion"}
-        made |= {"created": int(time.time()), "model": one.name}
+        made |= {"created": int(time.time()), "model": served.name}
         most = options["max_tokens"]
         if streamed:
-            ticket = self.shelf.ask(one, await read_ticket(task, sent, self.limits, streamed=True))
-            return Events(self.told(one, ticket, made, most), end=b"data: [DONE]\n\n")
+            ticket = self.shelf.ask(served, await read_ticket(task, sent, self.limits, streamed=True))
+            return Events(self.told(served, ticket, made, most), end=b"data: [DONE]\n\n")
         tickets = []
         for number in range(count):
             seeded = {**options, "seed": (options["seed"] + number) % (1 << 63)}
             tickets.append(await read_ticket(task, {**sent, "options": seeded}, self.limits))
         for ticket in tickets:
-            self.shelf.ask(one, ticket)
-        return Json(await unless_gone(request, self.completed(one, tickets, made, most)))
+            self.shelf.ask(served, ticket)
+        return Json(await unless_gone(request, self.completed(served, tickets, made, most)))
 
-    async def completed(self, one: Served, tickets: list[Ticket], made: Body, most: int) -> Body:
-        found = [await collected(ticket) for ticket in tickets]
-        rows = [answer for choices in zip(*found, strict=True) for answer in choices]
-        reasons, usage = await self.shelf.call(one, lambda run: counted(run, found[0], rows, most))
+    async def completed(self, served: Served, tickets: list[Ticket], made: Body, most: int) -> Body:
+        by_ticket = [await collected(ticket) for ticket in tickets]
+        rows = [answer for choices in zip(*by_ticket, strict=True) for answer in choices]
+        reasons, usage = await self.shelf.call(served, lambda run: counted(run, by_ticket[0], rows, most))
         choices = [
             {"index": place, "text": row["text"], "finish_reason": reason, "logprobs": None}
             for place, (row, reason) in enumerate(zip(rows, reasons, strict=True))
         ]
         return {**made, "choices": choices, "usage": usage}
 
-    async def told(self, one: Served, ticket: Ticket, made: Body, most: int) -> AsyncIterator[tuple[str, Any]]:
+    async def told(self, served: Served, ticket: Ticket, made: Body, most: int) -> AsyncIterator[tuple[str, Any]]:
         async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
                 if kind == "piece":
                     choice: Body = {"index": number, "text": what, "finish_reason": None, "logprobs": None}
                 else:
-                    reasons, _ = await self.shelf.call(one, lambda run, row=what: counted(run, [row], [row], most))
+                    reasons, _ = await self.shelf.call(
+                        served, lambda run, row=what: counted(run, [row], [row], most)
+                    )
                     choice = {"index": number, "text": "", "finish_reason": reasons[0], "logprobs": None}
                 yield "", {**made, "choices": [choice]}
 
@@ -123,20 +125,20 @@ class OpenAI:
 
     async def embeddings(self, request: Request) -> Response:
         body = await self.read(request, EMBEDDING)
-        one, task = await self.find(body, "embeddings")
+        served, task = await self.find(body, "embeddings")
         form = body.get("encoding_format") or "float"
         if form not in ("float", "base64"):
             raise Refused(422, "encoding_format must be float or base64")
         ticket = await read_ticket(task, {"inputs": texts(body.get("input"), "input")}, self.limits)
-        self.shelf.ask(one, ticket)
-        found = await unless_gone(request, collected(ticket))
+        self.shelf.ask(served, ticket)
+        embedded = await unless_gone(request, collected(ticket))
         rows = [
             {"object": "embedding", "index": place, "embedding": vector(row["vector"], form)}
-            for place, row in enumerate(found)
+            for place, row in enumerate(embedded)
         ]
-        tokens = await self.shelf.call(one, lambda run: sum(length(run, row["text"]) for row in found))
+        tokens = await self.shelf.call(served, lambda run: sum(length(run, row["text"]) for row in embedded))
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return Json({"object": "list", "data": rows, "model": one.name, "usage": usage})
+        return Json({"object": "list", "data": rows, "model": served.name, "usage": usage})
 
 
 def openai_routes(shelf: Shelf, limits: Limits) -> list[Route]:
@@ -149,19 +151,19 @@ def openai_routes(shelf: Shelf, limits: Limits) -> list[Route]:
 
 
 async def collected(ticket: Ticket) -> list[Any]:
-    found: dict[int, Any] = {}
+    by_number: dict[int, Any] = {}
     async with aclosing(ticket.events()) as events:
         async for kind, number, what in events:
             if kind == "answer":
-                found[number] = what
-    return [found[number] for number in sorted(found)]
+                by_number[number] = what
+    return [by_number[number] for number in sorted(by_number)]
 
 
-def texts(given: object, name: str) -> list[str]:
-    found = [given] if isinstance(given, str) else given
-    if not isinstance(found, list) or not found or not all(isinstance(one, str) for one in found):
+def texts(value: object, name: str) -> list[str]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not items or not all(isinstance(item, str) for item in items):
         raise Refused(422, f"{name} must be a text or a list of texts; lists of tokens are not supported")
-    return found
+    return items
 
 
 def whole(body: Body, name: str, default: int) -> int:

@@ -42,28 +42,28 @@ REASONS = {
 }
 
 
-def description(known: Mapping[str, Served], limits: Limits) -> Table:
+def description(models: Mapping[str, Served], limits: Limits) -> Table:
     paths: Table = {
         "/health": {"get": operation("Whether the server answers.", {"type": "object"})},
         "/metrics": {"get": operation("Counters in Prometheus' text form.", media="text/plain")},
         "/api/models": {"get": operation("The models, and what each is asked with.", {"type": "object"})},
         "/api/models/{model}": {
             "get": operation("One model.", {"type": "object"}),
-            "parameters": [path("model", known)],
+            "parameters": [path("model", models)],
         },
-        "/api/models/{model}/answers/{answer}/attention": attention_path(known),
+        "/api/models/{model}/answers/{answer}/attention": attention_path(models),
         "/v1/models": {"get": operation("The models of the routes below.", {"type": "object"})},
     }
-    tasks = {task.verb: task for one in known.values() for task in one.tasks}
+    tasks = {task.verb: task for model in models.values() for task in model.tasks}
     for verb, task in tasks.items():
-        names = [one.name for one in known.values() if task in one.tasks]
+        names = [model.name for model in models.values() if task in model.tasks]
         parameters = [path("model", names)]
         paths[f"/api/models/{{model}}/{verb}"] = {"post": ask_operation(task, limits), "parameters": parameters}
         if task.writes:
             step = {"post": step_operation(task, limits), "parameters": parameters}
             paths[f"/api/models/{{model}}/{verb}/step"] = step
     for kind, schema in (("completions", COMPLETION), ("embeddings", EMBEDDING)):
-        names = [one.name for one in known.values() if any(task.openai == kind for task in one.tasks)]
+        names = [model.name for model in models.values() if any(task.openai == kind for task in model.tasks)]
         if names:
             paths[f"/v1/{kind}"] = {"post": openai_operation(kind, schema, names, limits)}
     info = {
@@ -76,10 +76,10 @@ def description(known: Mapping[str, Served], limits: Limits) -> Table:
 
 def operation(summary: str, schema: Table | None = None, media: str = "application/json", **more: Any) -> Table:
     content = {media: {"schema": schema or {"type": "string"}}}
-    found: Table = {"200": {"description": "The answer.", "content": content}}
+    responses: Table = {"200": {"description": "The answer.", "content": content}}
     for status, words in REASONS.items():
-        found[str(status)] = {"description": words, "content": {"application/json": {"schema": ERROR}}}
-    return {"summary": summary, "responses": found, **more}
+        responses[str(status)] = {"description": words, "content": {"application/json": {"schema": ERROR}}}
+    return {"summary": summary, "responses": responses, **more}
 
 
 def path(name: str, values: Iterable[str] = ()) -> Table:
@@ -94,11 +94,11 @@ def body(schema: Table, form: Table | None = None) -> Table:
     return {"required": True, "content": content}
 
 
-def asked(task: AnyTask, limits: Limits, **more: Any) -> Table:
+def request_schema(task: AnyTask, limits: Limits, **more: Any) -> Table:
     """The request of a task."""
-    one = dict(task.inputs.received.schema)
-    if one.get("type") == "string" and "format" not in one:
-        one["maxLength"] = limits.characters
+    item = dict(task.inputs.received.schema)
+    if item.get("type") == "string" and "format" not in item:
+        item["maxLength"] = limits.characters
     options = {
         option.name: {**option_schema(option, limits), "description": option.help}
         for option in task.options
@@ -107,7 +107,7 @@ def asked(task: AnyTask, limits: Limits, **more: Any) -> Table:
     return {
         "type": "object",
         "properties": {
-            "inputs": {"type": "array", "items": one, "minItems": 1, "maxItems": limits.inputs},
+            "inputs": {"type": "array", "items": item, "minItems": 1, "maxItems": limits.inputs},
             "options": {"type": "object", "properties": options, "additionalProperties": False},
             **more,
         },
@@ -139,13 +139,13 @@ def ask_operation(task: AnyTask, limits: Limits) -> Table:
     if task.inputs.received.schema.get("format") == "byte":
         files = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
         form = {"type": "object", "properties": {"inputs": files}, "required": ["inputs"]}
-    found = operation(task.summary, answer, requestBody=body(asked(task, limits, stream=stream), form))
-    found["responses"]["200"]["content"]["text/event-stream"] = {}
-    return found
+    post = operation(task.summary, answer, requestBody=body(request_schema(task, limits, stream=stream), form))
+    post["responses"]["200"]["content"]["text/event-stream"] = {}
+    return post
 
 
 def step_operation(task: AnyTask, limits: Limits) -> Table:
-    schema = asked(
+    schema = request_schema(
         task,
         limits,
         prefix={"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": limits.tokens},
@@ -160,7 +160,7 @@ def step_operation(task: AnyTask, limits: Limits) -> Table:
     return operation(words, answer, requestBody=body(schema))
 
 
-def attention_path(known: Mapping[str, Served]) -> Table:
+def attention_path(models: Mapping[str, Served]) -> Table:
     query = [
         {
             "name": "site",
@@ -176,9 +176,9 @@ def attention_path(known: Mapping[str, Served]) -> Table:
         {"name": "form", "in": "query", "schema": {"type": "string", "enum": list(FORMS)}},
     ]
     words = "Where a model looked for an answer: one site, and of it one head or some rows."
-    found = operation(words, {"type": "object", "required": ["kind"]}, parameters=query)
-    found["responses"]["200"]["content"] |= {kind: {} for kind in ("text/csv", "image/png", "image/svg+xml")}
-    return {"get": found, "parameters": [path("model", known), path("answer")]}
+    get = operation(words, {"type": "object", "required": ["kind"]}, parameters=query)
+    get["responses"]["200"]["content"] |= {kind: {} for kind in ("text/csv", "image/png", "image/svg+xml")}
+    return {"get": get, "parameters": [path("model", models), path("answer")]}
 
 
 TEXTS: Table = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
@@ -206,8 +206,8 @@ def openai_operation(kind: str, properties: Table, names: list[str], limits: Lim
     if "max_tokens" in own:
         own["max_tokens"] = {**own["max_tokens"], "maximum": limits.tokens}
     schema = {"type": "object", "properties": own, "required": ["model", first], "additionalProperties": False}
-    found = operation(
+    post = operation(
         f"{kind.capitalize()}, as OpenAI's API has them.", {"type": "object"}, requestBody=body(schema)
     )
-    found["responses"]["200"]["content"]["text/event-stream"] = {}
-    return found
+    post["responses"]["200"]["content"]["text/event-stream"] = {}
+    return post

@@ -1,4 +1,4 @@
-"""The runs that are served: which there are, which are in memory, and which are broken."""
+"""The runs that are served, which of them are in memory, and which are broken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask, load, outline, tasks_for
 
 MIB = 1 << 20
-FEW = 200  # tokens that a language model writes where neither recipe nor request says how many
+FEW = 200  # tokens that a language model writes if neither recipe nor request sets a number
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Served:
     worker: Worker | None = None
 
     def describe(self) -> None:
-        """All that can be said without its weights."""
+        """Fill in everything that can be read without the weights."""
         try:
             opened = outline(self.run)
             self.tasks = tasks_for(opened)
@@ -50,10 +50,10 @@ class Served:
             self.broken = f"the run {self.name} is broken: {reason(error)}"
 
     def to_dict(self, limits: Limits) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.name, "status": self.status}
+        data: dict[str, Any] = {"name": self.name, "status": self.status}
         if self.broken:
-            return found | {"error": self.broken}
-        return found | {
+            return data | {"error": self.broken}
+        return data | {
             "about": self.about,
             "tasks": [self.task_data(task, limits) for task in self.tasks],
             "sites": self.sites,
@@ -61,8 +61,8 @@ class Served:
         }
 
     def task_data(self, task: AnyTask, limits: Limits) -> dict[str, Any]:
-        """What a task is asked with, by which options, and examples of both. Those of a folder are for the task it
-        was trained for."""
+        """A task's inputs and options, with examples of both. The examples of a folder are for the task it was
+        trained for."""
         own = self.examples if task is self.tasks[0] else Examples()
         return {
             "task": task.verb,
@@ -98,22 +98,23 @@ def option_schema(option: Any, limits: Limits) -> dict[str, Any]:
     if option.received is not None:
         return dict(option.received.schema)
     kinds = {int: "integer", float: "number", str: "string", bool: "boolean"}
-    found: dict[str, Any] = {"type": kinds[option.kind]}
+    schema: dict[str, Any] = {"type": kinds[option.kind]}
     if option.choices:
-        found["enum"] = list(option.choices)
+        schema["enum"] = list(option.choices)
     if option.min is not None:
-        found["minimum"] = option.min
-    most = [one for one in (option.max, getattr(limits, option.limit) if option.limit else None) if one is not None]
-    if most:
-        found["maximum"] = min(most)
+        schema["minimum"] = option.min
+    own, here = option.max, getattr(limits, option.limit) if option.limit else None
+    if bounds := [bound for bound in (own, here) if bound is not None]:
+        schema["maximum"] = min(bounds)
     if option.kind is str and not option.choices:
-        found["maxLength"] = limits.characters
-    found = {"type": "array", "items": found, "maxItems": limits.inputs} if option.many else found
-    return found | ({"default": option.default} if option.default is not None else {})
+        schema["maxLength"] = limits.characters
+    schema = {"type": "array", "items": schema, "maxItems": limits.inputs} if option.many else schema
+    return schema | ({"default": option.default} if option.default is not None else {})
 
 
 def sites(opened: Run, with_gates: bool) -> list[dict[str, Any]]:
-    """Where the model looks, and its gates if its answers show them, by name, with how many heads each has."""
+    """The attention sites of the model, and its gates if its answers show them, with the number of heads of
+    each."""
     from regard.attention.trace import sites_of
 
     modules, looks = dict(opened.model.named_modules()), set(sites_of(opened.model, "weights"))
@@ -129,8 +130,8 @@ def sites(opened: Run, with_gates: bool) -> list[dict[str, Any]]:
 
 
 class Shelf:
-    """All runs by name. A model is loaded when it is first asked, in its own thread; those that were asked longest
-    ago leave where the memory budget asks for it."""
+    """All runs by name. A model is loaded when it is first asked, in its own thread; the least recently used are
+    unloaded to stay within the memory budget."""
 
     def __init__(
         self,
@@ -150,107 +151,109 @@ class Shelf:
         self.lock = threading.Lock()
 
     def describe(self) -> None:
-        """Look into every folder; a broken one does not stop the others."""
+        """Look into every folder; a broken folder does not stop the others."""
         with self.lock:
             if not self.described.is_set():
-                for one in self.served.values():
-                    one.describe()
+                for served in self.served.values():
+                    served.describe()
                 self.described.set()
 
-    async def known(self) -> dict[str, Served]:
+    async def models(self) -> dict[str, Served]:
         if not self.described.is_set():
             await asyncio.to_thread(self.describe)
         return self.served
 
     async def find(self, name: str) -> Served:
-        """404 where there is none of this name, 409 where it is broken."""
-        known = await self.known()
-        if name not in known:
-            raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(known)}")
-        if known[name].broken:
-            raise Refused(409, known[name].broken)
-        return known[name]
+        """404 for an unknown name, 409 for a broken run."""
+        models = await self.models()
+        if name not in models:
+            raise Refused(404, f"there is no model {name[:80]!r}; there are {', '.join(models)}")
+        if models[name].broken:
+            raise Refused(409, models[name].broken)
+        return models[name]
 
     async def task(self, name: str, verb: str) -> tuple[Served, AnyTask]:
         """The model, and the task of this verb that it can be asked for."""
-        one = await self.find(name)
-        for task in one.tasks:
+        served = await self.find(name)
+        for task in served.tasks:
             if task.verb == verb:
-                return one, task
-        verbs = ", ".join(task.verb for task in one.tasks)
+                return served, task
+        verbs = ", ".join(task.verb for task in served.tasks)
         raise Refused(404, f"{name} cannot be asked to {verb[:40]!r}; it can {verbs}")
 
-    def worker(self, one: Served) -> Worker:
-        """The thread of a model, started where there is none."""
-        if one.worker is not None and isinstance(one.worker.failed, Refused):
-            error, one.worker = one.worker.failed, None
-            one.broken = str(error)
+    def worker(self, served: Served) -> Worker:
+        """The thread of a model, started if it is not running."""
+        if served.worker is not None and isinstance(served.worker.failed, Refused):
+            error, served.worker = served.worker.failed, None
+            served.broken = str(error)
             raise error
-        if one.worker is None or one.worker.closed:
-            self.make_room(size_of(Path(str(one.run)) if Path(one.run).is_dir() else None))
-            one.worker = Worker(one.name, lambda: self.load(one), self.limits, self.counters)
-        return one.worker
+        if served.worker is None or served.worker.closed:
+            self.make_room(size_of(Path(str(served.run)) if Path(served.run).is_dir() else None))
+            served.worker = Worker(served.name, lambda: self.load(served), self.limits, self.counters)
+        return served.worker
 
-    def load(self, one: Served) -> Run:
+    def load(self, served: Served) -> Run:
         """Called in the worker's thread."""
-        opened = load(one.run, self.device)
+        opened = load(served.run, self.device)
         size = sum(each.numel() * each.element_size() for each in opened.model.parameters())
         if size > self.memory:
             raise BadInput(
-                f"{one.name} needs {size // MIB:,} MiB, and the memory budget of this server is "
+                f"{served.name} needs {size // MIB:,} MiB, and the memory budget of this server is "
                 f"{self.memory // MIB:,} MiB; start it with a larger --memory"
             )
-        self.make_room(size, keep=one)
+        self.make_room(size, keep=served)
         if isinstance(decode := getattr(opened, "decode", None), Decoding):
-            opened.decode = held(decode, self.limits)  # type: ignore[attr-defined] # it has one
+            opened.decode = within_limits(decode, self.limits)  # type: ignore[attr-defined] # it has `decode`
         return opened
 
     def make_room(self, size: int, keep: Served | None = None) -> None:
-        """Let models leave that nobody is asking, those first that were asked longest ago, until this much fits."""
+        """Unload idle models, the least recently used first, until `size` bytes fit."""
         with self.lock:
-            there = [
-                one for one in self.served.values() if one.worker and not one.worker.closed and one is not keep
+            loaded = [
+                served
+                for served in self.served.values()
+                if served.worker and not served.worker.closed and served is not keep
             ]
-            there.sort(key=lambda one: one.worker.used if one.worker else 0.0)
-            total = sum(one.worker.bytes for one in there if one.worker)
-            for one in there:
-                assert one.worker is not None
+            loaded.sort(key=lambda served: served.worker.used if served.worker else 0.0)
+            total = sum(served.worker.bytes for served in loaded if served.worker)
+            for served in loaded:
+                assert served.worker is not None
                 if total + size <= self.memory:
                     break
-                if one.worker.idle and one.worker.bytes:
-                    total -= one.worker.bytes
-                    one.worker.close()
-                    one.worker = None
+                if served.worker.idle and served.worker.bytes:
+                    total -= served.worker.bytes
+                    served.worker.close()
+                    served.worker = None
         self.count()
 
     def count(self) -> None:
-        there = [one.worker.bytes for one in self.served.values() if one.worker and one.worker.bytes]
-        self.counters.models_loaded.set(len(there))
-        self.counters.models_bytes.set(sum(there))
+        sizes = [served.worker.bytes for served in self.served.values() if served.worker and served.worker.bytes]
+        self.counters.models_loaded.set(len(sizes))
+        self.counters.models_bytes.set(sum(sizes))
 
-    def ask(self, one: Served, ticket: Ticket) -> Ticket:
+    def ask(self, served: Served, ticket: Ticket) -> Ticket:
         try:
-            return self.worker(one).ask(ticket)
+            return self.worker(served).ask(ticket)
         except Closed:
-            return self.worker(one).ask(ticket)
+            return self.worker(served).ask(ticket)
 
-    async def call(self, one: Served, work: Any) -> Any:
+    async def call(self, served: Served, work: Any) -> Any:
         try:
-            return await self.worker(one).call(work)
+            return await self.worker(served).call(work)
         except Closed:
-            return await self.worker(one).call(work)
+            return await self.worker(served).call(work)
 
     def close(self) -> None:
         """End every thread, once it has finished what it has."""
-        workers = [one.worker for one in self.served.values() if one.worker]
+        workers = [served.worker for served in self.served.values() if served.worker]
         for worker in workers:
             worker.close()
         for worker in workers:
             worker.thread.join(timeout=10)
 
 
-def held(decode: Decoding, limits: Limits) -> Decoding:
-    """A recipe's way to decode, within the limits: what is asked without options is held to them too."""
+def within_limits(decode: Decoding, limits: Limits) -> Decoding:
+    """A recipe's decoding settings, within the limits, which also hold for requests without options."""
     most = decode.max_length or limits.tokens * (limits.tokens < FEW)
     most = min(most, limits.tokens)
     beam, n_best = min(decode.beam, limits.beams), min(decode.n_best, limits.beams)
@@ -259,7 +262,7 @@ def held(decode: Decoding, limits: Limits) -> Decoding:
 
 
 def name_for(run: str, taken: dict[str, Served]) -> str:
-    """The last part of a run's path or name; numbered where several have the same."""
+    """The last part of a run's path or name; numbered if several runs have the same."""
     name = base = Path(run).name or Path(run).resolve().name or "run"
     number = 2
     while name in taken:
@@ -268,5 +271,5 @@ def name_for(run: str, taken: dict[str, Served]) -> str:
 
 
 def size_of(folder: Path | None) -> int:
-    """About how many bytes the weights in a folder take; 0: not known before they are read."""
+    """About how many bytes the weights in a folder take; 0 if they are not in a folder."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder else 0

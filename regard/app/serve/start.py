@@ -18,7 +18,7 @@ from regard.learn.progress import say
 if TYPE_CHECKING:
     from regard.app.serve.shelf import Shelf
 
-GRACE = 60  # seconds for what is being answered when the server is told to end
+GRACE = 60  # seconds to finish open requests when the server is stopped
 SETTINGS: dict[str, Any] = {  # of uvicorn
     "log_config": None,
     "access_log": False,
@@ -62,7 +62,7 @@ def start(
     made = not local and not token
     token = token or (secrets.token_urlsafe(24) if made else "")
     shelf = Shelf(runs, limits=limits, counters=Counters(), memory=memory, device=device)
-    if runs:  # those that were named; the shipped ones can be opened
+    if runs:  # named on the command line; shipped runs can always be opened
         check_runs(shelf)
     listening = bind(host, port)
     port = listening.getsockname()[1]
@@ -89,7 +89,7 @@ def start(
 
 
 def check_runs(shelf: Shelf) -> None:
-    """BadInput where none of the runs can be opened."""
+    """BadInput if none of the runs can be opened."""
     shelf.describe()
     if broken := [served.broken for served in shelf.served.values() if served.broken]:
         if len(broken) == len(shelf.served):

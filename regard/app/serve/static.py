@@ -46,7 +46,7 @@ class Files:
         self.files["/"] = File(page.data.replace(PRELOADED.encode(), links.encode()), page.kind)
 
     async def answer(self, request: Request) -> Response:
-        """A browser that has the file already is told so."""
+        """304 if the browser has the file already."""
         file = self.files.get(request.url.path)
         if file is None:
             raise Refused(404, "there is no such file")

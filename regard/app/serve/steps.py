@@ -11,20 +11,20 @@ from regard.app.serve.shelf import Served
 from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
 
-TOP = 10  # candidates, unless told
+TOP = 10  # candidates by default
 MOST = 100
 
 
-async def read_step(one: Served, task: AnyTask, body: Body, limits: Limits) -> Callable[[Run], dict[str, Any]]:
+async def read_step(served: Served, task: AnyTask, body: Body, limits: Limits) -> Callable[[Run], dict[str, Any]]:
     if not task.writes:
         raise Refused(422, f"`{task.verb}` writes no tokens, so there are no steps to go through")
-    prefix, top, site = body.get("prefix", []), as_whole(body.get("top", TOP)), body.get("site", one.alignment)
+    prefix, top, site = body.get("prefix", []), as_whole(body.get("top", TOP)), body.get("site", served.alignment)
     prefix = list(map(as_whole, prefix)) if isinstance(prefix, list) else prefix
     if not isinstance(prefix, list) or len(prefix) > limits.tokens or not all(type(x) is int for x in prefix):
         raise Refused(422, f"prefix must be a list of at most {limits.tokens:,} tokens, by their numbers")
     if type(top) is not int or not 1 <= top <= MOST:
         raise Refused(422, f"top must be a whole number from 1 to {MOST}")
-    if not isinstance(site, str) or (site and site not in {each["name"] for each in one.sites}):
+    if not isinstance(site, str) or (site and site not in {each["name"] for each in served.sites}):
         raise Refused(422, "site must be the name of one of the model's sites; /api/models lists them")
     ticket = await read_ticket(task, body, limits)
     if len(ticket.inputs) != 1:

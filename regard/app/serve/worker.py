@@ -1,7 +1,7 @@
-"""One thread for each model in memory: it loads the model, and answers what comes in batches.
+"""One thread for each model in memory: it loads the model, and answers requests in batches.
 
-Inputs with the same options that wait together are one batch. Texts that are written token by token join those that
-are being written already, and leave when they are done or nobody waits for them any more."""
+Inputs with the same options that wait together are one batch. Texts that are generated token by token join the
+running batch, and leave it when they are done or nobody waits for them any more."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Call:
-    """Something else to do with the run, in its thread."""
+    """Other work with the run, done in its thread."""
 
     work: Callable[[Run], Any]
     future: asyncio.Future[Any]
@@ -91,7 +91,7 @@ class TicketInput:
 
 
 def post(outbox: list[tuple[Ticket, Event]]) -> None:
-    """Send what was told: one call to a loop for all of its events, as each call wakes it."""
+    """Send the events: one call to a loop for all of its events, as each call wakes it."""
     events, outbox[:] = list(outbox), []
     for loop in {ticket.loop for ticket, _ in events}:
         own = [(ticket.queue, event) for ticket, event in events if ticket.loop is loop]
@@ -105,7 +105,7 @@ def put_all(events: list[tuple[asyncio.Queue[Event], Event]]) -> None:
 
 
 class Worker:
-    """The thread of one model. `load` gives the run; its errors go to all that wait for it."""
+    """The thread of one model. `load` returns the run; its errors go to every waiting request."""
 
     def __init__(self, name: str, load: Callable[[], Run], limits: Limits, counters: Counters) -> None:
         self.name, self.load, self.limits, self.counters = name, load, limits, counters
@@ -152,7 +152,7 @@ class Worker:
         return not (self.new or self._parts or self._waiting or self._written)
 
     def close(self) -> None:
-        """Finish what is there, and end."""
+        """Finish the requests that have come, then end the thread."""
         with self.changed:
             self.closed = True
             self.changed.notify()
@@ -173,11 +173,11 @@ class Worker:
                 self._answer_parts(run)
                 self._write(run)
                 post(self._outbox)
-        except BaseException as error:  # a fault of ours: nobody must wait for ever
+        except BaseException as error:  # a bug of ours: no request must wait for ever
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End, and say so to all that wait."""
+        """End, and give the error to every waiting request."""
         with self.changed:
             self.failed, self.closed = error, True
         parts = [*(part for parts in self._parts.values() for part in parts), *self._written.values()]
@@ -187,7 +187,7 @@ class Worker:
         post(self._outbox)
 
     def _take(self, run: Run) -> bool:
-        """Begin what is new; wait where there is nothing to do. False: the end."""
+        """Begin new requests; wait if there is nothing to do. False: the worker ends."""
         with self.changed:
             while not self.new and self.idle and not self.closed:
                 self.changed.wait()
@@ -219,7 +219,7 @@ class Worker:
             ticket.fail(error)
 
     def _answer_parts(self, run: Run) -> None:
-        """One batch of inputs of one kind: those that have waited longest."""
+        """Answer one batch of inputs with the same options, those that have waited longest."""
         if not self._parts:
             return
         key = next(iter(self._parts))
@@ -244,7 +244,7 @@ class Worker:
         except Exception as error:
             if len({part.ticket for part in left}) == 1:
                 left[0].ticket.fail(error)
-            else:  # the error of one must not be that of the others
+            else:  # an error in one request must not fail the others
                 for ticket in dict.fromkeys(part.ticket for part in left):
                     self._answer(run, [part for part in left if part.ticket is ticket])
         finally:
@@ -271,7 +271,7 @@ class Worker:
             if self._written:
                 self.counters.batch_size.labels(model=self.name).observe(len(self._written))
                 told = told + together.step()
-        except Exception as error:  # none can go on: their states may be of different steps
+        except Exception as error:  # no text can go on: their states may be of different steps
             for part in self._written.values():
                 part.ticket.fail(error)
             self._written.clear()
@@ -310,12 +310,12 @@ class Worker:
 
 
 def reason(error: BaseException) -> str:
-    """Why a run is broken, for people; what is no message of ours is named by its kind."""
+    """Why a run is broken, for people: our own message, or the class of any other error."""
     return str(error) if isinstance(error, ValueError | OSError) else type(error).__name__
 
 
 class Closed(Exception):
-    """The worker ends; another one can be started."""
+    """The worker ends; a new worker can be started."""
 
 
 def do(call: Call, run: Run) -> None:

@@ -42,7 +42,7 @@ def send(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """In float64; in float32 on Apple's GPUs, which have no float64."""
+    """`x` in float64; in float32 on Apple's GPUs, which have no float64."""
     return x.float() if x.device.type == "mps" else x.double()
 
 

@@ -164,7 +164,7 @@ def _spill(buffer: PairBuffer, pairs: Iterator[Pair], stem: Path, budget: int) -
 
 
 def _distribute(folder: Path, blocks: int, *, budget: int, seed: int) -> bool:
-    """Each pair to a block drawn from (seed, its index). False, and no blocks, if one exceeds the budget."""
+    """Each pair to a block drawn from (seed, its index). False, and no blocks, if a block exceeds the budget."""
     generator = np.random.default_rng([seed, blocks])
     parts, waiting = [PairBuffer() for _ in range(blocks)], 0
     for pair in zip(*(_read(folder / f"all.{side}") for side in SIDES), strict=True):

@@ -122,7 +122,7 @@ def erase(images: Tensor, probability: float, generator: np.random.Generator) ->
     sizes = np.array([[height], [width]])
     sides = np.clip(np.rint([np.sqrt(area / aspect), np.sqrt(area * aspect)]), 1, sizes)  # (2, B)
     first = np.floor(generator.random((2, count)) * (sizes - sides + 1))
-    last = np.where(generator.random(count) < probability, first + sides, first)  # else an empty one
+    last = np.where(generator.random(count) < probability, first + sides, first)  # else an empty rectangle
     colour = _there(generator.integers(256, size=(count, 1, 1, channels)), images).to(images.dtype)
     return torch.where(_boxes(images, first, last)[..., None], colour, images)
 
@@ -136,7 +136,7 @@ def distort(images: Tensor, share: float, generator: np.random.Generator) -> Ten
 
 
 def affine(images: Tensor, matrices: np.ndarray, *, fill: int | None = GREY) -> Tensor:
-    """Bilinear. matrices (B, 2, 3) map a place in the new image to one in the old, in pixels from the centre.
+    """Bilinear. matrices (B, 2, 3) map a place in the new image to a place in the old, in pixels from the centre.
     As in Pillow, a place outside the image is grey, and the edge is not blended with the grey. `fill` None: it is
     as the nearest edge."""
     _, height, width, _ = images.shape
@@ -201,7 +201,7 @@ def contrast(images: Tensor, level: Tensor) -> Tensor:
 
 
 def sharpness(images: Tensor, level: Tensor) -> Tensor:
-    """The plain image is the smoothed one, except for its outermost pixels."""
+    """The degenerate image is the smoothed image, except for its outermost pixels."""
     kernel = torch.ones(3, 3, device=images.device)
     kernel[1, 1] = 5
     smooth = images.clone()

@@ -38,7 +38,7 @@ from regard.data.images.images import Images, Size, decode_image, read_image
 from regard.errors import DataError
 
 USUAL = (("image", "file_name", "filename"), ("caption", "text", "sentence"))  # names of columns
-LARGEST_JSON = 1 << 28  # bytes of a COCO file; that of COCO itself has 92 MB
+LARGEST_JSON = 1 << 28  # bytes of a COCO file; COCO's own file has 92 MB
 LARGEST_IMAGE = 1 << 28  # bytes of a file in a .zip
 NUMBERED = re.compile(r"#[0-9]+$")  # Flickr8k: name.jpg#0 is the first caption of name.jpg
 
@@ -229,7 +229,7 @@ def _folder(folder: Path, names: list[str], places: dict[str, str]) -> Images:
 
 
 def _zip(path: Path, names: list[str], places: dict[str, str]) -> Images:
-    """Images in a .zip, by their paths in it or, where only one has it, by the file's name."""
+    """Images in a .zip, by their paths in it or, if the file name is unique, by the file name."""
     if path.suffix.lower() != ".zip":
         raise DataError(f"{path} must be a folder of images, or a .zip of them")
     with explain_os_errors(path), explain_zip_errors(path):

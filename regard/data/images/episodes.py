@@ -29,7 +29,7 @@ from regard.data.images.images import Size, fit_image, with_channels
 from regard.data.images.labelled_images import ImageSet, read_array
 from regard.errors import DataError
 
-EPOCH = 1000  # batches: new ones can be drawn for ever
+EPOCH = 1000  # batches; there is no end of new episodes
 BUDGET = 4 << 30  # bytes of images that are held on a GPU; more stay in main memory
 TURNED = re.compile(r"(.+)/rot(000|090|180|270)")
 FIXED = (("support", "support28"), ("test", "test28"), ("label", "labels"))
@@ -170,8 +170,8 @@ class EpisodeData(ABC):
 
 class DrawnEpisodes(EpisodeData):
     """Classes, their images, their numbers and the order of the support are drawn. `count`: how many episodes;
-    None: new ones in every epoch, for training. `queries`: how many are asked about the same examples; of a class
-    there may be several, or none. `distort`: how much images are turned, sheared, scaled and shifted.
+    None: new episodes in every epoch, for training. `queries`: how many are asked about the same examples; of a
+    class there may be several, or none. `distort`: how much images are turned, sheared, scaled and shifted.
 
     In the first `curriculum_steps` batches the classes of an episode rise from 2 to `ways`, with numbers drawn from
     all: among many classes at once a network may never find out that the query has a counterpart."""

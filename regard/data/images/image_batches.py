@@ -51,8 +51,8 @@ class ImageBatch(Batch):
 
 class ImageBatches(ABC):
     """Base of data with images: batches of one size (height, width), made on `device`; random if there is an
-    `augment`. They have as many channels as `pixels`, 1 or 3. Which rows are in a batch, which image a row has and
-    its targets are a subclass's.
+    `augment`. They have as many channels as `pixels`, 1 or 3. A subclass says which rows are in a batch, and which
+    image and targets a row has.
 
     A batch is a function of its item alone, and is drawn anew each epoch. Several batches of small images are
     augmented together, because kernel launches take as long for few images as for many. Decoded and resized images
@@ -119,7 +119,7 @@ class ImageBatches(ABC):
         """Images (B, C, H, W), normalised, and targets."""
         key = item.epoch, item.rows.tobytes()
         if self.augmented is None or self.augmented[0] != key:
-            self.augmented = None  # freed before the next ones are made
+            self.augmented = None  # freed before the next batches are made
             self.augmented = key, *self._prepare(item.epoch, item.rows)
         _, images, targets = self.augmented
         if item.part.indices(len(item.rows))[1] == len(item.rows):  # the last part

@@ -28,7 +28,7 @@ STRIP = 1 << 18  # pixels that are converted at a time
 MOST_WEBP = (
     1 << 26
 )  # pixels; its decoder takes 16 bytes for each, others 4 at most. Pillow's own limit is 178 million
-MOST_RESIZED = 1 << 26  # pixels of an image that is resized to be cropped; a long one would fill the memory
+MOST_RESIZED = 1 << 26  # pixels of an image that is resized to be cropped; a very long image would fill the memory
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 # What Pillow raises for a damaged file; its warnings are errors where Python runs with -W error.

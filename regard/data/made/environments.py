@@ -97,12 +97,12 @@ class Environments(Protocol):
         ...
 
     def best(self, world: World) -> Tensor:
-        """(B,) the expected total reward of one who knows the environment."""
+        """(B,) the expected total reward of a player who knows the environment."""
         ...
 
     def prospects(self, world: World, states: Tensor) -> Tensor:
-        """The rewards to be expected from each step to the last, in states (B, T): of one who acts at random, and
-        of one who knows the environment (B, T, 2)."""
+        """The rewards to be expected from each step to the last, in states (B, T): of a player who acts at random,
+        and of a player who knows the environment (B, T, 2)."""
         ...
 
 
@@ -214,7 +214,7 @@ class MDPs:
 
 
 def mean_rewards(world: World, states: Tensor, actions: Tensor) -> Tensor:
-    """Those of actions in states (B, T): what they earned without their luck."""
+    """The mean rewards of actions in states (B, T): what they earn without the luck of the draw."""
     return world.rewards.flatten(1).gather(1, states * world.rewards.shape[2] + actions)
 
 

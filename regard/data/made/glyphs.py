@@ -20,7 +20,7 @@ JITTER, TURN, GROW, SHIFT = 0.025, 0.15, 0.12, 0.04  # how far images of a class
 
 
 def glyphs(split: str, count: int, *, examples: int = EXAMPLES, size: int = 28) -> ImageSet:
-    """`count` classes. A larger count begins with the classes of a smaller one."""
+    """`count` classes. A larger count begins with the classes of a smaller count."""
     check_split(split, count)
     if examples < 1:
         raise ValueError(f"examples must be at least 1, got {examples}")
@@ -39,7 +39,7 @@ def glyphs(split: str, count: int, *, examples: int = EXAMPLES, size: int = 28) 
 
 def _strokes(generator: np.random.Generator) -> np.ndarray:
     """(strokes, 3, 2): the points of quadratic Bezier curves in the unit square. Half of them begin where another
-    one ends or bends."""
+    stroke ends or bends."""
     strokes = generator.uniform(0.12, 0.88, (generator.integers(STROKES[0], STROKES[1] + 1), 3, 2))
     for number in range(1, len(strokes)):
         if generator.random() < 0.5:

@@ -90,7 +90,7 @@ class Review(NamedTuple):
 
 
 def reviews(split: str, count: int, *, seed: int = 0) -> list[Review]:
-    """Labels take turns. A larger count begins with the reviews of a smaller one."""
+    """Labels take turns. A larger count begins with the reviews of a smaller count."""
     dice = generator_of("reviews", split, count, seed)
     made: list[Review] = []
     while len(made) < count:

@@ -62,7 +62,8 @@ class SceneObjects(Sequence[tuple[Named, ...]]):
 
 
 def scenes(split: str, count: int, *, size: int = 64) -> CaptionSet:
-    """Images with one, two and three shapes take turns. A larger count begins with the images of a smaller one."""
+    """Images with one, two and three shapes take turns. A larger count begins with the images of a smaller
+    count."""
     check_split(split, count)
     if size < 32:
         raise ValueError(f"size must be at least 32 pixels, so that shapes can be distinguished, got {size}")

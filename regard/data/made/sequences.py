@@ -39,7 +39,7 @@ class BitBatch(Batch):
     mask: Tensor  # (B, T), True = an output is wanted; all False behind the end of a sequence
 
     def padded(self, steps: int) -> BitBatch:
-        """The same with zeros behind the end, so that there are `steps` steps."""
+        """The batch padded with zeros to `steps` steps."""
         return self.each(lambda x: F.pad(x, (*([0, 0] * (x.dim() - 2)), 0, steps - x.shape[1])))
 
 
@@ -99,7 +99,7 @@ class Copy(SequenceKind):
         return self.compose(_vectors(text.split(), self.bits)[None])
 
     def write(self, sequence: BitBatch) -> str:
-        """The text that `read` takes, of a batch of one sequence."""
+        """The sequence of a batch of one as the text that `read` takes."""
         inputs = sequence.inputs[0].numpy()
         end = int(inputs[:, self.bits].argmax())
         return _written(inputs[:end, : self.bits])
@@ -289,11 +289,11 @@ class PrioritySort(SequenceKind):
     def outputs(self) -> int:
         return self.bits
 
-    def kept(self, length: int) -> int:
+    def answer_length(self, length: int) -> int:
         return max(1, 4 * length // 5)
 
     def steps(self, size: Size) -> int:
-        return size.length + 1 + self.kept(size.length)
+        return size.length + 1 + self.answer_length(size.length)
 
     def draw(self, random: np.random.Generator, count: int, size: Size) -> BitBatch:
         vectors = random.integers(0, 2, (count, size.length, self.bits))
@@ -305,7 +305,7 @@ class PrioritySort(SequenceKind):
         inputs[:, :length, :width] = vectors
         inputs[:, :length, width + 1] = priorities
         inputs[:, length, width] = 1
-        order = np.argsort(-priorities, 1, kind="stable")[:, : self.kept(length)]
+        order = np.argsort(-priorities, 1, kind="stable")[:, : self.answer_length(length)]
         targets[:, length + 1 :] = np.take_along_axis(vectors, order[..., None], 1)
         return _batch(inputs, targets, slice(length + 1, None))
 
@@ -369,7 +369,7 @@ class BitData:
     """New sequences in each batch, a function of (seed, epoch, index). All of a batch have the same size, drawn
     uniformly from the ranges; the end is padded, so that there are few shapes.
 
-    In the first `curriculum_steps` batches the upper ends of the ranges rise from the lower ones."""
+    In the first `curriculum_steps` batches the upper ends of the ranges rise from the lower ends."""
 
     def __init__(
         self,

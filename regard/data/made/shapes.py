@@ -41,7 +41,7 @@ class Shapes(ImageSet):
 
 
 def shapes(split: str, count: int, *, size: int = 32) -> Shapes:
-    """Classes take turns. A larger count begins with the images of a smaller one."""
+    """Classes take turns. A larger count begins with the images of a smaller count."""
     check_split(split, count)
     if size < 16:
         raise ValueError(f"size must be at least 16 pixels, so that shapes can be distinguished, got {size}")

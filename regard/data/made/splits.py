@@ -9,7 +9,7 @@ SPLITS = ("train", "valid", "test")
 
 
 def check_split(split: str, count: int) -> None:
-    """ValueError for a split that there is not, or for fewer than one example."""
+    """ValueError for an unknown split, or for fewer than one example."""
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     if not isinstance(count, int) or count < 1:

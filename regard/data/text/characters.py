@@ -7,7 +7,8 @@ the sentence begins and ends with a word of one further sign:
     261 fills up a word
 
 The filling has an embedding and is seen by the convolutions; 0 is not. Behind the longest word of a batch all
-windows see filling alone, so one of them says as much as many: `character_batch` fills up so far and no further."""
+windows see filling alone, so that a single such window is enough: `character_batch` fills up so far and no
+further."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from regard.data.text.text_encoding import EncodedText, Pair, TextEncoding, sent
 from regard.data.text.tokenizer import Tokenizer
 
 NO_WORD, FIRST_BYTE, START, END, BEGIN_WORD, END_WORD, FILL = 0, 1, 257, 258, 259, 260, 261
-CHARACTERS = 262  # how many different ones there are
+CHARACTERS = 262  # the size of the table
 MOST_CHARACTERS = 50  # of a word
 
 Spelling = list[int]  # the characters of a word, without filling

@@ -110,7 +110,7 @@ class DocumentEncoding(TextEncoding):
         return f"{truncate} tokens and {self.max_sentences} sentences"
 
     def positions(self, lengths: Sequence[Sequence[int]]) -> int:
-        """Of words, in groups of rows as on a CPU, and of sentences."""
+        """Positions that are computed: of words, in groups of rows as on a CPU, and of sentences."""
         words = sorted(chain.from_iterable(lengths), reverse=True)
         inner = sum((last - first) * words[first] for first, last in cut_rows(words))
         return inner + len(lengths) * max(map(len, lengths))
@@ -120,7 +120,7 @@ class DocumentEncoding(TextEncoding):
 
 
 def cut_rows(lengths: Sequence[int], padding: int = PADDING) -> list[tuple[int, int]]:
-    """Groups of rows, the longest first: a new one where padding to the longest would be more than `padding`."""
+    """Groups of rows, the longest first: a new group where padding to the longest would be more than `padding`."""
     cuts, wasted = [0], 0
     for row, length in enumerate(lengths):
         wasted += lengths[cuts[-1]] - length

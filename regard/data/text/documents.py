@@ -1,6 +1,6 @@
 """Documents from files: plain text, CSV or JSONL, plain or compressed.
 
-A document comes in chunks, because one may be gigabytes long."""
+A document comes in chunks, because it may be gigabytes long."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Document = Iterator[str]
 def read_documents(name: str | Path, *, documents: str = "file", column: str = "text") -> Iterator[Document]:
     """Each document as chunks, which must be read before the next document is asked for.
 
-    In plain text `documents` says what a document is: the whole "file", every "line" (an empty one too, and
-    without its line break), what lies between "blank" lines, or what follows a "heading" = Like this =. In CSV and
-    JSONL each row is one, with its text in `column`.
-    "wiki.{1,2}.txt" is several files, one after the other. Line breaks are always \\n."""
+    In plain text `documents` says what a document is: the whole "file", every "line" (empty lines too, and without
+    its line break), what lies between "blank" lines, or what follows a "heading" = Like this =. In CSV and JSONL
+    each row is a document, with its text in `column`. "wiki.{1,2}.txt" is several files, one after the other. Line
+    breaks are always \\n."""
     if documents not in READERS:
         raise ValueError(f"documents must be one of {', '.join(READERS)}, got {documents!r}")
     paths = find_files(name)
@@ -104,9 +104,9 @@ def _jsonl(path: Path, column: str) -> Iterator[Document]:
 def read_sentences(documents: Iterable[Document]) -> Iterator[Iterator[str]]:
     """The sentences of each document, which must be read before the next document is asked for.
 
-    In a document of several lines each line is a sentence; a full stop between spaces ends one too, because lines
-    of WikiText are paragraphs. In a document of one line a sentence also ends at . ! or ? before a space and a
-    capital or quote."""
+    In a document of several lines each line is a sentence; a full stop between spaces ends a sentence too, because
+    lines of WikiText are paragraphs. In a document of one line a sentence also ends at . ! or ? before a space and
+    a capital or quote."""
     for document in documents:
         lines = (line for line in map(str.strip, _whole_lines(document)) if line)
         first = list(islice(lines, 2))

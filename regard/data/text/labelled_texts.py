@@ -55,11 +55,11 @@ Labelled = tuple[str, str, str]  # text, second text or "", label
 
 
 class LabelledColumns(Columns):
-    """The columns of the text, of the second text, if there is one, and of the label."""
+    """The columns of the text, of the second text (if any), and of the label."""
 
     @property
     def numbers(self) -> list[int] | None:
-        """Of those that are named; text and label must be."""
+        """The numbers of the named columns; text and label must be named."""
         return Columns(tuple(name for name in self.names if name), ()).numbers
 
     def choose(self, header: Sequence[str], where: str) -> list[str]:
@@ -80,8 +80,8 @@ class LabelledColumns(Columns):
 
 
 def usual_columns(header: Sequence[str]) -> tuple[str, str, str]:
-    """The columns that have usual names, in capitals or not, of the text, the second text and the label; "" for one
-    that is missing."""
+    """The columns that have usual names, in capitals or not, of the text, the second text and the label; "" for a
+    column that is missing."""
     by_usual = {name.lower(): name for name in header}
     text = next((name for name in TEXTS if name in by_usual), "")
     label = next((name for name in LABELS if name in by_usual), "")
@@ -240,7 +240,7 @@ class LabelledData:
         return self.rounded(batch) if self.few_shapes else batch
 
     def rounded(self, batch: Any) -> Any:
-        """In one of few shapes."""
+        """The batch padded to one of a few shapes."""
         return self.encoding.rounded(batch, batch_tokens=self.batch_tokens, most=self.longest)
 
     @cached_property

@@ -171,8 +171,8 @@ class MaskedData:
     ) -> tuple[int, int] | None:
         """Begin and end, among the ids, of a B that does not follow the sentences A: in another document.
 
-        With only one document, in the same one, about a quarter of it away, without A and the sentence after A.
-        None: there is no such place."""
+        With only one document, in the same document, about a quarter of it away, without A and the sentence after
+        A. None: there is no such place."""
         ends, total = self.sentences.ends, len(self.sentences)
         if len(self) > 1:
             first, last = self.begins[document : document + 2]

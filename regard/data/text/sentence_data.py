@@ -41,8 +41,8 @@ def encode_words(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterato
 
 class SentenceData:
     """Sentences in batches by their number of words. The rest of a sentence of more than `length` words counts as
-    another sentence. A distinct word is spelled once: a text takes 4 bytes for each word, and for each distinct one
-    2 bytes for each of its `most` characters."""
+    another sentence. A distinct word is spelled once: a text takes 4 bytes for each word, and each distinct word
+    takes 2 bytes for each of its `most` characters."""
 
     def __init__(
         self,

@@ -18,14 +18,14 @@ from regard.errors import DataError
 
 SHORTEST = 5  # tokens: [CLS] A [SEP] B [SEP]
 NO_LIMIT = 1 << 20  # tokens; a recurrent model has no limit of its own
-LENGTHS = 1.07  # each length that batches are rounded up to is so many times the one before it
+LENGTHS = 1.07  # ratio between the lengths that batches are rounded up to
 
 EncodedText = tuple[list[int], list[int]]  # ids, and for each the number of its part: of a pair, or of a sentence
 Pair = tuple[str, str]  # a text, and the second one or ""
 
 
 class TextEncoding(ABC):
-    """What a classifier makes of texts. Its model has one as `encoding`."""
+    """How a classifier encodes texts: the `encoding` of its model."""
 
     most: int = NO_LIMIT  # tokens of a text that the model can take
     pairs: bool = False  # whether it takes two texts at once
@@ -64,7 +64,7 @@ class TextEncoding(ABC):
         return sentences_of(row)
 
     def sentence_rows(self, batch: Any) -> list[int]:
-        """Of a batch of one text: the row of tokens that each of its sentences is."""
+        """For a batch of one text: the row of tokens of each sentence."""
         return [0]
 
     def length(self, row: EncodedText) -> int:
@@ -94,7 +94,7 @@ def sentences_of(row: EncodedText) -> list[list[int]]:
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """Many in several threads, one without them."""
+    """Many texts in several threads, a single text without threads."""
     return tokenizer.encode_batch(texts) if len(texts) > 1 else [tokenizer.encode(text) for text in texts]
 
 

@@ -211,7 +211,7 @@ class Tokenizer:
         return pieces
 
     def begins(self, ids: Iterable[int]) -> list[bool]:
-        """Whether each id begins a word. Only WordPiece marks the ids that continue one: "##ing"."""
+        """Whether each id begins a word. Only WordPiece marks the ids that continue a word: "##ing"."""
         prefix = getattr(self.inner.model, "continuing_subword_prefix", None)
         return [not (prefix and piece.startswith(prefix)) for piece in self._pieces(ids)]
 

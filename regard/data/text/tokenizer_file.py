@@ -1,4 +1,4 @@
-"""Read a tokenizer.json, and refuse one with which texts cannot be read or written."""
+"""Read a tokenizer.json, and refuse a file with which texts cannot be encoded or decoded."""
 
 from __future__ import annotations
 

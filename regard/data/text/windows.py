@@ -84,8 +84,8 @@ def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndar
 class TextData:
     """Windows of one long text. A text shorter than a window is a single window.
 
-    A window has length + 1 ids and overlaps the next by one, which is predicted in one and is input in the other.
-    `separate_documents`: attention does not cross the borders of documents."""
+    A window has length + 1 ids and overlaps the next by one id, which is a target in the first window and input in
+    the next. `separate_documents`: attention does not cross the borders of documents."""
 
     def __init__(
         self,
@@ -159,7 +159,8 @@ def _windows(
 
 
 def _batch(tokens: np.ndarray, counted: np.ndarray, end: int | None) -> TextBatch:
-    """`end` separates documents: predicted it ends one, as input it begins the next. None: not separated."""
+    """`end` separates documents: as a target it ends a document, as input it begins the next. None: not
+    separated."""
     since = None
     if end is not None:
         places = np.arange(tokens.shape[1] - 1)

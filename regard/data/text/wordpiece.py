@@ -12,7 +12,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
 SIZE = 30_000
-CHARACTERS = 1000  # at most this many characters have a piece of their own, the most frequent ones
+CHARACTERS = 1000  # at most this many characters, the most frequent, have a piece of their own
 # Marks the beginning of a word during training. BERT's normaliser removes this character from texts.
 FIRST = "\x01"
 

@@ -99,7 +99,8 @@ class TapeLSTM(nn.Module):
         return torch.cat(states, 1)
 
     def _inputs(self, x: Tensor, mask: Tensor | None) -> tuple[Any, ...]:
-        """Of `walk`, in float32 or more: what depends on x alone, for all steps at once, and the weights."""
+        """The inputs of `walk`, in float32 or more: all that depends on x alone, for all steps at once, and the
+        weights."""
         score, width = self.attend.score, x.shape[-1]
         assert isinstance(score, Additive)
         of_x, of_read = score.query_weight.weight.split((width, self.dim), 1)

@@ -196,7 +196,7 @@ class SNAILAgent(nn.Module):
         return Experience(played.inputs, played.actions, played.rewards, gains, returns, prospects, chosen)
 
     def loss(self, batch: Seeds | Experience) -> Loss:
-        """Of one trial in each environment; `likelihood` holds their total rewards."""
+        """The loss of one trial in each environment; `likelihood` holds their total rewards."""
         done = batch if isinstance(batch, Experience) else self.experience(batch)
         logs, shares = self.judge(done.inputs)
         values = of_shares(shares, done.prospects)

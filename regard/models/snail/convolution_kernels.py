@@ -244,7 +244,7 @@ def pooled(x: Tensor, weight: Tensor, norm: nn.BatchNorm2d) -> Tensor:
 
 
 class _Pooled(torch.autograd.Function):
-    """With the gradients of the weight, gamma and beta."""
+    """Has gradients for the weight, gamma and beta, not for the images."""
 
     @staticmethod
     def forward(

@@ -97,7 +97,7 @@ def _taps(weight: Tensor) -> Tensor:
 
 
 def _gate_slope(slope: Tensor, active: Tensor, out: Tensor) -> None:
-    """Of tanh * sigmoid (R, F), with both in `active` (R, 2 F), into out (R, 2 F)."""
+    """The gradient of tanh * sigmoid (R, F), with both in `active` (R, 2 F), written to out (R, 2 F)."""
     content, gate = active.chunk(2, 1)
     for_content, for_gate = out.chunk(2, 1)
     torch.mul(slope, gate, out=for_content).addcmul_(for_content, content.square(), value=-1)

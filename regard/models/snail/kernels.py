@@ -232,7 +232,7 @@ class Agent(Protocol):
 
 
 class Sizes(NamedTuple):
-    """Of each layer's output; `states` is 0 for a bandit."""
+    """The sizes of each layer's output; `states` is 0 for a bandit."""
 
     dim: int
     filters: int

@@ -23,12 +23,12 @@ def advantages(rewards: Tensor, values: Tensor, decay: float) -> Tensor:
 
 
 def running_mean(x: Tensor, count: int) -> Tensor:
-    """Of each step and those before it, `count` together or as many as there are: (B, T) -> (B, T)"""
+    """The mean of the last `count` steps up to each step, or of as many as there are: (B, T) -> (B, T)"""
     total = F.pad(x.cumsum(1), (count, 0))
     steps = torch.arange(1, x.shape[1] + 1, device=x.device).clamp_max(count)
     return (total[:, count:] - total[:, :-count]) / steps
 
 
 def normalised(x: Tensor) -> Tensor:
-    """With mean 0 and standard deviation 1 over all entries."""
+    """`x` with mean 0 and standard deviation 1 over all entries."""
     return (x - x.mean()) / (x.std() + 1e-6)

@@ -60,7 +60,7 @@ class CaptionDesk(ImageDesk[CaptionSettings, Captioner, TestCaptions]):
         return bool(settings.test_files)
 
     def ticks(self, data: TestCaptions) -> int:
-        return len(data.asked)
+        return len(data.subset)
 
     # -- asking
 

@@ -46,7 +46,7 @@ def evaluate(
 ) -> Evaluation:
     """The metrics of captions, pointing where the objects are known, and the loss of all references. Loss and
     perplexity are per token, so that they compare runs with one tokenizer only."""
-    test = data.asked
+    test = data.subset
     references = list(test.captions)
     size = run.model.config.size
     images = (test.images.read(row, size) for row in range(len(test)))
@@ -127,7 +127,7 @@ def plot(evaluations: Mapping[str, Evaluation]) -> Sheet:
 
 
 def grade(answer: str, references: Sequence[str], score: float) -> str:
-    """By CIDEr; of an image with one reference no other caption is right."""
+    """By CIDEr; for an image with one reference only that caption is right."""
     word = caption_grade(score)
     wrong = len(references) == 1 and _spoken(answer) != _spoken(references[0])
     return "minor errors" if wrong and word == "right" else word

@@ -25,10 +25,10 @@ from regard.tasks.shared.image_settings import choose_pixels
 
 @dataclass(frozen=True)
 class TestCaptions:
-    """Captions to evaluate on: as ids for the loss, and images to be captioned."""
+    """Captions to evaluate on: as ids for the loss, and the subset whose images are captioned."""
 
     ids: CaptionData
-    asked: CaptionSet
+    subset: CaptionSet
 
 
 def survey(job: Job[CaptionSettings], start: Artifacts | None) -> Artifacts:

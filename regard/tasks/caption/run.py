@@ -39,19 +39,20 @@ from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import words_of
 from regard.tasks.shared.writing import Passage, Writing, alone
 
-LENGTH = 50  # tokens of a caption, at most, unless told
+LENGTH = 50  # tokens of a caption, at most, by default
 BATCH = 64  # images
 EYE = "eye."  # the sites of the network that reads the image begin with this
 
 
 @dataclass(frozen=True)
 class Caption(Shown):
-    """What a captioner says of an image: the text, its score, the next best ones, and where each word looked."""
+    """What a captioner says of an image: the text, its score, the next best captions, and where each word
+    looked."""
 
     name: str  # of the image
     text: str
     score: float  # log p(text | image)
-    others: tuple[Scored, ...] = ()  # the next best ones with their scores
+    others: tuple[Scored, ...] = ()  # the next best captions with their scores
     _image: Image = field(kw_only=True, repr=False, compare=False)
     _tokens: list[int] = field(kw_only=True, repr=False, compare=False)
     _run: Captioner = field(kw_only=True, repr=False, compare=False)
@@ -71,7 +72,7 @@ class Caption(Shown):
         return gates.pieces if pieces else gates
 
     def channels(self, *sites: str) -> Gates:
-        """How far the image opened each channel in every block of the network that reads it, or in the named ones
+        """How far the image opened each channel in every block of the network that reads it, or in the named blocks
         ("eye.stages.2.*")."""
         return self._run.channels(self._image, sites)
 
@@ -118,8 +119,8 @@ class Captioner(ImageRun):
         self, image: Image | Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> Caption | list[Caption]:
         """One caption for an image (a file's name or an array of bytes), a list of them for a list. The keywords
-        are the options of `regard caption`; one that is not given is as `decode` says, else as the run's recipe
-        says.
+        are the options of `regard caption`; an option that is not given is as `decode` says, else as the run's
+        recipe says.
 
         `beam` hypotheses are kept (1 is greedy), `n_best` captions given; a `temperature` above 0 samples."""
         check_options(CAPTION, options)

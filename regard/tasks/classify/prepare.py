@@ -30,7 +30,7 @@ PART = 1000  # texts encoded at once
 
 
 def survey(job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
-    """The tokenizer, learned from the training texts unless there is one, and the classes' names."""
+    """The tokenizer, learned from the training texts unless it is given, and the classes' names."""
     rows = job.data.rows("train")
     if not rows:
         raise DataError(f"{job.data.name} has too few texts to hold some out for validation; set data.valid")
@@ -64,7 +64,7 @@ def prepare(
 
 
 def take_vectors(name: str, model: Model, tokenizer: Tokenizer) -> None:
-    """Begin with these word vectors; words that the file has not keep their random ones."""
+    """Begin with these word vectors; words that the file lacks keep their random vectors."""
     if not isinstance(model, WordReader):
         raise RecipeError(
             f"data.vectors is for models of words, such as pooling and han; {name_of(model)} does not take them"

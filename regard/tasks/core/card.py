@@ -59,7 +59,7 @@ class Card(Generic[K]):
     continues: bool = False  # its answers continue the input
     openai: str = ""  # what it is called in the API of OpenAI: completions, embeddings
 
-    metrics: Mapping[str, Metric]  # the first is what `regard compare` tabulates unless told
+    metrics: Mapping[str, Metric]  # `regard compare` tabulates the first by default
     validated: tuple[str, ...]  # the metrics of a validation; "loss" is logged as valid_loss
     unit: str = "tokens"  # what the loss is a mean over
     evaluate_options: tuple[Option, ...] = ()  # those that are fields of the settings change these

@@ -52,7 +52,7 @@ class Prepared(Generic[R, D]):
 
 
 class Desk(ABC, Generic[S, R, D]):
-    """Does the work of one task. The card makes one object of it.
+    """Does the work of one task. The task's card holds an instance.
 
     Type parameters: the settings of its data, what a user holds, and the prepared data it is evaluated on. A
     subclass that takes a function as it is writes `survey = staticmethod(survey)`."""
@@ -73,7 +73,7 @@ class Desk(ABC, Generic[S, R, D]):
         """The training batches and the validation data. `out`: the run's folder, for data too large for memory."""
 
     def trained_with(self, config: ModelConfig) -> frozenset[str]:
-        """Of the card's `trains_with`, what is for a model of this configuration."""
+        """The part of the card's `trains_with` that applies to a model of this configuration."""
         return self.card.trains_with
 
     def metrics_of(self, config: ModelConfig) -> Mapping[str, Metric]:

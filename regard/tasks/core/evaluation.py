@@ -134,8 +134,8 @@ def evaluate_runs(
     plotting: bool = False,
     progress: Callable[[str, int | None], AbstractContextManager[Tick]],
 ) -> SideBySide:
-    """`plotting`: a run of which there is nothing to draw is refused before it is evaluated. `progress(run, count)`
-    gives a tick for each unit of work, `count` of them where that is known."""
+    """`plotting`: a run without anything to draw is refused before it is evaluated. `progress(run, count)` gives a
+    tick for each unit of work, `count` of them where that is known."""
     task = task_of_runs(runs)
     tested = check_data(task, runs, data, columns, options)
     evaluations: dict[str, Evaluation] = {}

@@ -119,7 +119,7 @@ GENERATE = (
 
 
 class SearchOptions(TypedDict, total=False):
-    """SEARCH as keywords in Python. One that is not given, or None, is as the run's settings say."""
+    """SEARCH as keywords in Python. An option that is None or not given is as the run's settings say."""
 
     beam: int | None
     n_best: int | None
@@ -196,8 +196,8 @@ def change_decoding(decoding: Decoding, options: Mapping[str, Any]) -> Decoding:
 
 
 def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:
-    """An unknown keyword is BadInput and names the near one; Python's own TypeError does not before 3.13. The
-    signature, which `help` shows, has every keyword of a TypedDict."""
+    """An unknown keyword is BadInput, which names the nearest keyword; Python's own TypeError does not before 3.13.
+    The signature, which `help` shows, has every keyword of a TypedDict."""
     spelled_out = spell_out(method)
     names = [name for name in spelled_out.parameters if name != "self"]
 

@@ -267,7 +267,7 @@ def logged(metric: str) -> str:
 
 
 def _tokens(model: str, table: dict[str, Any]) -> Tokens:
-    """WordPiece is BERT's, and nobody else's."""
+    """Only BERT may use WordPiece."""
     numbering = MODELS[model].numbering
     kinds = ("wordpiece",) if numbering == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
     tokens = build(Tokens, {"kind": "wordpiece", **table} if numbering == "bert" else table, "tokens")

@@ -33,7 +33,7 @@ class Splits:
         self.check_source()
 
     def check_source(self) -> None:
-        """ValueError unless it is said where the data comes from."""
+        """ValueError unless the settings name the data."""
         if not self.train:
             raise ValueError(f"set data.train to {self.form}")
 
@@ -50,7 +50,7 @@ class Splits:
         return not self.valid
 
     def source_of(self, split: str) -> str:
-        """The split whose data this one is, or is a part of: without test data that of validation, and without
+        """The split whose data this split is, or is a part of: without test data that of validation, and without
         validation data that of training."""
         if split == "test" and not self.has_own_test:
             split = "valid"

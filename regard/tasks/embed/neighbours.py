@@ -1,4 +1,4 @@
-"""The tokens of a corpus whose vectors are nearest to a given one."""
+"""The tokens of a corpus whose vectors are nearest to a given vector."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Embedder(TextReader):
         normalise: bool = False,
         cut: Cut = lambda text: None,
     ) -> Iterator[TokenVectors]:
-        """In the order of the texts; see `vectors`."""
+        """Vectors of tokens in the order of the texts; see `vectors`."""
         self.check_layer(layer)
 
         def take(batch: Any) -> list[np.ndarray]:

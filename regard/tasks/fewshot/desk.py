@@ -54,7 +54,7 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
         options: Options | None = None,
         tick: Tick = no_tick,
     ) -> Evaluation:
-        """How often the query's class is told. An image is embedded once, however many episodes have it."""
+        """How often the query's class is right. An image is embedded once, however many episodes have it."""
         assert data.queries == 1
         drawn = [data.episodes(item) for item in data.order(0)]
         used, places = torch.cat([places.flatten() for places, _ in drawn]).unique(return_inverse=True)

@@ -59,7 +59,7 @@ def drawn(
     count: int | None = None,
     device: torch.device | str,
 ) -> DrawnEpisodes:
-    """Episodes of the model's ways and shots. `count`: how many; None: new ones in every epoch."""
+    """Episodes of the model's ways and shots. `count`: how many; None: new episodes in every epoch."""
     config, (images, chosen) = run.model.config, settings.classes(split, run.model.config.ways)
     if len(chosen) < config.ways:
         remedy = "give more, or set model.ways"

@@ -48,7 +48,7 @@ class Support:
 
 @dataclass(frozen=True)
 class Told(Shown):
-    """The class of an image: the likeliest ones, and which examples the model looked at."""
+    """The likeliest classes of an image, and which examples the model looked at."""
 
     name: str
     label: str
@@ -190,7 +190,7 @@ def as_list(images: Image | Images) -> list[Image]:
 
 
 def only_file(support: object) -> str | Path | None:
-    """The folder or file that is the whole support, if it is one; its name may have a =."""
+    """The folder or file if a single path is the whole support; its name may have a =."""
     if isinstance(support, list | tuple) and len(support) == 1:
         support = support[0]
         if isinstance(support, str) and "=" in support and not Path(support).is_dir():

@@ -52,7 +52,7 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
     try:
         data = build_data(settings, documents, model, tokenizer, seed=job.train.seed)
     except DataError as error:
-        build_data(settings, whole, model, tokenizer, seed=0)  # if all of it is at fault, that is said instead
+        build_data(settings, whole, model, tokenizer, seed=0)  # if the whole text is at fault, this error is raised
         raise DataError(
             f"too little of {settings.name} is left to learn from, as its end is held out for validation: "
             f"{error}; give more, or set data.valid to other text"
@@ -74,7 +74,7 @@ def test_text(settings: MaskedSettings, run: Reader) -> TestText:
 
 
 def hold_out(documents: list[Rows], share: float) -> tuple[list[Rows], list[Rows]]:
-    """All but the last documents, and those; of a single one, all but its last sentences, and those."""
+    """Split off the last documents, or the last sentences of a single document."""
     if len(documents) != 1:
         border = len(documents) - max(1, int(len(documents) * share))
         return documents[:border], documents[border:]

@@ -15,13 +15,13 @@ from regard.tasks.shared.gate_maps import UNITS
 
 @dataclass(frozen=True)
 class Continuation(Shown):
-    """What a language model wrote after a prompt: the text, its score, the next best ones, and where it looked."""
+    """What a language model wrote after a prompt: the text, its score, the next best texts, and where it looked."""
 
     prompt: str
     text: str  # what was written after the prompt
     score: float  # log p(text | prompt)
     finished: bool  # the model itself ended the text
-    others: tuple[Scored, ...] = ()  # the next best ones with their scores
+    others: tuple[Scored, ...] = ()  # the next best texts with their scores
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
     _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
 

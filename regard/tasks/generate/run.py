@@ -99,7 +99,7 @@ class LanguageModel(Run):
         **options: Unpack[GenerateOptions],
     ) -> Continuation | list[Continuation] | Pieces:
         """Continue a prompt, or each of a list; the empty prompt begins a new text. The keywords are the options of
-        `regard generate`; one that is not given is as `decode` says, else as the run's recipe says.
+        `regard generate`; an option that is not given is as `decode` says, else as the run's recipe says.
 
         At most `max_tokens` are written, and nothing from a `stop` text on; a `temperature` above 0 samples, the
         same text for the same `seed`. With `stream` the text after a single prompt comes piece by piece, as it is
@@ -196,7 +196,7 @@ class LanguageModel(Run):
         return Prompt(prompt, ids)
 
     def read(self, prompt: str) -> list[int]:
-        """The prompt's tokens, or the one that begins a text. BadInput where they are too many."""
+        """The prompt's tokens, or the token that begins a text. BadInput if they are too many."""
         ids = [*self.tokenizer.before, *self.tokenizer.encode(check_text(prompt, "a prompt"))]
         ids = ids or [self.tokenizer.special.start]
         if len(ids) > self.max_positions:

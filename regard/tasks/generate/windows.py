@@ -9,7 +9,7 @@ from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Stop
 from regard.decode.settings import Decoding
 
-LENGTH = 200  # tokens, where nobody says how many
+LENGTH = 200  # tokens, by default
 
 
 @dataclass(frozen=True)

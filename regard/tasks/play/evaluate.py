@@ -90,7 +90,7 @@ def table(players: dict[str, dict[str, float]]) -> str:
 
 
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
-    """Of two runs that were tested in the same environments."""
+    """Compare two runs that were tested in the same environments."""
     before, after = first.compared, second.compared
     assert isinstance(before, Earned)
     assert isinstance(after, Earned)

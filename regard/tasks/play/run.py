@@ -39,7 +39,7 @@ class Trial(Shown):
     actions: tuple[int, ...]
     rewards: tuple[float, ...]
     states: tuple[int, ...]  # of an MDP; a bandit is always in state 0
-    best: float  # the total reward that one who knows the environment can expect
+    best: float  # the expected total reward of a player who knows the environment
     means: np.ndarray = field(repr=False, compare=False)  # (S, A): the mean reward of each action, unknown to it
     _inputs: Tensor = field(repr=False, compare=False)  # (1, T, I)
     _run: Agent = field(repr=False, compare=False)
@@ -48,11 +48,12 @@ class Trial(Shown):
 
     @property
     def reward(self) -> float:
-        """Of all steps together."""
+        """The total reward of all steps."""
         return sum(self.rewards)
 
     def attention(self, *sites: str) -> Map:
-        """How much each step looked at the steps before it; `start`: at its own beginning, before the first one."""
+        """How much each step looked at the steps before it; `start`: at its own beginning, before the first
+        step."""
         weights = self._run.looks(self._inputs, sites)
         may = np.tril(np.ones_like(weights, dtype=bool))
         title = f"environment {self.environment}: reward {self.reward:.4g}, best {self.best:.4g}"
@@ -92,7 +93,7 @@ class Trial(Shown):
         return {**trial, "means": self.means.tolist(), "steps": steps}
 
     def line(self) -> str:
-        """Its number, the total reward, the best one, and the steps."""
+        """Its number, the total reward, the best total reward, and the steps."""
         steps = self._pulls()
         if length := self._run.episode:
             steps = [f"{episode.sum():.1f}" for episode in np.array(self.rewards).reshape(-1, length)]
@@ -130,7 +131,7 @@ class Agent(Run):
     @checks_keywords
     def play(self, environment: int | list[int] = 0, *, greedy: bool = False) -> Trial | list[Trial]:
         """Act in the environment with this number, or in each of a list. The actions are drawn from the policy, the
-        same ones each time; greedy: the likeliest ones."""
+        same each time; greedy: the likeliest actions."""
         if isinstance(environment, list):
             return list(self.answers(read_all(environment, self.number, "environments"), greedy=greedy))
         return next(self.answers([self.number(environment)], greedy=greedy))

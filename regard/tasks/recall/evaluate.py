@@ -17,7 +17,7 @@ from regard.tasks.recall.run import Recaller
 from regard.tasks.shared.measuring import aligned
 
 AT_ONCE = 250  # sequences
-VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; a training has smaller ones
+VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; training seeds are smaller
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def row(size: Size, bits: BitErrors, best: BitErrors | None) -> dict[str, object
 
 
 def best_possible(batch: BitBatch, context: int) -> BitErrors:
-    """Of an observer who knows how the bits were drawn, but not the probabilities."""
+    """The errors of an observer who knows how the bits were drawn, but not the probabilities."""
     bits = np.concatenate([batch.inputs[..., 0].numpy(), batch.targets[:, -1:, 0].numpy()], 1).astype(np.int64)
     p = estimate_ngrams(bits, context)
     logits = np.zeros(batch.targets.shape)
@@ -113,7 +113,7 @@ def table(by_size: Mapping[Size, BitErrors], best: Mapping[Size, BitErrors]) -> 
 
 
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
-    """Of two runs that were tested with the same sequences."""
+    """Compare two runs that were tested with the same sequences."""
     before, after = first.compared, second.compared
     assert isinstance(before, Measured)
     assert isinstance(after, Measured)

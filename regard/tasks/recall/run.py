@@ -68,7 +68,7 @@ class Recalled(Shown):
         alone."""
         title = f"{self.wrong} of {self.bits} bits wrong"
         if sites:
-            sites_like(self._run.model, sites)  # refuses those of gates; of attention there is one
+            sites_like(self._run.model, sites)  # refuses sites of gates; there is one of attention
             return Tape({name: weights.T for name, weights in self.looks().items()}, title=title)
         weights, memory = self._run.looks(self.batch)
         wanted = self.batch.mask[0].numpy()
@@ -127,8 +127,8 @@ class Recaller(Run):
     def recall(
         self, sequence: str | list[str] = DRAWN, **options: Unpack[DrawnOptions]
     ) -> Recalled | list[Recalled]:
-        """Read a sequence, as in "01010101 11001100", or each of a list. Without one, it is drawn at this length,
-        the longest of the paper's unless told; `repeats`: the copies that repeat-copy asks for."""
+        """Read a sequence, as in "01010101 11001100", or each of a list. Without a text, a sequence of this length
+        is drawn, by default the longest of the paper's; `repeats`: the copies that repeat-copy asks for."""
         for name, value in options.items():
             if value is not None and (name, value) != ("seed", 0) and sequence != DRAWN:
                 raise BadInput(f"{name} is for a sequence that is drawn; give it or sequences, not both")

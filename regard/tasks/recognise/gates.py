@@ -38,17 +38,17 @@ class ClassGates:
             self.sums[site] = self.sums[site] + added if site in self.sums else added
 
     def picture(self) -> Gates:
-        """The mean gates of every class of which there were images."""
-        there = self.counts > 0
-        rows = [label for label, some in zip(self.labels, there.tolist(), strict=True) if some]
-        panels = {site: (sums.cpu()[there] / self.counts[there, None]).numpy() for site, sums in self.sums.items()}
+        """The mean gates of every class with images."""
+        seen = self.counts > 0
+        rows = [label for label, is_seen in zip(self.labels, seen.tolist(), strict=True) if is_seen]
+        panels = {site: (sums.cpu()[seen] / self.counts[seen, None]).numpy() for site, sums in self.sums.items()}
         return Gates(panels, rows=rows, title=TITLE)
 
 
-def gates_of(found: Evaluation) -> Gates:
+def gates_of(evaluation: Evaluation) -> Gates:
     """The mean gates of each class, which a full evaluation of a model with gates keeps."""
-    assert isinstance(found.compared, ClassGates)
-    return found.compared.picture()
+    assert isinstance(evaluation.compared, ClassGates)
+    return evaluation.compared.picture()
 
 
 def side_by_side(pictures: Mapping[str, Gates]) -> Gates:
@@ -58,7 +58,7 @@ def side_by_side(pictures: Mapping[str, Gates]) -> Gates:
         return first
     rows = [row for row in first.rows if all(row in other.rows for other in others)]
     panels: dict[str, np.ndarray] = {}
-    for name, one in pictures.items():
-        order = [list(one.rows).index(row) for row in rows]
-        panels |= {f"{name}: {site}": gates[order] for site, gates in one.panels.items()}
+    for name, picture in pictures.items():
+        order = [list(picture.rows).index(row) for row in rows]
+        panels |= {f"{name}: {site}": gates[order] for site, gates in picture.panels.items()}
     return Gates(panels, rows=rows, title=TITLE)

@@ -60,7 +60,7 @@ class ImageRun(Run):
         return seen_part(image, self.model.config.size, self.pixels)
 
     def gates(self, image: np.ndarray, sites: Sequence[str] = ()) -> dict[str, np.ndarray]:
-        """How far each channel is opened (C,), from 0 to 1, in every block with gates or in the named ones."""
+        """How far each channel is opened (C,), from 0 to 1, in every block with gates or in the named blocks."""
         names = need_gates(self.model, sites)
         with torch.inference_mode(), without_onednn(self.model), trace(self.model, *names) as seen:
             self.look_at(self.read([image]))

@@ -88,8 +88,8 @@ class AugmentedSplits(ImageSplits[T]):
 
 
 def choose_pixels(settings: ImageSplits[T], config: ImageConfig, start: Artifacts | None) -> Pixels:
-    """Those of the run that training begins with, but for what the settings say. If image_size is another than
-    there, the centre crop keeps its share of an image."""
+    """The pixels of the run that training begins with, with the changes that the settings make. If the image size
+    changes, the centre crop keeps its share of an image."""
     from regard.data.artifacts import Pixels
     from regard.data.images.images import check_channels
 

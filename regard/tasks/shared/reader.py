@@ -127,7 +127,7 @@ class Reader(Embedder):
     # ---- embed
 
     def _tokens(self, encoded: Encoded[Any]) -> list[str]:
-        """The special ones too: each has a state."""
+        """Special tokens too: each has a state."""
         return self.tokenizer.tokens(encoded.row[0])
 
     def _look_of(self, encoded: Encoded[Any]) -> LookAt:

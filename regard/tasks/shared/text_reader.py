@@ -32,7 +32,7 @@ BATCH, GPU_BATCH = 8192, 16384  # tokens read at once; a GPU takes about as long
 
 Many = list[str] | list[tuple[str, str]] | list[Texts]
 T = TypeVar("T", bound=Texts)
-R = TypeVar("R")  # what is told of a text
+R = TypeVar("R")  # the answer to a text
 Cut = Callable[[Texts], None]
 
 
@@ -53,7 +53,7 @@ class TextReader(Run):
         self.model, self.tokenizer = model, tokenizer
         self.encoding = need(model, protocols.TextClassifier).encoding
         self.max_length = min(max_length or self.encoding.most, self.encoding.most)
-        self.pairs: bool | None = None  # has a classifier learned pairs of texts? None: nobody says
+        self.pairs: bool | None = None  # was a classifier trained on pairs of texts? None: unknown
 
     # ---- classify
 
@@ -178,7 +178,7 @@ class TextReader(Run):
 
     @contextmanager
     def telling_truncated(self) -> Iterator[Cut]:
-        """Counts the texts that were truncated, and says so once at the end."""
+        """Counts the truncated texts and prints the count once at the end."""
         count, first = 0, ""
 
         def cut(text: Texts) -> None:

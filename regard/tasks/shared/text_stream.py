@@ -15,7 +15,7 @@ class Stream:
         self.tokens: list[int] = []
         self.settled, self.before, self.context = 0, "", ""  # tokens, their text, the text of the last few of them
         self.told = 0  # characters so far
-        self.waiting = max((len(stop) - 1 for stop in stops), default=0)  # the last ones may begin a stop string
+        self.waiting = max((len(stop) - 1 for stop in stops), default=0)  # they may begin a stop string
 
     def add(self, tokens: Sequence[int]) -> str:
         """The text that is certain with these tokens; "" while there is none."""

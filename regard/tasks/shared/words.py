@@ -63,10 +63,10 @@ def _characters(tokenizer: AnyTokenizer, ids: list[int], at: int, alone: set[int
 
 
 def _joined(before: str | None, text: str | None) -> bool:
-    """Whether two pieces between which there is no space are of one word; None is a special token."""
+    """Whether two pieces without a space between them are parts of one word; None is a special token."""
     if before is None or text is None or "\n" in before + text:
         return False
-    if not before.strip():  # a space of its own belongs to the word after it; more than one stand for themselves
+    if not before.strip():  # a space of its own belongs to the word after it; several are a word
         return len(before) <= 1 and not text[:1].isspace()
     if not text.strip():
         return not text  # a piece without text

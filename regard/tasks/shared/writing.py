@@ -34,7 +34,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Passage:
-    """A text that is written in one go: an answer, or the part of a long one that the model can see at once."""
+    """A text that is written in one go: an answer, or the part of a long answer that the model can see at once."""
 
     source: Any  # as `Writer.collate` takes it
     decoding: Decoding

@@ -35,7 +35,7 @@ class TestPairs:
 
 
 def survey(job: Job[PairSettings], start: Artifacts | None) -> Artifacts:
-    """The target's tokenizer and the source's, trained on the training pairs; a joint one serves both."""
+    """The target's tokenizer and the source's, trained on the training pairs; a joint tokenizer serves both."""
     if start:
         return start
     tokens = job.tokens

@@ -95,8 +95,8 @@ class Translator(Run):
         dictionary: Mapping[str, str] | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Translation | list[Translation]:
-        """One answer for a text, a list of them for a list. The keywords are the options of `regard translate`; one
-        that is not given is as `decode` says, else as the run's recipe says.
+        """One answer for a text, a list of them for a list. The keywords are the options of `regard translate`; an
+        option that is not given is as `decode` says, else as the run's recipe says.
 
         `beam` hypotheses are kept (1 is greedy), `n_best` answers given; a `temperature` above 0 samples. With a
         `dictionary`, an unknown word becomes the entry for the source word most looked at, or that word itself."""

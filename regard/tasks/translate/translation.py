@@ -16,12 +16,12 @@ from regard.tasks.shared.gate_maps import UNITS
 
 @dataclass(frozen=True)
 class Translation(Shown):
-    """One answer of a translator: the text, its score, the next best ones, and where each word looked."""
+    """One answer of a translator: the text, its score, the next best translations, and where each word looked."""
 
     source: str
     text: str
     score: float  # log p(text | source)
-    others: tuple[Scored, ...] = ()  # the next best ones with their scores
+    others: tuple[Scored, ...] = ()  # the next best translations with their scores
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
     _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
