@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.base.field_types import types_of
 from regard.data.artifacts import Artifacts, Pixels
@@ -490,6 +490,16 @@ def artifacts(model: Any) -> Artifacts:
         labels=getattr(model.config, "labels", ()),
         pixels=Pixels(*[(0.5,) * model.config.channels] * 2) if hasattr(model.config, "channels") else None,
     )
+
+
+def needs_bfloat16_lstm(model: nn.Module) -> None:
+    """Skips the test where torch cannot run the model's LSTM: oneDNN has no bfloat16 kernel for some ARM CPUs."""
+    if any(isinstance(part, nn.LSTM) for part in model.modules()):
+        try:
+            with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+                nn.LSTM(8, 8)(torch.zeros(2, 1, 8))
+        except RuntimeError as error:
+            pytest.skip(f"torch has no LSTM in bfloat16 here: {error!s:.60}")
 
 
 def near(ours: Tensor, wanted: Tensor) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from searches import write
-from small_models import TARGETS, WORDS, batch, build, each, fresh, images, near, rows
+from small_models import TARGETS, WORDS, batch, build, each, fresh, images, near, needs_bfloat16_lstm, rows
 from torch import Tensor
 
 from regard.learn.reinforce import objective
@@ -217,6 +217,7 @@ def test_a_training_step_can_be_captured(
 @each(Captioner)
 def test_it_learns_in_bfloat16(name: str, variant: str) -> None:
     model = build(name, variant).train()
+    needs_bfloat16_lstm(model)
     given, settings = batch(model), Training(steps=1)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = model.loss(given)
