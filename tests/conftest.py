@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test asks the network
 gc.disable()  # until every test is collected: imports make millions of objects and no garbage
 SAVE = Curves.save
+LONG = (
+    "tests/browser",
+    "tests/test_",
+    "tests/app/test_process",
+    "tests/app/serve/test_process",
+    "tests/learn/test_resume",
+)
 RECIPE = """# A few tiny steps.
 [data]
 made = "copy"
@@ -85,6 +92,12 @@ steps = 150
 learning_rate = 0.01
 eval_every = 50
 """
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests first: at the end, when one worker has nothing left to do, only short tests are left to
+    take from the other."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_collection_finish() -> None:
