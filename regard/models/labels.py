@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -41,17 +42,19 @@ def adopt_weights(model: Any, other: Any, *, head: str, changed: Mapping[str, Te
     return take_over(model, theirs)
 
 
-class WordClassifier(nn.Module):
-    """Base class of classifiers that pool the states of words. A subclass adds the layers `embed` and `classify`,
-    `levels`, the sites of its weights (): it has none, and `class_logits(batch)`."""
+class WordClassifier(nn.Module, ABC):
+    """Base class of classifiers that pool the states of words; a subclass adds layers `embed` and `classify`."""
 
     embed: WordEmbedding
-    class_logits: Any
 
     @property
+    @abstractmethod
     def levels(self) -> tuple[str, ...]:
-        """Where a trace sees the weights, those of words first."""
-        raise NotImplementedError
+        """Where a trace sees the weights, those of words first; (): the model has none."""
+
+    @abstractmethod
+    def class_logits(self, batch: Any) -> Tensor:
+        """The logits of the classes (B, C)."""
 
     @property
     def alignment(self) -> str:
