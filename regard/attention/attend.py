@@ -105,7 +105,7 @@ class Attend(nn.Module):
         values = keys if values is None else values
         check_memory(keys, values, mask)
         if mask is not None:
-            hidden = ~mask.view(len(mask), *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
+            hidden = ~mask.view(mask.shape[0], *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
             same = values is keys
             keys = keys.masked_fill(hidden, 0)
             values = keys if same else values.masked_fill(hidden, 0)
@@ -120,7 +120,7 @@ class Attend(nn.Module):
         if places is not None:
             masks.append(memory.select(places))
         elif memory.mask is not None:
-            masks.append(memory.mask.view(len(memory.mask), *ones, 1, -1))
+            masks.append(memory.mask.view(memory.mask.shape[0], *ones, 1, -1))
         alone = question.newest and question.query.shape[-2] == 1 and not self.strict
         if self.causal and not (alone and question.since is None):  # else the newest place sees the whole memory
             masks.append(self._past(question, memory, places, ones))
@@ -129,17 +129,17 @@ class Attend(nn.Module):
     def _past(self, question: Question, memory: Memory, places: Tensor | None, ones: list[int]) -> Tensor:
         position = self._positions(question, memory)
         if position.dim() == 2:
-            position = position.view(len(position), *ones, -1)
+            position = position.view(position.shape[0], *ones, -1)
         if places is None:
             places = torch.arange(memory.size, device=position.device)
         past = places < position[..., None] if self.strict else places <= position[..., None]
         if question.since is not None:
-            past = past & (places >= question.since.view(len(question.since), *ones, -1, 1))
+            past = past & (places >= question.since.view(question.since.shape[0], *ones, -1, 1))
         return past
 
     def _positions(self, question: Question, memory: Memory) -> Tensor:
         position = question.positions()
-        return position + memory.size - len(position) if question.newest else position
+        return position + memory.size - position.shape[0] if question.newest else position
 
     def forward(self, query: Tensor | Question, memory: Memory) -> Tensor:
         """What each query reads: (B, .., Q, V)."""

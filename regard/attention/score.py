@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
 from regard.attention.question import Question, TemperedQuestion
+from regard.base.dtype import at_least_float32
 
 
 def gather(items: Tensor, places: Tensor) -> Tensor:
@@ -119,8 +120,7 @@ class Cosine(Dot):
         # In float32 or more: in float16 the sum of squares overflows at norm 256. At norm 0 the gradient is 1 / eps
         # and must not overflow either.
         eps = 1e-4 if keys.dtype == torch.float16 else 1e-6
-        wide = keys.to(torch.promote_types(keys.dtype, torch.float32))
-        return F.normalize(wide, dim=-1, eps=eps).to(keys.dtype)
+        return F.normalize(at_least_float32(keys), dim=-1, eps=eps).to(keys.dtype)
 
 
 class Additive(Score):

@@ -61,6 +61,9 @@ class CausalConv(nn.Linear):
         before, now = self.weight.chunk(2, 1)
         y = F.linear(x, now, self.bias)
         first = x.shape[1] - alternatives  # of the alternatives
+        if torch.compiler.is_exporting():  # for any number of steps
+            earlier = F.pad(x, (0, 0, self.dilation, 0))[:, : first + 1]
+            return y + F.linear(torch.cat([earlier[:, :-1], earlier[:, -1:].expand(-1, alternatives, -1)], 1), before)
         if first < self.dilation:
             return y
         earlier = F.linear(x[:, : first - self.dilation + 1], before)
@@ -184,7 +187,7 @@ def _apart(x: Tensor, queries: int, alternatives: int) -> Tensor | None:
     if alternatives == 1:
         return None
     place = torch.arange(x.shape[1], device=x.device)
-    return (place < len(place) - alternatives) | (place == place[-queries:, None])
+    return (place < place.shape[0] - alternatives) | (place == place[-queries:, None])
 
 
 class CausalStack(nn.ModuleList):
