@@ -32,7 +32,7 @@ from regard.attention.kernels.products import weighted_sums
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing
 from regard.attention.question import Question
-from regard.attention.record import Trace, record, watching
+from regard.attention.record import Trace, watching
 from regard.attention.score import Score, gather
 from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
@@ -214,14 +214,19 @@ class Attend(nn.Module):
 
     def _look(self, question: Question, memory: Memory) -> Look:
         look = self._exact(question, memory)
-        if look.places is not None:
-            record(self, "centre", look.places.centre)
         for seen in watching(self):
-            rows = seen.take(self, question.query.shape[-2])
+            rows = seen.take(self, question.query.shape[-2], self._looked_at(question, memory.size))
+            if look.places is not None:
+                seen.keep(self, "centre", look.places.centre, -1)
             if rows:
                 seen.keep(self, "weights", look.dense(memory.size, rows, seen.heads), self.calls_add)
                 self._keep_mask(seen, self.allowed(question, memory), question, memory, rows)
         return look
+
+    def _looked_at(self, question: Question, size: int) -> int | None:
+        """How many places a trace counts; None: the queries go on where those of the last call ended."""
+        step = question.newest or question.position is not None or self.calls_add != -2
+        return None if step else size
 
     def _exact(self, question: Question, memory: Memory) -> Look:
         if memory.size == 0:
@@ -243,7 +248,8 @@ class Attend(nn.Module):
         are (None: all)."""
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
-        if places is not None and places.index.shape[-1] < memory.size:
+        exporting = torch.compiler.is_exporting()  # for memories of any size, smaller than a window too
+        if places is not None and not exporting and places.index.shape[-1] < memory.size:
             scores = self.score.compare_at(query, memory.keys, places.index)
             scores = self._biased(scores, question, memory, places.index)
             return scores, self.allowed(question, memory, places.index), places
@@ -297,7 +303,8 @@ class Attend(nn.Module):
         """Compute the weights of the traced heads and queries, in addition to the fused read. Packed rows are
         recorded as the padded batch they come from, with zero weights for padding queries."""
         packing = question.packing
-        rows = seen.take(self, question.query.shape[-2] if packing is None else packing.mask.shape[1])
+        count, size = (question.query.shape[-2], memory.size) if packing is None else [packing.mask.shape[1]] * 2
+        rows = seen.take(self, count, self._looked_at(question, size))
         if not rows:
             return
         if packing is not None:

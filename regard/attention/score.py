@@ -23,7 +23,9 @@ def gather(items: Tensor, places: Tensor) -> Tensor:
 
     Makes no Q x K tensor, forward or backward, and does not copy a memory that is split into heads. An embedding
     lookup, since the backward pass of `items[index]` is ten times slower on the CPU and not deterministic."""
-    axes = sorted(range(items.dim() - 1), key=items.stride, reverse=True)  # in memory order
+    axes = list(range(items.dim() - 1))
+    if not torch.compiler.is_exporting():  # strides are unknown there
+        axes.sort(key=items.stride, reverse=True)  # in memory order
     table = items.permute(*axes, -1).reshape(-1, items.shape[-1])
     step = dict.fromkeys(axes, 1)  # the stride of each axis, in rows of the table
     for outer, inner in reversed(list(pairwise(axes))):
@@ -169,7 +171,10 @@ class Location(Score):
         return keys
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
-        return query[..., : self.keys(keys).shape[-2]]  # checked again: the memory may have grown
+        size = self.keys(keys).shape[-2]  # checked again: the memory may have grown
+        if torch.compiler.is_exporting():  # a slice would be exported for less than all positions
+            return query.index_select(-1, torch.arange(size, device=query.device))
+        return query[..., :size]
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
         places = places.clamp(0, self.keys(keys).shape[-2] - 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.memory import Memory
@@ -93,7 +92,8 @@ class Hard(Weigh):
         chosen = self.choose(soft)
         probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
         looks = probability > 0  # False where no place is allowed
-        weights = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * looks[..., None]
+        every = torch.arange(soft.shape[-1], device=soft.device)  # not F.one_hot, which exports one size alone
+        weights = (every == chosen[..., None]).to(scores.dtype) * looks[..., None]
         if not self.training:
             return Weighed(weights, chosen)
         if self.straight_through:

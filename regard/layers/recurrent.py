@@ -115,19 +115,18 @@ class Layers(nn.Module):
 
     def _scan(self, x: Tensor, state: CellState | None, mask: Tensor | None) -> tuple[Tensor, CellState]:
         """As `run`, for `torch.export`."""
-        last = []
+        ends, last = len(self.ends), list[CellState]()
+        zeros = (x.new_zeros(x.shape[0], self.rnn.hidden_size),) * (2 if self.kind == "lstm" else 1)
         for layer in range(self.rnn.num_layers):
             if layer:
                 x = F.dropout(x, self.rnn.dropout, self.training)
-            weights, sides = self.weights(layer), []
-            for end in self.ends:
-                zeros = (x.new_zeros(x.shape[0], self.rnn.hidden_size),) * (2 if self.kind == "lstm" else 1)
-                begin = zeros if state is None else tuple(part[len(last)] for part in state)
-                of_end, weights = weights[: len(WEIGHTS)], weights[len(WEIGHTS) :]
-                side, after = scan_layer(self.kind, x, begin, of_end, mask, reverse=bool(end))
-                sides.append(side)
-                last.append(after)
-            x = torch.cat(sides, -1)
+            both = self.weights(layer)
+            weights = [both[first : first + len(WEIGHTS)] for first in range(0, len(both), len(WEIGHTS))]
+            begin = [
+                zeros if state is None else tuple(part[layer * ends + end] for part in state) for end in range(ends)
+            ]
+            x, after = scan_layer(self.kind, x, begin, weights, mask)
+            last += after
         return x, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
     def record_gates(self, x: Tensor, top: Tensor, state: CellState | None, mask: Tensor | None) -> None:

@@ -19,10 +19,10 @@ Tensors = tuple[Tensor, ...]
 
 
 def scan_steps(
-    step: Callable[..., tuple[Tensors, Tensors]], state: Tensors, inputs: Tensors, *, reverse: bool = False
+    step: Callable[..., tuple[Tensors, Tensors]], state: Tensors, inputs: Tensors
 ) -> tuple[Tensors, Tensors]:
     """state_t, outputs_t = step(state_{t-1}, *inputs_t) of inputs (T, ..): the state after the last step and all
-    outputs (T, ..). reverse: from the last step to the first."""
+    outputs (T, ..)."""
     from torch._higher_order_ops.scan import scan  # it loads the compiler, which who exports has loaded
 
     def moved(before: Tensors, now: Tensors) -> tuple[Tensors, Tensors]:
@@ -31,7 +31,7 @@ def scan_steps(
         return tuple(x.contiguous() for x in after), tuple(x.clone() for x in outputs)
 
     begin = tuple(x.clone(memory_format=torch.contiguous_format) for x in state)
-    return scan(moved, begin, inputs, reverse=reverse)
+    return scan(moved, begin, inputs)
 
 
 def apart(memory: Memory) -> Memory:
@@ -40,20 +40,31 @@ def apart(memory: Memory) -> Memory:
 
 
 def scan_layer(
-    kind: str, x: Tensor, begin: Tensors, weights: list[Tensor], mask: Tensor | None, *, reverse: bool = False
-) -> tuple[Tensor, Tensors]:
-    """One direction of a layer of torch's over x (N, T, E), from the state `begin` (N, dim): the states (N, T, dim),
-    0 at padding (mask False), and the state after the last real token; padding may be on either side."""
+    kind: str, x: Tensor, begin: list[Tensors], weights: list[list[Tensor]], mask: Tensor | None
+) -> tuple[Tensor, list[Tensors]]:
+    """A layer of torch's over x (N, T, E), forward and, if there are two states and lists of weights, backward. From
+    the states `begin` (N, dim): the states (N, T, D), 0 at padding (mask False), which may be on either side, and
+    those after the last step of each direction. Both directions are one loop, in which the second reads from the
+    end."""
     run: Any = {"rnn": torch.rnn_tanh_cell, "gru": torch.gru_cell, "lstm": torch.lstm_cell}[kind]
+    parts, given = len(begin[0]), 1 if mask is None else 2  # tensors of a state, and of an input
 
-    def step(before: Tensors, now: Tensor, *real: Tensor) -> tuple[Tensors, Tensors]:
-        after = run(now, before, *weights) if kind == "lstm" else (run(now, before[0], *weights),)
-        out = after[0]
-        for is_real in real:
-            after = tuple(new.where(is_real[:, None], old) for new, old in zip(after, before, strict=True))
-            out = out * is_real[:, None]
-        return after, (out,)
+    def step(before: Tensors, *now: Tensor) -> tuple[Tensors, Tensors]:
+        states, outputs = [], []
+        for number, own in enumerate(weights):
+            old = before[number * parts : (number + 1) * parts]
+            x, *real = now[number * given : (number + 1) * given]
+            new = run(x, old, *own) if kind == "lstm" else (run(x, old[0], *own),)
+            if real:
+                outputs.append(new[0] * real[0][:, None])
+                new = tuple(torch.where(real[0][:, None], *both) for both in zip(new, old, strict=True))
+            else:
+                outputs.append(new[0])
+            states += new
+        return tuple(states), tuple(outputs)
 
-    sides = (x, *(() if mask is None else (mask,)))
-    last, (out,) = scan_steps(step, begin, tuple(side.transpose(0, 1) for side in sides), reverse=reverse)
-    return out.transpose(0, 1), last
+    forward = tuple(side.transpose(0, 1) for side in (x, mask) if side is not None)  # (T, N, ..)
+    backward = tuple(side.flip(0) for side in forward) if len(weights) == 2 else ()
+    last, outputs = scan_steps(step, sum(begin, ()), forward + backward)
+    states = torch.cat([outputs[0], *(out.flip(0) for out in outputs[1:])], -1).transpose(0, 1)
+    return states, [last[first : first + parts] for first in range(0, len(last), parts)]

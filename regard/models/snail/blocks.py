@@ -165,7 +165,10 @@ class AttentionBlock(nn.Module):
         query_weight, memory_weight = self.project.weight.split(sizes)
         query_bias, memory_bias = self.project.bias.split(sizes)
         keys, values = F.linear(x, memory_weight, memory_bias).split((self.keys, self.values), -1)
-        query = F.linear(x[:, -alternatives:], query_weight, query_bias)
+        last = x[:, -alternatives:]
+        if torch.compiler.is_exporting():  # else torch would tell one row from several, by their strides
+            last = last.clone(memory_format=torch.contiguous_format)
+        query = F.linear(last, query_weight, query_bias)
         mask = _apart(x, alternatives, alternatives)
         return Question(query, newest=True, mask=mask), self.attend.remember(keys, values)
 
