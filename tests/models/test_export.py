@@ -1,5 +1,5 @@
-"""`torch.export` with a dynamic batch and dynamic lengths: every model of MODELS, with layers as few as they can be, as
-each loop over time takes torch a second to trace."""
+"""`torch.export` with a dynamic batch and dynamic lengths: every model of MODELS, with layers as few as they can be,
+as each loop over time takes torch a second to trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ torch.export.register_dataclass(DocumentBatch)
 
 QUERIES = 2  # of an episode
 TWO_LAYERS = ("bit_lstm",)  # layers that are one loop each
-SHORTEST = {"elmo": 2, "snail": 2}  # words, labelled images; torch takes a size of 0 or 1 within a model for a constant
+SHORTEST = {
+    "elmo": 2,
+    "snail": 2,
+}  # words, labelled images; torch takes a size of 0 or 1 within a model for a constant
 
 
 def inputs(model: Any, rows: int, length: int) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def real(model: Any, given: dict[str, Any], output: Tensor) -> Tensor:
 def dynamic(x: Any) -> Any:
     if isinstance(x, DocumentBatch):
         return [dynamic(tensor) for tensor in x.tensors().values()]
-    return {axis: Dim.DYNAMIC for axis in range(1 if x.dim() == 4 else 2)}
+    return dict.fromkeys(range(1 if x.dim() == 4 else 2), Dim.DYNAMIC)
 
 
 def export(model: Any, rows: int, length: int) -> Any:
