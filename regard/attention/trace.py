@@ -31,6 +31,12 @@ from regard.attention.record import Trace, active, tracing
 from regard.errors import NoAttention
 
 
+VISIBLE = (
+    "regard's attention and gates, nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
+    "attention layers of transformers 5 (those that ask its AttentionInterface, or call softmax themselves)"
+)
+
+
 class Traceable(Protocol):
     """Anything with named modules: an nn.Module, or a typed protocol of models that says no more than this."""
 
@@ -95,11 +101,7 @@ def _plain(model: Traceable) -> Traceable:
 def _check(patterns: Sequence[str], sites: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in sites):
-            names = ", ".join(map(repr, sites)) if sites else "none: a trace sees regard's attention and gates, "
-            names += (
-                "" if sites else "nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
-            )
-            names += "" if sites else "layers of transformers 5 that are called Attention"
+            names = ", ".join(map(repr, sites)) or f"none: a trace sees {VISIBLE}"
             raise NoAttention(f"no site has a name like {pattern!r}; the sites of this model are {names}")
 
 
