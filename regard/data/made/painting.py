@@ -38,7 +38,7 @@ def rounds(count: int, draw: Callable[[int, int], None]) -> None:
     asked = [(first, min(ROUND, count - first)) for first in range(0, count, ROUND)]
     if len(asked) == 1:
         return draw(*asked[0])
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda one: draw(*one), asked))
 
 
@@ -179,9 +179,11 @@ def cover(
     the shape takes up, with what an outline encloses. Its `points` (N, CORNERS, 2), the thickness of its line and the
     width of its soft edges (N,) are in pixels."""
     away, inside = distances(points.astype(np.float32), size)
-    half, sharp = ((each[:, None, None]).astype(np.float32) for each in (thick / 2, 1 / soft))
+    # A line is no sharper than a pixel: thin ones would be dotted.
+    columns = (thick / 2, 1 / soft, 1 / np.maximum(soft, 1))
+    half, sharp, smooth = (each[:, None, None].astype(np.float32) for each in columns)
     body = np.clip(0.5 - np.where(inside, -away, away) * sharp, 0, 1)
-    line = np.clip(0.5 + (half - away) * sharp, 0, 1) - np.clip(0.5 - (half + away) * sharp, 0, 1)
+    line = np.clip(0.5 + (half - away) * smooth, 0, 1) - np.clip(0.5 - (half + away) * smooth, 0, 1)
     lined = strokes.lined[:, None, None]
     return body * strokes.filled[:, None, None], line * lined, inside | (lined & (away <= half))
 
