@@ -1,7 +1,7 @@
 """Do the shipped runs read drawings that another program made?
 
-    python results/drawn.py                             # scenes, shapes and shapes-senet: a minute on a core
-    python results/drawn.py --sheet drawings.png        # a sheet of the drawings, no run is asked
+    python results/drawn.py                             # scenes, shapes and shapes-senet: two minutes on a core
+    python results/drawn.py --sheet drawings.jpg        # a sheet of the drawings, no run is asked
 
 Drawings as people make them, by other code than the generator's: in turn by Pillow's ImageDraw, by matplotlib's
 paths, and, where resvg is installed (`pip install resvg-py`) and `--svg` asked for it, from SVG files. Pictures of 64
@@ -69,18 +69,13 @@ class Drawn:
     form: float  # in [0, 1]: how wide a triangle, how thick the arms of a cross, how sharp a star
 
     @property
-    def lines(self) -> list[Points]:
-        """Its closed outlines: two of a ring, one of every other shape."""
-        around = lambda count: 2 * math.pi * np.arange(count) / count - math.pi / 2  # noqa: E731
-        angles, far = around(90), np.ones(90)
-        match self.name:
-            case "square":
-                angles, far = around(4) + math.pi / 4, np.ones(4)
-            case "triangle":
-                angles, far = around(3), np.ones(3)
-            case "star":
-                angles, far = around(10), np.tile([1.0, 0.36 + 0.16 * self.form], 5)
-        points = far[:, None] * np.stack((np.cos(angles), np.sin(angles)), 1)
+    def line(self) -> Points:
+        """Its closed outline."""
+        count = {"square": 4, "triangle": 3, "star": 10}.get(self.name, 90)
+        angles = 2 * math.pi * np.arange(count) / count - math.pi / 2 + (math.pi / 4 if self.name == "square" else 0)
+        points = np.stack((np.cos(angles), np.sin(angles)), 1)
+        if self.name == "star":
+            points[1::2] *= 0.36 + 0.16 * self.form
         if self.name == "triangle":
             points[:, 0] *= 0.8 + 0.4 * self.form
         if self.name == "cross":
@@ -90,9 +85,6 @@ class Drawn:
             points = np.concatenate([quarter @ np.linalg.matrix_power(turn, k) for k in range(4)]) * 0.93
         if self.name == "star" and self.style == "outlined" and self.form > 0.6:
             points = points[[0, 4, 8, 2, 6]]  # in one stroke, as people do: its lines cross
-        return [self._placed(points)]
-
-    def _placed(self, points: Points) -> Points:
         if self.shaky:
             points = self._shaken(points)
         sine, cosine = math.sin(self.turned), math.cos(self.turned)
@@ -253,7 +245,7 @@ def by_pillow(drawing: Drawing) -> Image.Image:
     layer = Image.new("RGBA", drawing.size)
     pen = ImageDraw.Draw(layer)
     for shape in drawing.shapes:
-        [points] = shape.lines
+        points = shape.line
         places = [(x, y) for x, y in points.tolist()]
         thick = max(1, round(shape.thick))
         if shape.name in ("circle", "ring") and not shape.shaky:
@@ -278,7 +270,7 @@ def by_matplotlib(drawing: Drawing) -> Image.Image:
     axes.set(xlim=(0, drawing.size[0]), ylim=(drawing.size[1], 0))
     axes.axis("off")
     for shape in drawing.shapes:
-        [points] = shape.lines
+        points = shape.line
         hue = tuple(value / 255 for value in shape.colour)
         line = hue if shape.style == "outlined" else tuple(value / 255 for value in shape.border)
         axes.add_patch(
@@ -298,7 +290,7 @@ def by_matplotlib(drawing: Drawing) -> Image.Image:
 def as_svg(drawing: Drawing) -> str:
     parts = []
     for shape in drawing.shapes:
-        [points] = shape.lines
+        points = shape.line
         colour, border = ("#" + bytes(each).hex() for each in (shape.colour, shape.border))
         fill = "none" if shape.style == "outlined" else colour
         line = {"filled": "none", "outlined": colour, "bordered": border}[shape.style]
@@ -368,9 +360,11 @@ def measure(name: str, count: int, svg: bool) -> None:
         print(f"| {name} | {program} | {len(marks)} | {share} |", flush=True)
 
 
-def sheet(path: Path, kind: str, columns: int = 12, rows: int = 8, side: int = 128) -> None:
-    whole = Image.new("RGB", (columns * side, rows * side), "grey")
-    for number, (image, _, _) in enumerate(drawings(kind, columns * rows)):
+def sheet(path: Path, columns: int = 12, rows: int = 4, side: int = 96) -> None:
+    """So many rows of scenes, and below them of shapes."""
+    whole = Image.new("RGB", (columns * side, 2 * rows * side), "grey")
+    pictures = [image for kind in PLANS for image, _, _ in drawings(kind, columns * rows)]
+    for number, image in enumerate(pictures):
         small = Image.fromarray(image)
         small.thumbnail((side - 4, side - 4))
         whole.paste(small, (number % columns * side + 2, number // columns * side + 2))
@@ -383,10 +377,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--svg", action="store_true", help="a third of the drawings from SVG, by resvg")
     parser.add_argument("--sheet", type=Path, help="draw a sheet and ask no run")
-    parser.add_argument("--kind", choices=sorted(PLANS), default="scenes", help="of the sheet")
     asked = parser.parse_args()
     if asked.sheet:
-        return sheet(asked.sheet, asked.kind)
+        return sheet(asked.sheet)
     print("| run | drawn by | drawings | exactly right, % (95 % interval) |\n|---|---|---|---|", flush=True)
     for run in asked.runs:
         measure(run, asked.count, asked.svg)
