@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.errors import BadInput, DataError, RunError
+from regard.errors import BadInput, DataError
 
 # Where the data sets of our recipes can be downloaded, by the first folder of their names.
 SETS = {
@@ -132,7 +132,7 @@ def read_bytes(path: str | Path, largest: int) -> bytes:
 
 
 def _kind(mode: int) -> str:
-    kinds = {"directory": stat.S_ISDIR, "pipe": stat.S_ISFIFO, "socket": stat.S_ISSOCK}
+    kinds = {"directory": stat.S_ISDIR, "pipe": stat.S_ISFIFO, "socket": stat.S_ISSOCK, "link": stat.S_ISLNK}
     return next((name for name, test in kinds.items() if test(mode)), "device")
 
 
@@ -212,10 +212,11 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """RunError where something other than a file has the name of a file that is appended to."""
+    """DataError where a link or something else is in the place of a file that is appended to."""
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise RunError(f"{path} is no file but a link or the like, and is not written to; move it away")
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):
+            raise DataError(f"{path} must be a regular file, and is a {_kind(mode)}; move it away")
 
 
 def open_to_append(path: Path) -> BinaryIO:

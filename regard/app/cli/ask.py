@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from regard.base.memory import explain_memory
 from regard.base.overwriting import refuse_overwriting
 from regard.errors import Unanswered
 from regard.tasks.core.card import TaskRequest
-from regard.tasks.core.inputs import Inputs, Reading
+from regard.tasks.core.inputs import Failed, Inputs, Reading
 from regard.tasks.core.options import check_options
 from regard.tasks.core.results import Answer
 from regard.tasks.core.table import AnyTask
@@ -112,9 +113,12 @@ def ask(
         for _ in Reading(inputs.items(), read, strict=True).good():
             pass
     alone = bool(arguments) and not several  # an input that cannot be answered is an error
-    reading = Reading(inputs.items(), read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
-    typed = alone and not as_json and desk.streams(opened, settled)
-    writer = typed_writer(arguments[0], output) if typed else desk.writer(opened, output, settled, as_json)
+    items = iter(inputs.items())
+    first = list(islice(items, 2)) if not as_json and desk.streams(opened, settled) else []
+    every = chain(first, items)
+    reading = Reading(every, read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
+    typed = len(first) == 1  # a single text is written piece by piece
+    writer = typed_writer(str(first[0][1]), output) if typed else desk.writer(opened, output, settled, as_json)
     sizes = [option.flag for option in task.options if option.limit]
     too_large = explain_memory("answering", " or ".join([*sizes, "the size of the inputs"]))
     with too_large, say_what_is_kept(), writer as write, progress(inputs.count, task.inputs.what) as tick:
@@ -135,16 +139,15 @@ class Typed:
     not come."""
 
     def __init__(self, prompt: str, lines: Lines) -> None:
-        self.lines = lines
-        self.prompt = prompt  # written with the first piece, so that an error leaves no prompt
+        self.prompt, self.lines = prompt, lines
 
     def piece(self, text: str) -> None:
-        self.lines.part(self.prompt + text)
-        self.prompt = ""
+        # The prompt comes with the first piece, so that an error leaves no prompt.
+        self.lines.part(text if self.lines.within else self.prompt + text)
 
-    def __call__(self, answer: Answer) -> None:
-        """The end of the text, which is written already."""
-        self.lines(self.prompt)
+    def __call__(self, answer: Answer | Failed) -> None:
+        """The end of the text, which is written already unless it has no piece."""
+        self.lines("" if self.lines.within else answer.line())
 
 
 @contextmanager
