@@ -260,7 +260,7 @@ def test_nor_is_it_in_python(run: str, recipe: str, tmp_path: Path, monkeypatch:
         lambda: opened.export(""),
         lambda: opened.evaluate(""),
     ):
-        with pytest.raises(BadInput, match='""|is empty'):
+        with pytest.raises(BadInput, match=r'""|is empty'):
             call()
     assert not list(tmp_path.iterdir())
 

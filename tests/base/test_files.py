@@ -83,7 +83,7 @@ def test_a_link_in_the_place_of_the_file_is_replaced_and_not_followed(tmp_path):
 def test_nothing_is_appended_to_a_link_or_a_pipe(tmp_path, make):
     (tmp_path / "victim").write_text("precious")
     make(tmp_path / "log")
-    with pytest.raises(DataError, match="log must be a regular file, and is a (link|pipe); move it away"):
+    with pytest.raises(DataError, match=r"log must be a regular file, and is a (link|pipe); move it away"):
         open_to_append(tmp_path / "log")
     assert (tmp_path / "victim").read_text() == "precious"
     for _ in range(2):

@@ -121,7 +121,8 @@ def ask(
     writer = typed_writer(str(first[0][1]), output) if typed else desk.writer(opened, output, settled, as_json)
     sizes = [option.flag for option in task.options if option.limit]
     too_large = explain_memory("answering", " or ".join([*sizes, "the size of the inputs"]))
-    with too_large, say_what_is_kept(), writer as write, progress(inputs.count, task.inputs.what) as tick:
+    count = 1 if typed else inputs.count  # of one answer, which may be on this very terminal, no bar is drawn
+    with too_large, say_what_is_kept(), writer as write, progress(count, task.inputs.what) as tick:
         stream = write.piece if isinstance(write, Typed) else None
         answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=stream)
         for number, answer in enumerate(reading.in_turn(answers, tick), 1):
