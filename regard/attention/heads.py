@@ -74,7 +74,8 @@ class MultiHead(Attend):
         if not isinstance(module, nn.MultiheadAttention):
             raise BadInput(
                 "from_torch copies an nn.MultiheadAttention, got "
-                f"{type(module).__module__}.{type(module).__name__}; pass the attention inside it, as layer.self_attn of an nn.TransformerEncoderLayer"
+                f"{type(module).__module__}.{type(module).__name__}; pass the attention inside it, as "
+                "layer.self_attn of an nn.TransformerEncoderLayer"
             )
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError(

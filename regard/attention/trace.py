@@ -30,7 +30,6 @@ from regard.attention import trace_functions, trace_torch, trace_transformers
 from regard.attention.record import Trace, active, tracing
 from regard.errors import NoAttention
 
-
 VISIBLE = (
     "regard's attention and gates, nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
     "attention layers of transformers 5 (those that ask its AttentionInterface, or call softmax themselves)"

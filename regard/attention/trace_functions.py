@@ -1,5 +1,5 @@
-"""Watch modules that attend by torch's functions: F.scaled_dot_product_attention in anybody's module, and softmax in
-an attention layer of `transformers` that does not ask for an attention function (DeBERTa, BLOOM, XLNet).
+"""Watch modules that attend by torch's functions: F.scaled_dot_product_attention in any module, and softmax in an
+attention layer of `transformers` that does not ask for an attention function (DeBERTa, BLOOM, XLNet).
 
 While such a module runs in the thread of a trace, a mode of torch's sees the functions it calls. They are called as
 before; the weights of scaled_dot_product_attention are computed once more from its arguments."""

@@ -1,5 +1,5 @@
-"""`torch.export` with a dynamic batch and dynamic lengths: every model of MODELS, with as few layers as it can have,
-since each loop over time takes torch a second to trace."""
+"""`torch.export` with a dynamic batch and dynamic lengths: every model of MODELS, with few layers, since
+each loop over time takes torch a second to trace."""
 
 from __future__ import annotations
 
