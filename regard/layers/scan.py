@@ -50,7 +50,8 @@ def scan_layer(
     parts, given = len(begin[0]), 1 if mask is None else 2  # tensors of a state, and of an input
 
     def step(before: Tensors, *now: Tensor) -> tuple[Tensors, Tensors]:
-        states, outputs = list[Tensor](), list[Tensor]()
+        states: list[Tensor] = []
+        outputs: list[Tensor] = []
         for number, own in enumerate(weights):
             old = before[number * parts : (number + 1) * parts]
             x, *real = now[number * given : (number + 1) * given]

@@ -20,6 +20,7 @@ torch.export.register_dataclass(DocumentBatch)
 
 QUERIES = 2  # of an episode
 TWO_LAYERS = ("bit_lstm",)  # layers that are one loop each
+GATED = ("pooling", "elmo")  # with a GRU or an LSTM, as `bit_lstm`; the others have a plain RNN
 SHORTEST = {
     "elmo": 2,
     "snail": 2,
@@ -84,16 +85,18 @@ def export(model: Any, rows: int, length: int) -> Any:
     return torch.export.export(model, (), given, dynamic_shapes=shapes).module()
 
 
+def simplest(name: str) -> dict[str, Any]:
+    """Settings with which torch has least to trace."""
+    fields = [field.name for field in dataclasses.fields(MODELS[name].Config)]
+    layers = {field: 1 for field in fields if field.endswith("layers") and name not in TWO_LAYERS}
+    return layers | ({"cell": "rnn"} if "cell" in fields and name not in GATED else {})
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_an_exported_model_answers_the_same_at_any_size(name: str) -> None:
-    layers = {
-        field.name: 1
-        for field in dataclasses.fields(MODELS[name].Config)
-        if field.name.endswith("layers") and name not in TWO_LAYERS
-    }
-    model = build(name, **layers)
+    model = build(name, **simplest(name))
     exported = export(model, 3, 5)
     for rows, length in ((7, SIZES["max_positions"]), (1, 6), (1, SHORTEST.get(name, 1))):
         given = inputs(model, rows, length)
