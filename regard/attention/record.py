@@ -59,7 +59,7 @@ class Trace:
 
     def leave(self) -> None:
         """That call is over."""
-        self._depth -= 1
+        self._depth = max(0, self._depth - 1)  # a trace may begin within a call
 
     def take(self, module: nn.Module, count: int, places: int | None = None, *, again: bool = False) -> list[int]:
         """Which of the next `count` queries of a site to keep; `rows` counts from the start of the trace.
