@@ -80,6 +80,8 @@ def fill_optimiser(
         key, _, name = label.partition("/")
         if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
             raise ValueError(f"{source}: {label} {form_of(tensor)} belongs to no parameter of this model")
+        if tensor.shape == parameters[name].shape:  # fused AdamW wants the parameter's memory layout: channels last
+            tensor = torch.empty_like(parameters[name], dtype=tensor.dtype).copy_(tensor)
         states.setdefault(parameters[name], {})[key] = tensor
     groups = optimiser.state_dict()["param_groups"]  # torch numbers parameters in the order of the groups
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
