@@ -6,10 +6,11 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from regard.base.memory_rows import AGAIN, NAME
 from regard.errors import DataError
 
 # Where the data sets of our recipes can be downloaded, by the first folder of their names.
@@ -36,6 +37,8 @@ def find_data(name: str) -> Path:
     """A file by its path from here, else under the folder named by $REGARD_DATA."""
     if Path(name).exists():
         return Path(name)
+    if name == NAME:
+        raise FileNotFoundError(AGAIN)
     root = os.environ.get("REGARD_DATA")
     origin = SETS.get(Path(name).parts[0] if name else "")
     where = f"; it can be had from {origin}" if origin else ""
@@ -69,6 +72,16 @@ def find_files(name: str | Path) -> list[Path]:
         return [find_data(before + choice + after) for choice in choices.split(",")]
     except FileNotFoundError as error:
         raise DataError(f"{name}: {error}") from None
+
+
+def class_folders(folder: Path, fits: Callable[[Path], bool]) -> dict[Path, list[Path]]:
+    """The folders in a folder, each with the files directly in it that fit, all sorted. What is hidden does not
+    count."""
+    with explain_os_errors(folder):
+        folders = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+        return {
+            each: [path for path in sorted(each.iterdir()) if fits(path) and path.is_file()] for each in folders
+        }
 
 
 @contextmanager
