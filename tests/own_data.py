@@ -1,5 +1,5 @@
-"""Small data of one's own for every task that learns from some, as files and as rows in memory, with a recipe of two
-tiny steps each."""
+"""Small data of one's own for every task that learns from some, as files and as rows in memory, each with a recipe
+of two tiny steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ import numpy as np
 from PIL import Image
 
 TRAIN = {"steps": 2, "eval_every": 2, "learning_rate": 0.01, "device": "cpu"}
-WORDS = "the cat sat on the mat and the dog lay by the door of an old house".split()
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "the",
+    "mat",
+    "and",
+    "the",
+    "dog",
+    "lay",
+    "by",
+    "the",
+    "door",
+    "of",
+    "an",
+    "old",
+    "house",
+]
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     "translate": {
         "data": {"batch_tokens": 256, "eval_pairs": 4},

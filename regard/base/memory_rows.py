@@ -4,6 +4,7 @@ pandas and polars, `datasets` of Hugging Face. None of these packages is importe
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -68,10 +69,9 @@ class MemoryRows(str):
 
     def digest(self) -> str:
         """sha256 over all that the rows hold."""
-        digest = hashlib.sha256()
+        digest, encode = hashlib.sha256(), json.JSONEncoder(default=_in_json).encode
         for row in self.rows:
-            for part in _parts(row):
-                digest.update(part)
+            digest.update(encode(row).encode() + b"\n")
         return digest.hexdigest()
 
 
@@ -125,24 +125,15 @@ def plain(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
-def _parts(value: Any) -> Iterator[bytes]:
-    """The bytes of a value; each begins with its kind and length, so that no two values have the same bytes."""
+def _in_json(value: Any) -> Any:
+    """What JSON has no form for, by its contents."""
     if isinstance(value, Mapping):
-        yield b"{%d" % len(value)
-        for item in value.items():
-            yield from _parts(item)
-    elif isinstance(value, list | tuple):
-        yield b"[%d" % len(value)
-        for item in value:
-            yield from _parts(item)
-    elif isinstance(value, str | bytes | Path):
-        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        yield b"%s%d:%s" % (b"b" if isinstance(value, bytes) else b"s", len(data), data)
-    elif hasattr(value, "tobytes"):  # numpy and Pillow
-        form = getattr(value, "shape", None) or getattr(value, "size", ())
-        yield f"a{form}{getattr(value, 'dtype', getattr(value, 'mode', ''))}".encode()
-        yield value.tobytes()
-    elif hasattr(value, "numpy"):  # torch
-        yield from _parts(value.numpy())
-    else:
-        yield b"n" + repr(value).encode()
+        return dict(value)
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "numpy"):  # torch
+        return _in_json(value.numpy())
+    if isinstance(value, bytes) or hasattr(value, "tobytes"):  # numpy and Pillow
+        form = [str(getattr(value, name, "")) for name in ("dtype", "mode", "shape", "size")]
+        return [*form, hashlib.sha256(value if isinstance(value, bytes) else value.tobytes()).hexdigest()]
+    return repr(value)

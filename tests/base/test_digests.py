@@ -80,7 +80,7 @@ def test_below_the_data_folder_a_file_keeps_its_name(tmp_path: Path, monkeypatch
 def test_rows_are_told_apart_by_all_they_hold() -> None:
     image = np.zeros((2, 3), np.uint8)
     every = [
-        [("a", "b")], [("ab", "")], [["a", "b"], []], [{"a": "b"}], ["a", "b"], [b"ab"], [("a", 1)], [("a", True)],
+        [("a", "b")], [("ab", "")], [["a"], ["b"]], [{"a": "b"}], ["a", "b"], [b"ab"], [("a", 1)], [("a", True)],
         [("a", None)], [(image, 1)], [(image.T, 1)], [(image + 1, 1)], [(image.astype(np.int8), 1)],
         [(Image.new("L", (2, 3)), 1)], [(Image.new("L", (3, 2)), 1)], [(Image.new("RGB", (1, 2)), 1)],
     ]  # fmt: skip

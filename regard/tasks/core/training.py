@@ -17,6 +17,7 @@ from regard.attention.trace import sites_of
 from regard.base.device import choose_device
 from regard.base.digests import digests
 from regard.base.files import write_file
+from regard.base.memory_rows import AGAIN, NAME
 from regard.base.tensors import fill, named_tensors
 from regard.data.artifacts import Artifacts
 from regard.errors import BadInput, Interrupted, NoTokenizer, RecipeError, RunError
@@ -354,6 +355,7 @@ def readme(job: AnyJob, task: AnyTask, report: Report, model: Model, command: st
     best = ", ".join(f"{name} {value:.4f}" for name, value in sorted((report.best or {}).items()))
     count = sum(parameter.numel() for parameter in model.parameters())
     show = f" --show {task.picture}" if sites_of(model) else ""
+    memory = f"\nIn this run {AGAIN}; data.json has their sha256.\n" if job.data.name == NAME else ""
     return f"""# {job.model} on {job.data.name}
 
 {MODELS[job.model].paper}.
@@ -366,6 +368,6 @@ def readme(job: AnyJob, task: AnyTask, report: Report, model: Model, command: st
 | steps | {report.step:,}, best at {report.best_step:,}, seed {job.train.seed} |
 | on the validation data | {best} |
 | command | `{command}` |
-
+{memory}
 Use it: `regard {job.task} DIR {task.inputs.example}{show}`, where DIR is this folder.
 """

@@ -17,7 +17,6 @@ import regard
 from regard.errors import BadInput, DataError, RecipeError, RunError
 
 
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Any]]:
     """The folder with a task's data and its run in `run`, and the run. Tests only read it."""
@@ -188,7 +187,9 @@ def test_rows_train_and_are_evaluated_as_files_are(task: str, trained: Any, here
     assert run.evaluate(rows).metrics == wanted
     assert run.evaluate().metrics == wanted, "the rows given for test"
     assert 'train = "(rows in memory)"' in Path("run/recipe.toml").read_text()
-    assert "data=...)" in Path("run/README.md").read_text()
+    card = Path("run/README.md").read_text()
+    assert "`regard.train('recipe.toml', data=...)`" in card
+    assert "the data was given in memory and is in no file; give the same rows again" in card
     with pytest.raises(DataError, match="the data was given in memory and is in no file"):
         regard.load("run").evaluate()
 
@@ -272,7 +273,11 @@ def test_images_in_memory_may_be_of_any_form(trained: Any, tmp_path: Path) -> No
     ("task", "rows", "said"),
     [
         ("classify", [("a", "b", "c", 1, 2)], r"data\[0\]: 'label' must be text"),
-        ("classify", [("fine", "a"), "alone"], r"data\[1\] must be a dict or \(text, label\) or \(text1, .*'alone'"),
+        (
+            "classify",
+            [("fine", "a"), "alone"],
+            r"data\[1\] must be a dict or \(text, label\) or \(text1, .*'alone'",
+        ),
         ("classify", [{"text": 3, "label": "a"}], r"data\[0\]: 'text' must be text, got 3"),
         ("classify", [("", "a")], r"data\[0\]: the text is empty"),
         ("classify", [("fine", "z")], r"data\[0\]: the label 'z' is no class of this model"),
@@ -292,8 +297,15 @@ def test_rows_that_cannot_be_used_say_which(task: str, rows: Any, said: str, tra
 
 def test_data_is_rows_by_the_names_of_splits(here: Path) -> None:
     rows = ROWS["classify"]
-    for data in ({"valid": rows}, rows, {"train": rows, "dev": rows}, {"train": rows, "valid": rows, "validation": 1}):
-        with pytest.raises(RecipeError, match=r'data must be a dict with rows under "train"|allowed are train, valid'):
+    for data in (
+        {"valid": rows},
+        rows,
+        {"train": rows, "dev": rows},
+        {"train": rows, "valid": rows, "validation": 1},
+    ):
+        with pytest.raises(
+            RecipeError, match=r'data must be a dict with rows under "train"|allowed are train, valid'
+        ):
             regard.train(recipe("classify"), out="run", data=data)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"data\['train'\] must be rows .* got 3 \(int\)"):
         regard.train(recipe("classify"), out="run", data={"train": 3})  # type: ignore[dict-item]
