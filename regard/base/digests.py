@@ -22,7 +22,7 @@ Digest = dict[str, int | str]
 def digests(sources: Mapping[str, Source]) -> dict[str, Digest]:
     """The digest of each source, by its name. A pipe can be read only once and has none."""
     many = [path for paths in sources.values() if not isinstance(paths, Path | MemoryRows) for path in paths]
-    whole = sum(path.stat().st_size for path in many) <= MOST_READ
+    whole = sum(map(_size, many)) <= MOST_READ
     found: dict[str, Digest] = {}
     for name, source in sources.items():
         if isinstance(source, MemoryRows):
@@ -30,9 +30,13 @@ def digests(sources: Mapping[str, Source]) -> dict[str, Digest]:
         elif not isinstance(source, Path):
             found[name] = _of_many(source, whole)
         elif source.is_file():
-            with explain_os_errors(source):
-                found[name] = {"size": source.stat().st_size, "sha256": _of_file(source, whole=True)}
+            found[name] = {"size": _size(source), "sha256": _of_file(source, whole=True)}
     return found
+
+
+def _size(path: Path) -> int:
+    with explain_os_errors(path):
+        return path.stat().st_size
 
 
 def _of_many(paths: Sequence[Path], whole: bool) -> Digest:
@@ -40,9 +44,8 @@ def _of_many(paths: Sequence[Path], whole: bool) -> Digest:
     image that is changed has another size or another end almost always, and terabytes need not be read twice."""
     total, digest = 0, hashlib.sha256()
     for path in paths:
-        with explain_os_errors(path):
-            size = path.stat().st_size
-            digest.update(f"{path.parent.name}/{path.name} {size} {_of_file(path, whole=whole)}\n".encode())
+        size = _size(path)
+        digest.update(os.fsencode(f"{path.parent.name}/{path.name} {size} {_of_file(path, whole=whole)}\n"))
         total += size
     read = {} if whole else {"read": f"{END:,} bytes at both ends of each file"}
     return {"files": len(paths), "size": total, "sha256": digest.hexdigest(), **read}
@@ -52,8 +55,8 @@ def _of_file(path: Path, *, whole: bool) -> str:
     if path.suffix.lower() == ".zip":  # its directory has the size and a checksum of every file in it
         with explain_zip_errors(path), zipfile.ZipFile(path) as archive:
             members = [f"{each.filename} {each.file_size} {each.CRC}\n" for each in archive.infolist()]
-        return hashlib.sha256("".join(members).encode()).hexdigest()
-    with open(path, "rb") as file:
+        return hashlib.sha256("".join(members).encode("utf-8", "surrogateescape")).hexdigest()
+    with explain_os_errors(path), open(path, "rb") as file:
         if whole:
             return hashlib.file_digest(file, "sha256").hexdigest()
         digest = hashlib.sha256(file.read(END))

@@ -14,6 +14,7 @@ from PIL import Image
 from regard.base import digests as module
 from regard.base.digests import differences, digests, known_as
 from regard.base.memory_rows import MemoryRows
+from regard.errors import DataError
 from regard.tasks.caption.settings import CaptionSettings
 from regard.tasks.classify.settings import LabelledSettings
 from regard.tasks.fewshot.settings import EpisodeSettings
@@ -32,6 +33,13 @@ def test_a_file_is_known_by_its_size_and_sha256() -> None:
     assert digests({"a.tsv": Path("a.tsv")}) == {
         "a.tsv": {"size": 8, "sha256": hashlib.sha256(b"one\ttwo\n").hexdigest()}
     }
+
+
+def test_a_file_that_is_gone_or_has_an_odd_name() -> None:
+    with pytest.raises(DataError, match="gone.png does not exist"):
+        digests({"all": [Path("gone.png")]})
+    Path(os.fsdecode(b"\xff.png")).write_bytes(b"x")
+    assert digests({"all": [Path(os.fsdecode(b"\xff.png"))]})["all"]["size"] == 1
 
 
 def test_a_pipe_is_not_read() -> None:

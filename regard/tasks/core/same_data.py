@@ -19,7 +19,7 @@ SHOWN = 5  # files that an error names
 def record(folder: Path, found: Mapping[str, Digest]) -> None:
     """Write down what a training reads; of generated data there is nothing to write."""
     if found:
-        write_file(folder / DATA, (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
+        write_file(folder / DATA, (json.dumps(found, indent=1) + "\n").encode())
 
 
 def check_same(folder: Path, now: Mapping[str, Digest], *, accept: bool) -> list[str]:

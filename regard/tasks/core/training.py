@@ -123,10 +123,8 @@ def train_and_open(
     )
     run = load(trained.folder, trained.device)
     run.report = trained.report
-    if (
-        given and run.folder and run.folder.recipe
-    ):  # recipe.toml has only the name of rows: `evaluate()` finds them here
-        run.folder.recipe["data"] |= given
+    if given and run.folder and run.folder.recipe:
+        run.folder.recipe["data"] |= given  # recipe.toml has only the name of rows; `run.evaluate()` has them
     return run
 
 
