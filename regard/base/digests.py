@@ -20,7 +20,8 @@ Digest = dict[str, int | str]
 
 
 def digests(sources: Mapping[str, Source]) -> dict[str, Digest]:
-    """The digest of each source, by its name. A pipe can be read only once and has none."""
+    """The digest of each source, by its name; of a file that is not there, an empty one. A pipe can be read only
+    once and has none."""
     many = [path for paths in sources.values() if not isinstance(paths, Path | MemoryRows) for path in paths]
     whole = sum(map(_size, many)) <= MOST_READ
     found: dict[str, Digest] = {}
@@ -31,6 +32,8 @@ def digests(sources: Mapping[str, Source]) -> dict[str, Digest]:
             found[name] = _of_many(source, whole)
         elif source.is_file():
             found[name] = {"size": _size(source), "sha256": _of_file(source, whole=True)}
+        elif not source.exists():
+            found[name] = {}
     return found
 
 
@@ -72,8 +75,10 @@ def known_as(path: Path) -> str:
 
 
 def differences(then: Mapping[str, Digest], now: Mapping[str, Digest]) -> list[str]:
-    """What differs, a text for each source: "train.tsv: 1,200 bytes then, 1,205 now"."""
-    names = [name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name)]
+    """What differs, a text for each source: "train.tsv: 1,200 bytes then, 1,205 now". A file that was not there at
+    one of the times was not read then."""
+    absent = {name for part in (then, now) for name, digest in part.items() if not digest}
+    names = [name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name) and name not in absent]
     return [f"{name}: {_difference(then.get(name), now.get(name))}" for name in names]
 
 

@@ -108,6 +108,11 @@ def test_all_files_of_a_setting_are_read(here: Path) -> None:
     assert PairSettings(made="copy").sources() == {}
     labelled = LabelledSettings(train="u.tsv", vectors="vectors.txt")
     assert list(labelled.sources()) == ["u.tsv", "vectors.txt"]
+    before = digests(labelled.sources())
+    Path("vectors.txt").write_text("one\t2\n")
+    assert differences(before, digests(labelled.sources())) == ["vectors.txt: 8 bytes then, 6 now"]
+    Path("vectors.txt").unlink()
+    assert differences(before, digests(labelled.sources())) == [], "only a training that begins needs them"
 
 
 def test_images_of_captions_are_read_and_no_others(here: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.base.digests import Source, known_as
 from regard.base.fields import setting
-from regard.base.files import find_files
+from regard.base.files import find_data
 from regard.tasks.core.splits import MadeSplits
 
 LabelledText = tuple[str, str, str]  # a text, the second text of a pair or "", and the label
@@ -34,7 +34,13 @@ class LabelledSettings(MadeSplits[list[LabelledText]]):
     vectors: str = ""  # a text file of word vectors that embeddings begin with (word2vec, GloVe, fastText)
 
     def sources(self) -> dict[str, Source]:
-        return {**super().sources(), **({self.vectors: find_files(self.vectors)[0]} if self.vectors else {})}
+        found = super().sources()
+        if self.vectors:
+            try:
+                found[self.vectors] = find_data(self.vectors)
+            except FileNotFoundError:
+                found[self.vectors] = Path(self.vectors)  # only needed to begin with
+        return found
 
     def files_in(self, folder: Path) -> dict[str, Source]:
         from regard.data.text.labelled_texts import text_folders

@@ -175,12 +175,12 @@ def _train(
     task = TASKS[job.task]
     if begun:
         check_recipe(out, recipe, job.train)
-    found = digests(job.data.sources())
-    changed = check_same(out, found, accept=accept_changed_data) if begun else []
-    if begun:
+        found = digests(job.data.sources())
+        changed = check_same(out, found, accept=accept_changed_data)
         artifacts = read_artifacts(task, out)
     else:
         artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
+        found, changed = digests(job.data.sources()), []
     model = build_model(job, artifacts)
     if start and begun:
         say(f"{out} goes on with its own weights; {start} is only for the beginning")
