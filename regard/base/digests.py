@@ -78,7 +78,9 @@ def differences(then: Mapping[str, Digest], now: Mapping[str, Digest]) -> list[s
     """What differs, a text for each source: "train.tsv: 1,200 bytes then, 1,205 now". A file that was not there at
     one of the times was not read then."""
     absent = {name for part in (then, now) for name, digest in part.items() if not digest}
-    names = [name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name) and name not in absent]
+    names = [
+        name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name) and name not in absent
+    ]
     return [f"{name}: {_difference(then.get(name), now.get(name))}" for name in names]
 
 

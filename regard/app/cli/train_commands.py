@@ -11,6 +11,7 @@ import typer
 
 from regard.app.cli.arguments import Changes, From
 from regard.app.cli.completion import metric_names, recipe_names, settings
+from regard.app.console import tell
 
 
 def demo(out: Annotated[Path, typer.Option(help="Where the run and the picture go.")] = Path("demo")) -> None:
@@ -77,7 +78,7 @@ def train(
         accept_changed_data=accept_changed_data,
         start=start,
     )
-    print(trained.folder)
+    tell(str(trained.folder))
 
 
 def compare(
@@ -130,4 +131,4 @@ def compare(
     Runs that are already in the folder are not trained again."""
     from regard.tasks.core.compare import compare
 
-    print(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))
+    tell(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))

@@ -74,8 +74,9 @@ def test_a_folder_that_is_no_run_is_refused() -> None:
     assert Path("run/README.md").read_text() == "mine"
 
 
-def test_a_run_may_begin_with_the_one_it_replaces() -> None:
-    train(2)
-    run = train(1, overwrite=True, start="run")
-    assert run.report is not None
-    assert run.report.step == 1
+def test_a_run_does_not_replace_the_one_it_begins_with() -> None:
+    train(1)
+    before = contents("run")
+    with pytest.raises(BadInput, match="is one of the inputs and would be overwritten"):
+        train(1, overwrite=True, start="run")
+    assert contents("run") == before
