@@ -15,6 +15,7 @@ from PIL import Image
 
 import regard
 from regard.errors import BadInput, DataError, RecipeError, RunError
+from regard.runs.replacing import check_replaceable
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +134,7 @@ def test_data_that_is_the_same_goes_on(task: str, begun: Any) -> None:
     for path in (path for path in Path().rglob("*") if "run" not in path.parts):
         path.touch()  # a time says nothing
     assert go_on().report.step == 3
+    check_replaceable(Path("run"))  # nothing is in it that `overwrite` does not know
 
 
 def test_changed_data_is_accepted_once_and_noted(begun: Any, capsys: pytest.CaptureFixture[str]) -> None:
