@@ -22,7 +22,8 @@ def held_images(values: list[Any], name: Callable[[int], str]) -> Images:
     """Arrays of one shape become one array; anything else is read when it is asked for."""
     shapes = {value.shape if isinstance(value, np.ndarray) else None for value in values}
     if len(shapes) == 1 and None not in shapes:
-        return Images(len(values), name=name, pixels=np.stack([held_image(value, name(0)) for value in values]))
+        pixels = np.stack([held_image(value, name(row)) for row, value in enumerate(values)])
+        return Images(len(values), name=name, pixels=pixels)
     files = [Path(value) for value in values if isinstance(value, str | Path)]
     return Images(
         len(values), name=name, decode=lambda row, size: held_image(values[row], name(row), size), files=files
