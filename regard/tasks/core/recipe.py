@@ -203,7 +203,7 @@ def build_job(table: Recipe) -> AnyJob:
     model = table.get("model", {}).pop("name", None)
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
-    config = _config(model, _sized(model, table.get("model", {})))
+    config = model_config(model, table.get("model", {}))
     task = TASKS[task_of(model, config)]
     if not task.desk.metrics_of(config):
         raise task.desk.not_trained()
@@ -226,8 +226,9 @@ def build_job(table: Recipe) -> AnyJob:
     )
 
 
-def _config(model: str, table: dict[str, Any]) -> ModelConfig:
-    """The model's configuration, with placeholders for what follows from the data."""
+def model_config(model: str, table: dict[str, Any]) -> ModelConfig:
+    """A model's configuration of its part of a recipe, with placeholders for what follows from the data."""
+    table = _sized(model, dict(table))
     for key, why in FROM_DATA.items():
         if key in table:
             raise RecipeError(f"model.{key} {why}")
