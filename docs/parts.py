@@ -1,5 +1,5 @@
-"""Parts of pages that are made when the site is built: tables of settings, what there is of a system, notebooks with
-their outputs, and equations. Used by site.py."""
+"""Parts of pages that are made when the site is built: tables of settings, what there is of a system, notebooks
+with their outputs, and equations. Used by site.py."""
 
 import html
 import json
@@ -171,4 +171,6 @@ def drawn(tex: str, *, display: bool) -> str:
 def command(vertices: Any, code: int) -> str:
     """A piece of a path in the letters of SVG."""
     letter = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}[code]
-    return letter + ("" if letter == "Z" else " ".join(f"{number:.2f}".rstrip("0").rstrip(".") for number in vertices))
+    return letter + (
+        "" if letter == "Z" else " ".join(f"{number:.2f}".rstrip("0").rstrip(".") for number in vertices)
+    )

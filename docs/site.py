@@ -1,6 +1,7 @@
 """A hook of MkDocs: pages of the site that lie outside docs/, where readers of the sources look for them, and the
 parts of pages that are made from the code (parts.py)."""
 
+import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -27,12 +28,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links between docs/ and results/ hold in the sources; in the site the pages of docs/ lie beside results/."""
+    """Links hold in the sources. In the site the pages of docs/ lie beside results/, and a notebook is a page."""
     place = page.file.src_uri
     if place.startswith("results/"):
         return markdown.replace("](../docs/", "](../")
     up = "../" * place.count("/")
     markdown = with_settings(markdown.replace(f"](../{up}results/", f"]({up}results/"))
+    if not place.startswith("notebooks/"):  # sources link to the notebook itself
+        markdown = re.sub(r"(notebooks/\w+)\.ipynb\)", r"\1.md)", markdown)
     name = Path(place).stem
     return with_system(markdown, name) if place == f"systems/{name}.md" and name in every_system() else markdown
 

@@ -1,5 +1,5 @@
-"""The settings of a dataclass in words: type, default, range and meaning. The meaning of a field is its comment: at
-the end of its line, or right above it. A field that a subclass declares again without a comment keeps its meaning."""
+"""The settings of a dataclass in words: type, default, range and meaning. The meaning of a field is its comment, at
+the end of its line or right above it; a field that a subclass declares again without a comment keeps it."""
 
 from __future__ import annotations
 
