@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 MARK = re.compile(r"^<!-- settings of (\w+) -->$", re.MULTILINE)
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
+SUM = re.compile(r"\\sum_(\{[^}]*\}|\w)")  # matplotlib leaves no space behind its index
 FONT = FontProperties(size=10, math_fontfamily="stix")
 MARGIN = 1.0  # round an equation, in units of which a letter has ten
 
@@ -151,8 +152,8 @@ def with_equations(content: str) -> str:
 def drawn(tex: str, *, display: bool) -> str:
     """One equation as outlines of its glyphs, in the colour of the text around it; depth is what lies below the
     line."""
-    if display:
-        tex = tex.replace(r"\frac", r"\dfrac")
+    label = html.escape(tex)
+    tex = SUM.sub(r"\g<0>\\,", tex.replace(r"\frac", r"\dfrac") if display else tex)
     width, height, depth, *_ = MathTextParser("path").parse(f"${tex}$", prop=FONT)
     path = TextPath((0, 0), f"${tex}$", prop=FONT)
     numbers = [command(vertices, code) for vertices, code in path.iter_segments(simplify=False, curves=True)]
@@ -160,7 +161,6 @@ def drawn(tex: str, *, display: bool) -> str:
     size = f'width="{width / em:.3f}em" height="{(height + MARGIN) / em:.3f}em"'
     box = f"0 {-height + depth - MARGIN / 2:.2f} {width:.2f} {height + MARGIN:.2f}"
     style = "" if display else f' style="vertical-align:{-(depth + MARGIN / 2) / em:.3f}em"'
-    label = html.escape(tex.replace(r"\dfrac", r"\frac"))
     svg = (
         f'<svg class="equation" role="img" aria-label="{label}" viewBox="{box}" {size}{style}>'
         f'<path transform="scale(1 -1)" fill="currentColor" d="{"".join(numbers)}"/></svg>'
