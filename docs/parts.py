@@ -133,7 +133,7 @@ def notebook_page(path: pathlib.Path, pictures: str) -> tuple[str, dict[str, str
                 parts.append(f'<div class="output">{"".join(data["text/html"]).strip()}</div>')
             else:
                 text = "".join(output.get("text") or data["text/plain"]).rstrip()
-                parts.append(f"```text\n{text}\n```")
+                parts.append(f"``` {{.text .output}}\n{text}\n```")
         if len(parts) == 1:
             parts.append(f"The notebook itself: [{path.name}]({path.name}).")
     return "\n\n".join(parts) + "\n", drawn

@@ -75,6 +75,6 @@ def test_a_notebook_becomes_a_page_with_its_outputs() -> None:
     text, pictures = PARTS["notebook_page"](DOCS / "notebooks" / "translate.ipynb", "pictures")
     assert text.startswith("# Translate")
     assert "[translate.ipynb](translate.ipynb)" in text
-    assert "```text\n'1979-05-03'\n```" in text
+    assert "``` {.text .output}\n'1979-05-03'\n```" in text
     assert all(svg.startswith("<svg") for svg in pictures.values())
     assert re.findall(r"\]\((pictures/[^)]+)\)", text) == list(pictures)

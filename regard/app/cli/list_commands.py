@@ -13,6 +13,7 @@ from rich.text import Text
 
 from regard.app.cli.arguments import Json
 from regard.app.cli.completion import recipe_names, system_names
+from regard.show.label_text import clean
 
 if TYPE_CHECKING:
     from regard.base.described import Described
@@ -23,7 +24,7 @@ def models(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SYSTEM]",
+            metavar="SYSTEM",
             help="One system, as bert: it is told with its file, its recipes and all settings of its model.",
             autocompletion=system_names,
         ),
@@ -120,7 +121,7 @@ def about(text: str) -> str:
     """The comment that a recipe begins with."""
     lines = text.splitlines()
     first = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return "\n".join(line.lstrip("# ") for line in lines[:first])
+    return "\n".join(clean(line.lstrip("# ")) for line in lines[:first])
 
 
 def print_settings(
@@ -141,7 +142,7 @@ def print_settings(
         table.add_row(
             Text(setting.name, style),
             setting.type,
-            Text(shown or "must be set", style),
+            Text(clean(shown) or "must be set", style),
             Text(f"{setting.meaning}{allowed}"),
         )
     console.print()

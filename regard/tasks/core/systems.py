@@ -92,7 +92,7 @@ def data_settings(task: str) -> list[Described]:
     settings = {setting.name: setting for setting in describe(kind)}
     if form:
         train = settings["train"]
-        settings["train"] = dataclasses.replace(train, meaning=f"{train.meaning}: {form}")
+        settings["train"] = dataclasses.replace(train, meaning=f"{train.meaning}; {form}")
     if sets:
         settings["made"] = dataclasses.replace(settings["made"], allowed=", ".join(sets))
     return list(settings.values())
