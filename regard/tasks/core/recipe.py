@@ -196,10 +196,7 @@ def take_part(table: Recipe, start: Path, folder: Folder, changes: list[Change])
 def build_job(table: Recipe) -> AnyJob:
     """Every section checked, the model's shapes too."""
     table = {name: dict(part) if isinstance(part, dict) else part for name, part in table.items()}
-    check_known(table, SECTIONS, "section")
-    for name, part in table.items():
-        if not isinstance(part, dict):
-            raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
+    check_sections(table)
     model = table.get("model", {}).pop("name", None)
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
@@ -224,6 +221,13 @@ def build_job(table: Recipe) -> AnyJob:
         build(Decoding, table.get("decode", {}), "decode"),
         task.verb,
     )
+
+
+def check_sections(table: Recipe) -> None:
+    check_known(table, SECTIONS, "section")
+    for name, part in table.items():
+        if not isinstance(part, dict):
+            raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
 
 
 def model_config(model: str, table: dict[str, Any]) -> ModelConfig:

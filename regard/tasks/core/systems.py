@@ -16,7 +16,7 @@ from regard.learn.settings import Training
 from regard.models import MODELS, blank, task_of
 from regard.runs.folder import Folder
 from regard.runs.shipped import SHIPPED, shipped
-from regard.tasks.core.recipe import FROM_DATA, SECTIONS, model_config
+from regard.tasks.core.recipe import FROM_DATA, SECTIONS, check_sections, model_config
 from regard.tasks.core.recipe_files import Recipe, model_of, read_table, recipes
 from regard.tasks.core.settings import Tokens
 from regard.tasks.core.table import TASKS
@@ -142,7 +142,7 @@ class DescribedRecipe:
 def describe_recipe(recipe: str) -> DescribedRecipe:
     """A recipe by its file or shipped name. It need not be complete: one for your own data names no files yet."""
     table = read_table(recipe)
-    check_known(table, SECTIONS, "section")
+    check_sections(table)
     model = table.get("model", {}).get("name")
     if model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")

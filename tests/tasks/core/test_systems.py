@@ -68,6 +68,9 @@ def test_a_recipe_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[model]\nname = "gpt2"\n[train]\nstep = 3\n')
     with pytest.raises(RecipeError, match=r"unknown key of \[train\]: 'step'; did you mean"):
         describe_recipe(str(tmp_path / "mine.toml"))
+    (tmp_path / "mine.toml").write_text('model = "vit"\n')
+    with pytest.raises(RecipeError, match=r"model must be a section \[model\], got 'vit'"):
+        describe_recipe(str(tmp_path / "mine.toml"))
     (tmp_path / "mine.toml").write_text('[model]\nname = "vit"\n[decode]\nbeam = 3\n')
     with pytest.raises(RecipeError, match="unknown section of a recipe to recognise: 'decode'"):
         describe_recipe(str(tmp_path / "mine.toml"))
