@@ -6,8 +6,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import matplotlib
 import numpy as np
@@ -157,21 +156,21 @@ def colour_map(ramp: tuple[str, ...]) -> Colormap:
     return LinearSegmentedColormap.from_list("regard", ramp).with_extremes(bad=HIDDEN)
 
 
-def write_png(drawing: Drawing, path: Path, *, side: int) -> None:
+def write_png(drawing: Drawing, file: BinaryIO, *, side: int) -> None:
     # Figure and not pyplot: no figure stays open, and threads can draw at the same time.
-    save_png(draw_figure(drawing, Figure()), path, side=side)
+    save_png(draw_figure(drawing, Figure()), file, side=side)
 
 
-def save_png(figure: Figure, path: Path, *, side: int, **options: Any) -> None:
+def save_png(figure: Figure, file: BinaryIO, *, side: int, **options: Any) -> None:
     """`side`: dots on the longer side, beyond which there are fewer dots per inch, but at least 96."""
     longest = max(figure.get_size_inches())
     dots = min(FINEST, max(96, side / longest), LIMIT / longest)
-    figure.savefig(path, format="png", dpi=dots, facecolor="white", **options)
+    figure.savefig(file, format="png", dpi=dots, facecolor="white", **options)
 
 
-def write_plot(path: Path, plot: Callable[[Axes], object]) -> None:
+def write_plot(file: BinaryIO, plot: Callable[[Axes], object]) -> None:
     """Let `plot` draw into the axes of a new figure, and write it as PNG."""
-    _plotted(plot).savefig(path, format="png", dpi=160, facecolor="white")
+    _plotted(plot).savefig(file, format="png", dpi=160, facecolor="white")
 
 
 def plot_svg(plot: Callable[[Axes], object]) -> str:

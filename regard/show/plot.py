@@ -47,10 +47,10 @@ class Plot(ABC):
 
         suffix = suffix_of(path, (".png", ".svg", ".html"))
         if suffix == ".png":
-            write_whole(path, lambda draft: write_plot(draft, self.plot))
+            write_whole(path, lambda file: write_plot(file, self.plot))
         else:
             text = self.svg() if suffix == ".svg" else self.html()
-            write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+            write_whole(path, lambda file: file.write(text.encode()))
 
     def _repr_html_(self) -> str:
         drawn = self.svg()
