@@ -89,6 +89,17 @@ def words_of(kind: Any) -> str:
     return WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
 
 
+def name_of_type(kind: Any) -> str:
+    """The type as programmers name it: "int", "list of float", "str or list of str"."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(name_of_type(alternative) for alternative in inner)
+    if origin is tuple or origin is list:
+        count = "" if origin is list or inner[-1] is Ellipsis else f"{len(inner)} "
+        return f"list of {count}{name_of_type(inner[0])}"
+    return getattr(kind, "__name__", str(kind))
+
+
 def takes_text(kind: Any) -> bool:
     """Whether the type allows a text, but no whole number."""
     return str in alternatives(kind) and int not in alternatives(kind)

@@ -26,11 +26,11 @@ class LabelledSettings(MadeSplits[list[LabelledText]]):
 
     train_count: int = setting(4000, at_least=1)
     valid_count: int = setting(500, at_least=1)
-    text: str = ""  # the column: its name in CSV, JSONL and TSV with a header, its number in other TSV
+    text: str = ""  # the column of the text: its name in CSV, JSONL and TSV with a header, its number in other TSV
     second: str = ""  # the column of the second text, where pairs are labelled
-    label: str = ""
+    label: str = ""  # the column of the label
     truncate: int = setting(128, at_least=8)  # tokens kept of a text, the special ones included
-    batch_tokens: int = setting(2048, at_least=1)  # rows x longest of a batch
+    batch_tokens: int = setting(2048, at_least=1)  # size of a batch in tokens, padding included
     vectors: str = ""  # a text file of word vectors that embeddings begin with (word2vec, GloVe, fastText)
 
     def sources(self) -> dict[str, Source]:

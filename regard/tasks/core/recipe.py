@@ -203,14 +203,11 @@ def take_part(table: Recipe, start: Path, folder: Folder, changes: list[Change])
 def build_job(table: Recipe) -> AnyJob:
     """Every section checked, the model's shapes too."""
     table = {name: dict(part) if isinstance(part, dict) else part for name, part in table.items()}
-    check_known(table, SECTIONS, "section")
-    for name, part in table.items():
-        if not isinstance(part, dict):
-            raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
+    check_sections(table)
     model = table.get("model", {}).pop("name", None)
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
-    config = _config(model, _sized(model, table.get("model", {})))
+    config = model_config(model, table.get("model", {}))
     task = TASKS[task_of(model, config)]
     if not task.desk.metrics_of(config):
         raise task.desk.not_trained()
@@ -233,8 +230,16 @@ def build_job(table: Recipe) -> AnyJob:
     )
 
 
-def _config(model: str, table: dict[str, Any]) -> ModelConfig:
-    """The model's configuration, with placeholders for what follows from the data."""
+def check_sections(table: Recipe) -> None:
+    check_known(table, SECTIONS, "section")
+    for name, part in table.items():
+        if not isinstance(part, dict):
+            raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
+
+
+def model_config(model: str, table: dict[str, Any]) -> ModelConfig:
+    """A model's configuration of its part of a recipe, with placeholders for what follows from the data."""
+    table = _sized(model, dict(table))
     for key, why in FROM_DATA.items():
         if key in table:
             raise RecipeError(f"model.{key} {why}")

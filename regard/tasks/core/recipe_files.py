@@ -31,7 +31,7 @@ def model_of(name: str) -> str:
     return read_table(name)["model"]["name"]
 
 
-def read_table(name: str) -> Recipe:
+def find_recipe(name: str) -> Path:
     """A recipe by its file, else by its shipped name."""
     path = Path(name)
     if not path.is_file():
@@ -39,7 +39,16 @@ def read_table(name: str) -> Recipe:
         if Path(name).name != name or not path.is_file():
             near = nearest(name, recipes())
             raise RecipeError(f"there is no recipe {name!r}, neither a file nor shipped{near}")
-    return read_toml(path)
+    return path
+
+
+def read_table(name: str) -> Recipe:
+    return read_toml(find_recipe(name))
+
+
+def recipe_text(name: str) -> str:
+    """The TOML of a recipe, with its comments."""
+    return find_recipe(name).read_text(encoding="utf-8")
 
 
 @contextmanager

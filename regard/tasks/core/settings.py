@@ -47,11 +47,13 @@ BLOCKS = ".blocks"  # in a run's folder, during training: data that does not fit
 class Tokens:
     """A recipe's [tokens]."""
 
-    kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
+    # what a token is: a character, a word, what stands between spaces, a piece of a word by byte-level BPE, or
+    # BERT's WordPiece
+    kind: str = setting("bpe", choices=tuple(KINDS))
     size: int = 8000  # the most tokens of the vocabulary
     joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
-    lowercase: bool = False
-    normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form
+    lowercase: bool = False  # lower-case all text first
+    normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form of all text; empty: as it comes
 
     def __post_init__(self) -> None:
         check(self)

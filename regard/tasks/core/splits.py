@@ -26,9 +26,10 @@ class Splits:
 
     form: ClassVar[str]  # what `train` must name, for an error message: "a file of text"
 
-    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
-    valid: str = ""  # without one, a part of train is held out
-    test: str = ""  # without one, the validation data is taken
+    # the training data, one or several, looked for here and under $REGARD_DATA
+    train: str | tuple[str, ...] = setting("", words=FILES)
+    valid: str = ""  # the validation data; without it, a part of train is held out
+    test: str = ""  # the test data; without it, the validation data is taken
 
     def __post_init__(self) -> None:
         check(self)
@@ -122,10 +123,10 @@ class MadeSplits(Splits, ABC, Generic[T]):
 
     sets: ClassVar[tuple[str, ...]]  # the names of the generated sets
 
-    made: str = ""  # a generated set instead of files
+    made: str = ""  # the name of a generated set instead of files
     train_count: int = setting(20000, at_least=1)  # how many examples of a generated set
-    valid_count: int = setting(1000, at_least=1)
-    test_count: int = setting(1000, at_least=1)
+    valid_count: int = setting(1000, at_least=1)  # how many validation examples of a generated set
+    test_count: int = setting(1000, at_least=1)  # how many test examples of a generated set
 
     def check_source(self) -> None:
         sets = ", ".join(self.sets)
@@ -173,9 +174,9 @@ class Generated(ABC):
 
     examples: ClassVar[str]  # what is generated, for an error message: "sequences"
 
-    made: str
-    valid_count: int = setting(1000, at_least=2)
-    test_count: int = setting(1000, at_least=2)
+    made: str  # which kind is generated
+    valid_count: int = setting(1000, at_least=2)  # how many are generated for validation
+    test_count: int = setting(1000, at_least=2)  # how many are generated for the test
 
     def __post_init__(self) -> None:
         check(self)

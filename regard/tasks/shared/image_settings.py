@@ -39,10 +39,13 @@ T = TypeVar("T", bound=ImageFiles)
 class ImageSplits(MadeSplits[T]):
     """The part of a recipe's [data] that is about images of any kind."""
 
-    train: str = ""  # looked for here and under $REGARD_DATA
-    valid_fraction: float = setting(0.1, above=0, below=1)  # of train, held out where there is no validation data
-    mean: tuple[float, ...] = ()  # of each channel (red, green and blue, or grey), and the standard deviations;
-    std: tuple[float, ...] = ()  # without them those of the run that training begins with, else 0.5
+    train: str = ""  # the training data, looked for here and under $REGARD_DATA
+    # share of train that is held out where there is no validation data
+    valid_fraction: float = setting(0.1, above=0, below=1)
+    # subtracted from each channel (red, green and blue, or grey); empty: that of the run that training begins with,
+    # else 0.5
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()  # each channel is divided by it; empty: as mean
     skip_broken: bool = False  # leave out images that cannot be read; all are decoded once before training
 
     def __post_init__(self) -> None:
@@ -115,12 +118,12 @@ class ImageSplits(MadeSplits[T]):
 class AugmentedSplits(ImageSplits[T]):
     """The same, and how images are varied in training."""
 
-    crop: int = 4  # pixels of padding from which an image of the right size is cropped
-    scale: float = 0.0  # above 0: crop a part of at least this share of the area, and resize it
-    flip: bool = True  # left and right, one time in two
-    num_ops: int = 0  # RandAugment: so many changes to each image, of this magnitude (0 to 30)
-    magnitude: float = 9.0
-    erase_probability: float = 0.0  # erase a rectangle of an image
+    crop: int = 4  # augmentation: pixels of padding from which an image of the right size is cropped
+    scale: float = 0.0  # augmentation: crop a part of at least this share of the area and resize it; 0: off
+    flip: bool = True  # augmentation: mirror left and right, one time in two
+    num_ops: int = 0  # augmentation: changes to each image by RandAugment (Cubuk 2020)
+    magnitude: float = 9.0  # augmentation: how strong those changes are, 0 to 30
+    erase_probability: float = 0.0  # augmentation: share of images of which a rectangle is erased (Zhong 2020)
 
     def __post_init__(self) -> None:
         super().__post_init__()
