@@ -1,9 +1,9 @@
 """How generated images are painted: shapes as people draw them, on light and dark, plain and uneven grounds.
 
 Everything is numpy on many images at a time. A shape is a closed line of `CORNERS` points; how far each pixel is
-from it gives smooth edges, filled shapes and outlines of any thickness alike. Random numbers come from the generator
-that is passed in, for a fixed number of images at a time (`ROUND`), so that a larger set begins with a smaller
-one."""
+from it gives smooth edges, filled shapes and outlines of any thickness alike. Random numbers come from the
+generator that is passed in, for a fixed number of images at a time (`ROUND`), so that a larger set begins with a
+smaller one."""
 
 from __future__ import annotations
 
