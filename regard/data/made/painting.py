@@ -85,9 +85,9 @@ def draw_strokes(labels: np.ndarray, turn: np.ndarray, generator: np.random.Gene
     most = np.where(generator.random(count) < 0.15, math.log(FARTHEST), math.log(STRETCH))
     wider = np.exp(generator.uniform(-0.5, 0.5, count) * most)[:, None]
     points = np.stack((across * wider, down / wider), 2).astype(np.float32)
-    hollow, ring = labels == CLASSES.index("ring"), labels == CLASSES.index("circle")
+    hollow, disc = labels == CLASSES.index("ring"), labels == CLASSES.index("circle")
     borders = np.cumsum(list(STYLES.values()))
-    filled = ((style < borders[0]) | (style >= borders[1]) | ring) & ~hollow
+    filled = ((style < borders[0]) | (style >= borders[1]) | disc) & ~hollow
     lined = (style >= borders[1]) | ~filled
     pen = np.exp(generator.uniform(math.log(PEN[0]), math.log(PEN[1]), count))
     wide = hollow & (generator.random(count) < 0.6)  # a band rather than a line
