@@ -170,6 +170,4 @@ def drawn(tex: str, *, display: bool) -> str:
 def command(vertices: Any, code: int) -> str:
     """A piece of a path in the letters of SVG."""
     letter = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}[code]
-    return letter + (
-        "" if letter == "Z" else " ".join(f"{number:.1f}".removesuffix(".0") for number in vertices)
-    )
+    return letter + ("" if letter == "Z" else " ".join(f"{number:.1f}".removesuffix(".0") for number in vertices))
