@@ -60,7 +60,7 @@ def fits(kind: Any, value: Any) -> bool:
         return len(value) == len(inner) and all(map(fits, inner, value))
     if kind is float:
         return type(value) in (int, float) and is_finite(value)
-    if kind in (int, str, bool):
+    if kind in (int, bool):
         return type(value) is kind
     if kind is None or kind is type(None):
         return value is None

@@ -45,10 +45,14 @@ def line_writer(output: Path | None, option: str = "--output") -> Iterator[Lines
         return
     check_output(output, option)
     if output.exists() and not output.is_file():  # a pipe or /dev/null is written to, not replaced
-        with open(output, "w", encoding="utf-8") as file:
+        with open(output, "w", encoding="utf-8", buffering=1) as file:  # by lines
             yield Lines(file)
         return
-    with drafted(output, lambda: lines.written()) as draft, io.TextIOWrapper(draft, encoding="utf-8") as file:
+    lines: Lines | None = None
+    with (
+        drafted(output, lambda: lines.written() if lines else "") as draft,
+        io.TextIOWrapper(draft, encoding="utf-8") as file,
+    ):
         lines = Lines(file)
         yield lines
 

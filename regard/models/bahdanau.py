@@ -110,10 +110,11 @@ class Bahdanau(EncoderDecoder):
         """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
         inputs, times = self.cell.input(embedded), torch.arange(target.shape[1], device=target.device)
+        looks: list[Look] = []
         if torch.compiler.is_exporting():
-            hidden, reads, looks = *self._scan(inputs, times, memory, state), []
+            hidden, reads = self._scan(inputs, times, memory, state)
         else:
-            looks, states = [], []
+            states = []
             for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
                 look, state = self.move(ahead, state, memory, time)
                 looks.append(look)

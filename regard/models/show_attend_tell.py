@@ -156,7 +156,9 @@ class ShowAttendTell(ImageCaptioner):
         """lambda sum_i (1 - sum_t w_ti)^2 over the words of each caption"""
         if self.config.weigh != "soft" or not self.config.penalty or not self.training:
             return None
-        weights = at_least_float32(torch.cat([look.weights for look in looks], 1)) * mask[..., None]  # (B, T, places)
+        weights = (
+            at_least_float32(torch.cat([look.weights for look in looks], 1)) * mask[..., None]
+        )  # (B, T, places)
         return self.config.penalty * (1 - weights.sum(1)).square().sum()
 
     def start(self, images: Tensor, mask: Tensor | None = None) -> State:

@@ -89,7 +89,7 @@ From = Annotated[
 NAMES = ("FILE", "DIR", "PATH", "RUN", "[RUN]...", "RECIPE", "IMAGE")  # metavars of what names a file or folder
 
 
-def refuse_no_names(command: Callable[..., None]) -> None:
+def refuse_empty_names(command: Callable[..., None]) -> None:
     """Where a command takes the name of a file or folder, "" is refused: as a path it would be the current
     folder."""
     signature = inspect.signature(command, eval_str=True)

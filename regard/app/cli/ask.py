@@ -40,6 +40,7 @@ Strict = Annotated[
         "JSON the error) stands for such an input, all of them are named at the end, and the exit code is 1.",
     ),
 ]
+WHEN_COMPLETE = "It appears when it is complete; what a command had done when it was stopped is in FILE.partial."
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty
 
@@ -63,7 +64,7 @@ def command_for(task: AnyTask) -> Callable[..., None]:
         parameters += [("input_file", Annotated[type_of_file | None, input_file], None)]
     else:
         parameters += [("arguments", Annotated[list[str], inputs], REQUIRED)]
-    output = Annotated[Path | None, typer.Option(help=task.output)]
+    output = Annotated[Path | None, typer.Option(help=f"{task.output} {WHEN_COMPLETE}")]
     parameters += [("output", output, None), ("show", Show, None), ("sites", Sites, None)]
     parameters += [("pieces", Pieces, False)] if task.in_words else []
     parameters += [("scale", Scale, None)]

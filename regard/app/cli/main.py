@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from regard import __version__
-from regard.app.cli.arguments import refuse_no_names
+from regard.app.cli.arguments import refuse_empty_names
 from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
 from regard.app.cli.list_commands import models, recipe
@@ -66,7 +66,7 @@ COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, evaluate_com
 COMMANDS += [command_for(task) for task in TASKS.values()]
 COMMANDS += [serve, align, export, compare]
 for command in COMMANDS:
-    refuse_no_names(command)
+    refuse_empty_names(command)
     app.command()(command)
 
 

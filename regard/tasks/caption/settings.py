@@ -47,7 +47,8 @@ class CaptionSettings(AugmentedSplits["CaptionSet"]):
     def captions(self, split: str) -> CaptionSet:
         """The images of train, valid or test with their captions."""
         captions = self.whole(split)
-        return captions.subset(self.rows_of(split, len(captions))) if self.is_part(split) else captions
+        rows = self.readable(split, captions.images, self.rows_of(split, len(captions)))
+        return captions.subset(rows) if len(rows) < len(captions) else captions
 
     @property
     def holds_out(self) -> bool:

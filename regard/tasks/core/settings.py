@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from regard.base.digests import Source
 from regard.base.fields import check, setting
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.tokenizer_training import KINDS, NORMAL_FORMS
@@ -20,6 +21,8 @@ class DataSettings(Protocol):
 
     @property
     def name(self) -> str: ...  # what the data is called in a run's README
+
+    def sources(self) -> Mapping[str, Source]: ...  # all that a training reads
 
     @property
     def has_own_test(self) -> bool: ...

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from regard.base.digests import Source, known_as
 from regard.base.field_types import types_of
 from regard.base.fields import FILES, check, file_names, setting
+from regard.base.files import find_files
+from regard.base.memory_rows import MemoryRows
 from regard.errors import BadInput
 
 T = TypeVar("T")  # a generated set
@@ -64,6 +68,22 @@ class Splits:
     def files_of(self, split: str) -> tuple[str, ...]:
         """The files of the split, or those that it is a part of."""
         return file_names(getattr(self, self.source_of(split)) or self.train)
+
+    def sources(self) -> dict[str, Source]:
+        """All that a training reads, by name: each file, and of folders the files of each class."""
+        found: dict[str, Source] = {}
+        for split in ("train", "valid"):
+            for name in self.files_of(split):
+                if isinstance(name, MemoryRows):
+                    found[f"{self.source_of(split)} {name}"] = name
+                    continue
+                for path in find_files(name):
+                    found |= self.files_in(path) if path.is_dir() else {known_as(path): path}
+        return found
+
+    def files_in(self, folder: Path) -> dict[str, Source]:
+        """Where data may be a folder: the files in it, by the folders of the classes."""
+        return {}
 
     # -- the test data
 
@@ -164,6 +184,9 @@ class Generated(ABC):
     @property
     def name(self) -> str:
         return self.made
+
+    def sources(self) -> dict[str, Source]:
+        return {}
 
     @property
     def has_own_test(self) -> bool:

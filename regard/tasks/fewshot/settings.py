@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from regard.base.digests import Source
 from regard.base.fields import setting
 from regard.base.files import find_data
 from regard.errors import DataError
@@ -71,6 +72,11 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
         """The lists of classes are those of the recipe's own files."""
         return {**super().changes_to_test(file), "test_classes": ""}
 
+    def sources(self) -> dict[str, Source]:
+        """The lists of classes too: a class of the test list is none of training."""
+        lists = [name for name in (self.train_classes, self.valid_classes, self.test_classes) if name]
+        return {**super().sources(), **{name: find_list(name) for name in lists}}
+
     def make(self, split: str) -> ImageSet:
         from regard.data.made.glyphs import glyphs
 
@@ -87,6 +93,8 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
         from regard.data.images.episodes import listed_classes, with_rotations
 
         images, source = self.whole(split), self.source_of(split)
+        if self.skip_broken:
+            images = images.taking(self.readable(source, images, np.arange(len(images))))
         if names := getattr(self, f"{source}_classes"):
             chosen = listed_classes(find_list(names), images.classes)
         else:

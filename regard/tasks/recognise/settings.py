@@ -41,4 +41,4 @@ class ImageSettings(AugmentedSplits["ImageSet"]):
     def images(self, split: str) -> tuple[ImageSet, np.ndarray]:
         """The images of train, valid or test: where they are, and which of them."""
         images = self.whole(split)
-        return images, self.rows_of(split, len(images))
+        return images, self.readable(split, images, self.rows_of(split, len(images)))
