@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any
 
 from matplotlib.font_manager import FontProperties
-from matplotlib.mathtext import MathTextParser
 from matplotlib.path import Path
-from matplotlib.textpath import TextPath
+from matplotlib.textpath import TextPath, text_to_path
 
 from regard.base.described import Described, describe
 from regard.decode.settings import Decoding
@@ -26,8 +25,8 @@ MARK = re.compile(r"^<!-- settings of (\w+) -->$", re.MULTILINE)
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 SUM = re.compile(r"\\sum_(\{[^}]*\}|\w)")  # matplotlib leaves no space behind its index
-FONT = FontProperties(size=10, math_fontfamily="stix")
-MARGIN = 1.0  # round an equation, in units of which a letter has ten
+FONT = FontProperties(size=text_to_path.FONT_SCALE, math_fontfamily="stix")
+MARGIN = 10.0  # round an equation, in units of which an em has a hundred
 
 every_system = cache(systems)
 
@@ -154,12 +153,12 @@ def drawn(tex: str, *, display: bool) -> str:
     line."""
     label = html.escape(tex)
     tex = SUM.sub(r"\g<0>\\,", tex.replace(r"\frac", r"\dfrac") if display else tex)
-    width, height, depth, *_ = MathTextParser("path").parse(f"${tex}$", prop=FONT)
+    width, height, depth, *_ = text_to_path.mathtext_parser.parse(f"${tex}$", text_to_path.DPI, FONT)
     path = TextPath((0, 0), f"${tex}$", prop=FONT)
     numbers = [command(vertices, code) for vertices, code in path.iter_segments(simplify=False, curves=True)]
     em = FONT.get_size()
     size = f'width="{width / em:.3f}em" height="{(height + MARGIN) / em:.3f}em"'
-    box = f"0 {-height + depth - MARGIN / 2:.2f} {width:.2f} {height + MARGIN:.2f}"
+    box = f"0 {-height + depth - MARGIN / 2:.1f} {width:.1f} {height + MARGIN:.1f}"
     style = "" if display else f' style="vertical-align:{-(depth + MARGIN / 2) / em:.3f}em"'
     svg = (
         f'<svg class="equation" role="img" aria-label="{label}" viewBox="{box}" {size}{style}>'
@@ -171,6 +170,4 @@ def drawn(tex: str, *, display: bool) -> str:
 def command(vertices: Any, code: int) -> str:
     """A piece of a path in the letters of SVG."""
     letter = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}[code]
-    return letter + (
-        "" if letter == "Z" else " ".join(f"{number:.2f}".rstrip("0").rstrip(".") for number in vertices)
-    )
+    return letter + ("" if letter == "Z" else " ".join(f"{number:.1f}".removesuffix(".0") for number in vertices))
