@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from regard.base.arguments import checked
 from regard.errors import (
     BadInput,
     DataError,
@@ -26,6 +27,7 @@ from regard.errors import (
     RunError,
     Unanswered,
     Unrepresentable,
+    WrongArgument,
 )
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ __all__ = [
     "Translator",
     "Unanswered",
     "Unrepresentable",
+    "WrongArgument",
     "attention",
     "data",
     "decode",
@@ -133,6 +136,7 @@ def load(run: str | Path, *, device: str = ..., task: Literal["play"]) -> Agent:
 def load(run: str | Path, *, device: str = ..., task: Literal["recall"]) -> Recaller: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: None = ...) -> Run: ...
+@checked
 def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> Run:
     """Open a run, to ask it: `regard.load("dates").translate("3 May 1979")`.
 
@@ -146,6 +150,7 @@ def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> R
     return load(run, device) if task is None else load_for(run, task_named(task), device)
 
 
+@checked
 def load_model(run: str | Path, *, device: str = "cpu") -> nn.Module:
     """The torch module of a run, in float32 and eval mode, without tokenizer and task. `run` is as for `load`; a
     folder needs no tokenizer, as after `model.save_pretrained(folder)` of transformers."""
@@ -154,6 +159,7 @@ def load_model(run: str | Path, *, device: str = "cpu") -> nn.Module:
     return load_model(run, device)
 
 
+@checked
 def train(
     recipe: str | Path | Mapping[str, Mapping[str, Any]],
     *,

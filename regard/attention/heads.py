@@ -13,6 +13,7 @@ from regard.attention.question import Question
 from regard.attention.score import ScaledDot, Score
 from regard.attention.shapes import check_memory, check_width
 from regard.attention.weigh import Weigh
+from regard.errors import BadInput
 
 
 class MultiHead(Attend):
@@ -41,7 +42,7 @@ class MultiHead(Attend):
         bias: bool = True,
     ):
         if heads < 1 or dim % heads:
-            raise ValueError(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
+            raise BadInput(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
         head = dim // heads
         super().__init__(
             score or ScaledDot(head, head),
@@ -71,7 +72,7 @@ class MultiHead(Attend):
         need_weights=True                     attend.look(q, k, v).weights
         """
         if module.bias_k is not None or module.add_zero_attn:
-            raise ValueError(
+            raise BadInput(
                 "add_bias_kv and add_zero_attn of nn.MultiheadAttention add places to the memory and are not "
                 "supported; only a module made without them can be copied"
             )
@@ -170,9 +171,9 @@ class MultiHead(Attend):
         if isinstance(memory, Tensor):
             memory = self.remember(memory, value, mask)
         elif value is not None or mask is not None:
-            raise ValueError("a Memory has its values and mask already: pass them to remember, or pass plain keys")
+            raise BadInput("a Memory has its values and mask already: pass them to remember, or pass plain keys")
         if query_mask is None and bias is None:
             return query, memory
         if isinstance(query, Question):
-            raise ValueError("a Question has its own mask and bias: Question(query, mask=query_mask, bias=bias)")
+            raise BadInput("a Question has its own mask and bias: Question(query, mask=query_mask, bias=bias)")
         return Question(query, mask=query_mask, bias=bias), memory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.errors import NoAttention
+from regard.errors import BadInput, NoAttention
 
 if TYPE_CHECKING:
     from regard.show import Heads
@@ -88,9 +88,7 @@ class Trace:
         parts, axis = self._recorded[key], self._axes[key]
         batches = {len(part) for part in parts if part.dim() and axis % part.dim()}
         if len(batches) > 1:
-            raise ValueError(
-                f"{key} was called with batches of {sorted(batches)} rows; trace these calls one by one"
-            )
+            raise BadInput(f"{key} was called with batches of {sorted(batches)} rows; trace these calls one by one")
         if key[1] in ("weights", "mask"):
             longest = max(part.shape[-1] for part in parts)
             # A padded mask is False: a place that came later could not be looked at.

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
 from regard.attention.question import Question, TemperedQuestion
+from regard.errors import BadInput
 
 
 def gather(items: Tensor, places: Tensor) -> Tensor:
@@ -73,7 +74,7 @@ class Dot(Score):
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__(query_dim, key_dim)
         if query_dim != key_dim:
-            raise ValueError(
+            raise BadInput(
                 f"this score needs queries and keys of the same size, got {query_dim} and {key_dim}; "
                 "make them equal, or use general or additive"
             )
@@ -162,7 +163,7 @@ class Location(Score):
     def keys(self, keys: Tensor) -> Tensor:
         max_positions, size = self.weight.out_features, keys.shape[-2]
         if size > max_positions:
-            raise ValueError(
+            raise BadInput(
                 f"the location score has {max_positions} positions, this memory has {size}; "
                 "shorten the input, or train with a larger model.max_positions"
             )
@@ -189,7 +190,7 @@ SCORES: dict[str, type[Score]] = {
 def build_score(name: str, query_dim: int, key_dim: int, *, max_positions: int) -> Score:
     """The score of that name; only the location score needs `max_positions`."""
     if name not in SCORES:
-        raise ValueError(f"unknown score {name!r}; there are {', '.join(SCORES)}")
+        raise BadInput(f"unknown score {name!r}; there are {', '.join(SCORES)}")
     if name == "location":
         return Location(query_dim, key_dim, max_positions=max_positions)
     return SCORES[name](query_dim, key_dim)

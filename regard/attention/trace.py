@@ -25,7 +25,7 @@ from torch import nn
 
 from regard.attention import trace_torch, trace_transformers
 from regard.attention.record import Trace, active
-from regard.errors import NoAttention
+from regard.errors import BadInput, NoAttention
 
 
 class Traceable(Protocol):
@@ -46,7 +46,7 @@ def trace(
     patterns = patterns or ("*",)
     _check(patterns, sites_of(model))
     if rows is not None and any(row < 0 for row in rows):
-        raise ValueError(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
+        raise BadInput(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
     watched = {name: module for name, module in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
     seen = Trace({id(module): name for name, module in watched.items()}, heads, rows)
     with ExitStack() as stack:
@@ -54,7 +54,7 @@ def trace(
             if "_orig_mod" in module._modules:  # torch.compile(model); importing its class would load the compiler
                 stack.callback(module.register_forward_hook(_again(seen), with_kwargs=True).remove)
             elif getattr(module, "_compiled_call_impl", None) is not None:
-                raise ValueError("a model compiled in place cannot be traced; use compiled = torch.compile(model)")
+                raise BadInput("a model compiled in place cannot be traced; use compiled = torch.compile(model)")
         stack.enter_context(trace_torch.watch(seen, watched.values()))
         stack.enter_context(trace_transformers.watch(watched.values()))
         token = active.set((*active.get(), seen))
@@ -98,7 +98,7 @@ def _again(seen: Trace) -> Any:
         if seen not in active.get():
             return
         if module.training:
-            raise ValueError("a compiled model is traced by a second pass in eval mode; call model.eval() first")
+            raise BadInput("a compiled model is traced by a second pass in eval mode; call model.eval() first")
         devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
         token = active.set((seen,))  # other traces have hooks of their own
         try:

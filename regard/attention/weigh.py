@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attention.memory import Memory
 from regard.attention.question import Question
 from regard.base.short_repr import short_repr
+from regard.errors import BadInput
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -84,7 +85,7 @@ class Hard(Weigh):
     def __init__(self, *, soft_share: float = 0.5, straight_through: bool = False):
         super().__init__()
         if not 0 <= soft_share < 1:
-            raise ValueError(f"soft_share must lie in [0, 1), got {soft_share}")
+            raise BadInput(f"soft_share must lie in [0, 1), got {soft_share}")
         self.soft_share, self.straight_through = soft_share, straight_through
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
@@ -127,7 +128,7 @@ class LocalMonotonic(Weigh):
     def __init__(self, *, window: int):
         super().__init__()
         if window < 1:
-            raise ValueError(f"window must be at least 1, got {window}")
+            raise BadInput(f"window must be at least 1, got {window}")
         self.window = window
 
     def centre(self, question: Question, memory: Memory) -> Tensor:
@@ -186,4 +187,4 @@ def build_weigh(
         return LocalMonotonic(window=window)
     if name == "local-p":
         return LocalPredictive(query_dim, window=window)
-    raise ValueError(f"unknown way to weigh {name!r}; there are {', '.join(WAYS)}")
+    raise BadInput(f"unknown way to weigh {name!r}; there are {', '.join(WAYS)}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from regard.base.names import check_name
 from regard.errors import DataError
 
 # Where the data sets of our recipes can be downloaded, by the first folder of their names.
@@ -34,6 +35,7 @@ DRAFT = ".tmp-"  # names of incomplete files and folders begin with this
 
 def find_data(name: str) -> Path:
     """A file by its path from here, else under the folder named by $REGARD_DATA."""
+    check_name(name)
     if Path(name).exists():
         return Path(name)
     root = os.environ.get("REGARD_DATA")
@@ -74,6 +76,7 @@ def find_files(name: str | Path) -> list[Path]:
 @contextmanager
 def explain_os_errors(path: str | Path) -> Iterator[None]:
     """Turn an OSError into a DataError that names the file."""
+    check_name(path)
     try:
         yield
     except IsADirectoryError:

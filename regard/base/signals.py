@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM (of `timeout`, docker, Slurm) as exceptions that arrive.
 
-Python runs a signal handler between any two instructions of the main thread, and not everywhere does an exception that
-it raises arrive: in a weakref callback or `__del__` it is printed and forgotten, and from the import of a C extension
-it comes out as another error. So it waits for imports to end, and is raised again until somebody handles it. One call
-into C (a matrix product, a backward pass) is never cut: the handler runs after it."""
+Python runs a signal handler between any two instructions of the main thread, and an exception that it raises does
+not arrive from everywhere: in a weakref callback or `__del__` it is printed and forgotten, and from the import of a
+C extension it comes out as another error. So it waits for imports to end, and is raised again until somebody
+handles it. One call into C (a matrix product, a backward pass) is never cut: the handler runs after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-EVERY = 0.05  # seconds until the exception is raised again
+EVERY = 0.01  # seconds until the exception is raised again
 TWICE = 1.0  # seconds: `timeout` sends SIGTERM to the program and at once to its process group; that is one request
 IMPORT = "<frozen importlib._bootstrap>"
 HEARD = (signal.SIGINT, signal.SIGTERM)
@@ -33,13 +33,14 @@ class Delivery:
         self.hook: Callable[[Any], Any] | None = None  # those before ours
         self.alarm: tuple[Any, tuple[float, float]] | None = None
 
-    def begin(self, make: Callable[[], BaseException], frame: FrameType | None) -> None:
-        """Called by the handler of the signal; raises unless a module is being imported."""
+    def begin(self, make: Callable[[], BaseException | None], frame: FrameType | None) -> None:
+        """Called by the handler of the signal; raises unless a module is being imported. `make` gives the
+        exception; None: there is nothing to raise any more."""
 
         def again(number: int, frame: FrameType | None) -> None:
-            if not self._handled() and not self._importing(frame):
-                self.raised.append(make())
-                raise self.raised[-1]
+            if not self._handled() and not self._importing(frame) and (error := make()) is not None:
+                self.raised.append(error)
+                raise error
 
         self.hook = sys.unraisablehook
         sys.unraisablehook = self._without_ours(self.hook)
@@ -81,26 +82,36 @@ class Delivery:
 
 
 class Ending:
-    """The state of a program that signals end."""
+    """A program that signals end."""
 
     def __init__(self, home: FrameType, quiet: bool) -> None:
         self.delivery, self.quiet = Delivery(home), quiet
         self.first, self.since = 0, 0.0  # the first signal that came (0: none), and when
+        self.over = False  # all is done, and Python ends
 
     def hear(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if not self.first:
+        if not self.first and not self.over:
             self.first, self.since = number, now
             if number == signal.SIGTERM and not self.quiet:
                 write_line("stopped by SIGTERM")
             self.delivery.begin(self.error, frame)
-        elif number == signal.SIGINT or now - self.since > TWICE:
-            show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar hides it
-            write_line(f"{show_cursor}stopped at once")
+        elif not self.first or number == signal.SIGINT or now - self.since > TWICE:
+            if self.first:
+                show_cursor = "\x1b[?25h" if os.isatty(2) else ""  # a progress bar hides it
+                write_line(f"{show_cursor}stopped at once")
             os._exit(128 + number)
 
-    def error(self) -> BaseException:
-        return KeyboardInterrupt() if self.first == signal.SIGINT else SystemExit(128 + self.first)
+    def error(self) -> BaseException | None:
+        """What ends the program. A listener who came while the signal waited, as the training loop or a server,
+        gets it instead."""
+        number = self.first
+        if signal.getsignal(number) != self.hear:
+            self.first = 0
+            self.delivery.end()
+            signal.raise_signal(number)
+            return None
+        return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 @contextmanager
@@ -111,14 +122,15 @@ def signals_end(*, process: bool = False, quiet: bool = False) -> Iterator[None]
     blocks the outer one does the work.
 
     process: nothing follows but the end of Python, where Ctrl-C must not print a traceback either."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     main = threading.current_thread() is threading.main_thread()  # no other thread may install handlers
     before = {number: usual[number] for number in HEARD if main and signal.getsignal(number) == usual[number]}
     ending = Ending(sys._getframe(2), quiet)  # contextlib calls this, and the block's own function contextlib
 
     def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if process else handler)
+        ending.over = process
+        for number, handler in before.items() if not process else ():
+            signal.signal(number, handler)
         ending.delivery.end()
 
     try:
@@ -126,8 +138,8 @@ def signals_end(*, process: bool = False, quiet: bool = False) -> Iterator[None]
             for number in before:
                 signal.signal(number, ending.hear)
             yield
-            if ending.first:  # it was faster than the next attempt
-                raise ending.error()
+            if ending.first and (error := ending.error()):  # the block was faster than the next attempt
+                raise error
         finally:
             restore()
     except KeyboardInterrupt:
@@ -162,4 +174,3 @@ def signals_arrive() -> None:
 def write_line(text: str) -> None:
     with suppress(OSError):  # print is not safe in a signal handler
         os.write(2, f"{text}\n".encode())
-

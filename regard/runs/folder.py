@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.base.fields import build, read_toml
 from regard.base.files import is_there, write_file
+from regard.base.names import check_name
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.artifacts import AnyTokenizer, Artifacts, MissingTokenizer, Pixels
 from regard.data.text.special_tokens import Special
@@ -53,6 +54,7 @@ MOST_LAYERS, MOST = (
 
 def find(run: str | Path) -> Path:
     """The place of a run: a folder, else the name of a shipped run, else org/name on the Hugging Face Hub."""
+    check_name(run)
     path = Path(run)
     if path.is_dir():
         contents = Contents(path)

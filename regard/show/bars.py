@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
 from regard.show.label_text import clean, trim
 from regard.show.terminal import usable_width
 
@@ -14,6 +16,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉"  # of a cell
 NUMBER = 8  # cells of " 100.0 %"
 
 
+@checked
 def bars(rows: Sequence[tuple[str, float]], *, width: int | None = None) -> str:
     """A line for each (name, probability): name, bar and percentage, at most `width` cells wide.
 
@@ -21,7 +24,7 @@ def bars(rows: Sequence[tuple[str, float]], *, width: int | None = None) -> str:
     width = usable_width(width)
     for name, share in rows:
         if not -1e-3 <= share <= 1 + 1e-3:  # float16 may overshoot a little; NaN is refused too
-            raise ValueError(f"shares must lie in [0, 1], got {share} for {name!r}: give probabilities, not scores")
+            raise BadInput(f"shares must lie in [0, 1], got {share} for {name!r}: give probabilities, not scores")
     # The name gets at least two cells beside the number; the bar gets what both leave.
     longest = min(LONGEST, max(2, (width - NUMBER) // 2))
     names = [trim(clean(name), longest) for name, _ in rows]

@@ -7,13 +7,15 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from regard.errors import BadInput
+
 
 def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
     """The path's suffix in lower case; refuses any that is not allowed."""
     suffix = Path(path).suffix.lower()
     if suffix not in allowed:
         wrong = f"the suffix {suffix!r}" if suffix else "no suffix"
-        raise ValueError(f"cannot save {str(path)!r} with {wrong}: end the name in {' or '.join(allowed)}")
+        raise BadInput(f"cannot save {str(path)!r} with {wrong}: end the name in {' or '.join(allowed)}")
     return suffix
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,8 @@ def in_del(number: int) -> None:
 
 
 def swallowed(number: int) -> None:
-    try:
+    with suppress(BaseException):
         signal.raise_signal(number)
-    except BaseException:
-        pass
 
 
 def while_another_error_is_handled(number: int) -> None:
@@ -77,16 +76,28 @@ def spin() -> None:
     pytest.fail("the signal was lost")
 
 
+def ended(work: Callable[[], None]) -> object:
+    """The exit code."""
+    try:
+        with signals_end():
+            work()
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
 @pytest.mark.parametrize(("number", "code"), ENDS)
 @pytest.mark.parametrize("lose", [in_a_weakref_callback, in_del, swallowed, while_another_error_is_handled])
 def test_a_signal_whose_exception_is_swallowed_arrives_all_the_same(
     lose: Callable[[int], None], number: int, code: int, signals_heard: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number), signal.getsignal(signal.SIGALRM), sys.unraisablehook
-    with pytest.raises(SystemExit) as ended, signals_end():
+
+    def work() -> None:
         lose(number)
         spin()
-    assert ended.value.code == code
+
+    assert ended(work) == code
     assert capfd.readouterr() == ("", "stopped\n" if number == signal.SIGINT else "stopped by SIGTERM\n")
     assert (signal.getsignal(number), signal.getsignal(signal.SIGALRM), sys.unraisablehook) == before
     assert signal.getitimer(signal.ITIMER_REAL)[1] == 0  # a test runner's own rings once
@@ -104,12 +115,15 @@ def test_an_import_is_not_cut(tmp_path: Path, signals_heard: None, monkeypatch: 
         "whole = True\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SystemExit) as ended, signals_end():
+
+    def work() -> None:
         import half_imported  # type: ignore[import-not-found]
 
+        assert half_imported.whole
         spin()
-    assert ended.value.code == 143
-    assert half_imported.whole
+
+    assert ended(work) == 143
+    assert sys.modules.pop("half_imported").whole
 
 
 @pytest.mark.parametrize(("number", "code"), ENDS)
@@ -128,13 +142,14 @@ def test_what_is_being_closed_is_closed(number: int, code: int, signals_heard: N
             signal.raise_signal(number)
         closed.append(True)
 
-    with pytest.raises(SystemExit) as ended, signals_end():
+    def work() -> None:
         try:
             signal.raise_signal(number)
             spin()
         finally:
             close()
-    assert (ended.value.code, closed) == (code, [True])
+
+    assert (ended(work), closed) == (code, [True])
 
 
 def test_signals_that_are_ignored_or_have_a_listener_are_left_alone(signals_heard: None) -> None:
@@ -147,14 +162,40 @@ def test_signals_that_are_ignored_or_have_a_listener_are_left_alone(signals_hear
     assert heard == [signal.SIGTERM]
 
 
+def test_who_listens_when_an_import_is_over_gets_the_signal(
+    tmp_path: Path, signals_heard: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server, or a training, that begins meanwhile and ends in its own way."""
+    heard: list[int] = []
+    (tmp_path / "takes_over.py").write_text(
+        "import signal\n"
+        "def take_over(heard):\n"
+        "    signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))\n"
+        "signal.raise_signal(signal.SIGTERM)\n"
+        "from builtins import heard\n"
+        "take_over(heard)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("builtins.heard", heard, raising=False)
+    with signals_end():
+        import takes_over  # type: ignore[import-not-found]  # noqa: F401
+
+        end = time.monotonic() + SPIN
+        while not heard and time.monotonic() < end:
+            pass
+    assert heard == [signal.SIGTERM]
+
+
 def test_signals_wait_for_a_block(signals_heard: None) -> None:
     done = []
-    with pytest.raises(SystemExit), signals_end():
+
+    def work() -> None:
         with signals_wait():
             signal.raise_signal(signal.SIGTERM)
             done.append(1)
         done.append(2)
-    assert done == [1]
+
+    assert (ended(work), done) == (143, [1])
     signals_arrive()  # there is none
 
 
@@ -164,8 +205,7 @@ def test_another_alarm_goes_on(signals_heard: None) -> None:
     before = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
     own = signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
-        with pytest.raises(SystemExit), signals_end():
-            signal.raise_signal(signal.SIGTERM)
+        assert ended(lambda: signal.raise_signal(signal.SIGTERM)) == 143
         end = time.monotonic() + SPIN
         while not rung and time.monotonic() < end:
             time.sleep(0.01)

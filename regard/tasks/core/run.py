@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from regard.base.arguments import checked
 from regard.errors import BadInput, RunError
 from regard.tasks.core.card import Card
 from regard.tasks.core.options import checks_keywords
@@ -26,6 +27,7 @@ class Run:
     folder: Folder | None = None
     report: Report | None = None  # how its training ended, if `regard.train` opened it
 
+    @checked
     def to(self, device: str) -> Self:
         """Move the model to a device, by torch's name for it (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
         Returns the run itself."""
@@ -34,6 +36,7 @@ class Run:
         self.model.to(choose_device(device))
         return self
 
+    @checked
     def save(self, folder: str | Path) -> None:
         """Write the run with the weights it has now to a new folder, which `regard.load` opens."""
         from regard.runs.writing import save
@@ -41,6 +44,7 @@ class Run:
         _, own = self._opened("save")
         save(own, Path(folder), self.model)
 
+    @checked
     def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
         """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does.
         `dtype`: float32, bfloat16 or float16."""
