@@ -36,6 +36,7 @@ from regard.attention.record import Trace, record, watching
 from regard.attention.score import Score, gather
 from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
+from regard.base.arguments import checked
 from regard.base.dropout import drop
 from regard.base.short_repr import short_repr
 from regard.errors import BadInput
@@ -69,6 +70,7 @@ class Look:
         return full.scatter_add(-1, take(self.places.index).clamp(0, size - 1), weights)
 
 
+@checked
 class Attend(nn.Module):
     """e = score(q, k), a = weigh(e), read = sum_i a_i v_i.
 

@@ -13,9 +13,11 @@ from regard.attention.question import Question
 from regard.attention.score import ScaledDot, Score
 from regard.attention.shapes import check_memory, check_width
 from regard.attention.weigh import Weigh
+from regard.base.arguments import checked
 from regard.errors import BadInput
 
 
+@checked
 class MultiHead(Attend):
     """head_j = attend(X W_j^Q, Y W_j^K, Y W_j^V), concat(heads) W^O   (Vaswani 2017, 3.2.2), d_k = dim / heads.
 

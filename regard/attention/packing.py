@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.base.arguments import checked
 from regard.errors import BadInput
 
 # The cost of one more group, in query-key pairs. On a GPU, launching a kernel takes as long as many comparisons.
@@ -42,6 +43,7 @@ class Grouped(NamedTuple):
     back: Tensor | None  # (N,) the position of each packed token
 
 
+@checked
 class Packing:
     """Maps the real tokens of a mask (B, T), wherever they are in their rows, to packed order: longest row first.
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
 from regard.attention.question import Question, TemperedQuestion
+from regard.base.arguments import checked
 from regard.errors import BadInput
 
 
@@ -44,6 +45,9 @@ class Score(nn.Module):
     def __init__(self, query_dim: int | None = None, key_dim: int | None = None):
         """The widths of queries and keys; None: any."""
         super().__init__()
+        for name, dim in (("query_dim", query_dim), ("key_dim", key_dim)):
+            if dim is not None and dim < 1:
+                raise BadInput(f"{name} must be at least 1, got {dim}")
         self.query_dim, self.key_dim = query_dim, key_dim
 
     def scale(self, dim: int) -> float:
@@ -68,6 +72,7 @@ class Score(nn.Module):
         return self.compare(query.unsqueeze(-2), gather(keys, places)).squeeze(-2)
 
 
+@checked
 class Dot(Score):
     """q . k   (Luong 2015). No parameters."""
 
@@ -87,6 +92,7 @@ class ScaledDot(Dot):
         return 1 / math.sqrt(dim)
 
 
+@checked
 class General(Score):
     """q^T W k   (Luong 2015). W k is computed once per memory."""
 
@@ -98,6 +104,7 @@ class General(Score):
         return self.weight(keys)
 
 
+@checked
 class Cosine(Dot):
     """beta cos(q, k)   (Graves 2014). beta is learned (positive by softplus), fixed, or that of each query
     (`TemperedQuestion`).
@@ -124,6 +131,7 @@ class Cosine(Dot):
         return F.normalize(wide, dim=-1, eps=eps).to(keys.dtype)
 
 
+@checked
 class Additive(Score):
     """v . tanh(W q + U k)   (Bahdanau 2015, A.1.2; Luong's concat). U k is computed once per memory.
 
@@ -133,7 +141,9 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, *, dim: int | None = None):
         super().__init__(query_dim, key_dim)
-        dim = dim or query_dim
+        dim = query_dim if dim is None else dim
+        if dim < 1:
+            raise BadInput(f"dim must be at least 1, got {dim}")
         self.query_weight = nn.Linear(query_dim, dim, bias=False)
         self.key_weight = nn.Linear(key_dim, dim, bias=False)
         self.v = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
@@ -148,6 +158,7 @@ class Additive(Score):
         return sum_of_tanh(query, keys, self.v)
 
 
+@checked
 class Location(Score):
     """e = W q   (Luong 2015): one score per position up to `max_positions`, whatever the key is."""
 
@@ -187,6 +198,7 @@ SCORES: dict[str, type[Score]] = {
 }
 
 
+@checked
 def build_score(name: str, query_dim: int, key_dim: int, *, max_positions: int) -> Score:
     """The score of that name; only the location score needs `max_positions`."""
     if name not in SCORES:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.memory import Memory
 from regard.attention.question import Question
+from regard.base.arguments import checked
 from regard.base.short_repr import short_repr
 from regard.errors import BadInput
 
@@ -70,6 +71,7 @@ class Weigh(nn.Module):
         return Weighed(masked_softmax(scores, mask))
 
 
+@checked
 class Hard(Weigh):
     """One place: sampled in training, the most likely place in eval mode (Xu 2015, sec. 4.1).
 
@@ -117,6 +119,7 @@ class Hard(Weigh):
         return (soft / torch.empty_like(soft).exponential_()).argmax(-1)
 
 
+@checked
 class LocalMonotonic(Weigh):
     """local-m (Luong 2015): a window of half-width w centred at p_t = t, softmax inside it.
 
@@ -145,6 +148,7 @@ class LocalMonotonic(Weigh):
         return Places(centre.detach().round().long()[..., None] + offsets, centre)
 
 
+@checked
 class LocalPredictive(LocalMonotonic):
     """local-p (Luong 2015): p_t = n sigmoid(v . tanh(W s_t)), n the row's true length; the softmax inside the
     window times exp(-(i - p_t)^2 / 2 sigma^2), sigma = w / 2, not renormalised, so that p_t gets a gradient.
@@ -175,6 +179,7 @@ class LocalPredictive(LocalMonotonic):
 WAYS = ("soft", "hard", "local-m", "local-p")
 
 
+@checked
 def build_weigh(
     name: str, query_dim: int, *, window: int, soft_share: float = 0.5, straight_through: bool = False
 ) -> Weigh:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_origin
 
 from regard.base.field_types import alternatives, evaluated, fits, plain_type_fits, words_of
 from regard.base.fields import nearest
@@ -92,7 +92,7 @@ def accepts(kind: Any, value: Any) -> bool:
     through where a sequence is wanted. What is inside of these the function checks."""
     if len(options := alternatives(kind)) > 1:
         return any(accepts(each, value) for each in options)
-    origin, inner = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
     if kind is int:
         return isinstance(value, Integral) and not isinstance(value, bool)
     if kind is float:
@@ -126,8 +126,10 @@ def _has_a_float(number: Real) -> bool:
 
 
 def _can_be_iterated(value: Any) -> bool:
-    """Without a step: an iterator can be used once. An array or tensor without dimensions cannot."""
-    return isinstance(value, Iterable) and not isinstance(value, type) and getattr(value, "ndim", 1) > 0
+    """Without a step: an iterator can be used once. An array of texts can, one of numbers is no list."""
+    if hasattr(value, "__array__"):
+        return value.ndim == 1 and getattr(value.dtype, "kind", "") in ("U", "O")
+    return isinstance(value, Iterable) and not isinstance(value, type)
 
 
 @cache

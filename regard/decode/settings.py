@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regard.base.arguments import checking
 from regard.base.fields import check, setting
 from regard.errors import BadInput
 
@@ -54,6 +55,11 @@ class Decoding:
             raise BadInput("coverage chooses among the answers of a beam; set beam above 1")
         if not all(self.stop):
             raise BadInput(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
+        for text in self.stop:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise BadInput(f"stop must be text that UTF-8 can encode, got {text!r:.80}") from None
         if self.temperature and self.n_best > 1:
             raise BadInput(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")
 
@@ -77,3 +83,7 @@ class Decoding:
             top_k=self.top_k,
             top_p=self.top_p,
         )
+
+
+# An unknown setting is an error of ours too; values are checked by `check`.
+Decoding.__init__ = checking(Decoding.__init__, unchecked=Decoding.__dataclass_fields__)  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.base.arguments import checked
+from regard.base.arguments import check_argument, checked
 from regard.errors import BadInput
 from regard.show.arrays import to_array
 from regard.show.map_data import HIDDEN_WORDS, MapData
@@ -58,6 +58,8 @@ class HeadsData:
         missing = [site for site in self.panels if site not in tokens]
         if missing:
             raise BadInput(f"{name} has no tokens for {missing[0]!r}; it has them for {quoted(tokens)}")
+        for site in self.panels:
+            check_argument(f"{name} of {site}", tokens[site], Sequence[str])
         return {site: tuple(tokens[site]) for site in self.panels}
 
     def tokens(self, site: str) -> tuple[Sequence[str], Sequence[str]]:

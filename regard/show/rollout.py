@@ -18,7 +18,8 @@ def rollout(layers: Sequence[np.ndarray], *, residual: float = 0.5) -> np.ndarra
     `layers` are weights (H, T, T), the first layer first; r, the `residual`, is the share of the skip connection.
     Row t of the result (T, T) is the share of each input token in token t of the top layer. A row of zeros, from a
     token that may look at nothing, counts as the token itself."""
-    if not len(layers):
+    layers = list(layers)
+    if not layers:
         raise BadInput("no layers to roll out: give a list of weights (heads, tokens, tokens), first layer first")
     if not 0 <= residual <= 1:
         raise BadInput(f"residual must lie in [0, 1], got {residual}")

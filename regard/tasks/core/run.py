@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from regard.base.arguments import checked
+from regard.base.names import check_name
 from regard.errors import BadInput, RunError
 from regard.tasks.core.card import Card
 from regard.tasks.core.options import checks_keywords
@@ -72,6 +73,8 @@ class Run:
                 "data must be the name of a file to evaluate on, or None for the test data of the run's recipe; "
                 f"got {data!r:.40} ({type(data).__name__})"
             )
+        if data is not None:
+            check_name(data)
         file = None if data is None else str(data)
         evaluation: Evaluation = task.desk.evaluate_on(self, file, columns=columns, options=options)
         return evaluation
