@@ -103,6 +103,8 @@ def _prepared(
     for name, tensor in (("query", query), ("keys", keys)):
         if not tensor.dim():  # other shapes are checked where they are used
             check_width(name, tensor, None)
+        if not tensor.is_floating_point():
+            raise BadInput(f"{name} must be floats, got {tensor.dtype}")
     if isinstance(score, str):
         score = _plain_score(score, query.shape[-1], keys.shape[-1])
     if isinstance(weigh, str):

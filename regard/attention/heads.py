@@ -11,7 +11,7 @@ from regard.attention.attend import Attend, Look
 from regard.attention.memory import Memory
 from regard.attention.question import Question
 from regard.attention.score import ScaledDot, Score
-from regard.attention.shapes import check_memory, check_width
+from regard.attention.shapes import check_memory, check_sizes, check_width
 from regard.attention.weigh import Weigh
 from regard.base.arguments import checked
 from regard.errors import BadInput
@@ -45,6 +45,7 @@ class MultiHead(Attend):
     ):
         if heads < 1 or dim % heads:
             raise BadInput(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
+        check_sizes(dim=dim, memory_dim=memory_dim, value_dim=value_dim)
         head = dim // heads
         super().__init__(
             score or ScaledDot(head, head),

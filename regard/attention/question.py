@@ -76,6 +76,8 @@ class Question:
                 raise BadInput(
                     f"a query's mask is boolean, True = may look, its bias is a float; got {x.dtype} as {name}"
                 )
+            if x.dim() < 2:
+                raise BadInput(f"{name} must have the shape {(rows, size)}, got {tuple(x.shape)}")
             heads = tuple(self.query.shape[1:-2])
             whole = (batch, *heads, rows, size) if x.dim() > 3 else (batch, rows, size)[-x.dim() :]
             check_broadcast(name, x, whole)

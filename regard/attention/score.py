@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
 from regard.attention.question import Question, TemperedQuestion
+from regard.attention.shapes import check_sizes
 from regard.base.arguments import checked
 from regard.errors import BadInput
 
@@ -45,9 +46,7 @@ class Score(nn.Module):
     def __init__(self, query_dim: int | None = None, key_dim: int | None = None):
         """The widths of queries and keys; None: any."""
         super().__init__()
-        for name, dim in (("query_dim", query_dim), ("key_dim", key_dim)):
-            if dim is not None and dim < 1:
-                raise BadInput(f"{name} must be at least 1, got {dim}")
+        check_sizes(query_dim=query_dim, key_dim=key_dim)
         self.query_dim, self.key_dim = query_dim, key_dim
 
     def scale(self, dim: int) -> float:
@@ -142,8 +141,7 @@ class Additive(Score):
     def __init__(self, query_dim: int, key_dim: int, *, dim: int | None = None):
         super().__init__(query_dim, key_dim)
         dim = query_dim if dim is None else dim
-        if dim < 1:
-            raise BadInput(f"dim must be at least 1, got {dim}")
+        check_sizes(dim=dim)
         self.query_weight = nn.Linear(query_dim, dim, bias=False)
         self.key_weight = nn.Linear(key_dim, dim, bias=False)
         self.v = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))

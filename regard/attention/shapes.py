@@ -7,6 +7,15 @@ from torch import Tensor
 
 from regard.errors import BadInput
 
+MOST = 1 << 24  # features: beyond any model, and safe from integer overflow
+
+
+def check_sizes(**sizes: int | None) -> None:
+    """Numbers of features; None: there is none to check."""
+    for name, size in sizes.items():
+        if size is not None and not 1 <= size <= MOST:
+            raise BadInput(f"{name} must lie in [1, {MOST:,}], got {size!r:.40}")
+
 
 def check_width(what: str, x: Tensor, width: int | None) -> None:
     """x is (batch, .., places, width); None: any width."""

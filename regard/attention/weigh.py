@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.memory import Memory
 from regard.attention.question import Question
+from regard.attention.shapes import check_sizes
 from regard.base.arguments import checked
 from regard.base.short_repr import short_repr
 from regard.errors import BadInput
@@ -158,6 +159,7 @@ class LocalPredictive(LocalMonotonic):
 
     def __init__(self, query_dim: int, *, window: int):
         super().__init__(window=window)
+        check_sizes(query_dim=query_dim)
         self.hidden = nn.Linear(query_dim, query_dim, bias=False)
         self.out = nn.Linear(query_dim, 1, bias=False)
         self.scale = query_dim**-0.5

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
-from regard.base.field_types import alternatives, evaluated, fits, plain_type_fits, words_of
+from regard.base.field_types import alternatives, evaluated, plain_type_fits, words_of
 from regard.base.fields import nearest
 from regard.base.names import check_name
 from regard.errors import BadInput, WrongArgument
@@ -89,7 +89,7 @@ def check_argument(name: str, value: Any, kind: Any) -> None:
 
 def accepts(kind: Any, value: Any) -> bool:
     """As `fits` for settings, for what people hold: numbers of numpy, any mapping, anything that can be gone
-    through where a sequence is wanted. What is inside of these the function checks."""
+    through where a sequence is wanted. Names in a sequence, and what is in a mapping, the function checks."""
     if len(options := alternatives(kind)) > 1:
         return any(accepts(each, value) for each in options)
     origin = get_origin(kind)
@@ -109,10 +109,11 @@ def accepts(kind: Any, value: Any) -> bool:
         return callable(value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping)
-    if origin is tuple:
-        return fits(kind, value)
+    if origin is tuple and get_args(kind)[-1] is not Ellipsis:
+        inner = get_args(kind)
+        return isinstance(value, list | tuple) and len(value) == len(inner) and all(map(accepts, inner, value))
     if isinstance(origin, type) and issubclass(origin, Iterable):
-        return not isinstance(value, bytes | Mapping) and _can_be_iterated(value)
+        return _is_sequence(value, get_args(kind)[0])
     return plain_type_fits(kind, value)
 
 
@@ -125,11 +126,15 @@ def _has_a_float(number: Real) -> bool:
     return True
 
 
-def _can_be_iterated(value: Any) -> bool:
-    """Without a step: an iterator can be used once. An array of texts can, one of numbers is no list."""
+def _is_sequence(value: Any, inner: Any) -> bool:
+    """Without a step where this is an iterator, which can be used once."""
+    if isinstance(value, bytes | Mapping | type):
+        return False
     if hasattr(value, "__array__"):
-        return value.ndim == 1 and getattr(value.dtype, "kind", "") in ("U", "O")
-    return isinstance(value, Iterable) and not isinstance(value, type)
+        return value.ndim == 1 and all(accepts(inner, item) for item in value.tolist())
+    if inner is not str and isinstance(value, Collection):
+        return all(accepts(inner, item) for item in value)
+    return isinstance(value, Iterable)
 
 
 @cache

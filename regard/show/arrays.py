@@ -14,6 +14,8 @@ def to_array(values: Any, what: str = "weights", kind: type = np.float64) -> np.
     if hasattr(values, "detach"):
         values = values.detach().cpu().double().numpy()
     try:
+        if np.iscomplexobj(values):
+            raise TypeError("these are complex")
         return np.array(values, dtype=kind)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"{what} must be a table of numbers: {error!s:.200}") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.base.arguments import checked
+from regard.base.arguments import check_argument, checked
 from regard.errors import BadInput
 from regard.show.arrays import to_array
 from regard.show.colours import line_look
@@ -49,6 +49,8 @@ class Curves:
         if not self.series:
             raise BadInput("no series to draw: give at least one, as {name: (x, y)}")
         checked = {}
+        for name, points in {**self.series, **self.spread}.items():
+            check_argument(f"each of series and spread, as {name!r},", points, tuple[Any, Any])
         for name, (x, y) in self.series.items():
             x, y = to_array(x, f"series {name!r}: x"), to_array(y, f"series {name!r}: y")
             if x.ndim != 1 or x.shape != y.shape:
@@ -154,6 +156,8 @@ def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]])
     open (high = inf) and is then drawn as wide as the bucket before it."""
     if not runs:
         raise BadInput("no runs to draw: give at least one, as {name: [(low, high, sentences, BLEU), ...]}")
+    for name, buckets in runs.items():
+        check_argument(f"run {name!r}", buckets, Sequence[tuple[float, float, int, float]])
     first = next(iter(runs))
     ranges = [(low, high) for low, high, _, _ in runs[first]]
     if not ranges or any(low > high for low, high in ranges):

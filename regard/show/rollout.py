@@ -49,7 +49,7 @@ def patch_map(weights: np.ndarray, grid: tuple[int, int], *, pool: str = "class"
     the mean of all patches, with or without a class token before them. The weight on the class token itself is left
     out, so the sum may be below 1."""
     weights, (rows, columns) = to_array(weights), grid
-    before = len(weights) - rows * columns  # class tokens: 0 or 1
+    before = (len(weights) if weights.ndim else 0) - rows * columns  # class tokens: 0 or 1
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or before not in (0, 1):
         raise BadInput(
             f"a grid of {rows} x {columns} patches needs square weights with {rows * columns} rows, or one more "

@@ -21,7 +21,7 @@ class Words:
     numbers: Sequence[int]
 
     def __post_init__(self) -> None:
-        steps = np.diff(np.array(self.numbers), prepend=-1, append=len(self.labels))
+        steps = np.diff(np.array(list(self.numbers), int), prepend=-1, append=len(self.labels))
         if len(self.numbers) < len(self.labels) or steps[0] != 1 or steps[-1] != 1 or not set(steps) <= {0, 1}:
             raise BadInput(
                 f"numbers must count from 0 to {len(self.labels) - 1}, one for each piece and in order, "
