@@ -1,13 +1,14 @@
-"""Every public door with a hostile value in every place: what is raised is in `regard.errors`, where a user can catch
-it, or nothing is raised."""
+"""Every public door with a hostile value in every place: what is raised is in `regard.errors`, where a user can
+catch it, or nothing is raised."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,10 @@ VALUES: tuple[Any, ...] = (
 IMAGE = np.zeros((40, 40, 3), np.uint8)
 
 
-class Door(NamedTuple):
+@dataclass
+class Door:
     call: Callable[..., Any]
-    usual: dict[str, Any] = {}  # a call that would succeed; {}: without arguments
+    usual: dict[str, Any] = field(default_factory=dict)  # a call that would succeed; {}: without arguments
     only: tuple[str, ...] = ()  # the arguments that are tried; (): all
     without: Any = ...  # a value that would begin long work
 

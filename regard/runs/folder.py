@@ -27,7 +27,7 @@ from regard.decode.settings import Decoding
 from regard.errors import RecipeError, RunError
 from regard.foreign import FORMS, form_of
 from regard.foreign.contents import Contents, Json, run_errors
-from regard.foreign.form import Form, Table, read_parts, used, write_parts
+from regard.foreign.form import Form, Table, read_parts, settle_labels, used, write_parts
 from regard.foreign.hf_files import (
     MAX_LENGTH,
     PREPROCESSOR,
@@ -44,6 +44,7 @@ from regard.runs.weights import WEIGHTS, has_weights, kind_of, read_headers, rea
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
+CLASSIFIER = "classifier.bias"  # in folders of transformers
 TYPE = "regard-"  # model_type of a run that only regard can open begins with this
 FORMAT_VERSION = 1  # of the folders of our own form
 MOST_LAYERS, MOST = (
@@ -259,6 +260,7 @@ def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
     if form.architectures and heads is not None and heads not in [[head] for head in form.architectures]:
         supported = ", ".join(form.architectures)
         raise RunError(f"{path}: architectures = {heads!r:.80} is not supported, only {supported}")
+    settings = settle_labels(settings, lambda: _classes(path.parent))
     try:
         table = Table(settings, library=form.library)
         config, special = form.read_config(table)
@@ -270,6 +272,14 @@ def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
         names = (name for header in read_headers(path.parent).values() for name in header)
         config = form.holds(config, frozenset(map(form.rename, names)))
     return ModelSettings(form.model, config, form, special)
+
+
+def _classes(folder: Path) -> int:
+    """How many classes the weights of a transformers classifier have; 0: there is none."""
+    if not has_weights(folder):
+        return 0
+    shapes = [header[CLASSIFIER][0] for header in read_headers(folder).values() if CLASSIFIER in header]
+    return shapes[0][0] if shapes and shapes[0] else 0
 
 
 def _own_config(path: Path, table: Json, name: str) -> ModelConfig:
