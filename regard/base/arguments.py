@@ -31,6 +31,11 @@ def checked(door: Door) -> Door:
     return door
 
 
+def checked_but(*names: str) -> Callable[[Door], Door]:
+    """As `checked`, but for arguments that the function checks itself."""
+    return lambda function: checking(function, unchecked=names)
+
+
 def checking(
     function: Door, *, signature: inspect.Signature | None = None, unchecked: Collection[str] = ()
 ) -> Door:

@@ -84,16 +84,12 @@ class TimmForm(Form[SENetConfig]):
             return "" if height == width else "timm crops images that are not square otherwise than regard"
         first = next(iter(ARCHITECTURES.values()))
         other = [f"{key} = {first[key]!r}" for key in COMMON if getattr(config, key) != first[key]]
-        near = [
-            f"{name} has {' and '.join(differs)}"
-            for name, size in ARCHITECTURES.items()
-            if (size["block"], size["depths"]) == (config.block, config.depths)
-            and (
-                differs := [
-                    f"{key} = {size.get(key, 1)}" for key in VARIED if getattr(config, key) != size.get(key, 1)
-                ]
-            )
-        ]
+        near = []
+        for name, size in ARCHITECTURES.items():
+            varied = {key: size.get(key, 1) for key in VARIED}
+            if (size["block"], size["depths"]) == (config.block, config.depths):
+                differs = [f"{key} = {value}" for key, value in varied.items() if getattr(config, key) != value]
+                near.append(f"{name} has {' and '.join(differs)}")
         why = f"they have {', '.join(other)}" if other else ", ".join(near) or "none has these blocks and depths"
         return f"of timm's networks regard writes {', '.join(ARCHITECTURES)}; {why}"
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.base.arguments import checked
+from regard.base.arguments import checked_but
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.batches.batch import send, wide
 from regard.errors import BadInput, RunError
@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 Trained = TypeVar("Trained", bound=nn.Module)
 
 
-@checked
+@checked_but("data")
 def fit(
     model: Trained,
     data: Iterable[Item] | Callable[[int], Iterable[Item]],

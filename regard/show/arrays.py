@@ -9,6 +9,14 @@ import numpy as np
 from regard.errors import BadInput
 
 
+def to_plain(values: Any) -> np.ndarray:
+    """A copy in the dtype it has."""
+    try:
+        return np.array(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"this is no table: {error!s:.200}") from None
+
+
 def to_array(values: Any, what: str = "weights", kind: type = np.float64) -> np.ndarray:
     """A copy, from lists, arrays and torch tensors (of any device and dtype, with or without gradient)."""
     if hasattr(values, "detach"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from regard.base.arguments import checked
 from regard.errors import BadInput
-from regard.show.arrays import to_array
+from regard.show.arrays import to_array, to_plain
 from regard.show.scales import Scale, check_scale, top_of
 
 HIDDEN_WORDS = "may not be looked at"
@@ -137,7 +137,7 @@ def check_mask(mask: Any, weights: np.ndarray) -> np.ndarray | None:
     """A copy of a mask that has the shape of the weights and hides none of them."""
     if mask is None:
         return None
-    mask = np.array(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
+    mask = to_plain(mask)
     if mask.dtype != np.bool_ or mask.shape != weights.shape:
         raise BadInput(
             f"mask must be boolean, True = may look, of shape (rows, columns) = {weights.shape}, "

@@ -194,13 +194,16 @@ def change_decoding(decoding: Decoding, options: Mapping[str, Any]) -> Decoding:
         raise BadInput(str(error)) from None
 
 
+READ = ("decode", "dictionary", "support", "top", "pool", "layer")  # arguments whose own checks say more
+
+
 def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:
     """The arguments are checked by their annotations; an unknown keyword's error names the nearest one. What a run
-    is asked with, the first argument, is checked where it is read. The signature, which `help` shows, has every
-    keyword of a TypedDict."""
+    is asked with, the first argument, and those of READ are checked where they are read. The signature, which
+    `help` shows, has every keyword of a TypedDict."""
     whole = spell_out(method)
     asked = [name for name in whole.parameters if name != "self"][:1]
-    return checking(method, signature=whole, unchecked=asked)
+    return checking(method, signature=whole, unchecked=[*asked, *READ])
 
 
 def spell_out(method: Callable[..., object]) -> Signature:
