@@ -11,11 +11,9 @@ LONGEST_PART, LONGEST = 255, 4095  # bytes of a file's or folder's name, and of 
 
 
 def check_name(name: str | Path) -> None:
-    """DataError for an empty name, one with NUL or half a surrogate pair in it, or one that is too long: the
-    operating system's own errors for these do not say what was wrong with which name."""
+    """DataError for a name with NUL or half a surrogate pair in it, or one that is too long: the operating system's
+    own errors for these do not say what was wrong with which name."""
     text = str(name)
-    if not text:
-        raise DataError("the name of a file or folder is empty")
     try:
         raw = os.fsencode(text)
     except UnicodeEncodeError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from regard.errors import BadInput
 from regard.show.arrays import to_array
 from regard.show.colours import DIVERGING
 from regard.show.curves import Curves
+from regard.show.plot import Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @checked
 @dataclass(frozen=True, eq=False)
-class Barcode:
+class Barcode(Plot):
     """Values (positions, dimensions) as colours: blue below 0, orange above, on the same scale."""
 
     values: np.ndarray
@@ -50,13 +50,6 @@ class Barcode:
         ax.figure.colorbar(image, ax=ax).outline.set_visible(False)
         return ax
 
-    @checked
-    def save(self, path: str | Path) -> None:
-        """Write a .png or .svg file, by the path's suffix."""
-        from regard.show.figure import save_plot
-
-        save_plot(path, self.plot)
-
 
 @checked
 def position_curves(encodings: np.ndarray, dims: Sequence[int] | None = None) -> Curves:
@@ -69,7 +62,7 @@ def position_curves(encodings: np.ndarray, dims: Sequence[int] | None = None) ->
         raise BadInput(f"dimensions must lie in 0 to {width - 1}, got {wrong[0]}")
     places = np.arange(len(encodings))
     series = {f"dimension {dim}": (places, encodings[:, dim]) for dim in dims}
-    return Curves(series, title="Position encodings", x_label="position", y_label="value")
+    return Curves(series, title="Position encodings", x_label="position", y_label="value", legend_beside=True)
 
 
 @checked
