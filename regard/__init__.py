@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from regard.errors import (
     BadInput,
@@ -27,6 +28,7 @@ from regard.errors import (
     RunError,
     Unanswered,
     Unrepresentable,
+    WrongArgument,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ __all__ = [
     "Translator",
     "Unanswered",
     "Unrepresentable",
+    "WrongArgument",
     "attention",
     "data",
     "decode",
@@ -98,6 +101,21 @@ __all__ = [
     "show",
     "train",
 ]
+
+
+Door = TypeVar("Door", bound=Callable[..., Any])
+
+
+def _checked(function: Door) -> Door:
+    """As `regard.base.arguments.checked`, which is imported when first needed: `import regard` is quick."""
+
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        from regard.base.arguments import checking
+
+        return checking(function)(*args, **keywords)
+
+    return call  # type: ignore[return-value]
 
 
 # What a folder holds is known only when it is opened: with `task`, which is checked then, the type is known before.
@@ -135,6 +153,7 @@ def load(run: str | Path, *, device: str = ..., task: Literal["play"]) -> Agent:
 def load(run: str | Path, *, device: str = ..., task: Literal["recall"]) -> Recaller: ...
 @overload
 def load(run: str | Path, *, device: str = ..., task: None = ...) -> Run: ...
+@_checked
 def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> Run:
     """Open a run, to ask it: `regard.load("dates").translate("3 May 1979")`.
 
@@ -148,6 +167,7 @@ def load(run: str | Path, *, device: str = "auto", task: str | None = None) -> R
     return load(run, device) if task is None else load_for(run, task_named(task), device)
 
 
+@_checked
 def load_model(run: str | Path, *, device: str = "cpu") -> nn.Module:
     """The torch module of a run, in float32 and eval mode, without tokenizer and task. `run` is as for `load`; a
     folder needs no tokenizer, as after `model.save_pretrained(folder)` of transformers."""
@@ -156,6 +176,7 @@ def load_model(run: str | Path, *, device: str = "cpu") -> nn.Module:
     return load_model(run, device)
 
 
+@_checked
 def train(
     recipe: str | Path | Mapping[str, Mapping[str, Any]],
     *,

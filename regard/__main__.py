@@ -1,3 +1,14 @@
-from regard.app.cli.main import main
+"""The program `regard`. Signals are heard before anything large is imported."""
 
-main()
+from regard.base.signals import signals_end
+
+
+def main() -> None:
+    with signals_end(process=True):
+        from regard.app.cli.main import main
+
+        main()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,10 @@ class BadInput(ValueError):
     The command line exits with 2 for these, and with 1 for every other failure."""
 
 
+class WrongArgument(BadInput, TypeError):
+    """In Python: an argument is missing, unknown or of the wrong type. The message says which."""
+
+
 class DataError(BadInput):
     """A data file is missing or does not hold what it should."""
 

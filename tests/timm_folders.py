@@ -85,7 +85,8 @@ def computed(tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:
 
     def convolve(x: Tensor, filter: str, norm: str, stride: int = 1) -> Tensor:
         kernel = tensors[f"{filter}.weight"]
-        x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
+        groups = x.shape[1] // kernel.shape[1]
+        x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2, groups=groups)
         mean, variance = tensors[f"{norm}.running_mean"], tensors[f"{norm}.running_var"]
         return F.batch_norm(x, mean, variance, tensors[f"{norm}.weight"], tensors[f"{norm}.bias"])
 

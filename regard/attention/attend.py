@@ -36,8 +36,10 @@ from regard.attention.record import Trace, watching
 from regard.attention.score import Score, gather
 from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
+from regard.base.arguments import checked
 from regard.base.dropout import drop
 from regard.base.short_repr import short_repr
+from regard.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Look:
         return full.scatter_add(-1, take(self.places.index).clamp(0, size - 1), weights)
 
 
+@checked
 class Attend(nn.Module):
     """e = score(q, k), a = weigh(e), read = sum_i a_i v_i.
 
@@ -92,9 +95,9 @@ class Attend(nn.Module):
     ):
         super().__init__()
         if strict and not causal:
-            raise ValueError("strict=True hides the current place from causal attention, so it needs causal=True")
+            raise BadInput("strict=True hides the current place from causal attention, so it needs causal=True")
         if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
+            raise BadInput(f"dropout must lie in [0, 1), got {dropout}")
         self.score = score
         self.weigh = weigh if weigh is not None else Weigh()
         self.causal, self.strict, self.dropout, self.fixed_length = causal, strict, dropout, fixed_length
@@ -149,7 +152,7 @@ class Attend(nn.Module):
         """The exact read, with weights, scores and, for hard attention, the chosen place."""
         question = self._ask(query)
         if question.packing is not None:
-            raise ValueError("look does not take packed rows; pass the unpacked query and a memory with a mask")
+            raise BadInput("look does not take packed rows; pass the unpacked query and a memory with a mask")
         self._check(question, memory)
         return self._look(question, memory)
 
@@ -199,18 +202,16 @@ class Attend(nn.Module):
 
     def _check_packed(self, question: Question, packing: Packing, memory: Memory) -> None:
         if not self.weigh.fused:
-            raise ValueError(f"packed rows need soft attention, not {type(self.weigh).__name__}; unpack them first")
+            raise BadInput(f"packed rows need soft attention, not {type(self.weigh).__name__}; unpack them first")
         for field in fields(question):
             if field.name not in ("query", "packing") and getattr(question, field.name) is not field.default:
-                raise ValueError(
-                    f"a packed question takes no {field.name}: each row counts from 0; unpack it first"
-                )
+                raise BadInput(f"a packed question takes no {field.name}: each row counts from 0; unpack it first")
         if memory.mask is not None:
-            raise ValueError("a packed memory takes no mask: packing has already removed the padding")
+            raise BadInput("a packed memory takes no mask: packing has already removed the padding")
         shape = (1, packing.size)
         for name, x in (("query", question.query), ("memory", memory.keys)):
             if (len(x), x.shape[-2]) != shape:
-                raise ValueError(f"this packing holds {shape} tokens, got a {name} of {(len(x), x.shape[-2])}")
+                raise BadInput(f"this packing holds {shape} tokens, got a {name} of {(len(x), x.shape[-2])}")
 
     def _look(self, question: Question, memory: Memory) -> Look:
         look = self._exact(question, memory)

@@ -16,7 +16,9 @@ from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.memory import Memory
 from regard.attention.question import Question
 from regard.attention.score import SCORES, Dot, ScaledDot, Score
+from regard.attention.shapes import check_width
 from regard.attention.weigh import WAYS, Hard, Weigh
+from regard.errors import BadInput, WrongArgument
 
 
 class PlainAdditive(Dot):
@@ -88,6 +90,21 @@ def _prepared(
     bias: Tensor | None,
     causal: bool,
 ) -> tuple[Attend, Question, Memory]:
+    # Not by `checked`: this is traced by torch.compile and torch.export.
+    tensors = {"query": query, "keys": keys, "values": values, "mask": mask, "query_mask": query_mask, "bias": bias}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor) and (tensor is not None or name in ("query", "keys")):
+            raise WrongArgument(f"{name} must be a tensor, got {type(tensor).__name__}")
+    for name, given, kind in (("score", score, Score), ("weigh", weigh, Weigh)):
+        if not isinstance(given, str | kind):
+            raise WrongArgument(f"{name} must be a name or a {kind.__name__}, got {type(given).__name__}")
+    if type(causal) is not bool:
+        raise WrongArgument(f"causal must be True or False, got {type(causal).__name__}")
+    for name, tensor in (("query", query), ("keys", keys)):
+        if not tensor.dim():  # other shapes are checked where they are used
+            check_width(name, tensor, None)
+        if not tensor.is_floating_point():
+            raise BadInput(f"{name} must be floats, got {tensor.dtype}")
     if isinstance(score, str):
         score = _plain_score(score, query.shape[-1], keys.shape[-1])
     if isinstance(weigh, str):
@@ -100,11 +117,11 @@ def _plain_score(name: str, query_dim: int, key_dim: int) -> Score:
     if name in PLAIN:
         return PLAIN[name](query_dim, key_dim)
     if name in SCORES:
-        raise ValueError(
+        raise BadInput(
             f"the score {name!r} has weights to learn, and a function keeps none; make it once, score = "
             f"build_score({name!r}, {query_dim}, {key_dim}, max_positions=...), and pass score=score"
         )
-    raise ValueError(f"unknown score {name!r}; there are {', '.join(PLAIN)}, or pass a Score")
+    raise BadInput(f"unknown score {name!r}; there are {', '.join(PLAIN)}, or pass a Score")
 
 
 def _plain_weigh(name: str) -> Weigh:
@@ -113,8 +130,8 @@ def _plain_weigh(name: str) -> Weigh:
     if name == "hard":
         return Hard().eval()
     if name in WAYS:
-        raise ValueError(
+        raise BadInput(
             f"the weighing {name!r} needs a window; make it once, weigh = build_weigh({name!r}, query_dim, "
             "window=...), and pass weigh=weigh"
         )
-    raise ValueError(f"unknown way to weigh {name!r}; there are soft and hard, or pass a Weigh")
+    raise BadInput(f"unknown way to weigh {name!r}; there are soft and hard, or pass a Weigh")

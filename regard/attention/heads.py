@@ -11,11 +11,13 @@ from regard.attention.attend import Attend, Look
 from regard.attention.memory import Memory
 from regard.attention.question import Question
 from regard.attention.score import ScaledDot, Score
-from regard.attention.shapes import check_memory, check_width
+from regard.attention.shapes import check_memory, check_sizes, check_width
 from regard.attention.weigh import Weigh
+from regard.base.arguments import checked
 from regard.errors import BadInput
 
 
+@checked
 class MultiHead(Attend):
     """head_j = attend(X W_j^Q, Y W_j^K, Y W_j^V), concat(heads) W^O   (Vaswani 2017, 3.2.2), d_k = dim / heads.
 
@@ -42,7 +44,8 @@ class MultiHead(Attend):
         bias: bool = True,
     ):
         if heads < 1 or dim % heads:
-            raise ValueError(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
+            raise BadInput(f"dim must be a multiple of heads, got dim {dim} and {heads} heads")
+        check_sizes(dim=dim, memory_dim=memory_dim, value_dim=value_dim)
         head = dim // heads
         super().__init__(
             score or ScaledDot(head, head),
@@ -78,7 +81,7 @@ class MultiHead(Attend):
                 "layer.self_attn of an nn.TransformerEncoderLayer"
             )
         if module.bias_k is not None or module.add_zero_attn:
-            raise ValueError(
+            raise BadInput(
                 "add_bias_kv and add_zero_attn of nn.MultiheadAttention add places to the memory and are not "
                 "supported; only a module made without them can be copied"
             )
@@ -169,11 +172,11 @@ class MultiHead(Attend):
         if isinstance(memory, Tensor):
             memory = self.remember(memory, value, mask)
         elif value is not None or mask is not None:
-            raise ValueError("a Memory has its values and mask already: pass them to remember, or pass plain keys")
+            raise BadInput("a Memory has its values and mask already: pass them to remember, or pass plain keys")
         if query_mask is None and bias is None:
             return query, memory
         if isinstance(query, Question):
-            raise ValueError("a Question has its own mask and bias: Question(query, mask=query_mask, bias=bias)")
+            raise BadInput("a Question has its own mask and bias: Question(query, mask=query_mask, bias=bias)")
         return Question(query, mask=query_mask, bias=bias), memory
 
 

@@ -19,6 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
+
 # The cost of one more group, in query-key pairs. On a GPU, launching a kernel takes as long as many comparisons.
 GROUP = {"cpu": 1 << 13, "cuda": 1 << 20}
 
@@ -40,6 +43,7 @@ class Grouped(NamedTuple):
     back: Tensor | None  # (N,) the position of each packed token
 
 
+@checked
 class Packing:
     """Maps the real tokens of a mask (B, T), wherever they are in their rows, to packed order: longest row first.
 
@@ -47,7 +51,7 @@ class Packing:
 
     def __init__(self, mask: Tensor):
         if mask.dtype != torch.bool or mask.dim() != 2:
-            raise ValueError(
+            raise BadInput(
                 "packing needs a boolean mask (True = a real token) of shape (rows, positions); "
                 f"got {mask.dtype} of shape {tuple(mask.shape)}"
             )
@@ -101,13 +105,13 @@ class Packing:
     def pack(self, x: Tensor) -> Tensor:
         """(B, T, ...) -> (1, N, ...)"""
         if x.shape[:2] != self.mask.shape:
-            raise ValueError(f"this packing was made for shape {tuple(self.mask.shape)}, got {tuple(x.shape)}")
+            raise BadInput(f"this packing was made for shape {tuple(self.mask.shape)}, got {tuple(x.shape)}")
         return x.flatten(0, 1).index_select(0, self._index)[None]
 
     def unpack(self, x: Tensor) -> Tensor:
         """(1, N, ...) -> (B, T, ...), 0 at padding"""
         if x.shape[:2] != (1, self.size):
-            raise ValueError(f"this packing holds (1, {self.size}) tokens, got {tuple(x.shape)}")
+            raise BadInput(f"this packing holds (1, {self.size}) tokens, got {tuple(x.shape)}")
         batch = x.new_zeros(self.mask.numel(), *x.shape[2:]).index_copy(0, self._index, x[0])
         return batch.unflatten(0, self.mask.shape)
 

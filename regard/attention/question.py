@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.attention.packing import Packing
 from regard.attention.shapes import check_broadcast
 from regard.base.short_repr import short_repr
+from regard.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,11 @@ class Question:
             if x is None:
                 continue
             if (x.dtype == torch.bool) != (name == "mask"):
-                raise ValueError(
+                raise BadInput(
                     f"a query's mask is boolean, True = may look, its bias is a float; got {x.dtype} as {name}"
                 )
+            if x.dim() < 2:
+                raise BadInput(f"{name} must have the shape {(rows, size)}, got {tuple(x.shape)}")
             heads = tuple(self.query.shape[1:-2])
             whole = (batch, *heads, rows, size) if x.dim() > 3 else (batch, rows, size)[-x.dim() :]
             check_broadcast(name, x, whole)
@@ -83,7 +86,7 @@ class Question:
         x = getattr(self, name)
         if x is not None and x.shape not in shapes:
             either = " or ".join(map(str, dict.fromkeys(shapes)))
-            raise ValueError(f"{name} must have the shape {either}, got {tuple(x.shape)}")
+            raise BadInput(f"{name} must have the shape {either}, got {tuple(x.shape)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.errors import NoAttention
+from regard.errors import BadInput, NoAttention
 
 if TYPE_CHECKING:
     from regard.show import Heads
@@ -134,7 +134,7 @@ class Trace:
         parts, axis = self._recorded[key], self._axes[key]
         batches = {len(part) for part in parts if part.dim() and axis % part.dim()}
         if len(batches) > 1:
-            raise ValueError(
+            raise BadInput(
                 f"{(name, kind)} was called with batches of {sorted(batches)} rows; trace these calls one by one"
             )
         if kind in ("weights", "mask"):

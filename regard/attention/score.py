@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
 from regard.attention.question import Question, TemperedQuestion
+from regard.attention.shapes import check_sizes
+from regard.base.arguments import checked
 from regard.base.dtype import at_least_float32
+from regard.errors import BadInput
 
 
 def gather(items: Tensor, places: Tensor) -> Tensor:
@@ -46,6 +49,7 @@ class Score(nn.Module):
     def __init__(self, query_dim: int | None = None, key_dim: int | None = None):
         """The widths of queries and keys; None: any."""
         super().__init__()
+        check_sizes(query_dim=query_dim, key_dim=key_dim)
         self.query_dim, self.key_dim = query_dim, key_dim
 
     def scale(self, dim: int) -> float:
@@ -70,13 +74,14 @@ class Score(nn.Module):
         return self.compare(query.unsqueeze(-2), gather(keys, places)).squeeze(-2)
 
 
+@checked
 class Dot(Score):
     """q . k   (Luong 2015). No parameters."""
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__(query_dim, key_dim)
         if query_dim != key_dim:
-            raise ValueError(
+            raise BadInput(
                 f"this score needs queries and keys of the same size, got {query_dim} and {key_dim}; "
                 "make them equal, or use general or additive"
             )
@@ -89,6 +94,7 @@ class ScaledDot(Dot):
         return 1 / math.sqrt(dim)
 
 
+@checked
 class General(Score):
     """q^T W k   (Luong 2015). W k is computed once per memory."""
 
@@ -100,6 +106,7 @@ class General(Score):
         return self.weight(keys)
 
 
+@checked
 class Cosine(Dot):
     """beta cos(q, k)   (Graves 2014). beta is learned (positive by softplus), fixed, or that of each query
     (`TemperedQuestion`).
@@ -125,6 +132,7 @@ class Cosine(Dot):
         return F.normalize(at_least_float32(keys), dim=-1, eps=eps).to(keys.dtype)
 
 
+@checked
 class Additive(Score):
     """v . tanh(W q + U k)   (Bahdanau 2015, A.1.2; Luong's concat). U k is computed once per memory.
 
@@ -134,7 +142,8 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, *, dim: int | None = None):
         super().__init__(query_dim, key_dim)
-        dim = dim or query_dim
+        dim = query_dim if dim is None else dim
+        check_sizes(dim=dim)
         self.query_weight = nn.Linear(query_dim, dim, bias=False)
         self.key_weight = nn.Linear(key_dim, dim, bias=False)
         self.v = nn.Parameter(torch.empty(dim).uniform_(-(dim**-0.5), dim**-0.5))
@@ -149,6 +158,7 @@ class Additive(Score):
         return sum_of_tanh(query, keys, self.v)
 
 
+@checked
 class Location(Score):
     """e = W q   (Luong 2015): one score per position up to `max_positions`, whatever the key is."""
 
@@ -164,7 +174,7 @@ class Location(Score):
     def keys(self, keys: Tensor) -> Tensor:
         max_positions, size = self.weight.out_features, keys.shape[-2]
         if size > max_positions:
-            raise ValueError(
+            raise BadInput(
                 f"the location score has {max_positions} positions, this memory has {size}; "
                 "shorten the input, or train with a larger model.max_positions"
             )
@@ -191,10 +201,11 @@ SCORES: dict[str, type[Score]] = {
 }
 
 
+@checked
 def build_score(name: str, query_dim: int, key_dim: int, *, max_positions: int) -> Score:
     """The score of that name; only the location score needs `max_positions`."""
     if name not in SCORES:
-        raise ValueError(f"unknown score {name!r}; there are {', '.join(SCORES)}")
+        raise BadInput(f"unknown score {name!r}; there are {', '.join(SCORES)}")
     if name == "location":
         return Location(query_dim, key_dim, max_positions=max_positions)
     return SCORES[name](query_dim, key_dim)

@@ -28,7 +28,7 @@ from torch import nn
 
 from regard.attention import trace_functions, trace_torch, trace_transformers
 from regard.attention.record import Trace, active, tracing
-from regard.errors import NoAttention
+from regard.errors import BadInput, NoAttention
 
 VISIBLE = (
     "regard's attention and gates, nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
@@ -55,7 +55,7 @@ def trace(
     sites = sites_of(model)
     _check(patterns, sites)
     if rows is not None and any(row < 0 for row in rows):
-        raise ValueError(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
+        raise BadInput(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
     watched = {name: module for name, module in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
     seen = Trace({id(module): name for name, module in watched.items()}, heads, rows)
     compiled: set[int] = set()  # ids of the modules inside compiled ones
@@ -65,7 +65,7 @@ def trace(
                 compiled |= {id(inner) for inner in module.modules()}
                 stack.callback(module.register_forward_hook(_again(seen), with_kwargs=True).remove)
             elif getattr(module, "_compiled_call_impl", None) is not None:
-                raise ValueError("a model compiled in place cannot be traced; use compiled = torch.compile(model)")
+                raise BadInput("a model compiled in place cannot be traced; use compiled = torch.compile(model)")
         stack.enter_context(_passes(seen, modules, [name for name in sites if name in watched], compiled))
         stack.enter_context(trace_torch.watch(seen, watched.values()))
         stack.enter_context(trace_functions.watch(seen, [modules[name] for name in sites]))
@@ -135,7 +135,7 @@ def _again(seen: Trace) -> Any:
         if seen not in active.get():
             return
         if module.training:
-            raise ValueError("a compiled model is traced by a second pass in eval mode; call model.eval() first")
+            raise BadInput("a compiled model is traced by a second pass in eval mode; call model.eval() first")
         devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
         token = active.set((seen,))  # other traces have hooks of their own
         seen.enter()

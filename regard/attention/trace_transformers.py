@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention.record import Trace, watching
 from regard.base.shared_change import SharedChange
+from regard.errors import BadInput
 
 LIBRARY = "transformers.modeling_utils"
 READABLE = (None, "eager", "sdpa")  # implementations whose masks are known
@@ -78,7 +79,7 @@ def _attend(
     """What the layer would have called, with the same result."""
     for seen in watching(module):
         if implementation not in READABLE:
-            raise ValueError(
+            raise BadInput(
                 f"a trace reads eager and sdpa attention, and this model has {implementation!r}; "
                 'call model.set_attn_implementation("sdpa") first'
             )

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 
 from regard.attention.memory import Memory
 from regard.attention.question import Question
+from regard.attention.shapes import check_sizes
+from regard.base.arguments import checked
 from regard.base.dtype import at_least_float32
 from regard.base.short_repr import short_repr
+from regard.errors import BadInput
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -69,6 +72,7 @@ class Weigh(nn.Module):
         return Weighed(masked_softmax(scores, mask))
 
 
+@checked
 class Hard(Weigh):
     """One place: sampled in training, the most likely place in eval mode (Xu 2015, sec. 4.1).
 
@@ -84,7 +88,7 @@ class Hard(Weigh):
     def __init__(self, *, soft_share: float = 0.5, straight_through: bool = False):
         super().__init__()
         if not 0 <= soft_share < 1:
-            raise ValueError(f"soft_share must lie in [0, 1), got {soft_share}")
+            raise BadInput(f"soft_share must lie in [0, 1), got {soft_share}")
         self.soft_share, self.straight_through = soft_share, straight_through
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
@@ -117,6 +121,7 @@ class Hard(Weigh):
         return (soft / torch.empty_like(soft).exponential_()).argmax(-1)
 
 
+@checked
 class LocalMonotonic(Weigh):
     """local-m (Luong 2015): a window of half-width w centred at p_t = t, softmax inside it.
 
@@ -128,7 +133,7 @@ class LocalMonotonic(Weigh):
     def __init__(self, *, window: int):
         super().__init__()
         if window < 1:
-            raise ValueError(f"window must be at least 1, got {window}")
+            raise BadInput(f"window must be at least 1, got {window}")
         self.window = window
 
     def centre(self, question: Question, memory: Memory) -> Tensor:
@@ -145,6 +150,7 @@ class LocalMonotonic(Weigh):
         return Places(centre.detach().round().long()[..., None] + offsets, centre)
 
 
+@checked
 class LocalPredictive(LocalMonotonic):
     """local-p (Luong 2015): p_t = n sigmoid(v . tanh(W s_t)), n the row's true length; the softmax inside the
     window times exp(-(i - p_t)^2 / 2 sigma^2), sigma = w / 2, not renormalised, so that p_t gets a gradient.
@@ -154,6 +160,7 @@ class LocalPredictive(LocalMonotonic):
 
     def __init__(self, query_dim: int, *, window: int):
         super().__init__(window=window)
+        check_sizes(query_dim=query_dim)
         self.hidden = nn.Linear(query_dim, query_dim, bias=False)
         self.out = nn.Linear(query_dim, 1, bias=False)
         self.scale = query_dim**-0.5
@@ -175,6 +182,7 @@ class LocalPredictive(LocalMonotonic):
 WAYS = ("soft", "hard", "local-m", "local-p")
 
 
+@checked
 def build_weigh(
     name: str, query_dim: int, *, window: int, soft_share: float = 0.5, straight_through: bool = False
 ) -> Weigh:
@@ -187,4 +195,4 @@ def build_weigh(
         return LocalMonotonic(window=window)
     if name == "local-p":
         return LocalPredictive(query_dim, window=window)
-    raise ValueError(f"unknown way to weigh {name!r}; there are {', '.join(WAYS)}")
+    raise BadInput(f"unknown way to weigh {name!r}; there are {', '.join(WAYS)}")

@@ -7,6 +7,7 @@ import math
 import sys
 import types
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 WORDS: dict[Any, str] = {
@@ -14,6 +15,7 @@ WORDS: dict[Any, str] = {
     float: "a number",
     str: "a text",
     bool: "true or false",
+    Path: "a path",
     type(None): "none",
 }
 MANY = {int: "whole numbers", float: "numbers", str: "texts"}
@@ -31,11 +33,12 @@ def _types_of(kind: Any) -> dict[str, Any]:
     for base in reversed(kind.__mro__):
         names = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
         for name, written in inspect.get_annotations(base).items():
-            kinds[name] = _evaluated(written, names)
+            kinds[name] = evaluated(written, names)
     return kinds
 
 
-def _evaluated(written: Any, names: dict[str, Any]) -> Any:
+def evaluated(written: Any, names: dict[str, Any]) -> Any:
+    """The type that an annotation names; Any if it has no name at run time."""
     try:
         while isinstance(written, str):  # a quoted annotation is a string in a string
             written = eval(written, dict(names))
@@ -50,8 +53,6 @@ def fits(kind: Any, value: Any) -> bool:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return any(fits(alternative, value) for alternative in inner)
-    if origin is Literal:
-        return any(type(value) is type(literal) and value == literal for literal in inner)
     if origin is tuple or origin is list:
         if not isinstance(value, list | tuple):
             return False
@@ -62,9 +63,16 @@ def fits(kind: Any, value: Any) -> bool:
         return type(value) in (int, float) and is_finite(value)
     if kind in (int, bool):
         return type(value) is kind
+    return plain_type_fits(kind, value)
+
+
+def plain_type_fits(kind: Any, value: Any) -> bool:
+    """By isinstance, where that is possible."""
+    if get_origin(kind) is Literal:
+        return any(type(value) is type(literal) and value == literal for literal in get_args(kind))
     if kind is None or kind is type(None):
         return value is None
-    whole = origin or kind
+    whole = get_origin(kind) or kind
     checkable = whole is not Any and isinstance(whole, type) and not getattr(whole, "_is_protocol", False)
     return isinstance(value, whole) if checkable else True
 

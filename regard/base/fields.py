@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from regard.base.field_types import fits, in_tuple, takes_text, types_of, words_of
 from regard.base.files import LARGEST_RECIPE, read_bytes
-from regard.errors import DataError, RecipeError
+from regard.errors import BadInput, DataError, RecipeError
 
 Settings = TypeVar("Settings")
 ALIKE, MOST_NEAR = 0.8, 5  # the similarity of words that differ by a typo; how many suggestions are named
@@ -42,16 +42,16 @@ def setting(
 
 
 def check(settings: Any) -> None:
-    """Call this first in `__post_init__`. ValueError names the field, what is allowed and what came. A list becomes
+    """Call this first in `__post_init__`. BadInput names the field, what is allowed and what came. A list becomes
     a tuple if the field is a tuple: TOML and JSON have no tuples."""
     kinds = types_of(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), kinds[field.name]
         if isinstance(value, list | tuple) and len(value) > MOST_NUMBERS and isinstance(value[0], int | float):
-            raise ValueError(f"{field.name} must have at most {MOST_NUMBERS:,} numbers, got {len(value):,}")
+            raise BadInput(f"{field.name} must have at most {MOST_NUMBERS:,} numbers, got {len(value):,}")
         if not fits(kind, value):
             words = field.metadata.get("words") or words_of(kind)
-            raise ValueError(f"{field.name} must be {words}, got {value!r:.80}")
+            raise BadInput(f"{field.name} must be {words}, got {value!r:.80}")
         if isinstance(value, list | tuple):
             value = in_tuple(kind, value)
             object.__setattr__(settings, field.name, value)
@@ -64,7 +64,7 @@ def check_value(field: dataclasses.Field[Any], value: Any) -> None:
     choices, bounds = field.metadata.get("choices"), field.metadata.get("bounds")
     for item in value if isinstance(value, list | tuple) else [value]:
         if choices and item not in choices:
-            raise ValueError(f"{field.name} must be one of {', '.join(map(repr, choices))}, got {item!r:.80}")
+            raise BadInput(f"{field.name} must be one of {', '.join(map(repr, choices))}, got {item!r:.80}")
         if bounds:
             check_range(field.name, item, bounds, field.metadata["or_zero"])
 
@@ -80,7 +80,7 @@ def check_range(name: str, value: float, bounds: Mapping[str, float | None], or_
     if not fits and not (or_zero and value == 0):
         words = range_words(least, above, most, below)
         zero = f", or 0 ({or_zero})" if or_zero else ""
-        raise ValueError(f"{name} must {words}{zero}, got {value!r}")
+        raise BadInput(f"{name} must {words}{zero}, got {value!r}")
 
 
 def range_words(least: float | None, above: float | None, most: float | None, below: float | None) -> str:
@@ -165,5 +165,5 @@ def file_names(files: str | Sequence[str]) -> tuple[str, ...]:
 def numbers(name: str, value: Sequence[float], counts: Sequence[int]) -> tuple[float, ...]:
     """A list of numbers, as TOML gives it, of one of these lengths."""
     if len(value) not in counts:
-        raise ValueError(f"{name} must be a list of {' or '.join(map(str, counts))} numbers, got {value!r:.80}")
+        raise BadInput(f"{name} must be a list of {' or '.join(map(str, counts))} numbers, got {value!r:.80}")
     return tuple(map(float, value))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from regard.base.memory_rows import AGAIN, NAME
+from regard.base.names import check_name
 from regard.errors import BadInput, DataError
 
 # Where the data sets of our recipes can be downloaded, by the first folder of their names.
@@ -48,6 +49,7 @@ def find_data(name: str) -> Path:
     """A file by its path from here, else under the folder named by $REGARD_DATA."""
     if not name:
         raise FileNotFoundError('"" names no file; give its path')
+    check_name(name)
     if Path(name).exists():
         return Path(name)
     if name == NAME:
@@ -100,6 +102,7 @@ def class_folders(folder: Path, fits: Callable[[Path], bool]) -> dict[Path, list
 @contextmanager
 def explain_os_errors(path: str | Path) -> Iterator[None]:
     """Turn an OSError into a DataError that names the file."""
+    check_name(path)
     try:
         yield
     except IsADirectoryError:

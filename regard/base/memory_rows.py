@@ -97,7 +97,8 @@ def _rows(data: Any, where: str) -> list[Any]:
         return _from_columns(data, where)
     if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "shape") for part in data):
         return list(_together(data, where))  # arrays of images and of labels
-    if isinstance(data, str | bytes) or not (isinstance(data, Iterable) or hasattr(data, "__getitem__")):
+    many = isinstance(data, Iterable) or hasattr(data, "__getitem__")
+    if isinstance(data, str | bytes) or not many or getattr(data, "ndim", 1) == 0:  # a number of numpy is no rows
         raise BadInput(
             f"{where} must be rows (a list of dicts, tuples or texts, a data frame, a dataset) or the name of a "
             f"file, got {data!r:.40} ({type(data).__name__})"

@@ -83,7 +83,7 @@ def sharpen(scores: Tensor, best: Tensor, temperature: float) -> Tensor:
     """scores / temperature, shifted so that the best is 0: a small temperature cannot overflow them all. What
     rounds to 0 or infinity in the type of the scores is taken as its least or greatest number."""
     limits = torch.finfo(scores.dtype)
-    return (scores - best[:, None]) / min(max(temperature, limits.tiny), limits.max)
+    return (scores - best[:, None]) / min(max(float(temperature), limits.tiny), limits.max)
 
 
 def keep_top_k(scores: Tensor, k: int) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regard.base.arguments import checking
 from regard.base.fields import check, setting
+from regard.errors import BadInput
 
 # Beyond these limits scores would overflow float32; useful values are far below.
 MOST_PENALTY = 10
@@ -49,18 +51,23 @@ class Decoding:
             object.__setattr__(self, "stop", (self.stop,))
         check(self)
         if self.n_best > self.beam:
-            raise ValueError(f"n_best must be at most beam = {self.beam}, got {self.n_best}; take a wider beam")
+            raise BadInput(f"n_best must be at most beam = {self.beam}, got {self.n_best}; take a wider beam")
         if self.max_length and self.min_length >= self.max_length:
-            raise ValueError(
+            raise BadInput(
                 f"min_length must be below max_length = {self.max_length}, which counts the end token too, "
                 f"got {self.min_length}"
             )
         if self.coverage and self.beam == 1:
-            raise ValueError("coverage chooses among the answers of a beam; set beam above 1")
+            raise BadInput("coverage chooses among the answers of a beam; set beam above 1")
         if not all(self.stop):
-            raise ValueError(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
+            raise BadInput(f"stop must be a text or a list of texts, none empty, got {self.stop!r}")
+        for text in self.stop:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise BadInput(f"stop must be text that UTF-8 can encode, got {text!r:.80}") from None
         if self.temperature and self.n_best > 1:
-            raise ValueError(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")
+            raise BadInput(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")
 
     @property
     def is_beam(self) -> bool:
@@ -82,3 +89,7 @@ class Decoding:
             top_k=self.top_k,
             top_p=self.top_p,
         )
+
+
+# An unknown setting is an error of ours too; values are checked by `check`.
+Decoding.__init__ = checking(Decoding.__init__, unchecked=Decoding.__dataclass_fields__)  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ from regard.foreign.form import Form
 from regard.foreign.gpt2 import GPT2_FORM
 from regard.foreign.marian import MARIAN
 from regard.foreign.timm import TIMM
+from regard.foreign.timm_vit import TIMM_VIT
 from regard.foreign.vit import VIT_FORM
 
 # A folder is opened by the first form that matches it.
@@ -16,6 +17,7 @@ FORMS: dict[str, Form[Any]] = {
     "gpt2": GPT2_FORM,
     "bert": BERT_FORM,
     "vit": VIT_FORM,
+    "timm_vit": TIMM_VIT,
     "timm": TIMM,
     "elmo": ELMO_FORM,
 }
@@ -28,6 +30,7 @@ __all__ = [
     "GPT2_FORM",
     "MARIAN",
     "TIMM",
+    "TIMM_VIT",
     "VIT_FORM",
     "Form",
     "form_of",

@@ -180,6 +180,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 UNSUPPORTED = frozenset({"quantization_config", "compression_config", "auto_map", "per_layer_config"})
 
 
+class TokenBeyond(Unrepresentable):
+    """A special token's id is beyond the vocabulary."""
+
+
 class Table:
     """Another library's config.json, read strictly: a key that is neither read nor known to be harmless is an
     error if the library knows it. Keys that it does not know are the author's own, and change nothing there."""
@@ -232,7 +236,7 @@ class Table:
             raise Unrepresentable(f"{key} must be the id of one token, got {value!r:.80}")
         if value >= vocabulary:
             where = "is" if key in self.table else "is not given, which means"
-            raise Unrepresentable(
+            raise TokenBeyond(
                 f"{key} {where} {value:,}, and the ids end at {vocabulary - 1:,} (vocab_size = {vocabulary:,}); "
                 f"set {key} to the id of that token"
             )
@@ -278,6 +282,17 @@ def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor],
         return x
 
     return change
+
+
+def settle_labels(table: Json, classes: Callable[[], int]) -> Json:
+    """The settings. Where `id2label` and `num_labels` are different numbers of classes, the one counts that agrees
+    with the classifier's weights, else `num_labels` as in transformers, which numbers the classes then."""
+    names, count = table.get("id2label"), table.get("num_labels")
+    if not isinstance(names, dict) or type(count) is not int or count == len(names):
+        return table
+    dropped = "num_labels" if classes() == len(names) else "id2label"
+    say_once(f"id2label names {len(names):,} classes, and num_labels is {count:,}: {dropped} is left aside")
+    return {key: value for key, value in table.items() if key not in (dropped, "label2id")}
 
 
 def read_labels(table: Json) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ import torch
 from regard.data.artifacts import AnyTokenizer, Artifacts
 from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
+from regard.errors import RunError
 from regard.foreign.contents import Contents, Json
-from regard.foreign.form import Form, Part, Table, same
+from regard.foreign.form import Form, Part, Table, TokenBeyond, same
 from regard.foreign.hf_files import (
     GENERATION,
     TOKENIZER_CONFIG,
@@ -47,6 +48,15 @@ SUMMARY = (
 )  # settings of a head that we do not have
 
 USUAL_END = 50256  # <|endoftext|> of the released models
+NONE = Special(-1, -1, -1, -1)
+
+
+def _special(table: Table, vocabulary: int) -> Special:
+    end = table.token("eos_token_id", USUAL_END, vocabulary=vocabulary)
+    start, _ = (
+        table.optional_token(key, USUAL_END, vocabulary=vocabulary) for key in ("bos_token_id", "pad_token_id")
+    )
+    return Special(end, end if start is None else start, end, -1)
 
 
 class GPT2Form(Form[GPT2Config]):
@@ -83,13 +93,11 @@ class GPT2Form(Form[GPT2Config]):
             embed_dropout=table.take("embd_pdrop", 0.1),
             attention_dropout=table.take("attn_pdrop", 0.1),
         )
-        end = table.token("eos_token_id", USUAL_END, vocabulary=config.vocabulary)
-        start, _ = (
-            table.optional_token(key, USUAL_END, vocabulary=config.vocabulary)
-            for key in ("bos_token_id", "pad_token_id")
-        )
         table.must("bad_words_ids", None, [])
-        return config, Special(end, end if start is None else start, end, -1)
+        try:
+            return config, _special(table, config.vocabulary)
+        except TokenBeyond:  # the module needs none; `tokenizer` says so where text is read
+            return config, NONE
 
     def write_config(self, config: GPT2Config, special: Special | None) -> Json:
         assert special is not None
@@ -134,6 +142,11 @@ class GPT2Form(Form[GPT2Config]):
         return {"lm_head.weight": "transformer.wte.weight"} if config.tied else {}
 
     def tokenizer(self, contents: Contents, config: GPT2Config, special: Special) -> AnyTokenizer:
+        if special is NONE:
+            try:
+                _special(Table(contents.config), config.vocabulary)
+            except TokenBeyond as error:
+                raise RunError(f"{contents.path / self.config_file}: {error}") from None
         return open_text(contents, vocabulary=config.vocabulary, special=special, closes=False)
 
     def decoding(self, contents: Contents, special: Special) -> Decoding:

@@ -14,12 +14,16 @@ class Convolution(nn.Module):
 
     The output has the size of the input divided by the stride, rounded up (kernels are odd)."""
 
-    def __init__(self, inside: int, outside: int, kernel: int, *, stride: int = 1, relu: bool = True):
+    def __init__(
+        self, inside: int, outside: int, kernel: int, *, stride: int = 1, relu: bool = True, groups: int = 1
+    ):
         super().__init__()
-        self.filter = nn.Conv2d(inside, outside, kernel, stride, padding=kernel // 2, bias=False)
+        self.filter = nn.Conv2d(inside, outside, kernel, stride, padding=kernel // 2, bias=False, groups=groups)
         self.norm = nn.BatchNorm2d(outside)
         self.relu = relu
-        self.many = FOLDED * (inside * kernel * stride) ** 2  # numbers in an input that has so many outputs
+        self.many = (
+            FOLDED * (inside * kernel * stride) ** 2 // groups
+        )  # numbers in an input that has so many outputs
         nn.init.kaiming_normal_(self.filter.weight, mode="fan_out", nonlinearity="relu")  # He et al. 2015
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,4 +53,4 @@ class Convolution(nn.Module):
         assert norm.running_var is not None
         scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
         weight, bias = filter.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
-        return F.conv2d(x, weight, bias, filter.stride, filter.padding)
+        return F.conv2d(x, weight, bias, filter.stride, filter.padding, groups=filter.groups)

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from regard.base.arguments import checked_but
 from regard.base.files import named_path
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.batches.batch import send, wide
@@ -32,6 +33,7 @@ Item = TypeVar("Item")
 Trained = TypeVar("Trained", bound=nn.Module)
 
 
+@checked_but("data")
 def fit(
     model: Trained,
     data: Iterable[Item] | Callable[[int], Iterable[Item]],

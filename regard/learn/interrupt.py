@@ -1,14 +1,16 @@
-"""Ctrl-C and SIGTERM (of `timeout`, docker, Slurm)."""
+"""Ctrl-C and SIGTERM while a training runs: the step is finished and saved."""
 
 from __future__ import annotations
 
-import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
+
+from regard.base.signals import HEARD, TWICE, Delivery, write_line
 
 T = TypeVar("T")
 NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
@@ -19,12 +21,14 @@ class Abandoned(BaseException):
 
 
 class Interrupt:
-    """The first signal finishes the step and saves. A second Ctrl-C stops at once; a second SIGTERM does not, as
-    `timeout` sends it twice: to the program and to its process group."""
+    """The first signal finishes the step and saves. A second one stops at once, by whoever listened before; but a
+    second SIGTERM right after the first does not, as `timeout` sends it twice: to the program and to its process
+    group."""
 
     def __init__(self) -> None:
         self.signal = 0  # the first that came; 0: none
-        self.raises = False
+        self.since = 0.0
+        self.delivery: Delivery | None = None  # while the work may be abandoned
         self.previous: dict[int, Any] = {}
 
     @property
@@ -34,7 +38,7 @@ class Interrupt:
     def __enter__(self) -> Interrupt:
         # Only the main thread receives signals; a run started in the background ignores SIGINT on purpose.
         if threading.current_thread() is threading.main_thread():
-            for number in NAMES:
+            for number in HEARD:
                 previous = signal.getsignal(number)
                 if previous not in (None, signal.SIG_IGN):
                     self.previous[number] = previous
@@ -43,53 +47,35 @@ class Interrupt:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self.signalled:
-            if number == signal.SIGINT:
-                raise KeyboardInterrupt
+            self._hear_again(number, frame)
             return
-        self.signal = number
-        _write(f"\n{NAMES[signal.Signals(number)]}: finishing the step and saving; Ctrl-C to stop at once\n")
-        if self.raises:
-            self.raises = False
-            raise Abandoned
+        self.signal, self.since = number, time.monotonic()
+        write_line(f"\n{NAMES[signal.Signals(number)]}: finishing the step and saving; Ctrl-C to stop at once")
+        if self.delivery is not None:
+            self.delivery.begin(Abandoned, frame)
+
+    def _hear_again(self, number: int, frame: FrameType | None) -> None:
+        previous = self.previous[number]
+        if number == signal.SIGINT:
+            (previous if callable(previous) else signal.default_int_handler)(number, frame)
+        elif callable(previous) and time.monotonic() - self.since > TWICE:
+            previous(number, frame)
 
     def unless_signalled(self, work: Callable[[], T]) -> T | None:
         """work(), or None where a signal came before its end. A validation may take longer than the seconds that
         are left between SIGTERM and SIGKILL."""
+        delivery = Delivery(sys._getframe())
         try:
             try:
-                self.raises = True
+                self.delivery = delivery
                 return None if self.signalled else work()
             finally:
-                self.raises = False
+                self.delivery = None
+                delivery.end()
         except Abandoned:
+            delivery.end()  # it may have come in the first
             return None
 
     def __exit__(self, *_: object) -> None:
         for number, previous in self.previous.items():
             signal.signal(number, previous)
-
-
-@contextmanager
-def sigterm_exits() -> Iterator[None]:
-    """SIGTERM ends the program as Ctrl-C does: what is open is closed, and a line says so. A second SIGTERM,
-    which `timeout` sends, does not disturb the closing."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_IGN)
-        _write("stopped by SIGTERM\n")
-        raise SystemExit(128 + number)
-
-    heard = threading.current_thread() is threading.main_thread()
-    if not heard or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:  # ignored, or someone else listens
-        yield
-        return
-    signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _write(text: str) -> None:
-    with suppress(OSError):  # print is not safe in a signal handler
-        os.write(2, text.encode())

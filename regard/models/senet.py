@@ -5,7 +5,8 @@
     Inception (Szegedy et al. 2015):  x -> excite([1x1; 1x1-3x3; 1x1-3x3-3x3; pool-1x1])
 
 Attention over channels instead of places: the mean of the whole image decides how far each channel is opened. A
-ResNet has basic blocks (3x3-3x3) or bottlenecks (1x1-3x3-1x1, four times as wide at the end). For small images
+ResNet has basic blocks (3x3-3x3) or bottlenecks (1x1-3x3-1x1, four times as wide at the end), whose 3x3 may be
+wider (Zagoruyko & Komodakis 2016) and in groups of channels (ResNeXt, Xie et al. 2017). For small images
 (CIFAR) it begins with a 3x3 convolution and has 6n + 2 layers in three stages, whose shortcuts pad new channels
 with 0 (He's option A); for large ones (ImageNet) it begins with a 7x7 convolution and pooling and has four stages,
 whose shortcuts project.
@@ -59,6 +60,12 @@ class SENetConfig:
     shortcut: str = setting("pad", choices=SHORTCUTS)
     # squeeze-and-excitation: the channels are divided by this in its hidden layer
     reduction: int = setting(16, at_least=1, or_zero="no squeeze-and-excitation")
+    # its hidden layer has at least so many units
+    min_hidden: int = setting(1, at_least=1, later=True)
+    # bottleneck: its 3x3 convolution has so many times the channels of its stage
+    inner: int = setting(1, at_least=1, later=True)
+    # bottleneck: groups of channels in that convolution, as in a ResNeXt
+    groups: int = setting(1, at_least=1, later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -72,6 +79,13 @@ class SENetConfig:
             raise ValueError(
                 f"widths must not fall with shortcut = pad, which only adds channels; got {self.widths!r:.80}: "
                 "take shortcut = project"
+            )
+        if self.block != "bottleneck" and (self.inner, self.groups) != (1, 1):
+            raise ValueError(f"inner and groups are settings of a bottleneck, and the blocks are {self.block}")
+        if any(width * self.inner % self.groups for width in self.widths):
+            raise ValueError(
+                f"groups must divide the channels of each stage, inner times its width; got groups {self.groups}, "
+                f"inner {self.inner} and widths {self.widths!r:.80}"
             )
         if self.block == "inception" and any(width % 4 for width in self.widths):
             raise ValueError(
@@ -99,9 +113,9 @@ class Excite(nn.Module):
     traced = ("gate",)
     decayed = False
 
-    def __init__(self, channels: int, reduction: int):
+    def __init__(self, channels: int, reduction: int, min_hidden: int = 1):
         super().__init__()
-        hidden = max(1, channels // reduction)
+        hidden = max(min_hidden, channels // reduction)
         self.inner, self.outer = nn.Linear(channels, hidden), nn.Linear(hidden, channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -117,7 +131,7 @@ class ResidualBlock(nn.Module):
     def __init__(self, inside: int, outside: int, stride: int, branch: list[Convolution], config: SENetConfig):
         super().__init__()
         self.branch = nn.Sequential(*branch)
-        self.excite = Excite(outside, config.reduction) if config.reduction else None
+        self.excite = Excite(outside, config.reduction, config.min_hidden) if config.reduction else None
         changes = stride > 1 or inside != outside
         project = changes and config.shortcut == "project"
         self.shortcut = Convolution(inside, outside, 1, stride=stride, relu=False) if project else None
@@ -151,7 +165,7 @@ class InceptionBlock(nn.Module):
             Convolution(inside, part, 1), Convolution(part, part, 3), Convolution(part, part, 3)
         )
         self.pool = nn.Sequential(nn.MaxPool2d(3, 1, padding=1), Convolution(inside, part, 1))
-        self.excite = Excite(width, config.reduction) if config.reduction else None
+        self.excite = Excite(width, config.reduction, config.min_hidden) if config.reduction else None
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.shrink(x)
@@ -165,11 +179,11 @@ def basic(inside: int, width: int, stride: int, config: SENetConfig) -> tuple[nn
 
 
 def bottleneck(inside: int, width: int, stride: int, config: SENetConfig) -> tuple[nn.Module, int]:
-    outside = EXPANSION * width
+    outside, inner = EXPANSION * width, config.inner * width
     branch = [
-        Convolution(inside, width, 1),
-        Convolution(width, width, 3, stride=stride),
-        Convolution(width, outside, 1, relu=False),
+        Convolution(inside, inner, 1),
+        Convolution(inner, inner, 3, stride=stride, groups=config.groups),
+        Convolution(inner, outside, 1, relu=False),
     ]
     return ResidualBlock(inside, outside, stride, branch, config), outside
 

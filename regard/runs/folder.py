@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.base.fields import build, read_toml
 from regard.base.files import is_there, write_file
+from regard.base.names import check_name
 from regard.base.short_repr import printable
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.artifacts import AnyTokenizer, Artifacts, MissingTokenizer, Pixels
@@ -27,7 +28,7 @@ from regard.decode.settings import Decoding
 from regard.errors import RecipeError, RunError
 from regard.foreign import FORMS, form_of
 from regard.foreign.contents import Contents, Json, run_errors
-from regard.foreign.form import Form, Table, read_parts, used, write_parts
+from regard.foreign.form import Form, Table, read_parts, settle_labels, used, write_parts
 from regard.foreign.hf_files import (
     MAX_LENGTH,
     PREPROCESSOR,
@@ -44,6 +45,7 @@ from regard.runs.weights import WEIGHTS, has_weights, kind_of, read_headers, rea
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
+CLASSIFIER = "classifier.bias"  # in folders of transformers
 # Files that belong to a run; beside them a folder may hold what its owner keeps there.
 OWN_FILES = (
     *("config.json", "options.json", "*_config.json", "*tokenizer.json", "*_map.json", "added_tokens.json"),
@@ -62,6 +64,7 @@ def find(run: str | Path) -> Path:
     """The place of a run: a folder, else the name of a shipped run, else org/name on the Hugging Face Hub."""
     if run == "":
         raise RunError('there is no run "": name a folder, a shipped run, or org/name on the Hugging Face Hub')
+    check_name(run)
     path = Path(run)
     if path.is_dir():
         contents = Contents(path)
@@ -271,6 +274,7 @@ def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
     if form.architectures and heads is not None and heads not in [[head] for head in form.architectures]:
         supported = ", ".join(form.architectures)
         raise RunError(f"{path}: architectures = {heads!r:.80} is not supported, only {supported}")
+    settings = settle_labels(settings, lambda: _classes(path.parent))
     try:
         table = Table(settings, library=form.library)
         config, special = form.read_config(table)
@@ -282,6 +286,14 @@ def _foreign_settings(contents: Contents, form: Form[Any]) -> ModelSettings:
         names = (name for header in read_headers(path.parent).values() for name in header)
         config = form.holds(config, frozenset(map(form.rename, names)))
     return ModelSettings(form.model, config, form, special)
+
+
+def _classes(folder: Path) -> int:
+    """How many classes the weights of a transformers classifier have; 0: there is none."""
+    if not has_weights(folder):
+        return 0
+    shapes = [header[CLASSIFIER][0] for header in read_headers(folder).values() if CLASSIFIER in header]
+    return shapes[0][0] if shapes and shapes[0] else 0
 
 
 def _own_config(path: Path, table: Json, name: str) -> ModelConfig:

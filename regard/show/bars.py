@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.cells import cell_len
 
+from regard.base.arguments import check_argument, checked
+from regard.errors import BadInput
 from regard.show.label_text import clean, trim
 from regard.show.terminal import usable_width
 
@@ -14,14 +17,20 @@ EIGHTHS = " ▏▎▍▌▋▊▉"  # of a cell
 NUMBER = 8  # cells of " 100.0 %"
 
 
+@checked
 def bars(rows: Sequence[tuple[str, float]], *, width: int | None = None) -> str:
     """A line for each (name, probability): name, bar and percentage, at most `width` cells wide.
 
     A full bar is 100 %, so bars of different answers can be compared. Without `width`, the terminal's is used."""
     width = usable_width(width)
-    for name, share in rows:
+    rows = list(rows)
+    for row in rows:
+        check_argument("each of rows", row, Sequence[Any])
+        name, share = row if len(row) == 2 else (row, None)
+        check_argument("the name of a row", name, str)
+        check_argument("the share of a row", share, float)
         if not -1e-3 <= share <= 1 + 1e-3:  # float16 may overshoot a little; NaN is refused too
-            raise ValueError(f"shares must lie in [0, 1], got {share} for {name!r}: give probabilities, not scores")
+            raise BadInput(f"shares must lie in [0, 1], got {share} for {name!r}: give probabilities, not scores")
     # The name gets at least two cells beside the number; the bar gets what both leave.
     longest = min(LONGEST, max(2, (width - NUMBER) // 2))
     names = [trim(clean(name), longest) for name, _ in rows]

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.base.arguments import check_argument, checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.colours import line_look
 from regard.show.label_text import clean, trim
 from regard.show.plot import Plot
@@ -22,6 +25,7 @@ FEW = 40  # points of a line that get markers; a line of more points is drawn wi
 INSIDE = 4  # lines whose legend fits inside the axes; for more lines the legend stands beside the axes
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Curves(Plot):
     """Lines by name: {"train": (x, y)}. NaN or None in y leaves a gap in the line.
@@ -45,45 +49,48 @@ class Curves(Plot):
 
     def __post_init__(self) -> None:
         if not self.series:
-            raise ValueError("no series to draw: give at least one, as {name: (x, y)}")
+            raise BadInput("no series to draw: give at least one, as {name: (x, y)}")
         checked = {}
+        for name, points in {**self.series, **self.spread}.items():
+            check_argument(f"each of series and spread, as {name!r},", points, tuple[Any, Any])
         for name, (x, y) in self.series.items():
-            x, y = np.array(x, dtype=np.float64), np.array(y, dtype=np.float64)
+            x, y = to_array(x, f"series {name!r}: x"), to_array(y, f"series {name!r}: y")
             if x.ndim != 1 or x.shape != y.shape:
-                raise ValueError(
+                raise BadInput(
                     f"series {name!r}: x and y must be lists of the same length, got shapes {x.shape} and {y.shape}"
                 )
             if not np.isfinite(x).all():
-                raise ValueError(f"series {name!r}: x must be finite, got {x[~np.isfinite(x)][0]}")
+                raise BadInput(f"series {name!r}: x must be finite, got {x[~np.isfinite(x)][0]}")
             checked[name] = (x, y)
         object.__setattr__(self, "series", checked)
         object.__setattr__(self, "spread", {name: self._band(name, *band) for name, band in self.spread.items()})
 
     def _band(self, name: str, low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
         if name not in self.series:
-            raise ValueError(
+            raise BadInput(
                 f"spread {name!r} has no line of that name; there are {', '.join(map(repr, self.series))}"
             )
-        low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+        low, high = to_array(low, f"spread {name!r}"), to_array(high, f"spread {name!r}")
         wanted = self.series[name][0].shape
         if not low.shape == high.shape == wanted:
-            raise ValueError(
+            raise BadInput(
                 f"spread {name!r}: low and high must have the shape of their line {wanted}, "
                 f"got {low.shape} and {high.shape}"
             )
         if (low > high).any():
             at = np.argmax(low > high)
-            raise ValueError(
+            raise BadInput(
                 f"spread {name!r}: low must not exceed high, got {low[at]:g} and {high[at]:g} at point {at}"
             )
         return low, high
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
-        from regard.show.figure import new_plot
+        from regard.show.figure import axes_or_new
         from regard.show.fonts import text_style
 
-        ax = new_plot() if ax is None else ax
+        ax = axes_or_new(ax)
         names = [trim(clean(name), 40) for name in self.series]
         titles = [trim(clean(text), 80) for text in (self.title, self.x_label, self.y_label)]
         ticks = [[trim(clean(line), 40) for line in text.split("\n")] for text in self.ticks.values()]
@@ -120,6 +127,7 @@ class Curves(Plot):
         return line
 
 
+@checked
 def loss_curve(log: Sequence[Mapping[str, Any]]) -> Curves:
     """Training and validation loss of a run's log: rows with "step" and "loss" or "valid_loss"."""
     series = {}
@@ -128,27 +136,30 @@ def loss_curve(log: Sequence[Mapping[str, Any]]) -> Curves:
         if points:
             series[name] = ([step for step, _ in points], [value for _, value in points])
     if not series:
-        raise ValueError(
+        raise BadInput(
             f'no row of the log ({len(log)} rows) has "step" and "loss" or "valid_loss": '
             "give the rows of a run's log.jsonl"
         )
     return Curves(series, title="Loss", x_label="step", y_label="loss")
 
 
+@checked
 def length_curves(runs: Mapping[str, Sequence[tuple[float, float, int, float]]]) -> Curves:
     """BLEU by source length, one line per run: {name: [(low, high, sentences, BLEU) of each bucket]}.
 
     Each point is drawn at the middle of its bucket; a bucket without sentences leaves a gap. The last bucket may be
     open (high = inf) and is then drawn as wide as the bucket before it."""
     if not runs:
-        raise ValueError("no runs to draw: give at least one, as {name: [(low, high, sentences, BLEU), ...]}")
+        raise BadInput("no runs to draw: give at least one, as {name: [(low, high, sentences, BLEU), ...]}")
+    for name, buckets in runs.items():
+        check_argument(f"run {name!r}", buckets, Sequence[tuple[float, float, int, float]])
     first = next(iter(runs))
     ranges = [(low, high) for low, high, _, _ in runs[first]]
     if not ranges or any(low > high for low, high in ranges):
-        raise ValueError(f"run {first!r} needs buckets (low, high, sentences, BLEU) with low <= high, got {ranges}")
+        raise BadInput(f"run {first!r} needs buckets (low, high, sentences, BLEU) with low <= high, got {ranges}")
     for name, buckets in runs.items():
         if [(low, high) for low, high, _, _ in buckets] != ranges:
-            raise ValueError(
+            raise BadInput(
                 f"runs {first!r} and {name!r} have different buckets: evaluate both with the same lengths"
             )
     widths = [high - low for low, high in ranges if math.isfinite(high)]

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
 from regard.show.colours import DARK, LIGHT, hex_colours, shade
 from regard.show.drawing import EDGE, HEADING, NOTE, Box, Drawing, Mark, Text, colour_scale, quiet
 from regard.show.label_text import clean, trim
@@ -39,6 +41,7 @@ WEIGHT, BAR, GAP = 34, 9, 12  # widths: of the number at the left, of its bar, a
 MARGIN = 7  # cells of a terminal: "0.25 █ "
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Document(Picture):
     """A text in sentences: `weights[i]` (N_i,) are the weights of the words of sentence i, `sentence_weights` (S,)
@@ -62,7 +65,7 @@ class Document(Picture):
     def __post_init__(self) -> None:
         check_scale(self.scale)
         if not self.sentences or len(self.sentences) != len(self.weights):
-            raise ValueError(
+            raise BadInput(
                 f"a document needs weights for each of its sentences, at least one; got {len(self.sentences)} "
                 f"sentences, weights of {len(self.weights)}"
             )
@@ -145,6 +148,7 @@ class Document(Picture):
         width, height = x + cells * CELL + EDGE, key_top + NOTE + EDGE
         return Drawing(title or "document shaded by attention", width, height, marks, FONT)
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The weight of each sentence before its lines, words on their shades; `width` cells wide (default: the
         terminal's width); without colour as ░▒▓█."""

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.bars import bars
 from regard.show.colours import HIDDEN, LIGHT, MARK
 from regard.show.drawing import (
@@ -47,6 +50,7 @@ CELLS = 16  # of an image in a terminal
 MANY = 20  # examples; of more than these only the most looked at are drawn as images in a terminal
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Example:
     """An image (H, W, 3) of bytes, its class, and the name of its file."""
@@ -59,6 +63,7 @@ class Example:
         object.__setattr__(self, "image", check_image(self.image))
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Examples(Picture):
     """An image (H, W, 3) of bytes beside the examples that a model was shown, and for each look, by its name, the
@@ -82,16 +87,16 @@ class Examples(Picture):
     def __post_init__(self) -> None:
         check_scale(self.scale)
         if not self.examples or not self.looks:
-            raise ValueError("nothing to draw: give at least one example, and one look as {name: weights (S + 1,)}")
+            raise BadInput("nothing to draw: give at least one example, and one look as {name: weights (S + 1,)}")
         looks = {name: self._check(name, weights) for name, weights in self.looks.items()}
         object.__setattr__(self, "query", check_image(self.query))
         object.__setattr__(self, "examples", tuple(self.examples))
         object.__setattr__(self, "looks", looks)
 
     def _check(self, name: str, weights: np.ndarray) -> np.ndarray:
-        weights, wanted = np.array(weights, dtype=np.float64), (len(self.examples) + 1,)
+        weights, wanted = to_array(weights), (len(self.examples) + 1,)
         if weights.shape != wanted or not np.isfinite(weights).all() or weights.min() < 0:
-            raise ValueError(
+            raise BadInput(
                 f"{name}: the weights of {wanted[0] - 1} examples, and last of the image itself, must be {wanted}, "
                 f"finite and not negative; got shape {weights.shape}"
             )
@@ -187,6 +192,7 @@ class Examples(Picture):
         right = left + (min(len(self.examples), columns) - 1) * (side + BETWEEN) + side
         return groups, bottom + BELOW + BETWEEN, right
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The images in colour, two pixels a cell, and a bar for each weight; `width` cells wide (default: the
         terminal's width)."""

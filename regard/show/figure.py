@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import matplotlib
 import numpy as np
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.transforms import Transform
 
+from regard.base.arguments import check_argument
 from regard.show.colours import HATCH, HIDDEN
 from regard.show.drawing import (
     Box,
@@ -185,6 +186,16 @@ def _plotted(plot: Callable[[Axes], object]) -> Figure:
     figure = Figure(figsize=PLOT_SIZE, layout="constrained")
     plot(figure.add_subplot())
     return figure
+
+
+def axes_or_new(ax: object) -> Axes:
+    """Those of the user, or in a new figure."""
+    return new_plot() if ax is None else check_axes(ax)
+
+
+def check_axes(ax: object) -> Axes:
+    check_argument("ax", ax, Axes)
+    return cast(Axes, ax)
 
 
 def new_plot() -> Axes:

@@ -85,7 +85,7 @@ def _warn(missing: list[str]) -> None:
     named = ", ".join(f"{character} (U+{ord(character):04X})" for character in missing[:8])
     more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
     frame, level = sys._getframe(), 1  # the warning points at the caller's line, not at ours
-    while frame.f_back and frame.f_globals["__name__"].startswith("regard.show"):
+    while frame.f_back and frame.f_globals["__name__"].startswith(("regard.show", "regard.base")):
         frame, level = frame.f_back, level + 1
     place, them = ("its place", "it") if len(missing) == 1 else ("their place", "them")
     warnings.warn(

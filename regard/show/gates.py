@@ -11,6 +11,9 @@ from itertools import groupby
 import numpy as np
 from rich.cells import cell_len
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.colours import HATCH, LIGHT, line_look
 from regard.show.drawing import (
     EDGE,
@@ -56,6 +59,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"  # heights in a terminal
 TERMINAL_COLOUR = "\x1b[38;2;72;155;214m"  # readable on black and on white
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Gates(Picture):
     """How far each channel of each block is open, from 0 to 1: {"stages.0.0.excite": (rows, channels)}, the blocks
@@ -78,15 +82,15 @@ class Gates(Picture):
 
     def __post_init__(self) -> None:
         if not self.panels:
-            raise ValueError("no gates to draw: give at least one block, as {name: gates (rows, channels)}")
+            raise BadInput("no gates to draw: give at least one block, as {name: gates (rows, channels)}")
         panels = {name: _check(name, gates) for name, gates in self.panels.items()}
         counts = {name: len(gates) for name, gates in panels.items()}
         if len(set(counts.values())) > 1:
-            raise ValueError(f"all blocks must have gates of the same rows, got {counts} rows")
+            raise BadInput(f"all blocks must have gates of the same rows, got {counts} rows")
         count = next(iter(counts.values()))
         rows = tuple(self.rows) or tuple(f"row {row}" for row in range(count))
         if isinstance(self.rows, str) or len(rows) != count:
-            raise ValueError(f"rows must be {count} names, one for each row of gates, got {self.rows!r:.80}")
+            raise BadInput(f"rows must be {count} names, one for each row of gates, got {self.rows!r:.80}")
         check_scale(self.scale)
         object.__setattr__(self, "panels", panels)
         object.__setattr__(self, "rows", rows)
@@ -173,6 +177,7 @@ class Gates(Picture):
         marks += [*legend, *panels, quiet(EDGE, height - EDGE, note)]
         return Drawing(title or "gates of channels", max(right, *rights) + EDGE, height, marks)
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """A line for each row of a block, a cell for each channel or for the mean of several; `width` cells wide
         (default: the terminal's width)."""
@@ -207,16 +212,16 @@ def _stage(name: str) -> str:
 
 
 def _check(name: str, gates: np.ndarray) -> np.ndarray:
-    gates = np.array(gates, dtype=np.float64)
+    gates = to_array(gates, f"{name}: gates")
     gates = gates[None] if gates.ndim == 1 else gates
     if gates.ndim != 2 or gates.size == 0:
-        raise ValueError(f"{name}: gates must have shape (rows, channels) or (channels,), got {gates.shape}")
+        raise BadInput(f"{name}: gates must have shape (rows, channels) or (channels,), got {gates.shape}")
     if not np.isfinite(gates).all():
         row, channel = np.argwhere(~np.isfinite(gates))[0]
-        raise ValueError(f"{name}: gates must be finite, got {gates[row, channel]} in row {row}, channel {channel}")
+        raise BadInput(f"{name}: gates must be finite, got {gates[row, channel]} in row {row}, channel {channel}")
     if gates.min() < -1e-3 or gates.max() > 1 + 1e-3:  # float16 may overshoot a little
         wrong = gates.min() if gates.min() < -1e-3 else gates.max()
-        raise ValueError(f"{name}: gates must lie in [0, 1], got {wrong:.4g}: give them after the sigmoid")
+        raise BadInput(f"{name}: gates must lie in [0, 1], got {wrong:.4g}: give them after the sigmoid")
     return gates.clip(0, 1)
 
 

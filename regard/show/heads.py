@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from rich.cells import cell_len
 
+from regard.base.arguments import checked
 from regard.errors import BadInput
 from regard.show.colours import HIDDEN
 from regard.show.drawing import (
@@ -63,6 +64,7 @@ class Heads(HeadsData, Picture):
         sites = ", ".join(list(self.panels)[:3]) + (", ..." if len(self.panels) > 3 else "")
         return f"<Heads: {heads} of {many} ({sites}){titled(self.title)}>"
 
+    @checked
     def part(self, *, head: int | None = None, rows: range | None = None) -> Heads:
         """The sheet with this head and these rows alone."""
         panels, names, masks = {}, {}, {}
@@ -91,10 +93,10 @@ class Heads(HeadsData, Picture):
     def map(self, site: str, head: int | None = None) -> Map:
         """One head with its labels; without `head`, the mean over the heads of the site."""
         if site not in self.panels:
-            raise ValueError(f"no site {site!r}; there are {quoted(self.panels)}")
+            raise BadInput(f"no site {site!r}; there are {quoted(self.panels)}")
         weights = self.panels[site]
         if head is not None and not 0 <= head < len(weights):
-            raise ValueError(f"{site} has heads 0 to {len(weights) - 1}, got {head}")
+            raise BadInput(f"{site} has heads 0 to {len(weights) - 1}, got {head}")
         chosen = weights.mean(0, dtype=np.float64) if head is None else weights[head]
         title = heads_title(site, len(weights), head)
         picture = Map(chosen, *self.tokens(site), title, mask=self.mask[site], scale=self.scale)
@@ -155,6 +157,7 @@ class Heads(HeadsData, Picture):
         note = f"only the first {shown} of up to {longest} tokens are here: choose fewer heads to see all"
         return beginning, note
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The heads as text, `width` cells wide (default: the terminal's width); heads that do not fit go below."""
         if texts := self._texts():

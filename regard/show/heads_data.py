@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import check_argument, checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.map_data import HIDDEN_WORDS, MapData
 from regard.show.scales import Scale, check_scale, top_of, top_words
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class HeadsData:
     """Weights (H, R, C) by site: {"encoder.0.attend": ..., "decoder.0.cross": ...}.
@@ -36,7 +40,7 @@ class HeadsData:
 
     def __post_init__(self) -> None:
         if not self.panels:
-            raise ValueError("no heads to draw: give at least one site, as {site: weights (heads, rows, columns)}")
+            raise BadInput("no heads to draw: give at least one site, as {site: weights (heads, rows, columns)}")
         check_scale(self.scale)
         rows, columns = self._labels("rows"), self._labels("columns")
         by_site = self.mask if isinstance(self.mask, Mapping) else dict.fromkeys(self.panels, self.mask)
@@ -53,7 +57,9 @@ class HeadsData:
             return dict.fromkeys(self.panels, tuple(tokens))
         missing = [site for site in self.panels if site not in tokens]
         if missing:
-            raise ValueError(f"{name} has no tokens for {missing[0]!r}; it has them for {quoted(tokens)}")
+            raise BadInput(f"{name} has no tokens for {missing[0]!r}; it has them for {quoted(tokens)}")
+        for site in self.panels:
+            check_argument(f"{name} of {site}", tokens[site], Sequence[str])
         return {site: tuple(tokens[site]) for site in self.panels}
 
     def tokens(self, site: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -103,17 +109,15 @@ class HeadsData:
 def _check(
     site: str, values: Any, rows: Sequence[str], columns: Sequence[str], mask: Any, scale: Scale
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().float().numpy()
-    weights = np.array(values, dtype=np.float32)
+    weights = to_array(values, f"{site}: weights", np.float32)
     if weights.ndim != 3 or len(weights) == 0:
-        raise ValueError(
+        raise BadInput(
             f"{site}: weights must have shape (heads, rows, columns), got {weights.shape}: give one text at a time"
         )
     try:
         maps = [MapData(head, rows, columns, mask=mask, scale=scale) for head in weights]
     except ValueError as error:
-        raise ValueError(f"{site}: {error}") from error
+        raise BadInput(f"{site}: {error}") from error
     return np.stack([head.weights for head in maps]).astype(np.float32), maps[0].mask
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from regard.errors import BadInput
+from regard.show.arrays import to_plain
 from regard.show.colours import HEAT, HIDDEN, shade
 
 if TYPE_CHECKING:
@@ -22,9 +24,9 @@ FINE = 2  # pixels of an image for each pixel of a drawing, for high-resolution 
 
 def check_image(image: np.ndarray) -> np.ndarray:
     """A copy of bytes (H, W, 3); refuses anything else."""
-    image = np.array(image)
+    image = to_plain(image)
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
-        raise ValueError(
+        raise BadInput(
             f"image must be bytes (height, width, 3), got {image.dtype} {image.shape}: "
             "undo the model's normalisation, scale to 0 to 255, and repeat a grey channel three times"
         )

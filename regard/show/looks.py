@@ -10,6 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.colours import HEAT, HIDDEN, LIGHT
 from regard.show.drawing import (
     EDGE,
@@ -58,6 +61,7 @@ GATE_NOTE = "bar below a panel: the gate, from 0 to 1"
 FEW = 4  # captions of fewer words than these are drawn larger in a terminal
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Line:
     """The words of one caption, the weights (T, rows, columns) with which each looked at the image, and, where the
@@ -71,10 +75,10 @@ class Line:
 
     def __post_init__(self) -> None:
         if isinstance(self.words, str):
-            raise ValueError(f"words must be a sequence, got one text: {self.words!r:.80}; split it")
-        words, weights = tuple(self.words), np.array(self.weights, dtype=np.float64)
+            raise BadInput(f"words must be a sequence, got one text: {self.words!r:.80}; split it")
+        words, weights = tuple(self.words), to_array(self.weights)
         if weights.ndim != 3 or len(weights) != len(words):
-            raise ValueError(
+            raise BadInput(
                 f"weights of {len(words)} words must be ({len(words)}, rows, columns), got {weights.shape}: "
                 "one map for each word, reshaped to the grid"
             )
@@ -112,6 +116,7 @@ class Line:
         return [most] if gate is None else [f"gate {gate:.2f}", most]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Looks(Picture):
     """An image (H, W, 3) of bytes and one or more captions of it. Each word has a panel with its attention over the
@@ -132,7 +137,7 @@ class Looks(Picture):
     def __post_init__(self) -> None:
         lines = tuple(self.lines)
         if not lines:
-            raise ValueError("no caption to draw: give at least one line, as Line(words, weights)")
+            raise BadInput("no caption to draw: give at least one line, as Line(words, weights)")
         check_scale(self.scale)
         object.__setattr__(self, "image", check_image(self.image))
         object.__setattr__(self, "lines", lines)
@@ -147,11 +152,11 @@ class Looks(Picture):
         """Pictures of one image in one, such as {"soft": answer.attention, "hard": other.attention}; the names tell
         their captions apart."""
         if not pictures:
-            raise ValueError("no picture to draw: give at least one, by its name")
+            raise BadInput("no picture to draw: give at least one, by its name")
         first = next(iter(pictures.values()))
         for name, picture in pictures.items():
             if not np.array_equal(first.image, picture.image):
-                raise ValueError(f"all pictures must be over the same image; that of {name!r:.40} is another one")
+                raise BadInput(f"all pictures must be over the same image; that of {name!r:.40} is another one")
         lines = [
             replace(line, name=f"{name}, {line.name}" if line.name else name)
             for name, picture in pictures.items()
@@ -227,6 +232,7 @@ class Looks(Picture):
         name = title or "attention over an image, word by word"
         return Drawing(name, width, y + NOTE + EDGE, marks)
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """A panel for each word, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
         width = usable_width(width)
@@ -287,11 +293,11 @@ def _choice(line: Line, at: int, x: float, y: float, across: int, down: int) -> 
 
 
 def _check_gates(gates: np.ndarray, count: int) -> np.ndarray:
-    gates = np.array(gates, dtype=np.float64)
+    gates = to_array(gates, "gates")
     if gates.shape != (count,):
-        raise ValueError(f"gates must have shape ({count},), one for each word, got {gates.shape}")
+        raise BadInput(f"gates must have shape ({count},), one for each word, got {gates.shape}")
     allowed = (gates >= -1e-3) & (gates <= 1 + 1e-3)  # float16 may overshoot a little; NaN is not allowed either
     if not allowed.all():
         at = int(allowed.argmin())
-        raise ValueError(f"gates must lie in [0, 1], got {gates[at]:.4g} at word {at}: give them after the sigmoid")
+        raise BadInput(f"gates must lie in [0, 1], got {gates[at]:.4g} at word {at}: give them after the sigmoid")
     return gates.clip(0, 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 from rich.cells import cell_len
 
+from regard.base.arguments import checked
 from regard.show.colours import HIDDEN, MARK, QUIET
 from regard.show.drawing import (
     EDGE,
@@ -87,6 +88,7 @@ class Map(MapData, Picture):
         )
         return merged.over(self)
 
+    @checked
     def part(self, *, head: int | None = None, rows: range | None = None) -> Map:
         """The map with these rows alone."""
         if rows is None:
@@ -110,11 +112,13 @@ class Map(MapData, Picture):
         long = self._long()
         return long.drawing() if long else draw_map(self)
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:  # type: ignore[override] # other pictures fill a figure
         """Draw the map into matplotlib's `ax`, or into a new figure that grows with the number of tokens.
 
         In a small `ax` the labels shrink, so that they never overlap. Right-to-left labels need matplotlib 3.11 or
         newer; older versions draw their letters in reverse."""
+        from regard.show.figure import check_axes
         from regard.show.map_plot import draw_axes, new_axes
 
         drawing = draw_map(self)
@@ -122,6 +126,8 @@ class Map(MapData, Picture):
             from matplotlib import pyplot
 
             ax = new_axes(drawing, pyplot.figure())
+        else:
+            check_axes(ax)
         return draw_axes(drawing, ax)
 
     def _write_png(self, file: BinaryIO) -> None:
@@ -135,6 +141,7 @@ class Map(MapData, Picture):
         rows = last_rows(*self.weights.shape)
         return (self, "") if rows is None else (self.part(rows=rows), f"only the last {len(rows):,} rows are here")
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The map as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
         long = self._long()

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array, to_plain
 from regard.show.scales import Scale, check_scale, top_of
 
 HIDDEN_WORDS = "may not be looked at"
@@ -24,6 +27,7 @@ class Focus:
     window: tuple[int, int] | None  # first and last column, cut at the edges of the map
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class MapData:
     """Weights (R, C): how much each row (a query, such as a target word) looks at each column (a place in memory,
@@ -52,7 +56,7 @@ class MapData:
             labels = tuple(getattr(self, name))
             strange = [entry for entry in labels if not isinstance(entry, str)]
             if strange:
-                raise ValueError(f"{name} must be strings, got {strange[0]!r}: give the token of each as its label")
+                raise BadInput(f"{name} must be strings, got {strange[0]!r}: give the token of each as its label")
             object.__setattr__(self, name, labels)
         check_scale(self.scale)
         shape = (len(self.rows), len(self.columns))
@@ -101,38 +105,28 @@ class MapData:
         return signs
 
 
-def to_array(values: Any) -> np.ndarray:
-    """float64, from lists, arrays and torch tensors (of any device and dtype, with or without gradient)."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().double().numpy()
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"weights must be a table of numbers: {error}") from None
-
-
 def check_weights(values: Any, expected: tuple[int, int], scale: Scale = None) -> np.ndarray:
     """A copy of weights of the expected shape, in [0, 1] or up to the scale."""
     weights = to_array(values)
     if weights.shape != expected:
-        raise ValueError(
+        raise BadInput(
             f"weights must have shape (rows, columns) = {expected}, got {weights.shape}: "
             "give a label for every row and every column, and one head at a time (regard.show.Heads draws many)"
         )
     if weights.size == 0:
-        raise ValueError(f"a map needs at least one row and one column, got shape {weights.shape}")
+        raise BadInput(f"a map needs at least one row and one column, got shape {weights.shape}")
     if not np.isfinite(weights).all():
         row, column = np.argwhere(~np.isfinite(weights))[0]
-        raise ValueError(f"weights must be finite, got {weights[row, column]} in row {row}, column {column}")
+        raise BadInput(f"weights must be finite, got {weights[row, column]} in row {row}, column {column}")
     if weights.min() < -1e-3:  # float16 may overshoot a little
         row, column = np.unravel_index(weights.argmin(), weights.shape)
-        raise ValueError(
+        raise BadInput(
             f"weights must not be negative, got {weights.min():.4g} in row {row}, column {column}: "
             "give weights (after the softmax), not scores"
         )
     most = max(1.0, top_of(1, scale))
     if weights.max() > most * (1 + 1e-3):
-        raise ValueError(
+        raise BadInput(
             f"weights must lie in [0, {most:g}], got up to {weights.max():.4g}: "
             "give weights (after the softmax), not scores, or say by scale= how large they are"
         )
@@ -143,15 +137,15 @@ def check_mask(mask: Any, weights: np.ndarray) -> np.ndarray | None:
     """A copy of a mask that has the shape of the weights and hides none of them."""
     if mask is None:
         return None
-    mask = np.array(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
+    mask = to_plain(mask)
     if mask.dtype != np.bool_ or mask.shape != weights.shape:
-        raise ValueError(
+        raise BadInput(
             f"mask must be boolean, True = may look, of shape (rows, columns) = {weights.shape}, "
             f"got {mask.dtype} {mask.shape}"
         )
     if (weights[~mask] > 1e-3).any():
         row, column = np.argwhere(~mask & (weights > 1e-3))[0]
-        raise ValueError(
+        raise BadInput(
             f"row {row} gives {weights[row, column]:.4g} to column {column}, which the mask hides: "
             "True means that it may be looked at"
         )
@@ -160,14 +154,14 @@ def check_mask(mask: Any, weights: np.ndarray) -> np.ndarray | None:
 
 def _check_centres(centres: object, window: object, rows: int) -> np.ndarray | None:
     if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 0:
-        raise ValueError(f"window must be a whole number, 0 (none) or more, got {window!r}")
+        raise BadInput(f"window must be a whole number, 0 (none) or more, got {window!r}")
     if centres is None:
         if window:
-            raise ValueError(f"a window of {window} needs centres to lie around: give centres, one for each row")
+            raise BadInput(f"a window of {window} needs centres to lie around: give centres, one for each row")
         return None
-    checked = np.array(centres, dtype=np.float64)
+    checked = to_array(centres, "centres")
     if checked.shape != (rows,):
-        raise ValueError(f"centres must be one number for each of the {rows} rows, got shape {checked.shape}")
+        raise BadInput(f"centres must be one number for each of the {rows} rows, got shape {checked.shape}")
     if np.isinf(checked).any():
-        raise ValueError(f"centres must be finite, or NaN for none; row {np.argmax(np.isinf(checked))} is infinite")
+        raise BadInput(f"centres must be finite, or NaN for none; row {np.argmax(np.isinf(checked))} is infinite")
     return checked

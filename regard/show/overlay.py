@@ -9,7 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from regard.base.arguments import checked
 from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.colours import HEAT
 from regard.show.drawing import (
     EDGE,
@@ -41,6 +43,7 @@ PHOTO_SIDE = 2_400  # dots on the longer side of a PNG: photographs make large f
 FEW = 4  # fewer panels than these are drawn larger in a terminal
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Overlay(Picture):
     """An image (H, W, 3) of bytes and maps over it: {"rollout": (rows, columns), "block 11, head 3": ...}.
@@ -63,7 +66,7 @@ class Overlay(Picture):
     def __post_init__(self) -> None:
         image = check_image(self.image)
         if not self.panels:
-            raise ValueError("no map to draw: give at least one, as {name: weights (rows, columns)}")
+            raise BadInput("no map to draw: give at least one, as {name: weights (rows, columns)}")
         checked = {name: check_map(name, weights) for name, weights in self.panels.items()}
         check_scale(self.scale)
         object.__setattr__(self, "image", image)
@@ -92,6 +95,7 @@ class Overlay(Picture):
         """What is drawn of a map: shares of the scale, in [0, 1]."""
         return levels_of(self.shares[name], self.top)
 
+    @checked
     def part(self, *, head: int | None = None, rows: range | None = None) -> Overlay:
         """The overlay with the maps of this head alone."""
         if head is None:
@@ -133,6 +137,7 @@ class Overlay(Picture):
         width = EDGE + max(right, EDGE + columns * pitch - BETWEEN, EDGE + KEY + 170)
         return Drawing(title or "attention over an image", width, key_top + NOTE + EDGE, marks)
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """In colour as half blocks, two pixels a cell; without colour the maps alone, as ░▒▓█; `width` cells wide
         (default: the terminal's width)."""
@@ -169,17 +174,17 @@ def levels_of(shares: np.ndarray, top: float | None) -> np.ndarray:
 
 def check_map(name: str, weights: np.ndarray) -> np.ndarray:
     """A copy of a map over an image; refuses what is none."""
-    weights = np.array(weights, dtype=np.float64)
+    weights = to_array(weights, f"{name}: weights")
     if weights.ndim != 2 or weights.size == 0:
-        raise ValueError(
+        raise BadInput(
             f"{name}: a map must have shape (rows, columns), got {weights.shape}: "
             "leave the class token out and reshape the patches to their grid"
         )
     if not np.isfinite(weights).all():
         row, column = np.argwhere(~np.isfinite(weights))[0]
-        raise ValueError(f"{name}: a map must be finite, got {weights[row, column]} in row {row}, column {column}")
+        raise BadInput(f"{name}: a map must be finite, got {weights[row, column]} in row {row}, column {column}")
     if weights.min() < 0:
-        raise ValueError(f"{name}: a map must not be negative, got {weights.min():.4g}: give weights, not scores")
+        raise BadInput(f"{name}: a map must not be negative, got {weights.min():.4g}: give weights, not scores")
     return weights
 
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
+from regard.base.arguments import checked
 from regard.show.drawing import Drawing
 from regard.show.html_page import html_page, json_text, notebook_html
 from regard.show.label_text import clean
@@ -53,6 +54,7 @@ class Picture(ABC):
         """The picture as marks, each with its place: what SVG and matplotlib both draw."""
 
     @abstractmethod
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The picture as text, `width` cells wide (default: the terminal's width); without colour as ░▒▓█."""
 
@@ -60,6 +62,7 @@ class Picture(ABC):
         """The picture as SVG: text as text, drawn in the viewer's fonts, images inside the file."""
         return render_svg(self.drawing())
 
+    @checked
     def plot(self) -> Figure:
         """Draw into a new matplotlib figure."""
         from matplotlib import pyplot
@@ -107,6 +110,7 @@ class Picture(ABC):
             return data
         return data | below
 
+    @checked
     def part(self, *, head: int | None = None, rows: range | None = None) -> Self:
         """The same picture with this head and these rows alone, where it has heads and rows."""
         return self
@@ -117,11 +121,13 @@ class Picture(ABC):
         object.__setattr__(self, "_pieces", pieces)  # pictures are frozen
         return self
 
+    @checked
     def scaled(self, scale: Scale) -> Self:
         """The same picture with another scale: a number, "shared" (one for all panels) or "each" (their own)."""
         other = dataclasses.replace(self, scale=scale)  # type: ignore[type-var] # every picture is a dataclass
         return other.over(self._pieces.scaled(scale) if self._pieces else None)
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write a .png, .svg or .html file, by the path's suffix."""
         suffix = suffix_of(path, (".png", ".svg", ".html"))

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.base.arguments import checked
 from regard.show.label_text import clean
 from regard.show.saving import suffix_of, write_whole
 
@@ -41,6 +42,7 @@ class Plot(ABC):
             f"<body>\n{self._repr_html_()}</body>\n</html>\n"
         )
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write a .png, .svg or .html file, by the path's suffix."""
         from regard.show.figure import write_plot

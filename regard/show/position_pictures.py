@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.colours import DIVERGING
 from regard.show.curves import Curves
 from regard.show.plot import Plot
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Barcode(Plot):
     """Values (positions, dimensions) as colours: blue below 0, orange above, on the same scale."""
@@ -30,11 +34,12 @@ class Barcode(Plot):
         positions, dimensions = self.values.shape
         return f"<Barcode: {positions:,} positions, {dimensions:,} dimensions>"
 
+    @checked
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw into matplotlib's `ax`, or into a new figure."""
-        from regard.show.figure import colour_map, new_plot
+        from regard.show.figure import axes_or_new, colour_map
 
-        ax = new_plot() if ax is None else ax
+        ax = axes_or_new(ax)
         limit = float(np.abs(self.values).max()) or 1.0
         colours = colour_map(DIVERGING)
         image = ax.imshow(
@@ -46,6 +51,7 @@ class Barcode(Plot):
         return ax
 
 
+@checked
 def position_curves(encodings: np.ndarray, dims: Sequence[int] | None = None) -> Curves:
     """Some dimensions over the positions; without `dims`, up to five of them, evenly spaced."""
     encodings = _check(encodings)
@@ -53,17 +59,19 @@ def position_curves(encodings: np.ndarray, dims: Sequence[int] | None = None) ->
     dims = range(0, width, max(1, -(-width // 5))) if dims is None else dims
     wrong = [dim for dim in dims if not 0 <= dim < width]
     if wrong:
-        raise ValueError(f"dimensions must lie in 0 to {width - 1}, got {wrong[0]}")
+        raise BadInput(f"dimensions must lie in 0 to {width - 1}, got {wrong[0]}")
     places = np.arange(len(encodings))
     series = {f"dimension {dim}": (places, encodings[:, dim]) for dim in dims}
     return Curves(series, title="Position encodings", x_label="position", y_label="value", legend_beside=True)
 
 
+@checked
 def barcode(encodings: np.ndarray) -> Barcode:
     """All values: a row for each position, a column for each dimension."""
     return Barcode(encodings, title="Position encodings")
 
 
+@checked
 def similarity(encodings: np.ndarray) -> Curves:
     """P(p) . P(p + k) by the distance k: the mean over all p, shaded from the minimum to the maximum.
 
@@ -79,10 +87,10 @@ def similarity(encodings: np.ndarray) -> Curves:
 
 
 def _check(encodings: np.ndarray) -> np.ndarray:
-    encodings = np.array(encodings, dtype=np.float64)
+    encodings = to_array(encodings, "encodings")
     if encodings.ndim != 2 or encodings.size == 0:
-        raise ValueError(f"encodings must have shape (positions, dimensions), got {encodings.shape}")
+        raise BadInput(f"encodings must have shape (positions, dimensions), got {encodings.shape}")
     if not np.isfinite(encodings).all():
         row, column = np.argwhere(~np.isfinite(encodings))[0]
-        raise ValueError(f"encodings must be finite, got {encodings[row, column]} at position {row}, dim {column}")
+        raise BadInput(f"encodings must be finite, got {encodings[row, column]} at position {row}, dim {column}")
     return encodings

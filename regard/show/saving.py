@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from regard.base.files import drafted
+from regard.errors import BadInput
 
 
 def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
@@ -14,7 +15,7 @@ def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in allowed:
         wrong = f"the suffix {suffix!r}" if suffix else "no suffix"
-        raise ValueError(f"cannot save {str(path)!r} with {wrong}: end the name in {' or '.join(allowed)}")
+        raise BadInput(f"cannot save {str(path)!r} with {wrong}: end the name in {' or '.join(allowed)}")
     return suffix
 
 

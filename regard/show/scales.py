@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from regard.errors import BadInput
+
 Scale = float | Literal["shared", "each"] | None
 STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)  # tops of scales, times a power of ten
 
@@ -17,7 +19,7 @@ def check_scale(scale: object) -> None:
         return
     number = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
     if not number or not 0 < float(scale) < math.inf:  # type: ignore[arg-type] # it is a number by then
-        raise ValueError(f'scale must be a number above 0, "shared" or "each", got {scale!r:.80}')
+        raise BadInput(f'scale must be a number above 0, "shared" or "each", got {scale!r:.80}')
 
 
 def top_of(most: float, scale: Scale = None) -> float:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
 from regard.show.drawing import EDGE, HEADING, NAME, NOTE, Drawing, Mark, Text, colour_scale
 from regard.show.label_text import clean, trim
 from regard.show.map_data import check_mask, check_weights
@@ -37,6 +39,7 @@ BETWEEN = 36  # texts beside each other
 SHEET_SIDE = 6_000  # dots on the longer side of a PNG: a sheet of many texts is wide
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ShadedText(Picture):
     """A text and how much each query looks at each of its words: weights (Q, N) for `words` (N,), `queries` (Q,).
@@ -65,7 +68,7 @@ class ShadedText(Picture):
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "mask", check_mask(self.mask, weights))
         if self.query is not None and not 0 <= self.query < len(self.queries):
-            raise ValueError(f"there are queries 0 to {len(self.queries) - 1}, got {self.query}")
+            raise BadInput(f"there are queries 0 to {len(self.queries) - 1}, got {self.query}")
 
     def __repr__(self) -> str:
         return f"<ShadedText: {len(self.words):,} words, {len(self.queries):,} queries{titled(self.title)}>"
@@ -103,6 +106,7 @@ class ShadedText(Picture):
             return f"mean of {len(self.queries):,} queries"
         return f"where {self.queries[self.query or 0]!r} looks"
 
+    @checked
     def part(self, *, head: int | None = None, rows: range | None = None) -> ShadedText:
         """The text with these queries alone."""
         if rows is None:
@@ -122,6 +126,7 @@ class ShadedText(Picture):
         """The text as marks."""
         return draw_texts([self])
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """The text, `width` cells wide (default: the terminal's width); without colour with ░▒▓█ below."""
         return texts_in_terminal([self], colour=colour, width=width)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
 from regard.show.drawing import EDGE, HEADING, NAME, NOTE, SMALL, Drawing, Group, Image, Text, heading, quiet
 from regard.show.images import check_image, shrunk, size_within
 from regard.show.label_text import clean, text_width, trim, wrap_text
@@ -33,6 +35,7 @@ DATA_SIDE = 320  # pixels of an image in data
 BOLD = "\x1b[1m"
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Entry:
     """An image (H, W, 3) of bytes, the model's caption, references that people wrote, the caption's score and its
@@ -47,11 +50,11 @@ class Entry:
 
     def __post_init__(self) -> None:
         if isinstance(self.references, str):
-            raise ValueError(f"references must be a sequence of texts, got one text: {self.references!r:.80}")
+            raise BadInput(f"references must be a sequence of texts, got one text: {self.references!r:.80}")
         if self.grade not in GRADES:
-            raise ValueError(f"grade must be one of {', '.join(GRADES)}, got {self.grade!r:.80}")
+            raise BadInput(f"grade must be one of {', '.join(GRADES)}, got {self.grade!r:.80}")
         if not math.isfinite(self.score):
-            raise ValueError(f"score must be a finite number, got {self.score}")
+            raise BadInput(f"score must be a finite number, got {self.score}")
         object.__setattr__(self, "image", check_image(self.image))
         object.__setattr__(self, "references", tuple(self.references))
 
@@ -75,6 +78,7 @@ class Section:
     entries: list[Entry]  # those that are drawn
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Sheet(Picture):
     """Captions under the headings of their grades, from right to unrelated, and ranked by their score under each.
@@ -93,11 +97,11 @@ class Sheet(Picture):
 
     def __post_init__(self) -> None:
         if not self.entries:
-            raise ValueError(
+            raise BadInput(
                 "no caption to draw: give at least one, as Entry(image, caption, references, score, grade)"
             )
         if self.most < 1:
-            raise ValueError(f"most must be at least 1 caption of each grade, got {self.most}")
+            raise BadInput(f"most must be at least 1 caption of each grade, got {self.most}")
         object.__setattr__(self, "entries", tuple(self.entries))
 
     def __repr__(self) -> str:
@@ -158,6 +162,7 @@ class Sheet(Picture):
         name = title or "captions, from right to unrelated"
         return Drawing(name, right + EDGE, y + 1.3 * NOTE + EDGE, marks)
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """Scores, captions and references without images, `width` cells wide (default: the terminal's width)."""
         width = usable_width(width)

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
+from regard.show.arrays import to_array
 from regard.show.colours import DARK, DIVERGING, HATCH, LIGHT, shade
 from regard.show.drawing import EDGE, NAME, NOTE, Box, Cells, Drawing, Mark, Text, heading, quiet
 from regard.show.label_text import clean, text_width, trim
@@ -27,6 +30,7 @@ EVERY = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # steps from one number belo
 MOST_LINES = 32  # rows of a panel in a terminal; of more, the largest of several is drawn
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Tape(Picture):
     """Panels (rows, steps) one below the other: {"input": (bits, steps), "write 0": (places, steps)}.
@@ -48,20 +52,20 @@ class Tape(Picture):
 
     def __post_init__(self) -> None:
         if not self.panels:
-            raise ValueError("nothing to draw: give at least one panel, as {name: values (rows, steps)}")
+            raise BadInput("nothing to draw: give at least one panel, as {name: values (rows, steps)}")
         panels = {name: _finite(name, values, 2) for name, values in self.panels.items()}
         counts = {name: values.shape[1] for name, values in panels.items()}
         if len(set(counts.values())) > 1:
-            raise ValueError(f"all panels must have the same steps, got {counts}")
+            raise BadInput(f"all panels must have the same steps, got {counts}")
         steps = next(iter(counts.values()))
         if unknown := [name for name in self.shown if name not in panels]:
-            raise ValueError(f"shown names {unknown[0]!r}; the panels are {', '.join(map(repr, panels))}")
+            raise BadInput(f"shown names {unknown[0]!r}; the panels are {', '.join(map(repr, panels))}")
         shown = {name: np.asarray(self.shown.get(name, np.ones(steps)), dtype=bool) for name in panels}
         if wrong := [name for name, drawn in shown.items() if drawn.shape != (steps,)]:
-            raise ValueError(f"shown[{wrong[0]!r}] must have {steps} steps, got {shown[wrong[0]].shape}")
+            raise BadInput(f"shown[{wrong[0]!r}] must have {steps} steps, got {shown[wrong[0]].shape}")
         memory = None if self.memory is None else _finite("memory", self.memory, 3)
         if memory is not None and len(memory) != steps:
-            raise ValueError(f"memory must have {steps} steps, as the panels, got {len(memory)}")
+            raise BadInput(f"memory must have {steps} steps, as the panels, got {len(memory)}")
         check_scale(self.scale)
         for name, value in (("panels", panels), ("shown", shown), ("memory", memory)):
             object.__setattr__(self, name, value)
@@ -153,6 +157,7 @@ class Tape(Picture):
             x += max(size[0], text_width(name) * NAME) + 2 * BETWEEN
         return marks, y + size[1] + BETWEEN, x
 
+    @checked
     def terminal(self, *, colour: bool = True, width: int | None = None) -> str:
         """A cell for each step, `width` cells wide (default: the terminal's width); in colour two rows a line, as
         half blocks, else ░▒▓█."""
@@ -215,12 +220,10 @@ def _most(values: np.ndarray) -> float:
 
 
 def _finite(name: str, values: Any, axes: int) -> np.ndarray:
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().float().numpy()
-    values = np.array(values, dtype=np.float64)
+    values = to_array(values, name)
     if values.ndim != axes or values.size == 0:
         shape = "(rows, steps)" if axes == 2 else "(steps, places, width)"
-        raise ValueError(f"{name}: values must have the shape {shape}, got {values.shape}")
+        raise BadInput(f"{name}: values must have the shape {shape}, got {values.shape}")
     if not np.isfinite(values).all():
-        raise ValueError(f"{name}: values must be finite, got {values[~np.isfinite(values)][0]}")
+        raise BadInput(f"{name}: values must be finite, got {values[~np.isfinite(values)][0]}")
     return values

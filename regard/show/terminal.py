@@ -9,6 +9,7 @@ from itertools import zip_longest
 import numpy as np
 from rich.cells import cell_len
 
+from regard.errors import BadInput
 from regard.show.colours import DARK, shade
 from regard.show.label_text import clean, trim
 
@@ -26,7 +27,7 @@ def usable_width(width: int | None) -> int:
     if width is None:
         return max(shutil.get_terminal_size().columns, NARROWEST)
     if width < NARROWEST:
-        raise ValueError(f"width must be at least {NARROWEST} cells, got {width}")
+        raise BadInput(f"width must be at least {NARROWEST} cells, got {width}")
     return width
 
 

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.errors import BadInput
 
+
+@checked
 @dataclass(frozen=True)
 class Words:
     """The words of a text, and for each piece the number of its word: the pieces un, able and ! are
@@ -17,9 +21,9 @@ class Words:
     numbers: Sequence[int]
 
     def __post_init__(self) -> None:
-        steps = np.diff(np.array(self.numbers), prepend=-1, append=len(self.labels))
+        steps = np.diff(np.array(list(self.numbers), int), prepend=-1, append=len(self.labels))
         if len(self.numbers) < len(self.labels) or steps[0] != 1 or steps[-1] != 1 or not set(steps) <= {0, 1}:
-            raise ValueError(
+            raise BadInput(
                 f"numbers must count from 0 to {len(self.labels) - 1}, one for each piece and in order, "
                 f"got {list(self.numbers)}"
             )

@@ -21,6 +21,7 @@ from damage import WEIGHTS, Damage, header, tensors
 from peers import draw_bert
 from safetensors.torch import load_file
 
+import regard
 from regard.errors import RunError
 from regard.runs import weights
 from regard.tasks.core import training
@@ -444,3 +445,23 @@ def test_no_pickle_is_opened(masked: Path, tmp_path: Path) -> None:
     assert not trap.exists()
     pickle.loads(pickle.dumps(Trap()))
     assert trap.exists(), "the trap works"
+
+
+@pytest.mark.parametrize(("names", "count", "labels"), [(2, 3, "LABEL_"), (3, 2, "class ")])
+def test_where_names_and_number_of_classes_differ_the_weights_decide(
+    names: int, count: int, labels: str, tmp_path: Path
+) -> None:
+    """transformers 5 takes num_labels, earlier versions took id2label."""
+    folder = make("BertForSequenceClassification", tmp_path / "five")
+    assert len(LABELS) == 3
+    table = json.loads((folder / "config.json").read_text())
+    table |= {"id2label": {str(n): f"class {n}" for n in range(names)}, "num_labels": count}
+    (folder / "config.json").write_text(json.dumps(table))
+    model = regard.load_model(folder)
+    assert model.config.labels == tuple(f"{labels}{number}" for number in range(3))
+    if count == 3:
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+        tokens = torch.tensor([[2, 5, 6, 3]])
+        with torch.no_grad():
+            close(model(tokens)[:, 0].numpy(), theirs.bert(tokens)[0][:, 0])
+        assert theirs.num_labels == 3

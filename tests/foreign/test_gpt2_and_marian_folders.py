@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+import regard
 from regard.attention import trace
 from regard.decode.generator import finish
 from regard.decode.settings import Decoding
@@ -465,3 +466,15 @@ def test_configurations_as_they_lie_about_are_understood(tmp_path: Path) -> None
     known_generation |= {"decoder_start_token_id": pad, "eos_token_id": 0, "forced_eos_token_id": 0, "num_beams": 4}
     (folder / "generation_config.json").write_text(json.dumps(known_generation))
     same_answers(folder, peer)
+
+
+def test_a_module_needs_no_end_token(tmp_path: Path) -> None:
+    """A real GPT-2 names one beyond its vocabulary; only what reads text needs it."""
+    folder = saved(gpt2(), tmp_path / "gpt2")
+    before = regard.load_model(folder)(rows("right")[0])
+    configured(folder, {"eos_token_id": 50256, "bos_token_id": 50256})
+    assert torch.equal(regard.load_model(folder)(rows("right")[0]), before)
+    with pytest.raises(
+        RunError, match=r"config.json: eos_token_id is 50,256, and the ids end at .* set eos_token_id"
+    ):
+        regard.load(folder)

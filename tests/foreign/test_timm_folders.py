@@ -35,7 +35,8 @@ from regard.data.made.shapes import CLASSES, shapes
 from regard.errors import RunError
 from regard.foreign import TIMM, form_of, why_no_form
 from regard.foreign.form import write_parts
-from regard.foreign.timm import ARCHITECTURES, crop_share
+from regard.foreign.timm import ARCHITECTURES
+from regard.foreign.timm_config import crop_share
 from regard.models.senet import SENet, SENetConfig
 from regard.runs.folder import Folder, begin, save_weights
 from regard.runs.folder import shapes as tensors_of
@@ -53,6 +54,14 @@ from regard.tasks.shared.export import export
         ("resnet50", 320, 25_557_032),
         ("resnet101", 626, 44_549_160),
         ("resnet152", 932, 60_192_808),
+        ("resnet26", 176, 15_995_176),
+        ("wide_resnet50_2", 320, 68_883_240),
+        ("wide_resnet101_2", 626, 126_886_696),
+        ("resnext50_32x4d", 320, 25_028_904),
+        ("resnext101_32x8d", 626, 88_791_336),
+        ("seresnet18", 154, 11_779_624),
+        ("seresnet34", 282, 21_960_416),
+        ("seresnext50_32x4d", 384, 27_559_896),
         ("seresnet50", 384, 28_088_024),
         ("seresnet101", 758, 49_326_872),
         ("seresnet152", 1132, 66_821_848),
@@ -85,7 +94,7 @@ def test_names_and_shapes_as_in_timm() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("architecture", ["resnet18", "seresnet50"])
+@pytest.mark.parametrize("architecture", ["resnet18", "seresnet18", "seresnext50_32x4d"])
 def test_the_logits_are_those_of_their_tensors(architecture: str, tmp_path: Path) -> None:
     tensors = named(architecture, 3)
     run = load(written(tmp_path / "timm", tensors, architecture=architecture), device="cpu")
@@ -301,7 +310,7 @@ def test_crop_pct_gives_the_edge_back() -> None:
         ({"reduction": 4}, "resnet18 has reduction = 0"),
         (
             {"reduction": 16},
-            "of timm's networks regard writes resnet18, .*, seresnet152; resnet18 has reduction = 0",
+            "of timm's networks regard writes .*; resnet18 has reduction = 0, seresnet18 has min_hidden = 8",
         ),
         ({"image_width": 48}, "timm crops images that are not square otherwise"),
     ],
@@ -402,7 +411,19 @@ def by_timm(folder: Path, model: Any, **options: Any) -> Path:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("architecture", ["resnet18", "resnet34", "resnet50", "seresnet50"])
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        "resnet18",
+        "resnet34",
+        "resnet50",
+        "seresnet50",
+        "resnet26",
+        "seresnet18",
+        "wide_resnet50_2",
+        "resnext50_32x4d",
+    ],
+)
 def test_timms_folder_gives_the_same_logits(architecture: str, tmp_path: Path) -> None:
     model = peer(architecture, num_classes=7)
     run = load(by_timm(tmp_path / "timm", model), device="cpu")

@@ -22,8 +22,8 @@ from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
 from regard.base.memory import memory_error
 from regard.base.short_repr import printable
+from regard.base.signals import signals_end
 from regard.errors import BadInput, Interrupted, OutOfMemory
-from regard.learn.interrupt import sigterm_exits
 from regard.learn.progress import say
 from regard.tasks.core.table import TASKS
 
@@ -73,7 +73,7 @@ for command in COMMANDS:
 def main() -> None:
     """Exit 0, 1 (it failed), 2 (asked wrongly), 130 (Ctrl-C) or 143 (SIGTERM); an error is one message unless
     --debug."""
-    with sigterm_exits(), utf8_streams(), in_plain_words():
+    with signals_end(), utf8_streams(), in_plain_words():
         if os.environ.get(COMPLETE) == BASH:
             with suppress(Exception):
                 complete_in_bash(lambda: run([]))

@@ -200,7 +200,7 @@ def export(
 
     Runs of `gpt2`, `bert` and `vit` (with a class token) can be exported, those of `transformer` in Marian's form:
     post-norm, sinusoidal, with one vocabulary, and those of `senet` whose network `timm` has: resnet18 to
-    resnet152, seresnet50 to seresnet152. Others are refused by name."""
+    resnet152, their SE, wide and ResNeXt kinds. Others are refused by name."""
     from regard.tasks.shared.export import export
 
     export(run, to, dtype)

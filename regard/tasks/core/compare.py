@@ -24,6 +24,7 @@ import torch
 
 from regard.base.files import open_to_append, write_file
 from regard.base.overwriting import refuse_overwriting
+from regard.base.signals import signals_arrive, signals_end, signals_wait
 from regard.errors import RecipeError, RunError
 from regard.learn.checkpoint import checkpoints
 from regard.learn.progress import say
@@ -107,7 +108,8 @@ def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Resul
         for number, call in islice(left, count):
             receiver, sender = context.Pipe(duplex=False)
             process = context.Process(target=_send_result, args=(sender, call))
-            process.start()
+            with signals_wait():
+                process.start()
             sender.close()
             running[receiver] = number, process
 
@@ -133,9 +135,11 @@ def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Resul
 
 
 def _send_result(sender: Connection, call: tuple[Any, ...]) -> None:
-    """What a process does: the result of `_run`, or the error that ended it."""
+    """What a process does: the result of `_run`, or the error that ended it. Signals wait for its imports."""
     try:
-        result: Result | BaseException = _run(*call)
+        with signals_end(quiet=True):
+            signals_arrive()
+            result: Result | BaseException = _run(*call)
     except BaseException as error:
         result = error
     sender.send(result)

@@ -202,7 +202,7 @@ def check_text(text: object, what: str = "a text") -> str:
 
 def check_many(inputs: object, what: str) -> None:
     """BadInput unless this is a list, or another iterable, of texts or images."""
-    if isinstance(inputs, bytes | dict) or not isinstance(inputs, Iterable):
+    if isinstance(inputs, bytes | dict) or not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
         raise BadInput(f"give one {what} or a list of them, got {inputs!r:.40} ({type(inputs).__name__})")
 
 

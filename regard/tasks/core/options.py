@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
+from regard.base.arguments import checking
 from regard.base.field_types import is_finite
-from regard.base.fields import nearest
 from regard.decode.settings import TOO_MANY_TOKENS, Decoding
 from regard.errors import BadInput
 from regard.tasks.shared.received import Received
@@ -197,21 +196,16 @@ def change_decoding(decoding: Decoding, options: Mapping[str, Any]) -> Decoding:
         raise BadInput(str(error)) from None
 
 
+READ = ("decode", "dictionary", "support", "top", "pool", "layer")  # arguments whose own checks say more
+
+
 def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:
-    """An unknown keyword is BadInput, which names the nearest keyword; Python's own TypeError does not before 3.13.
-    The signature, which `help` shows, has every keyword of a TypedDict."""
-    spelled_out = spell_out(method)
-    names = [name for name in spelled_out.parameters if name != "self"]
-
-    @wraps(method)
-    def call(*args: P.args, **keywords: P.kwargs) -> R:
-        for name in keywords:
-            if name not in names:
-                raise BadInput(f"{method.__name__} has no option {name!r}{nearest(name, names)}")
-        return method(*args, **keywords)
-
-    call.__signature__ = spelled_out  # type: ignore[attr-defined]
-    return call
+    """The arguments are checked by their annotations; an unknown keyword's error names the nearest one. What a run
+    is asked with, the first argument, and those of READ are checked where they are read. The signature, which
+    `help` shows, has every keyword of a TypedDict."""
+    whole = spell_out(method)
+    asked = [name for name in whole.parameters if name != "self"][:1]
+    return checking(method, signature=whole, unchecked=[*asked, *READ])
 
 
 def spell_out(method: Callable[..., object]) -> Signature:

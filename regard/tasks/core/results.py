@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from regard.base.arguments import checking
 from regard.errors import NoAttention
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ class Answer(Protocol):
 
 class Shown(Answer):
     """An answer that shows itself in a notebook: its text, and below it where the model looked."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "picture" in vars(cls):
+            cls.picture = checking(cls.picture)  # type: ignore[method-assign]
 
     def _repr_html_(self) -> str:
         text = f'<pre style="white-space:pre-wrap">{escape(self.line())}</pre>\n'

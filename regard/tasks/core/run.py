@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from regard.base.arguments import checked
 from regard.base.files import named_path
 from regard.base.memory_rows import rows_of
 from regard.base.short_repr import printable
@@ -31,6 +32,7 @@ class Run:
     folder: Folder | None = None
     report: Report | None = None  # how its training ended, if `regard.train` opened it
 
+    @checked
     def to(self, device: str) -> Self:
         """Move the model to a device, by torch's name for it (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.
         Returns the run itself."""
@@ -39,6 +41,7 @@ class Run:
         self.model.to(choose_device(device))
         return self
 
+    @checked
     def save(self, folder: str | Path) -> None:
         """Write the run with the weights it has now to a new folder, which `regard.load` opens."""
         from regard.runs.writing import save
@@ -46,6 +49,7 @@ class Run:
         _, own = self._opened("save")
         save(own, named_path(folder, "folder"), self.model)
 
+    @checked
     def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
         """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does.
         `dtype`: float32, bfloat16 or float16."""

@@ -40,7 +40,7 @@ class Splits:
     def check_source(self) -> None:
         """ValueError unless the settings name the data."""
         if not self.train:
-            raise ValueError(f"set data.train to {self.form}")
+            raise BadInput(f"set data.train to {self.form}")
 
     @property
     def name(self) -> str:
@@ -131,9 +131,9 @@ class MadeSplits(Splits, ABC, Generic[T]):
     def check_source(self) -> None:
         sets = ", ".join(self.sets)
         if bool(self.made) == bool(self.train):
-            raise ValueError(f"set either data.made to a generated set ({sets}) or data.train to {self.form}")
+            raise BadInput(f"set either data.made to a generated set ({sets}) or data.train to {self.form}")
         if self.made and self.made not in self.sets:
-            raise ValueError(f"unknown generated set {self.made!r}; there are {sets}")
+            raise BadInput(f"unknown generated set {self.made!r}; there are {sets}")
 
     @abstractmethod
     def make(self, split: str) -> T:

@@ -139,8 +139,8 @@ class Embedder(TextReader):
 
     def check_pool(self, pool: str) -> None:
         """BadInput where this model cannot pool so."""
-        if pool not in get_args(Pool):
-            raise BadInput(f"pool must be one of {', '.join(get_args(Pool))}, got {pool!r}")
+        if not isinstance(pool, str) or pool not in get_args(Pool):
+            raise BadInput(f"pool must be one of {', '.join(get_args(Pool))}, got {pool!r:.40}")
         if pool not in self.pools:
             raise BadInput(f"this {name_of(self.model)} has no [CLS], so pool must be mean, got {pool!r}")
 

@@ -122,7 +122,7 @@ class LanguageModel(Run):
             changes.setdefault("temperature", 0.0)  # a beam is wanted, whatever the recipe samples with
         if "max_tokens" in changes:
             changes["max_length"] = changes.pop("max_tokens")
-        return change_decoding(decode or self.decode, changes)
+        return change_decoding(self.decode if decode is None else decode, changes)
 
     @checks_keywords
     def evaluate(self, data: Data | None = None, *, columns: str = "", stride: int | None = None) -> Evaluation:

@@ -128,12 +128,13 @@ class Recaller(Run):
     ) -> Recalled | list[Recalled]:
         """Read a sequence, as in "01010101 11001100", or each of a list. Without a text, a sequence of this length
         is drawn, by default the longest of the paper's; `repeats`: the copies that repeat-copy asks for."""
+        is_drawn = isinstance(sequence, str) and sequence == DRAWN
         for name, value in options.items():
-            if value is not None and (name, value) != ("seed", 0) and sequence != DRAWN:
+            if value is not None and (name, value) != ("seed", 0) and not is_drawn:
                 raise BadInput(f"{name} is for a sequence that is drawn; give it or sequences, not both")
         if isinstance(sequence, list):
             return list(self.answers(read_all(sequence, self.read, "sequences")))
-        read = self.drawn(**options) if sequence == DRAWN else self.read(sequence)
+        read = self.drawn(**options) if is_drawn else self.read(sequence)
         return next(self.answers([read]))
 
     @checks_keywords

@@ -181,7 +181,7 @@ class Recogniser(ImageRun):
         Data is what `evaluate` takes, or a list of images with a label for each."""
         names = need_gates(self.model, sites)
         if isinstance(data, list):
-            gates = self._labelled_gates(data, labels or ())
+            gates = self._labelled_gates(data, () if labels is None else list(labels))
         elif labels is not None:
             raise BadInput(f"labels are for a list of images; those of {data!r:.80} are read from it")
         else:
@@ -193,8 +193,8 @@ class Recogniser(ImageRun):
         classes = self.model.config.labels
         if not images or len(images) != len(labels):
             raise BadInput(f"there must be a label for each image, got {len(images)} images, {len(labels)} labels")
-        if unknown := sorted(set(labels) - set(classes)):
-            raise BadInput(f"this model has no class {unknown[0]!r}; there are {', '.join(classes)}")
+        if unknown := [label for label in labels if label not in classes]:
+            raise BadInput(f"this model has no class {unknown[0]!r:.80}; there are {', '.join(classes)}")
         gates = ClassGates(self.model, classes)
         places = torch.tensor([classes.index(label) for label in labels])
         opened = read_all(images, self.open, "images")

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from regard.base.arguments import checked
 from regard.base.short_repr import short_repr
 from regard.errors import NoAttention
 from regard.learn.progress import say
@@ -64,9 +65,11 @@ class BarsAndLooks:
     def pieces(self) -> BarsAndLooks:
         return replace(self, looks=self.looks.pieces)
 
+    @checked
     def scaled(self, scale: Scale) -> BarsAndLooks:
         return replace(self, looks=self.looks.scaled(scale))
 
+    @checked
     def part(self, *, head: int | None = None, rows: range | None = None) -> BarsAndLooks:
         return replace(self, looks=self.looks.part(head=head, rows=rows))
 
@@ -76,12 +79,14 @@ class BarsAndLooks:
     def data(self) -> dict[str, Any]:
         return self.looks.data()
 
+    @checked
     def save(self, path: str | Path) -> None:
         self.looks.save(path)
 
     def _repr_html_(self) -> str:
         return self.looks._repr_html_()
 
+    @checked
     def terminal(self, *, colour: bool = True) -> str:
         return "\n".join([*map(bars, self.rows), self.looks.terminal(colour=colour)])
 

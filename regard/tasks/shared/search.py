@@ -9,6 +9,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from regard.attention.trace import sites_of
+from regard.base.arguments import check_argument
 from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention, RunError
@@ -48,7 +49,7 @@ def check_batch(batch: int | None, model: Module) -> int:
     if batch is None:
         return 512 if device_of(model).type == "cuda" else 64
     if batch < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}")
+        raise BadInput(f"batch must be at least 1, got {batch}")
     return batch
 
 
@@ -59,6 +60,7 @@ def sites_like(
     sites where a trace records this kind, "weights" or "gate", or one of several kinds of gates; None: any kind."""
     names = sites_of(model, kind)
     for pattern in patterns:
+        check_argument("sites", pattern, str)
         if not any(fnmatchcase(name, pattern) for name in names):
             looks = kind == "weights" or (kind is None and names == sites_of(model, "weights"))
             what = "attention" if looks else "site" if kind is None else "gate"

@@ -108,7 +108,7 @@ class Translator(Run):
 
     def decoding(self, options: Mapping[str, object], decode: Decoding | None = None) -> Decoding:
         """How to search: as the settings say, else the run's recipe, changed by the options that are given."""
-        return change_decoding(decode or self.decode, options)
+        return change_decoding(self.decode if decode is None else decode, options)
 
     @checks_keywords
     def evaluate(self, data: Data | None = None, *, columns: str = "", beam: int | None = None) -> Evaluation:
