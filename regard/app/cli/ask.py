@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.app.cli.arguments import Json, Pieces, Run, Scale, Show, Sites, annotated
+from regard.app.cli.arguments import InputColumnNames, Json, Pieces, Run, Scale, Show, Sites, annotated
 from regard.app.console import check_show, draw, numbered, progress, read_scale
 from regard.errors import BadInput, Unanswered
+from regard.learn.progress import say
 from regard.tasks.core.card import TaskRequest
 from regard.tasks.core.inputs import Reading
 from regard.tasks.core.options import check_options
+from regard.tasks.core.results import Unread
 from regard.tasks.core.table import AnyTask
 
 Strict = Annotated[
@@ -47,6 +49,7 @@ def command_for(task: AnyTask) -> Callable[..., None]:
         parameters += [("arguments", Annotated[list[str] | None, inputs], None)]
         type_of_file: Any = list[str] if kind.joins else Path
         parameters += [("input_file", Annotated[type_of_file | None, input_file], None)]
+        parameters += [("columns", InputColumnNames, "")] if kind.usual else []
     else:
         parameters += [("arguments", Annotated[list[str], inputs], REQUIRED)]
     output = Annotated[Path | None, typer.Option(help=task.output)]
@@ -76,6 +79,7 @@ def ask(
     strict: bool,
     as_json: bool,
     input_file: Path | None = None,
+    columns: str = "",
     pieces: bool = False,
 ) -> None:
     """Open the run, ask it, write its answers and draw where it looked."""
@@ -91,7 +95,10 @@ def ask(
     if sites:
         check_sites(task, opened, sites)
     settled = desk.settled(opened, options)
-    inputs, read = task.inputs.find(arguments, input_file), desk.reader(opened, settled)
+    if columns and input_file is None:
+        raise BadInput("--columns names columns of --input FILE; give a file, or leave it out")
+    inputs = task.inputs.find(arguments, input_file, desk.input_columns(opened, columns))
+    read = desk.reader(opened, settled)
     several = inputs.count != 1
     keep_inputs([*inputs.files, *desk.files(options)], output, show, inputs.count)
     if strict and inputs.again:  # a bad input is named at once, and not after hours of work
@@ -100,6 +107,7 @@ def ask(
     alone = bool(arguments) and not several  # an input that cannot be answered is an error
     reading = Reading(inputs.items(), read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
     on_terminal = output is None and not as_json and sys.stdout.isatty()
+    unread = Unread(task.inputs.what)
     typed = Typed(arguments[0]) if alone and on_terminal and desk.streams(opened, settled) else None
     with (
         desk.writer(opened, output, settled, as_json) as write,
@@ -107,6 +115,7 @@ def ask(
     ):
         answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=typed)
         for number, answer in enumerate(reading.in_turn(answers, tick), 1):
+            unread.add(answer)
             if typed:
                 typed.end()
             else:
@@ -115,6 +124,8 @@ def ask(
                 picture = picture.pieces if pieces else picture
                 picture = picture.scaled(read_scale(scale)) if scale else picture
                 draw(picture, show, number if several else None)
+    for line in unread.lines():
+        say(line)
     if reading.failed:
         raise Unanswered(reading.report(task.inputs.what))
 

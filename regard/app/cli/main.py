@@ -14,6 +14,7 @@ import typer
 from regard import __version__
 from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
+from regard.app.cli.help import Command, Group
 from regard.app.cli.run_commands import align, evaluate_command, export, models
 from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
@@ -25,6 +26,7 @@ from regard.learn.progress import say
 from regard.tasks.core.table import TASKS
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -63,7 +65,7 @@ COMMANDS: list[Callable[..., None]] = [demo, models, train, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
 COMMANDS += [serve, align, export, compare]
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 
 def main() -> None:

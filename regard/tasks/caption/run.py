@@ -76,8 +76,18 @@ class Caption(Shown):
         ("eye.stages.2.*")."""
         return self._run.channels(self._image, sites)
 
+    @property
+    def input(self) -> str:
+        return self.name
+
     def to_dict(self) -> dict[str, object]:
-        return {"file": self.name, "text": self.text, "score": self.score, "others": scored_data(self.others)}
+        return {
+            **self.of_input(),
+            "file": self.name,
+            "text": self.text,
+            "score": self.score,
+            "others": scored_data(self.others),
+        }
 
     def line(self) -> str:
         """`file TAB text`, or of several captions lines `file TAB score TAB text`."""

@@ -99,15 +99,9 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
         stream: Stream | None = None,
     ) -> Iterator[Vector | TokenVectors]:
         chosen: dict[str, Any] = {"layer": options.get("layer"), "normalise": bool(options.get("normalise"))}
-        with run.telling_truncated() as truncated:
-            answers: Iterator[Vector | TokenVectors]
-            if options.get("tokens"):
-                answers = run.token_vectors(inputs, cut=truncated, **chosen)
-            else:
-                answers = run.vectors(inputs, pool=options.get("pool") or "mean", cut=truncated, **chosen)
-            for answer in answers:
-                yield answer
-                tick()
+        if options.get("tokens"):
+            return run.token_vectors(inputs, tick=tick, **chosen)
+        return run.vectors(inputs, pool=options.get("pool") or "mean", tick=tick, **chosen)
 
     def writer(
         self, run: Embedder, output: Path | None, options: Options, as_json: bool

@@ -75,8 +75,12 @@ class Told(Shown):
         query = run.seen(pixels_of(self._image, run.model.config.size))
         return Examples(query, shown, self.looks(*sites), Path(self.name).name, told, chosen=self.label)
 
+    @property
+    def input(self) -> str:
+        return self.name
+
     def to_dict(self) -> dict[str, object]:
-        return {"file": self.name, "label": self.label, "probabilities": self.probabilities}
+        return {**self.of_input(), "file": self.name, "label": self.label, "probabilities": self.probabilities}
 
     def line(self) -> str:
         shares = self.probabilities.items()

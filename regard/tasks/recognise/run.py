@@ -69,8 +69,12 @@ class Recognised(Shown):
     def _caption(self) -> str:
         return ", ".join(f"{label} {share:.1%}" for label, share in list(self.probabilities.items())[:3])
 
+    @property
+    def input(self) -> str:
+        return self.name
+
     def to_dict(self) -> dict[str, object]:
-        return {"file": self.name, "label": self.label, "probabilities": self.probabilities}
+        return {**self.of_input(), "file": self.name, "label": self.label, "probabilities": self.probabilities}
 
     def line(self) -> str:
         shares = self.probabilities.items()

@@ -14,7 +14,7 @@ from regard.errors import NoAttention
 from regard.learn.progress import say
 from regard.show import Document, Heads, Map, bars
 from regard.show.scales import Scale
-from regard.tasks.core.results import NOTHING_BEFORE, Shown
+from regard.tasks.core.results import NOTHING_BEFORE, Cut, Shown
 
 BARS = 10  # classes that are drawn as bars
 
@@ -98,12 +98,16 @@ class Filled(Looked):
 
     __repr__ = short_repr
 
+    @property
+    def input(self) -> str:
+        return self.source
+
     def bars(self) -> list[Sequence[tuple[str, float]]]:
         return list(self.blanks)
 
     def to_dict(self) -> dict[str, object]:
         blanks = [[{"token": token, "probability": share} for token, share in blank] for blank in self.blanks]
-        return {"source": self.source, "text": self.text, "blanks": blanks}
+        return {**self.of_input(), "source": self.source, "text": self.text, "blanks": blanks}
 
     def line(self) -> str:
         return "\n".join(
@@ -120,8 +124,13 @@ class ClassifiedText(Shown):
     source: Texts
     label: str
     probabilities: dict[str, float]  # of every class, the likeliest first
+    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     __repr__ = short_repr
+
+    @property
+    def input(self) -> str | list[str]:
+        return self.source if isinstance(self.source, str) else list(self.source)
 
     def bars(self) -> list[Sequence[tuple[str, float]]]:
         """The likeliest classes, for a terminal."""
@@ -130,7 +139,7 @@ class ClassifiedText(Shown):
     def to_dict(self) -> dict[str, object]:
         first, second = (self.source, None) if isinstance(self.source, str) else self.source
         texts = {"text": first} | ({} if second is None else {"second": second})
-        return {**texts, "label": self.label, "probabilities": self.probabilities}
+        return {**self.of_input(), **texts, "label": self.label, "probabilities": self.probabilities}
 
     def line(self) -> str:
         return f"{one_line(self.label)}\t{self.probabilities[self.label]:.4f}"
