@@ -136,7 +136,10 @@ def test_documents_with_line_breaks_and_tabs(call: Any) -> None:
         for row, answer in zip(rows, wanted, strict=True):
             assert row["probabilities"] == pytest.approx(answer["probabilities"])
     Path("none").mkdir()
-    assert "none is a directory; name a file in it, or a directory with a .txt file" in call("classify", "reviews", "--input", "none").err
+    assert (
+        "none is a directory; name a file in it, or a directory with a .txt file"
+        in call("classify", "reviews", "--input", "none").err
+    )
 
 
 def test_pairs_of_texts(call: Any, classifier: str) -> None:

@@ -105,8 +105,7 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
             factor = 1 << (_factor(opened, most) - 1).bit_length()  # JPEG can be decoded at 1/2, 1/4 and 1/8
             opened.draft(None, (max(1, opened.width // factor), max(1, opened.height // factor)))
             opened.load()
-            reduced = _reduce(opened, _factor(opened, most))
-            turn = TURNS.get(opened.getexif().get(ORIENTATION, 1))
+            return _turned(opened, _reduce(opened, _factor(opened, most)))
     except FAILED as error:
         why: object = error
         if isinstance(error, UnidentifiedImageError):
@@ -114,7 +113,23 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
         elif isinstance(error, Image.DecompressionBombError):
             why = f"{error} Save it with fewer pixels"
         raise DataError(f"{name} cannot be decoded as {', '.join(FORMATS)}: {why}") from None
-    return reduced if turn is None else np.asarray(Image.fromarray(reduced).transpose(turn))
+
+
+def pillow_pixels(image: Image.Image, name: str, size: Size = ANY) -> np.ndarray:
+    """(H, W, 3) uint8 of an image that was opened or made by Pillow, as `decode_image` reads a file."""
+    try:
+        image.load()
+        if not image.width or not image.height:
+            raise ValueError(f"it has {image.width} x {image.height} pixels")
+        return _turned(image, _reduce(image, _factor(image, max(MOST_DECODED, KEPT * size[0] * size[1]))))
+    except FAILED as error:
+        raise DataError(f"the PIL image {name} cannot be read: {error}") from None
+
+
+def _turned(image: Image.Image, pixels: np.ndarray) -> np.ndarray:
+    """The pixels of an image, rotated as its EXIF says."""
+    turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
+    return pixels if turn is None else np.asarray(Image.fromarray(pixels).transpose(turn))
 
 
 def _factor(image: Image.Image, most: int) -> int:
@@ -217,6 +232,13 @@ def seen_box(whole: Size, size: Size, pixels: Pixels) -> Box:
     (high, wide), (top, left) = centre_of(whole, size, pixels.shortest_edge)
     right, bottom = (left + size[1]) * width / wide, (top + size[0]) * height / high
     return left * width / wide, top * height / high, min(right, width), min(bottom, height)
+
+
+def unseen(whole: Size, size: Size, pixels: Pixels) -> dict[str, tuple[int, int]]:
+    """How many rows and columns of an image (height, width) such a model reads, where that is not all of them."""
+    left, top, right, bottom = seen_box(whole, size, pixels)
+    sides = {"rows": (math.ceil(bottom - top), whole[0]), "columns": (math.ceil(right - left), whole[1])}
+    return {name: (read, of) for name, (read, of) in sides.items() if read < of}
 
 
 def seen_part(image: np.ndarray, size: Size, pixels: Pixels) -> np.ndarray:

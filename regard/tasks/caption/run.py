@@ -17,6 +17,7 @@ from regard.attention.trace import sites_of
 from regard.base.short_repr import short_repr
 from regard.data.artifacts import AnyTokenizer, Pixels
 from regard.data.batches.batch import pad
+from regard.data.images.given_images import Image, Images, pixels_of
 from regard.data.images.images import check_channels
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Target
@@ -30,9 +31,9 @@ from regard.models.protocols import Model
 from regard.show import Gates, Heads, Line, Looks, Words
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import CAPTION, CaptionOptions, change_decoding, check_options, checks_keywords
-from regard.tasks.core.results import Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
+from regard.tasks.core.results import Cut, Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
-from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
+from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.search import check_search, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
@@ -53,6 +54,7 @@ class Caption(Shown):
     text: str
     score: float  # log p(text | image)
     others: tuple[Scored, ...] = ()  # the next best captions with their scores
+    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
     _image: Image = field(kw_only=True, repr=False, compare=False)
     _tokens: list[int] = field(kw_only=True, repr=False, compare=False)
     _run: Captioner = field(kw_only=True, repr=False, compare=False)
@@ -128,7 +130,8 @@ class Captioner(ImageRun):
     def caption(
         self, image: Image | Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> Caption | list[Caption]:
-        """One caption for an image (a file's name or an array of bytes), a list of them for a list. The keywords
+        """One caption for an image (a file's name, a PIL image, a numpy array or a torch tensor, as for
+        `recognise`), a list of them for a list. The keywords
         are the options of `regard caption`; an option that is not given is as `decode` says, else as the run's
         recipe says.
 
@@ -209,8 +212,16 @@ class Captioner(ImageRun):
 
     def _answer(self, image: OpenedImage, hypotheses: list[Hypothesis]) -> Caption:
         (text, score), *others = ((self.tokenizer.decode(answer.tokens), answer.score) for answer in hypotheses)
-        tokens = hypotheses[0].tokens
-        return Caption(image.name, text, score, tuple(others), _image=image.image, _tokens=tokens, _run=self)
+        return Caption(
+            image.name,
+            text,
+            score,
+            tuple(others),
+            cut=image.cut,
+            _image=image.image,
+            _tokens=hypotheses[0].tokens,
+            _run=self,
+        )
 
     # -- where it looked
 

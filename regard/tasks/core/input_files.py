@@ -158,7 +158,9 @@ def text_files(folder: Path) -> list[Path]:
     """All .txt files in a folder and its folders, plain or compressed. Hidden files do not count."""
     files = sorted(file for file in folder.rglob("*") if _is_text(file.relative_to(folder)) and file.is_file())
     if not files:
-        raise DataError(f"{folder} is a directory; name a file in it, or a directory with a .txt file for each text")
+        raise DataError(
+            f"{folder} is a directory; name a file in it, or a directory with a .txt file for each text"
+        )
     return files
 
 
