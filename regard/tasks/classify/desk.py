@@ -67,7 +67,8 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         shaped = data.rounded if can_replay(model) else lambda batch: batch
         logits = class_logits(model, (shaped(data.batch(item)) for item in order), tick=tick)
         truths = torch.tensor([data.labels[row] for item in order for row in item])
-        evaluation = evaluate_classes(logits, truths, model.config.labels, only, truncated=data.truncated)
+        labels, unit = model.config.labels, self.card.unit
+        evaluation = evaluate_classes(logits, truths, labels, only, unit=unit, truncated=data.truncated)
         if only or not isinstance(model, LayerMixer):
             return evaluation
         return with_layers(evaluation, model.layer_weights)

@@ -195,7 +195,7 @@ class Evaluation:
     """How good a run is on some data."""
 
     metrics: dict[str, float]  # by the names in Card.metrics
-    counts: dict[str, int] = field(default_factory=dict)  # what was evaluated: {"pairs": 1000}
+    counts: dict[str, int] = field(default_factory=dict)  # what was evaluated, first: {"pairs": 1000}
     details: dict[str, object] = field(default_factory=dict)  # further plain data for JSON
     rows: dict[str, float] = field(default_factory=dict)  # further numbers for the printed table
     notes: tuple[str, ...] = ()  # blocks of text printed below it
@@ -206,7 +206,9 @@ class Evaluation:
         return {**self.counts, **self.metrics, **self.details}
 
     def __repr__(self) -> str:
-        on = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        said = list(self.counts.items())[:1]
+        said += [("truncated", count)] if (count := self.counts.get("truncated")) else []
+        on = ", ".join(f"{count:,} {name}" for name, count in said)
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return f"<Evaluation{f' on {on}' if on else ''}: {metrics}>"
 

@@ -61,7 +61,7 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
         else:
             logits = class_logits(run.model, batches, tick=tick, around=lambda batch: gates.adding(batch.targets))
         truths = torch.from_numpy(data.images.labels[np.concatenate([item.taken for item in items])])
-        evaluation = evaluate_classes(logits, truths, labels, only)
+        evaluation = evaluate_classes(logits, truths, labels, only, unit=self.card.unit)
         return replace(evaluation, compared=gates) if gates else evaluation
 
     def check_plot(self, run: Recogniser) -> None:
