@@ -73,6 +73,9 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
             return evaluation
         return with_layers(evaluation, model.layer_weights)
 
+    def ticks(self, data: LabelledData) -> int:
+        return len(data.order(0))
+
     # -- asking
 
     def check(self, run: TextReader, *, drawing: bool = False) -> None:

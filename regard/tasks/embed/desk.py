@@ -78,6 +78,9 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
             return Evaluation({name: metrics[name] for name in only})
         return Evaluation(metrics, {"sentences": len(data), "words": data.words})
 
+    def ticks(self, data: SentenceData) -> int:
+        return len(data.order(0))
+
     # -- asking
 
     def check(self, run: Embedder, *, drawing: bool = False) -> None:

@@ -81,6 +81,9 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
             return Evaluation({name: metrics[name] for name in only if name in metrics})
         return Evaluation(metrics, {"documents": data.documents, "tokens": masked.tokens})
 
+    def ticks(self, data: TestText) -> int:
+        return len(data.data.order(0))
+
     # -- asking
 
     def check(self, run: Reader, *, drawing: bool = False) -> None:

@@ -71,6 +71,9 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
         """Mean gates of each class."""
         return side_by_side({run: gates_of(evaluation) for run, evaluation in evaluations.items()})
 
+    def ticks(self, data: ImageData) -> int:
+        return len(data.order(0))
+
     # -- asking
 
     def check(self, run: Recogniser, *, drawing: bool = False) -> None:
