@@ -104,6 +104,19 @@ def test_the_next_best(run: Captioner) -> None:
     assert run.caption(image()).line() == f"image\t{run.caption(image()).text}"
 
 
+def test_a_space_has_no_panel() -> None:
+    """A space before a full stop is a token of a vocabulary of words."""
+    run = captioner()
+    run.tokenizer = Tokenizer.train(["a red ring ."], kind="word", numbering="regard")
+    tokens = run.tokenizer.encode("a red ring .")
+    pieces = run.tokenizer.tokens(tokens)
+    assert " " in pieces
+    looks = run.picture(image(), tokens)
+    assert list(looks.lines[0].words) == ["a", "red", "ring", "."]
+    assert list(looks.pieces.lines[0].words) == pieces
+    assert np.allclose(looks.lines[0].weights[-1], looks.pieces.lines[0].weights[-1], atol=1e-6)
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_no_word_is_unknown(beam: int) -> None:
     run = captioner()

@@ -271,10 +271,11 @@ class Captioner(ImageRun):
         count, words = len(tokens), words_of(self.tokenizer, tokens)
         looked, gated = weights[0, :count], None if gates is None else gates[0, :count]
         pieces = Line(self.tokenizer.tokens(tokens), looked, gated)
-        merged = Line(
-            words.labels,
-            mean_of_pieces(looked, words),
-            None if gated is None else mean_of_pieces(gated, words),
+        spoken = [at for at, label in enumerate(words.labels) if label.strip()] or range(len(words.labels))
+        merged = Line(  # a space between words is a token of some vocabularies, and no word
+            [words.labels[at] for at in spoken],
+            mean_of_pieces(looked, words)[spoken],
+            None if gated is None else mean_of_pieces(gated, words)[spoken],
         )
         return Looks(seen, (merged,), title).over(Looks(seen, (pieces,), title))
 

@@ -67,13 +67,13 @@ def drawn(
     if ways < FEWEST:
         apart = ", as some are held out for validation" if settings.holds_out else ""
         raise DataError(
-            f"{settings.name}: an episode has {FEWEST} classes at least, and {len(chosen)} of {len(images.classes)} "
-            f"{'is' if len(chosen) == 1 else 'are'} there for {split}{apart}; give images of more classes"
+            f"{settings.name}: an episode has {FEWEST} classes at least, and {len(chosen)} of "
+            f"{len(images.classes)} {'is' if len(chosen) == 1 else 'are'} there for {split}{apart}; give images of more classes"
         )
     if ways < config.ways:
         say(
-            f"{settings.name} has {len(images.classes)} classes, {len(chosen)} of them for {split}: its episodes are "
-            f"{ways}-way and not {config.ways}-way (model.ways)"
+            f"{settings.name} has {len(images.classes)} classes, {len(chosen)} of them for {split}: its episodes "
+            f"are {ways}-way and not {config.ways}-way (model.ways)"
         )
     pool = build_pool(images, chosen, config.size, run.pixels)
     if pool.counts.min() <= config.shots:

@@ -26,7 +26,7 @@ from regard.tasks.core.inputs import check_top, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Cut, Evaluation, Shown
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
-from regard.tasks.shared.reader_answers import one_line
+from regard.tasks.shared.reader_answers import one_line, shares_in_words
 from regard.tasks.shared.search import need, sites_like
 
 BATCH = 64  # queries, or images of the support
@@ -73,7 +73,7 @@ class Told(Shown):
             Example(run.seen(pixels_of(image.image, run.model.config.size)), support.classes[label], image.name)
             for image, label in zip(support.images, support.labels, strict=True)
         ]
-        told = ", ".join(f"{label} {share:.1%}" for label, share in list(self.probabilities.items())[:3])
+        told = shares_in_words(self.probabilities)
         query = run.seen(pixels_of(self._image, run.model.config.size))
         return Examples(query, shown, self.looks(*sites), Path(self.name).name, told, chosen=self.label)
 

@@ -27,7 +27,7 @@ from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Cut, Shown
 from regard.tasks.recognise.gates import ClassGates, gates_of
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
-from regard.tasks.shared.reader_answers import one_line
+from regard.tasks.shared.reader_answers import one_line, shares_in_words
 from regard.tasks.shared.search import need, need_gates, sites_like
 
 BATCH = 32
@@ -69,7 +69,7 @@ class Recognised(Shown):
 
     @property
     def _caption(self) -> str:
-        return ", ".join(f"{label} {share:.1%}" for label, share in list(self.probabilities.items())[:3])
+        return shares_in_words(self.probabilities)
 
     @property
     def input(self) -> str:
