@@ -100,7 +100,12 @@ def test_the_next_best(run: Captioner) -> None:
     data = answer.to_dict()
     assert data["file"] == "image"
     assert data["others"] == [{"text": text, "score": score} for text, score in answer.others]
-    assert answer.line().splitlines()[1] == f"image\t{answer.others[0][1]:.4f}\t{answer.others[0][0]}"
+    assert answer.line().splitlines()[1] == f"image\t{answer.ranks[1]:.4f}\t{answer.others[0][0]}"
+    for penalty in (0.0, 1.0, 2.0):
+        best = run.caption(image(), n_best=4, max_length=6, length_penalty=penalty)
+        printed = [float(line.split("\t")[1]) for line in best.line().splitlines()]
+        assert printed == sorted(printed, reverse=True)
+        assert (best.ranks[0] == pytest.approx(best.score)) == (penalty == 0)
     assert run.caption(image()).line() == f"image\t{run.caption(image()).text}"
 
 

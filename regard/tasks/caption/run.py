@@ -54,6 +54,7 @@ class Caption(Shown):
     text: str
     score: float  # log p(text | image)
     others: tuple[Scored, ...] = ()  # the next best captions with their scores
+    ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
     cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
     _image: Image = field(kw_only=True, repr=False, compare=False)
     _tokens: list[int] = field(kw_only=True, repr=False, compare=False)
@@ -92,8 +93,9 @@ class Caption(Shown):
         }
 
     def line(self) -> str:
-        """`file TAB text`, or of several captions lines `file TAB score TAB text`."""
-        return scored_lines([(self.text, self.score), *self.others], f"{self.name}\t")
+        """`file TAB text`, or of several captions lines `file TAB score TAB text` in the order of these scores,
+        `ranks`."""
+        return scored_lines([(self.text, self.score), *self.others], f"{self.name}\t", self.ranks)
 
     def picture(self, sites: Sequence[str] = ()) -> Looks | Heads | Gates:
         """Attention where the model has some, else the gates of its LSTM; or what the named sites record."""
@@ -165,7 +167,7 @@ class Captioner(ImageRun):
         for part in in_parts(images, BATCH):
             answers = self.search(torch.cat([image.tensor for image in part]), decode)
             for image, hypotheses in zip(part, answers, strict=True):
-                yield self._answer(image, hypotheses[: decode.n_best])
+                yield self._answer(image, hypotheses[: decode.n_best], decode)
                 tick()
 
     def _check(self, decode: Decoding) -> None:
@@ -195,7 +197,7 @@ class Captioner(ImageRun):
             return None
         passage = Passage(image.tensor, decode, self._target(decode))
         text = Stream(self.tokenizer.decode, ())
-        return Writing(alone(passage), text, lambda answer: self._answer(image, [answer]))
+        return Writing(alone(passage), text, lambda answer: self._answer(image, [answer], decode))
 
     def beginning(self, image: OpenedImage, prefix: list[int], decode: Decoding | None = None) -> Beginning:
         """A caption that begins with these tokens, to be continued step by step."""
@@ -210,13 +212,14 @@ class Captioner(ImageRun):
         mask = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
         return search(self.model, images, mask, decode, self._target(decode))
 
-    def _answer(self, image: OpenedImage, hypotheses: list[Hypothesis]) -> Caption:
+    def _answer(self, image: OpenedImage, hypotheses: list[Hypothesis], decode: Decoding) -> Caption:
         (text, score), *others = ((self.tokenizer.decode(answer.tokens), answer.score) for answer in hypotheses)
         return Caption(
             image.name,
             text,
             score,
             tuple(others),
+            ranks=tuple(answer.normalised(decode.length_penalty) for answer in hypotheses),
             cut=image.cut,
             _image=image.image,
             _tokens=hypotheses[0].tokens,

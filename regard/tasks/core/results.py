@@ -183,11 +183,14 @@ def scored_data(answers: Sequence[Scored]) -> list[dict[str, object]]:
     return [{"text": text, "score": score} for text, score in answers]
 
 
-def scored_lines(answers: Sequence[Scored], before: str = "") -> str:
-    """One answer as its text, several as lines `score TAB text`; `before` begins every line."""
+def scored_lines(answers: Sequence[Scored], before: str = "", ranks: Sequence[float] = ()) -> str:
+    """One answer as its text, several as lines `score TAB text`; `before` begins every line. `ranks`: the scores
+    by which they are ordered, printed instead of log p."""
     if len(answers) == 1:
         return f"{before}{answers[0][0]}"
-    return "\n".join(f"{before}{score:.4f}\t{text}" for text, score in answers)
+    scores = ranks or [score for _, score in answers]
+    lines = zip(scores, answers, strict=True)
+    return "\n".join(f"{before}{score:.4f}\t{text}" for score, (text, _) in lines)
 
 
 @dataclass(frozen=True)

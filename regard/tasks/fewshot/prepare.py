@@ -68,7 +68,8 @@ def drawn(
         apart = ", as some are held out for validation" if settings.holds_out else ""
         raise DataError(
             f"{settings.name}: an episode has {FEWEST} classes at least, and {len(chosen)} of "
-            f"{len(images.classes)} {'is' if len(chosen) == 1 else 'are'} there for {split}{apart}; give images of more classes"
+            f"{len(images.classes)} {'is' if len(chosen) == 1 else 'are'} there for {split}{apart}; "
+            "give images of more classes"
         )
     if ways < config.ways:
         say(
