@@ -12,8 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.base.files import check_regular, write_file
+from regard.base.files import check_regular, open_to_append, refuse_link, write_file
 from regard.learn.checkpoint import Say, Standing
+
+CHANGED_DATA = "changed_data"  # of a row: how the data differs from what the training was begun with
 
 
 class Log:
@@ -21,6 +23,7 @@ class Log:
     logging a step needs no GPU sync."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        refuse_link(path)
         self.path, self.clock = path, clock
         self.rows: list[dict[str, Any]] = []
         self.written = clock()
@@ -54,7 +57,7 @@ class Log:
         rows = [{key: _number(value) for key, value in row.items()} for row in self.rows]
         text = "".join(json.dumps({key: _finite(value) for key, value in row.items()}) + "\n" for row in rows)
         self.rows = []
-        with open(self.path, "ab") as file:
+        with open_to_append(self.path) as file:
             file.write(text.encode())
             file.flush()
             if sync:
@@ -67,7 +70,8 @@ def _happened(line: bytes, standing: Standing) -> bool:
     try:
         row = json.loads(line)
         step, averaged = row["step"], "averaged" in row
-        numbers = all(value is None or isinstance(value, int | float) for value in row.values())
+        values = (value for key, value in row.items() if key != CHANGED_DATA)
+        numbers = all(value is None or isinstance(value, int | float) for value in values)
     except (ValueError, TypeError, KeyError):
         return False
     if not line.endswith(b"\n") or not isinstance(step, int) or not numbers:

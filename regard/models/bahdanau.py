@@ -24,6 +24,7 @@ from regard.attention import SCORES, WAYS, Look, Memory, Question
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
+from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
 
 
@@ -33,21 +34,25 @@ class BahdanauConfig:
 
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
-    embed: int = setting(256, at_least=1)
-    encoder: int = setting(256, at_least=1)  # states of each direction; a memory slot is twice as wide
-    decoder: int = setting(512, at_least=1)
+    embed: int = setting(256, at_least=1)  # size of the embeddings
+    # size of the encoder's states in each direction; a place of the memory is twice as wide
+    encoder: int = setting(256, at_least=1)
+    decoder: int = setting(512, at_least=1)  # size of the decoder's states
     readout: int = setting(256, at_least=1)  # width of the maxout layer before the softmax
-    cell: str = setting("gru", choices=KINDS)
-    encoder_layers: int = setting(1, at_least=1, layers=True)
+    cell: str = setting("gru", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    encoder_layers: int = setting(1, at_least=1, layers=True)  # recurrent layers of the encoder
+    # recurrent layers of the decoder; only the first attends
     decoder_layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
-    score: str = setting("additive", choices=SCORES)
-    weigh: str = setting("soft", choices=WAYS)
-    window: int = setting(5, at_least=1)  # half-width of local attention
-    soft_share: float = setting(0.5, at_least=0, below=1, later=True)  # hard: looks in training that stay soft
+    # gates start by keeping states for up to so many steps (Tallec & Ollivier 2018); 0: off
+    chrono_steps: int = setting(0, at_least=0, later=True)
+    score: str = setting("additive", choices=SCORES)  # how query and key are compared; the paper's is additive
+    weigh: str = setting("soft", choices=WAYS)  # from scores to weights: soft, hard (one place) or local (a window)
+    window: int = setting(5, at_least=1)  # half-width of the window of local attention
+    # hard attention: share of the looks in training that stay soft
+    soft_share: float = setting(0.5, at_least=0, below=1, later=True)
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
-    dropout: float = setting(0.1, at_least=0, below=1)
+    dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and states
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
 
     def __post_init__(self) -> None:
@@ -91,7 +96,7 @@ class Bahdanau(EncoderDecoder):
     def move(self, ahead: Tensor, state: CellState, memory: Memory, time: Tensor) -> tuple[Look, CellState]:
         """One step of N = B W rows (W beams per sentence share one memory): the read, then the cell."""
         query, position = (
-            x.unflatten(0, (len(memory.keys), -1)) for x in (state[0], time.expand(len(state[0])))
+            x.unflatten(0, (memory.keys.shape[0], -1)) for x in (state[0], time.expand(state[0].shape[0]))
         )  # (B, W, D) and (B, W)
         look = self.attend.look(Question(query, position), memory)
         return look, self.cell(ahead + self.context(look.read.flatten(0, 1)), state)
@@ -104,17 +109,31 @@ class Bahdanau(EncoderDecoder):
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
-        inputs = self.cell.input(embedded).unbind(1)
-        times = torch.arange(target.shape[1], device=target.device).unbind()
-        looks, states = [], []
-        for ahead, time in zip(inputs, times, strict=True):
-            look, state = self.move(ahead, state, memory, time)
-            looks.append(look)
-            states.append(state[0])
-        hidden = torch.stack(states, 1)  # (B, T, D)
+        inputs, times = self.cell.input(embedded), torch.arange(target.shape[1], device=target.device)
+        looks: list[Look] = []
+        if torch.compiler.is_exporting():
+            hidden, reads = self._scan(inputs, times, memory, state)
+        else:
+            states = []
+            for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
+                look, state = self.move(ahead, state, memory, time)
+                looks.append(look)
+                states.append(state[0])
+            hidden, reads = torch.stack(states, 1), torch.cat([look.read for look in looks], 1)  # (B, T, ..)
         if self.upper is not None:
             hidden, _ = self.upper(self.dropout(hidden), self.upper.begin(hidden))
-        return self.read_out(hidden, embedded, torch.cat([look.read for look in looks], 1)), looks
+        return self.read_out(hidden, embedded, reads), looks
+
+    def _scan(self, inputs: Tensor, times: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, Tensor]:
+        """The states and reads of all steps (B, T, ..), for `torch.export`."""
+        memory = apart(memory)
+
+        def step(state: CellState, ahead: Tensor, time: Tensor) -> tuple[CellState, tuple[Tensor, ...]]:
+            look, state = self.move(ahead, state, memory, time)
+            return state, (state[0], look.read[:, 0])
+
+        _, (hidden, reads) = scan_steps(step, state, (inputs.transpose(0, 1), times))
+        return hidden.transpose(0, 1), reads.transpose(0, 1)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""

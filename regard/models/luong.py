@@ -24,6 +24,7 @@ from regard.attention import SCORES, WAYS, Look, Memory, Question
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
+from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
 
 
@@ -33,20 +34,24 @@ class LuongConfig:
 
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
-    embed: int = setting(256, at_least=1)
-    dim: int = setting(512, at_least=1)  # states of encoder and decoder
-    cell: str = setting("lstm", choices=KINDS)
-    layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
-    bidirectional: bool = False  # two directions of dim / 2 each
-    feeding: bool = True  # input feeding
+    embed: int = setting(256, at_least=1)  # size of the embeddings
+    dim: int = setting(512, at_least=1)  # size of the states of encoder and decoder
+    cell: str = setting("lstm", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    layers: int = setting(1, at_least=1, layers=True)  # recurrent layers of encoder and decoder
+    # gates start by keeping states for up to so many steps (Tallec & Ollivier 2018); 0: off
+    chrono_steps: int = setting(0, at_least=0, later=True)
+    bidirectional: bool = False  # the encoder reads in two directions of dim / 2 each
+    feeding: bool = True  # input feeding: the last attentional state is an input of the next step
+    # how query and key are compared; the paper's concat is additive
     score: str = setting("general", choices=SCORES)
+    # from scores to weights: soft (the paper's global), hard (one place) or local (a window)
     weigh: str = setting("soft", choices=WAYS)
-    window: int = setting(10, at_least=1)  # half-width of local attention
-    soft_share: float = setting(0.5, at_least=0, below=1, later=True)  # hard: looks in training that stay soft
+    window: int = setting(10, at_least=1)  # half-width of the window of local attention
+    # hard attention: share of the looks in training that stay soft
+    soft_share: float = setting(0.5, at_least=0, below=1, later=True)
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
-    dropout: float = setting(0.2, at_least=0, below=1)
+    dropout: float = setting(0.2, at_least=0, below=1)  # dropout of embeddings and states
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
 
     def __post_init__(self) -> None:
@@ -94,7 +99,7 @@ class Luong(EncoderDecoder):
     def attentional(self, states: Tensor, position: Tensor, memory: Memory) -> tuple[Tensor, Look]:
         """z = tanh(W_c [c; s]) of states (N, T, dim) at steps position (N, T); N = B W rows (W beams per sentence
         share one memory)"""
-        query, position = (x.reshape(len(memory.keys), -1, *x.shape[2:]) for x in (states, position))
+        query, position = (x.reshape(memory.keys.shape[0], -1, *x.shape[2:]) for x in (states, position))
         look = self.attend.look(Question(query, position), memory)
         reads = look.read.view_as(states)
         return self.combine(self.dropout(torch.cat([reads, states], -1))).tanh(), look
@@ -110,7 +115,7 @@ class Luong(EncoderDecoder):
                 ahead = cell.input(self.dropout(after[-1][0]))
             after.append(cell(ahead, tuple(part[:, number] for part in state)))
         states = after[-1][0][:, None]  # (N, 1, dim)
-        attentional, look = self.attentional(states, time.expand(len(states))[:, None], memory)
+        attentional, look = self.attentional(states, time.expand(states.shape[0])[:, None], memory)
         return attentional[:, 0], tuple(torch.stack(part, 1) for part in zip(*after, strict=True)), look
 
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
@@ -121,13 +126,26 @@ class Luong(EncoderDecoder):
             states, _ = self.decoder(embedded, state)
             attentional, look = self.attentional(states, times.expand_as(target), memory)
             return self.dropout(attentional), [look]
+        inputs, attentional = self.cells[0].input(embedded), torch.zeros_like(state[0][:, 0])
+        if torch.compiler.is_exporting():
+            return self.dropout(self._scan(inputs, times, attentional, memory, state)), []
         looks, states = [], []
-        attentional = torch.zeros_like(state[0][:, 0])
-        for ahead, time in zip(self.cells[0].input(embedded).unbind(1), times.unbind(), strict=True):
+        for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
             attentional, state, look = self.move(ahead, attentional, state, memory, time)
             looks.append(look)
             states.append(attentional)
         return self.dropout(torch.stack(states, 1)), looks
+
+    def _scan(self, inputs: Tensor, times: Tensor, first: Tensor, memory: Memory, state: CellState) -> Tensor:
+        """The attentional states (B, T, dim) of all steps with input feeding, for `torch.export`."""
+        memory = apart(memory)
+
+        def step(before: CellState, ahead: Tensor, time: Tensor) -> tuple[CellState, tuple[Tensor, ...]]:
+            attentional, state, _ = self.move(ahead, before[0], before[1:], memory, time)
+            return (attentional, *state), (attentional,)
+
+        _, (states,) = scan_steps(step, (first, *state), (inputs.transpose(0, 1), times))
+        return states.transpose(0, 1)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""

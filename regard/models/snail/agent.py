@@ -40,6 +40,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.base.dtype import at_least_float32
 from regard.base.fields import check, setting
 from regard.data.made.environments import (
     CHOICES,
@@ -70,20 +71,21 @@ MOST, MOST_STEPS, MOST_TRANSITIONS = 1000, 10_000, 1_000_000
 class SNAILAgentConfig:
     """The environments, the network, and how actions are judged in training."""
 
-    environment: str = setting("bandits", choices=("bandits", "mdps"))
-    actions: int = setting(5, at_least=2, at_most=MOST)  # arms of a bandit
-    pulls: int = setting(10, at_least=1, at_most=MOST)  # of a bandit
-    states: int = setting(10, at_least=1, at_most=MOST)  # of an MDP
-    horizon: int = setting(10, at_least=1, at_most=MOST)  # steps of an episode in an MDP
-    episodes: int = setting(10, at_least=1, at_most=MOST)  # in the same MDP
-    dim: int = setting(32, at_least=1)  # of the first layer
-    tc_filters: int = setting(32, at_least=1)  # of each convolution
+    environment: str = setting("bandits", choices=("bandits", "mdps"))  # what is played: bandits, or tabular MDPs
+    actions: int = setting(5, at_least=2, at_most=MOST)  # actions to choose from: the arms of a bandit
+    pulls: int = setting(10, at_least=1, at_most=MOST)  # bandits: pulls of a trial
+    states: int = setting(10, at_least=1, at_most=MOST)  # MDPs: how many states
+    horizon: int = setting(10, at_least=1, at_most=MOST)  # MDPs: steps of an episode
+    episodes: int = setting(10, at_least=1, at_most=MOST)  # MDPs: episodes of a trial, all in the same MDP
+    dim: int = setting(32, at_least=1)  # width of the first layer
+    tc_filters: int = setting(32, at_least=1)  # filters of each convolution
     tc_layers: int = setting(2, at_least=1, layers=True)  # TC blocks
-    keys: int = setting(32, at_least=1)
-    values: int = setting(32, at_least=1)
+    keys: int = setting(32, at_least=1)  # size of the keys of the look
+    values: int = setting(32, at_least=1)  # size of the values of the look
     temporal: bool = True  # false: no TC blocks
-    gae_lambda: float = setting(0.95, at_least=0, at_most=1)  # see `models.snail.policy_gradient.advantages`
-    value_weight: float = setting(2.5, at_least=0)  # of the values' squared error in the loss
+    # generalised advantage estimation: 1 sums all rewards to come, 0 trusts the value of the next step
+    gae_lambda: float = setting(0.95, at_least=0, at_most=1)
+    value_weight: float = setting(2.5, at_least=0)  # weight of the values' squared error in the loss
 
     def __post_init__(self) -> None:
         check(self)
@@ -155,7 +157,7 @@ class SNAILAgent(nn.Module):
 
     def states(self, inputs: Tensor) -> Tensor:
         """What was seen before each step (B, T, I) -> (B, T, D)"""
-        return self.blocks(self.embed(inputs))
+        return self.blocks(self.embed(inputs.to(self.embed.weight.dtype)))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """What was seen before each step (B, T, I) -> logits of the actions (B, T, A)"""
@@ -163,7 +165,7 @@ class SNAILAgent(nn.Module):
 
     def step(self, seen: Tensor, before: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
         """As `forward`, one step after another: (B, I) -> logits (B, A), and the state for the next step"""
-        x, after = self.blocks.step(self.embed(seen), before)
+        x, after = self.blocks.step(self.embed(seen.to(self.embed.weight.dtype)), before)
         return self.policy(x), after
 
     @torch.no_grad()
@@ -179,7 +181,7 @@ class SNAILAgent(nn.Module):
     def judge(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """log p of all actions (B, T, A), and the shares (B, T)"""
         states = self.states(inputs)
-        return self.policy(states).float().log_softmax(-1), self.value(states).float()[..., 0]
+        return at_least_float32(self.policy(states)).log_softmax(-1), at_least_float32(self.value(states))[..., 0]
 
     @torch.no_grad()
     def experience(self, batch: Seeds) -> Experience:
@@ -238,5 +240,5 @@ def of_actions(logs: Tensor, actions: Tensor) -> Tensor:
 
 def choose(logits: Tensor, chance: Tensor) -> Tensor:
     """Draw from softmax(logits) (B, A) by uniform numbers (B,), without a GPU sync."""
-    below = logits.float().softmax(-1).cumsum(-1) < chance[:, None]
+    below = at_least_float32(logits).softmax(-1).cumsum(-1) < chance[:, None]
     return below.sum(-1).clamp_max(logits.shape[-1] - 1)

@@ -10,7 +10,7 @@ from regard.errors import BadInput
 from regard.tasks.core.card import Card
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.inputs import ANY_COLUMNS, InputKind, Inputs, listed
-from regard.tasks.core.options import Option
+from regard.tasks.core.options import MOST_TESTED, Option
 from regard.tasks.core.results import Metric
 from regard.tasks.shared.received import Received
 
@@ -66,6 +66,8 @@ play_card = Card[Any](
     metrics={"reward": Metric("max"), "regret": Metric("min"), "share": Metric("max", 3)},
     validated=("reward", "regret"),
     unit="steps",
-    evaluate_options=(Option("test_count", int, "Play: in how many environments.", min=2, metavar="N"),),
+    evaluate_options=(
+        Option("test_count", int, "Play: in how many environments.", min=2, max=MOST_TESTED, metavar="N"),
+    ),
     trains_with=frozenset({"capture", "ppo_passes", "ppo_parts", "ppo_clip"}),
 )

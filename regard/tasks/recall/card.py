@@ -10,7 +10,7 @@ from regard.errors import BadInput
 from regard.tasks.core.card import Card, TaskRequest
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.inputs import ANY_COLUMNS, FROM_FILE, Inputs, Texts
-from regard.tasks.core.options import Option
+from regard.tasks.core.options import MOST_TESTED, Option
 from regard.tasks.core.results import Metric
 
 DRAWN = "drawn"  # stands for a sequence that is drawn at random
@@ -95,6 +95,7 @@ recall_card = Card[Any](
             int,
             "Play, recall: in how many environments, or sequences of each length.",
             min=2,
+            max=MOST_TESTED,
             metavar="N",
         ),
         Option(
