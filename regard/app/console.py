@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from regard.base.short_repr import printable
 from regard.errors import BadInput
@@ -39,15 +48,25 @@ def say_what_is_kept() -> Iterator[None]:
         raise
 
 
+class Rate(ProgressColumn):
+    """How many are done in a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        if not speed:
+            return Text("")
+        return Text(f"{speed:.2g}/s" if speed < 10 else f"{speed:,.0f}/s")
+
+
 @contextmanager
 def progress(count: int | None, what: str) -> Iterator[Tick]:
-    """A progress bar, if stderr is a terminal and there is more than one thing to do."""
+    """A progress bar with rate and time left, if stderr is a terminal and there is more than one thing to do."""
     console = Console(stderr=True)
     if not console.is_terminal or (count is not None and count < 2):
         yield no_tick
         return
     what = printable(what)
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what, markup=False), TimeRemainingColumn())
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what, markup=False), Rate(), TimeRemainingColumn())
     # On the bar's terminal answers are printed above it; to a file or pipe they must not go through it.
     together = sys.stdout.isatty()
     with Progress(*columns, console=console, transient=True, redirect_stdout=together) as bar:

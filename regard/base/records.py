@@ -78,13 +78,18 @@ def read_jsonl(path: Table, keys: str) -> Iterator[Record]:
         yield from path.records()
         return
     for where, line in filled_lines(path):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: is not JSON ({error}); each line must be one object") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{where}: holds a {type(record).__name__}, but must hold an object with {keys}")
-        yield where, record
+        yield where, read_record(line, where, keys)
+
+
+def read_record(line: str, where: str, keys: str) -> dict[str, object]:
+    """The object in a line of JSONL."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: is not JSON ({error}); each line must be one object") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: holds a {type(record).__name__}, but must hold an object with {keys}")
+    return record
 
 
 def filled_lines(path: Path) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 MEASURES = ("bleu", "tokenised_bleu", "chrf")
+ORDER = 4  # tokens of the longest n-grams that BLEU counts
+FEW = 0.1  # share of the answers
 
 
 def bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
@@ -31,6 +33,16 @@ def tokenised_bleu(answers: Sequence[str], references: Sequence[Sequence[str]]) 
 def chrf(answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
     """F2 of character n-grams up to order six, without spaces; the best of several references counts."""
     return _score("chrf", answers, references)
+
+
+def tells(name: str, references: Sequence[Sequence[str]]) -> bool:
+    """Whether this measure says anything here. BLEU counts n-grams of up to four tokens: where hardly any reference
+    has so many, it is about 0 however good the answers are."""
+    if name == "chrf":
+        return True
+    tokens = measure(name)._preprocess_segment
+    long = sum(any(len(tokens(text).split()) >= ORDER for text in own) for own in references)
+    return long > 0 and long >= FEW * len(references)
 
 
 def measure(name: str) -> Metric:

@@ -127,6 +127,11 @@ class Picture(ABC):
         other = dataclasses.replace(self, scale=scale)  # type: ignore[type-var] # every picture is a dataclass
         return other.over(self._pieces.scaled(scale) if self._pieces else None)
 
+    def with_title(self, title: str) -> Self:
+        """The same picture under another title."""
+        other = dataclasses.replace(self, title=title)  # type: ignore[type-var] # every picture is a dataclass
+        return other.over(self._pieces.with_title(title) if self._pieces else None)
+
     @checked
     def save(self, path: str | Path) -> None:
         """Write a .png, .svg or .html file, by the path's suffix."""

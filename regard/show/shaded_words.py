@@ -23,6 +23,11 @@ LINE = 1.75 * FONT  # from one line to the next
 BOX = 1.5 * FONT  # height of the shade behind a word
 NARROW, WIDE = 56, 130  # cells in a line, at least and at most
 CLOSING, OPENING = "Pe Pf Po", "Ps Pi"  # kinds of punctuation that stand next to the word before or after them
+APOSTROPHES = ("'", "’", "ʼ")
+AFTER, BEFORE = (
+    frozenset(["s", "t", "d", "m", "ll", "re", "ve"]),
+    frozenset(["l", "d", "j", "m", "t", "s", "n", "c", "qu"]),
+)  # of English, French
 APART = "&*/\\@#%§"  # punctuation (Po) that stands between spaces, or may
 OUTLIERS, FAR = 0.02, 2  # one word in fifty may receive more than the scale has, if it is more than twice as much
 WHITE_FROM = 0.55  # of the scale: from here on the text is white on paper
@@ -67,17 +72,23 @@ def spell(words: Sequence[str]) -> list[tuple[str, str, bool]]:
     Pieces and characters carry their own spaces and get no gaps. Words do, except where punctuation clings to its
     neighbour, and in scripts that are written without spaces."""
     own = any(word.startswith((" ", "▁")) for word in words)
-    spelled, before, quoting = [], "", False
+    spelled, earlier, before, quoting = [], "", "", False
     for word in words:
         side = word
         if word == '"':  # opening and closing by turns
             quoting = not quoting
             side = "“" if quoting else "”"
-        gap = "" if own or not before or not _parted(before, side) else " "
+        close = own or not before or not _parted(before, side) or _elided(earlier, before, word)
+        gap = "" if close else " "
         text = clean(word.replace("▁", " ") if own else word)
         spelled.append((gap, text or "∅", "\n" in word))
-        before = side
+        earlier, before = before, side
     return spelled
+
+
+def _elided(earlier: str, before: str, word: str) -> bool:
+    """Whether an apostrophe joins its neighbours: he ' s, didn ' t, l ' homme; but not dogs ' bones."""
+    return before in APOSTROPHES and (word.lower() in AFTER or earlier.lower() in BEFORE) and earlier[-1:].isalpha()
 
 
 def _parted(before: str, word: str) -> bool:

@@ -237,7 +237,7 @@ def test_what_is_no_text_is_said(lively: str, gpt2: str, filler: str, classifier
         (reader.fill, 3, r"a text with blanks must be a str, got 3 \(int\)"),
         (reader.embed, 3, r"a text must be a str, or a tuple of two for a pair; got 3 \(int\)"),
         (sorter.classify, None, r"a text must be a str, or a tuple of two for a pair; got None \(NoneType\)"),
-        (load("shapes").recognise, None, "an image must be a file's name, or a uint8 array .* got NoneType"),
+        (load("shapes").recognise, None, "an image must be the name of a file, a PIL image.* got NoneType"),
         (load("shapes").recognise, ["nosuch.png"], r"images\[0\]: nosuch.png does not exist"),
     ):
         with pytest.raises(BadInput, match=said):

@@ -120,7 +120,7 @@ def test_json_and_a_file(call: Any, teller: str) -> None:
     assert (done.code, done.out, done.err) == (0, "", "")
     rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [row["file"] for row in rows] == ["a.png", "photos/b c.jpg", "photos/more/d.webp"]
-    assert list(rows[0]) == ["file", "text", "score", "others"]
+    assert list(rows[0]) == ["input", "file", "text", "score", "others"]
     assert list(rows[0]["others"][0]) == ["text", "score"]
 
 

@@ -20,7 +20,7 @@ def test_classify_tells_the_class_and_how_sure(call: Any, classifier: str) -> No
     done = call("classify", classifier, *texts)
     assert done.code == 0
     begins = "the one that begins with 'cat cat cat cat cat cat cat cat cat cat '"
-    assert done.err == f"1 text was truncated to the {MOST} tokens this model takes: {begins}\n"
+    assert done.err == f"1 text was truncated to the {MOST} tokens this model takes: {begins} (16 of 52 tokens)\n"
     for line, found in zip(done.out.splitlines(), load(classifier).classify(texts), strict=True):
         label, share = line.split("\t")
         assert label == found.label

@@ -137,6 +137,7 @@ def test_help_is_an_answer_and_tells_every_option(call: Any, name: str, monkeypa
             for word in (*option.opts, *option.secondary_opts):
                 assert re.search(rf"(?<!\S){re.escape(word)}(?!\S)", done.out), f"--help should tell {word}"
     assert "Traceback" not in done.out
+    assert not re.search(r"<[a-z]+(\[[a-z]+\])?>", done.out), "a value is named by a word, and a flag takes none"
 
 
 def test_the_first_help_names_every_command(call: Any) -> None:

@@ -260,3 +260,9 @@ def test_generated_reviews_are_learned_and_evaluated(tmp_path: Path) -> None:
     found = run.evaluate()
     assert 30 in found.counts.values()
     assert run.model.config.labels == ("negative", "positive")
+
+
+def test_a_picture_tells_the_class_and_its_probability(call: Any) -> None:
+    done = call("classify", "reviews", "A dull film. I left early.", "--show", "look.svg")
+    label, share = done.out.split("\t")
+    assert f">{label} {float(share):.1%}, " in Path("look.svg").read_text()

@@ -60,7 +60,7 @@ def test_a_bad_file_is_named_and_the_others_are_answered(call: Any, learner: str
     assert done.code == 1
     bad, good = map(json.loads, done.out.splitlines())
     assert bad["error"].startswith("broken.png cannot be decoded")
-    assert list(good) == ["file", "label", "probabilities"]
+    assert list(good) == ["input", "file", "label", "probabilities"]
     assert "1 of 2 images was not answered" in done.err
 
 

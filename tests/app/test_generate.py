@@ -58,7 +58,7 @@ def test_prompts_from_a_file_and_stdin_are_answered_in_order(
     with open("in.txt") as file:
         monkeypatch.setattr(sys, "stdin", file)
         assert call("generate", gpt2, *words).out == Path("out.jsonl").read_text()
-    assert set(rows[0]) == {"prompt", "text", "score", "finished", "others"}
+    assert set(rows[0]) == {"input", "prompt", "text", "score", "finished", "others"}
     assert rows[0]["score"] < 0
     assert isinstance(rows[0]["finished"], bool)
 
@@ -319,3 +319,26 @@ def test_without_a_test_file_the_held_out_part_is_evaluated_on(call: Any, inline
     assert found["data"].startswith(f"the part held out of {texts}/text.txt (validation data")
     held = LINES[len(LINES) + 1 - found["tokens"] :]  # a character is a token, and so is the end of the text
     assert (found["characters"], found["words"]) == (len(held), count_words([held]))
+
+
+def test_a_new_text_begins_with_a_line(call: Any, gpt2: str, tmp_path: Path) -> None:
+    """A run that learned from one long file has hardly seen the token that begins a text."""
+    run = load(gpt2)
+    newline = run.tokenizer.encode("\n")
+    assert run.begin("").ids == newline
+    asked = ["--temperature", "0", "--max-tokens", "8"]
+    written = call("generate", gpt2, "", *asked).out
+    assert written == call("generate", gpt2, "\n", *asked).out.removeprefix("\n")
+    folder = tmp_path / "lines"
+    shutil.copytree(gpt2, folder, ignore=shutil.ignore_patterns("training"))
+    recipe = (folder / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(recipe.replace("[data]", '[data]\ndocuments = "line"', 1))
+    assert load(folder).begin("").ids == [run.tokenizer.special.start]
+
+
+def test_unknown_characters_of_a_prompt_are_named(call: Any, gpt2: str) -> None:
+    done = call("generate", gpt2, "9 ☃ bottlés ☃", "9 b", "--max-tokens", "2", "--json")
+    assert done.err == "1 text has characters that this model does not know and cannot read: '☃', 'é'\n"
+    first, second = map(json.loads, done.out.splitlines())
+    assert (first["unknown"], first["input"], "unknown" in second) == (["☃", "é"], "9 ☃ bottlés ☃", False)
+    assert load(gpt2).generate("é 9", max_tokens=1).unknown == ("é",)

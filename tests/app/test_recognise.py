@@ -111,7 +111,7 @@ def test_json_has_the_probabilities(call: Any, seer: str) -> None:
     rows = [json.loads(line) for line in done.out.splitlines()]
     for row, path in zip(rows, ("a.png", "more/d.jpg"), strict=True):
         answer = load(seer).recognise(path, 2)
-        assert list(row) == ["file", "label", "probabilities"]
+        assert list(row) == ["input", "file", "label", "probabilities"]
         assert (row["file"], row["label"]) == (path, answer.label)
         assert row["probabilities"] == pytest.approx(answer.probabilities, abs=1e-6)
         assert list(row["probabilities"]) == list(answer.probabilities)

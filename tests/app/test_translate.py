@@ -40,7 +40,8 @@ def test_translate_writes_json_for_machines(call: Any, lively: str) -> None:
         rows, load(lively).translate([*TEXTS, "", "é"], Decoding(beam=4, n_best=3)), strict=True
     ):
         others = [{"text": text, "score": score} for text, score in answer.others]
-        assert row == {"source": answer.source, "text": answer.text, "score": answer.score, "others": others}
+        own = {"source": answer.source, "text": answer.text, "score": answer.score, "others": others}
+        assert row == {"input": answer.source, **own}
         assert len(others) == 2
     assert '"é"' in done.out
 

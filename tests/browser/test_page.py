@@ -117,6 +117,14 @@ def test_an_error_is_told_beside_the_input_and_nothing_is_lost(visit: Visit) -> 
     page.troubles.clear()  # the console names the refused request
 
 
+def test_what_was_not_read_is_said(visit: Visit) -> None:
+    page = visit(".panel .answer .label", model="reviews", text="It was long. " * 20)
+    expect(answer(page)).to_contain_text("Only a part of the input was read: 16 of 20 sentences")
+    page.fill("textarea >> nth=0", "It was short.")
+    page.click("button.main")
+    expect(page.locator(".unread")).to_have_count(0)
+
+
 def test_hostile_tokens_are_text(visit: Visit) -> None:
     page = visit(model="de-en", text=HOSTILE)
     assert page.locator("textarea").first.input_value() == HOSTILE

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from regard.metrics.bleu import bleu, chrf, tokenised_bleu
+from regard.metrics.bleu import bleu, chrf, tells, tokenised_bleu
 
 
 def test_bleu_is_the_geometric_mean_of_four_precisions():
@@ -88,3 +88,20 @@ def test_what_is_equal_has_a_hundred_and_what_shares_nothing_near_nothing(measur
     references = [[text] for text in same]
     assert measure(same, references)[0] == pytest.approx(100)
     assert measure(["zzzz zzz zz z"] * 2, references)[0] < 5
+
+
+@pytest.mark.parametrize(
+    ("references", "plain", "tokenised"),
+    [
+        ([("MCMXC",), ("XII",)] * 10, False, False),
+        ([("1979-05-03",)] * 10, True, False),  # sacrebleu takes it apart
+        ([("a b c",)] * 9 + [("a b c d",)], True, True),
+        ([("a b c",)] * 10 + [("a b c d",)], False, False),  # one answer would decide
+        ([("a", "a b c d")], True, True),
+    ],
+)
+def test_bleu_says_nothing_of_short_targets(
+    references: list[tuple[str, ...]], plain: bool, tokenised: bool
+) -> None:
+    assert (tells("bleu", references), tells("tokenised_bleu", references)) == (plain, tokenised)
+    assert tells("chrf", references)

@@ -103,6 +103,8 @@ def test_gaps_stand_where_a_text_has_them():
     assert text(list("a b")) == "a b"
     assert text(["▁the", "▁c", "at"]) == " the cat"
     assert text(["我", "喜", "歡", "cats"]) == "我喜歡 cats"
+    assert text(["he", "'", "s", "right", ",", "didn", "’", "T"]) == "he's right, didn’T"
+    assert text(["l", "'", "homme", "and", "the", "dogs", "'", "bones"]) == "l'homme and the dogs' bones"
     assert [ends for _, _, ends in spell(["a", "\n", "b"])] == [False, True, False]
 
 

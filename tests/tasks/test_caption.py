@@ -100,8 +100,26 @@ def test_the_next_best(run: Captioner) -> None:
     data = answer.to_dict()
     assert data["file"] == "image"
     assert data["others"] == [{"text": text, "score": score} for text, score in answer.others]
-    assert answer.line().splitlines()[1] == f"image\t{answer.others[0][1]:.4f}\t{answer.others[0][0]}"
+    assert answer.line().splitlines()[1] == f"image\t{answer.ranks[1]:.4f}\t{answer.others[0][0]}"
+    for penalty in (0.0, 1.0, 2.0):
+        best = run.caption(image(), n_best=4, max_length=6, length_penalty=penalty)
+        printed = [float(line.split("\t")[1]) for line in best.line().splitlines()]
+        assert printed == sorted(printed, reverse=True)
+        assert (best.ranks[0] == pytest.approx(best.score)) == (penalty == 0)
     assert run.caption(image()).line() == f"image\t{run.caption(image()).text}"
+
+
+def test_a_space_has_no_panel() -> None:
+    """A space before a full stop is a token of a vocabulary of words."""
+    run = captioner()
+    run.tokenizer = Tokenizer.train(["a red ring ."], kind="word", numbering="regard")
+    tokens = run.tokenizer.encode("a red ring .")
+    pieces = run.tokenizer.tokens(tokens)
+    assert " " in pieces
+    looks = run.picture(image(), tokens)
+    assert list(looks.lines[0].words) == ["a", "red", "ring", "."]
+    assert list(looks.pieces.lines[0].words) == pieces
+    assert np.allclose(looks.lines[0].weights[-1], looks.pieces.lines[0].weights[-1], atol=1e-6)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -133,9 +151,9 @@ def test_an_image_that_cannot_be_read_names_its_place(run: Captioner, tmp_path: 
     (tmp_path / "notes.png").write_text("no image")
     with pytest.raises(DataError, match=r"images\[1\]: .*notes\.png cannot be decoded"):
         run.caption([image(), tmp_path / "notes.png"])
-    with pytest.raises(BadInput, match="an image must be a file's name, or a uint8 array"):
-        run.caption(np.zeros((4, 4, 3)))
-    with pytest.raises(BadInput, match=r"an image must be a file's name, or a uint8 array .* got int"):
+    with pytest.raises(BadInput, match="an image must be the name of a file, a PIL image"):
+        run.caption(np.full((4, 4, 3), 2.0))
+    with pytest.raises(BadInput, match=r"an image must be the name of a file, a PIL image.* got int"):
         run.caption(5)  # type: ignore[call-overload]
 
 

@@ -14,6 +14,7 @@ import torch
 from regard.data.made.pairs import copy
 from regard.data.text.special_tokens import END, START
 from regard.decode.settings import Decoding
+from regard.errors import DataError, RecipeError
 from regard.metrics.bleu import bleu
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Evaluation, Metric, Tick, no_tick
@@ -25,6 +26,7 @@ from regard.tasks.translate.prepare import pair_data
 from regard.tasks.translate.run import Translator
 from regard.tasks.translate.settings import Example
 
+LEXICON = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier"}
 SOURCES = ["one two three four", "five six", "seven", "eight one two three four five", "two two Xyzzy two"]
 
 
@@ -116,6 +118,24 @@ def test_bleu_is_told_by_source_length(lexicon: Any) -> None:
     assert translated(found).by_length[0].bleu == pytest.approx(100)
     assert translated(found).by_length[1].bleu < 20
     assert [part["sentences"] for part in found.to_dict()["bleu_by_length"]] == [25, 25]
+
+
+def test_short_targets_are_compared_by_exact_match(lexicon: Any, words: str, tmp_path: Path, train: Any) -> None:
+    """BLEU is 0 of single words, however good they are."""
+    train(words, tmp_path, "train.steps=2")
+    examples = [(word, (target,)) for word, target in LEXICON.items()]
+    young, grown = evaluated(load(tmp_path), examples), evaluated(lexicon.translator, examples)
+    assert grown.metrics["exact_match"] == 100
+    assert {"bleu", "tokenised_bleu"}.isdisjoint(grown.metrics)
+    assert any("bleu, tokenised_bleu: cannot tell" in note for note in grown.notes)
+    assert (grown.to_dict()["bleu_by_length"], "chrf" in grown.metrics) == ([], True)
+    exact, chrf = compare(young, grown)
+    assert (exact.metric, chrf.metric) == ("exact_match", "chrf")
+    assert exact.difference == 100 - young.metrics["exact_match"] > 0
+    with pytest.raises(DataError, match="BLEU cannot tell"):
+        evaluate.plot({"run": grown})
+    with pytest.raises(RecipeError, match=r"best_by is bleu, .* set train\.best_by=exact_match"):
+        train(words, tmp_path / "other", "data.made=recall", "data.train=", "data.valid=", "train.best_by=bleu")
 
 
 def test_two_runs_are_compared(lexicon: Any, words: str, tmp_path: Path, train: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,8 @@ def test_classes_are_held_out_or_listed(tmp_path: Path):
         ({}, 1, 1),
         ({}, 3, 3),
         ({}, 5, 5),
-        ({}, 6, 1),  # too few for both
+        ({}, 6, 3),  # too few for both: a third
+        ({}, 12, 3),
         ({"valid_fraction": 0.6}, 4, 6),
         ({"valid_fraction": 0.2}, 4, 4),
         ({"rotations": True}, 4, 1),  # each class is four
@@ -165,8 +167,11 @@ def test_enough_classes_for_an_episode_are_held_out(changes: dict[str, Any], way
 @pytest.mark.parametrize(
     ("changes", "model", "message"),
     [
-        ({}, {"ways": 12}, "of 12 classes cannot be drawn from 9 train classes; .* share held out of 10"),
-        ({"valid_fraction": 0.8}, {}, "of 3 classes cannot be drawn from 2 train classes; .* share held out of 10"),
+        (
+            {"train_classes": "few.txt"},
+            {},
+            "has 2 classes at least, and [01] of 10 (is|are) there for train, as some",
+        ),
         ({}, {"shots": 3}, "class 'set/c.' has 3 images; an episode takes 3 as examples and one as the query"),
         ({"train_classes": "none.txt"}, {}, "there is no file none.txt"),
     ],
@@ -175,8 +180,32 @@ def test_data_that_gives_no_episodes_is_refused(
     changes: dict[str, Any], model: dict[str, int], message: str, tmp_path: Path
 ):
     run = FewShot(SNAIL(SNAILConfig(**SMALL | model)), GREY)
+    settings = settings_of(tmp_path, **changes)
+    if changes.get("train_classes") == "few.txt":
+        settings = replace(settings, train_classes=str(tmp_path / "few.txt"))
     with pytest.raises(DataError, match=message):
-        drawn(settings_of(tmp_path, **changes), "train", run, device="cpu")
+        drawn(settings, "train", run, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("ways", "changes", "trained", "valid"), [(6, {}, (6, 7), (3, 3)), (3, {"valid_fraction": 0.8}, (3, 7), (3, 3))]
+)
+def test_few_classes_give_episodes_of_fewer_ways(
+    ways: int,
+    changes: dict[str, Any],
+    trained: tuple[int, int],
+    valid: tuple[int, int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    """Both training and validation get some, and it is told where they have fewer ways than the model."""
+    run, settings = FewShot(SNAIL(SNAILConfig(**SMALL | {"ways": ways})), GREY), settings_of(tmp_path, **changes)
+    for split, (own, classes) in (("train", trained), ("valid", valid)):
+        data = drawn(settings, split, run, count=8, device="cpu")
+        assert (data.ways, len(data.counts)) == (own, classes)
+        said = f"10 classes, {classes} of them for {split}: its episodes are {own}-way and not {ways}-way"
+        assert (said in capsys.readouterr().err) == (own < ways)
+        assert 0 <= TASKS["fewshot"].desk.evaluate(run, data).metrics["accuracy"] <= 100
 
 
 def test_the_shipped_learner_tells_signs_of_a_set_that_it_was_not_trained_on() -> None:

@@ -66,6 +66,14 @@ ColumnNames = Annotated[
         "image,caption.",
     ),
 ]
+InputColumnNames = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        metavar="A[,B]",
+        help="The column of --input to read, of pairs two: by name in CSV and JSONL, by name or number in TSV.",
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option(

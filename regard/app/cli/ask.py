@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.app.cli.arguments import Json, Pieces, Run, Scale, Show, Sites, annotated
+from regard.app.cli.arguments import InputColumnNames, Json, Pieces, Run, Scale, Show, Sites, annotated
 from regard.app.console import (
     STDIN,
     answer_files,
@@ -25,11 +25,12 @@ from regard.app.console import (
 from regard.base.line_writer import Lines, line_writer
 from regard.base.memory import explain_memory
 from regard.base.overwriting import refuse_overwriting
-from regard.errors import Unanswered
+from regard.errors import BadInput, Unanswered
+from regard.learn.progress import say
 from regard.tasks.core.card import TaskRequest
 from regard.tasks.core.inputs import Failed, Inputs, Reading
 from regard.tasks.core.options import check_options
-from regard.tasks.core.results import Answer
+from regard.tasks.core.results import Answer, Unread
 from regard.tasks.core.table import AnyTask
 
 Strict = Annotated[
@@ -62,6 +63,7 @@ def command_for(task: AnyTask) -> Callable[..., None]:
         parameters += [("arguments", Annotated[list[str] | None, inputs], None)]
         type_of_file: Any = list[str] if kind.joins else Path
         parameters += [("input_file", Annotated[type_of_file | None, input_file], None)]
+        parameters += [("columns", InputColumnNames, "")] if kind.usual else []
     else:
         parameters += [("arguments", Annotated[list[str], inputs], REQUIRED)]
     output = Annotated[Path | None, typer.Option(help=f"{task.output} {WHEN_COMPLETE}")]
@@ -91,6 +93,7 @@ def ask(
     strict: bool,
     as_json: bool,
     input_file: Path | None = None,
+    columns: str = "",
     pieces: bool = False,
 ) -> None:
     """Open the run, ask it, write its answers and draw where it looked."""
@@ -107,13 +110,17 @@ def ask(
     if sites:
         check_sites(task, opened, sites)
     settled = desk.settled(opened, options)
-    inputs, read = task.inputs.find(arguments, input_file), desk.reader(opened, settled)
+    if columns and input_file is None:
+        raise BadInput("--columns names columns of --input FILE; give a file, or leave it out")
+    inputs = task.inputs.find(arguments, input_file, desk.input_columns(opened, columns))
+    read = desk.reader(opened, settled)
     several = inputs.count != 1
     keep_inputs(task, opened, request, inputs, show)
     if strict and inputs.again:  # a bad input is named at once, and not after hours of work
         for _ in Reading(inputs.items(), read, strict=True).good():
             pass
     alone = bool(arguments) and not several  # an input that cannot be answered is an error
+    unread = Unread(task.inputs.what)
     items = iter(inputs.items())
     first = list(islice(items, 2)) if not as_json and desk.streams(opened, settled) else []
     every = chain(first, items)
@@ -127,11 +134,14 @@ def ask(
         stream = write.piece if isinstance(write, Typed) else None
         answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=stream)
         for number, answer in enumerate(reading.in_turn(answers, tick), 1):
+            unread.add(answer)
             write(answer)
             if show and (picture := answer.picture(sites or [])) is not None:
                 picture = picture.pieces if pieces else picture
                 picture = picture.scaled(read_scale(scale)) if scale else picture
                 draw(picture, show, number if several else None)
+    for line in unread.lines():
+        say(line)
     if reading.failed:
         raise Unanswered(reading.report(task.inputs.what))
 

@@ -15,6 +15,7 @@ from regard import __version__
 from regard.app.cli.arguments import refuse_empty_names
 from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
+from regard.app.cli.help import Command, Group
 from regard.app.cli.list_commands import models, recipe
 from regard.app.cli.run_commands import align, evaluate_command, export
 from regard.app.cli.serve_command import serve
@@ -28,6 +29,7 @@ from regard.learn.progress import say
 from regard.tasks.core.table import TASKS
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -67,7 +69,7 @@ COMMANDS += [command_for(task) for task in TASKS.values()]
 COMMANDS += [serve, align, export, compare]
 for command in COMMANDS:
     refuse_empty_names(command)
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 
 def main() -> None:

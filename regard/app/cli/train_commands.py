@@ -14,7 +14,9 @@ from regard.app.cli.completion import metric_names, recipe_names, settings
 from regard.app.console import tell
 
 
-def demo(out: Annotated[Path, typer.Option(help="Where the run and the picture go.")] = Path("demo")) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the run and the picture go.")] = Path("demo"),
+) -> None:
     """Train a small translator on dates, and see where it looks.
 
     This takes about two minutes on two cores. The run stays in the folder; the same command again goes on from its
@@ -32,7 +34,9 @@ def train(
         ),
     ],
     changes: Changes = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/RECIPE unless given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The run's folder; runs/RECIPE unless given.")
+    ] = None,
     start: From = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")
@@ -118,7 +122,7 @@ def compare(
         ),
     ] = None,
     start: From = None,
-    out: Annotated[Path, typer.Option(help="The runs and table.md go here.")] = Path("runs/compare"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The runs and table.md go here.")] = Path("runs/compare"),
 ) -> None:
     """Train recipes in several variants, on equal terms, and tabulate how well each does on the test data.
 

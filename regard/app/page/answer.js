@@ -1,7 +1,7 @@
 // An answer by the shape of its data: a text, a label with probabilities, candidates, numbers.
 import {make} from "./dom.js";
 
-const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "label", "probabilities"]);
+const TOLD = new Set(["id", "input", "file", "prompt", "source", "text", "label", "probabilities", "cut", "unknown"]);
 const SHOWN = 12;  // bars, rows and numbers of a list
 
 export function percent(share) {
@@ -57,6 +57,17 @@ function others(answer) {
     make("li", {}, make("bdi", {}, one.text), " ", make("span", {class: "amount"}, words(one.score)))));
 }
 
+/** What of the input was not read: {cut: {sentences: {read: 16, of: 40}}, unknown: ["ß"]}. */
+function unread({cut, unknown}) {
+  const lines = [];
+  if (cut) {
+    const parts = Object.entries(cut).map(([unit, {read, of}]) => `${words(read)} of ${words(of)} ${unit}`);
+    lines.push(`Only a part of the input was read: ${parts.join(", ")}.`);
+  }
+  if (unknown?.length) lines.push(`The model does not know these characters: ${unknown.join(" ")}`);
+  return lines.map(line => make("p", {class: "aside unread", dir: "auto"}, line));
+}
+
 export function showAnswer(element, answer, asked) {
   const parts = [], lists = candidates(answer), rest = {...answer};
   if (typeof answer.text === "string" && answer.text !== asked) parts.push(textOf(answer.prompt ?? "", answer.text));
@@ -70,7 +81,7 @@ export function showAnswer(element, answer, asked) {
   }
   parts.push(others(answer));
   delete rest.others;
-  parts.push(facts(rest));
+  parts.push(facts(rest), ...unread(answer));
   element.replaceChildren(...parts.filter(Boolean));
 }
 

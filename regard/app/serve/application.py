@@ -99,7 +99,8 @@ class Api:
     async def told(self, served: Served, ticket: Ticket) -> AsyncIterator[tuple[str, Any]]:
         async with aclosing(ticket.events()) as events:
             async for kind, number, what in events:
-                yield kind, {"input": number, "text": what} if kind == "piece" else {"input": number, **what}
+                sent = {"text": what} if kind == "piece" else what
+                yield kind, {**sent, "input": number}  # of an event, the number of the input that it is about
         yield "end", {"model": served.name}
 
     async def step(self, request: Request) -> Response:

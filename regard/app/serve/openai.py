@@ -133,7 +133,7 @@ class OpenAI:
         self.shelf.ask(served, ticket)
         embedded = await unless_gone(request, collected(ticket))
         rows = [
-            {"object": "embedding", "index": place, "embedding": vector(row["vector"], form)}
+            {"object": "embedding", "index": place, "embedding": vector(row["vector"], form), **cut(row)}
             for place, row in enumerate(embedded)
         ]
         tokens = await self.shelf.call(served, lambda run: sum(length(run, row["text"]) for row in embedded))
@@ -203,6 +203,11 @@ def counted(run: Run, prompts: list[Body], rows: list[Body], most: int) -> tuple
 
 def length(run: Run, text: str) -> int:
     return len(run.tokenizer.encode(text))  # type: ignore[attr-defined] # the tasks of this API read texts
+
+
+def cut(row: Body) -> Body:
+    """How much of a text was read, where that is not all."""
+    return {"cut": row["cut"]} if "cut" in row else {}
 
 
 def vector(numbers: list[float], form: str) -> Any:

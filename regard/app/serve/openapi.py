@@ -27,6 +27,13 @@ ERROR: Table = {
         }
     },
 }
+PART: Table = {"type": "object", "properties": {"read": {"type": "integer"}, "of": {"type": "integer"}}}
+CUT: Table = {
+    "type": "object",
+    "additionalProperties": PART,
+    "description": 'Where not all of an input was read, how much was: {"sentences": {"read": 16, "of": 40}}.',
+}
+UNKNOWN = "Characters of the input that the model does not know."
 REASONS = {
     401: "The token is missing or wrong.",
     403: "A page of another origin may not ask.",
@@ -126,9 +133,12 @@ def ask_operation(task: AnyTask, limits: Limits) -> Table:
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "required": ["id"],
+                    "required": ["id", "input"],
                     "properties": {
-                        "id": {"type": "string", "description": "By which its attention can be asked for."}
+                        "id": {"type": "string", "description": "By which its attention can be asked for."},
+                        "input": {"description": "What was asked: a text, the name of an image, a number."},
+                        "cut": CUT,
+                        "unknown": {"type": "array", "items": {"type": "string"}, "description": UNKNOWN},
                     },
                 },
             },

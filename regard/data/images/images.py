@@ -144,6 +144,17 @@ def pillow_array(image: Image.Image, size: Size = ANY) -> np.ndarray:
     return reduced if turn is None else np.asarray(Image.fromarray(reduced).transpose(turn))
 
 
+def pillow_pixels(image: Image.Image, name: str, size: Size = ANY) -> np.ndarray:
+    """As `pillow_array`; DataError for an image that cannot be read."""
+    try:
+        image.load()
+        if not image.width or not image.height:
+            raise ValueError(f"it has {image.width} x {image.height} pixels")
+        return pillow_array(image, size)
+    except FAILED as error:
+        raise DataError(f"the PIL image {name} cannot be read: {error}") from None
+
+
 def _most(size: Size) -> int:
     """Pixels up to which an image is not reduced."""
     return max(MOST_DECODED, KEPT * size[0] * size[1])
@@ -249,6 +260,13 @@ def seen_box(whole: Size, size: Size, pixels: Pixels) -> Box:
     (high, wide), (top, left) = centre_of(whole, size, pixels.shortest_edge)
     right, bottom = (left + size[1]) * width / wide, (top + size[0]) * height / high
     return left * width / wide, top * height / high, min(right, width), min(bottom, height)
+
+
+def unseen(whole: Size, size: Size, pixels: Pixels) -> dict[str, tuple[int, int]]:
+    """How many rows and columns of an image (height, width) such a model reads, where that is not all of them."""
+    left, top, right, bottom = seen_box(whole, size, pixels)
+    sides = {"rows": (math.ceil(bottom - top), whole[0]), "columns": (math.ceil(right - left), whole[1])}
+    return {name: (read, of) for name, (read, of) in sides.items() if read < of}
 
 
 def seen_part(image: np.ndarray, size: Size, pixels: Pixels) -> np.ndarray:

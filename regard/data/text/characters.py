@@ -12,6 +12,7 @@ further."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -110,6 +111,22 @@ class CharacterEncoding(TextEncoding):
         ids = [[numbers[0] - CHARACTERS for numbers in sentence] for sentence in sentences]
         words, _ = pad([[special.start, *row, special.end] for row in ids], special.pad)
         return replace(batch, words=pad_columns(words, (0, batch.mask.shape[1] - words.shape[1])))
+
+    def limits(self, truncate: int) -> str:
+        return f"{super().limits(truncate)} of {self.most_characters - 2} bytes"
+
+    def counts(self, row: EncodedText) -> dict[str, int]:
+        """The bytes of all words too: a long word is cut off."""
+        tokens = self.length(row)
+        return {"tokens": tokens, "bytes": len(row[0]) - 3 * tokens}
+
+    def whole(self, text: Pair, tokenizer: Tokenizer) -> EncodedText:
+        every = CharacterEncoding(widest=self.widest, most_characters=sys.maxsize)
+        row, _ = next(every.rows([text], tokenizer, sys.maxsize))
+        return row
+
+    def shortens(self, text: str) -> bool:
+        return any(len(word.encode("utf-8", "ignore")) > self.most_characters - 2 for word in text.split())
 
     def length(self, row: EncodedText) -> int:
         return row[1][-1] + 1 if row[1] else 0

@@ -5,6 +5,7 @@ of similar length together (`cut_rows`); a second table says which row each sent
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -108,6 +109,14 @@ class DocumentEncoding(TextEncoding):
 
     def limits(self, truncate: int) -> str:
         return f"{truncate} tokens and {self.max_sentences} sentences"
+
+    def counts(self, row: EncodedText) -> dict[str, int]:
+        return {"sentences": len(sentences_of(row)), **super().counts(row)}
+
+    def whole(self, text: Pair, tokenizer: Tokenizer) -> EncodedText:
+        every = DocumentEncoding(split=self.split, max_sentences=sys.maxsize, max_words=self.max_words)
+        row, _ = next(every.rows([text], tokenizer, sys.maxsize))
+        return row
 
     def positions(self, lengths: Sequence[Sequence[int]]) -> int:
         """Positions that are computed: of words, in groups of rows as on a CPU, and of sentences."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,19 @@ class TextEncoding(ABC):
     def limits(self, truncate: int) -> str:
         """How much of a text is read, in words."""
         return f"{truncate} tokens"
+
+    def counts(self, row: EncodedText) -> dict[str, int]:
+        """How much a row holds, by the unit."""
+        return {"tokens": self.length(row)}
+
+    def whole(self, text: Pair, tokenizer: Tokenizer) -> EncodedText:
+        """The row of a text of which nothing is cut off."""
+        row, _ = next(self.rows([text], tokenizer, sys.maxsize))
+        return row
+
+    def shortens(self, text: str) -> bool:
+        """Whether a word of this text may be longer than is read."""
+        return False
 
     def positions(self, lengths: Sequence[Sequence[int]]) -> int:
         """How many positions a batch has, padding included, of rows whose parts have these lengths."""

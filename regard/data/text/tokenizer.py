@@ -184,6 +184,18 @@ class Tokenizer:
         encoding = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
         return [text[begin:end].strip() for begin, end in encoding.offsets]
 
+    def unknown_in(self, text: str) -> tuple[str, ...]:
+        """The parts of a text that are not in the vocabulary, each once: those that become <unk>, and characters
+        that get no token at all."""
+        encoding = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
+        seen, unknown = [False] * len(text), dict[str, None]()
+        for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            seen[begin:end] = [True] * (end - begin)
+            if token == self.special.unknown:
+                unknown[text[begin:end]] = None
+        missed = (character for character, told in zip(text, seen, strict=True) if not told)
+        return tuple(unknown | {character: None for character in missed if not character.isspace()})
+
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
         """The text without special tokens. With `unknown`, the n-th <unk> becomes unknown[n], spaced as a word."""
         ids = [int(i) for i in ids]

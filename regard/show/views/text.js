@@ -4,6 +4,8 @@ import {clean, make, readRamp, shadeWord, sliderOf, steer, tellPlace, usualTop} 
 
 const CLOSING = /^(?![&*/\\@#%§])[\p{Pe}\p{Pf}\p{Po}]+$/u,
   OPENING = /^[\p{Ps}\p{Pi}]+$/u;
+const AFTER = /^(s|t|d|m|ll|re|ve)$/i, // of English
+  BEFORE = /^(l|d|j|m|t|s|n|c|qu)$/i; // and French
 const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}\u3000-\u303f\uff00-\uffef]/u;
 
@@ -11,7 +13,8 @@ const UNSPACED =
     clings to its neighbour or a script is written without spaces. */
 function spell(words) {
   const own = words.some(word => word.startsWith(" ") || word.startsWith("▁")) || words.includes("\n");
-  let before = "",
+  let earlier = "",
+    before = "",
     quoting = false;
   return words.map(word => {
     let side = word;
@@ -20,10 +23,15 @@ function spell(words) {
       quoting = !quoting;
       side = quoting ? "“" : "”";
     }
-    const gap = !own && before && parted(before, side) ? " " : "";
-    before = side;
+    const gap = !own && before && parted(before, side) && !elided(earlier, before, word) ? " " : "";
+    [earlier, before] = [before, side];
     return {gap, text: clean(own ? word.replaceAll("▁", " ") : word) || "∅", ends: word.includes("\n")};
   });
+}
+
+/** Whether an apostrophe joins its neighbours: he ' s, l ' homme; but not dogs ' bones. */
+function elided(earlier, before, word) {
+  return /^['’ʼ]$/u.test(before) && /\p{L}$/u.test(earlier) && (AFTER.test(word) || BEFORE.test(earlier));
 }
 
 function parted(before, word) {

@@ -19,9 +19,10 @@ caption_card = Card[Any](
 
         regard caption runs/mine --input list.txt --json
 
-    A line for each: file TAB caption, and with --n-best lines file TAB score TAB caption, where the score is log p.
-    For a file that cannot be read the caption is empty (see --strict). --show draws the image once for each word,
-    with the attention over it and the word's gate. Without attention, or with --sites cell, it draws the gates of
+    A line for each: file TAB caption, and with --n-best lines file TAB score TAB caption, best first: the score is
+    log p / length^penalty (see --length-penalty); JSON has log p. For a file that cannot be read the caption is
+    empty (see --strict). --show draws the image once for each word, with the attention over it and the word's gate.
+    Without attention, or with --sites cell, it draws the gates of
     the LSTM; with --sites 'eye.*' how far each channel was opened in the network that reads the image.""",
     desk_name="regard.tasks.caption.desk:CaptionDesk",
     settings_name="regard.tasks.caption.settings:CaptionSettings",

@@ -17,6 +17,7 @@ from regard.attention.trace import sites_of
 from regard.base.short_repr import short_repr
 from regard.data.artifacts import AnyTokenizer, Pixels
 from regard.data.batches.batch import pad
+from regard.data.images.given_images import Image, Images, pixels_of
 from regard.data.images.images import check_channels
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.rules import Target
@@ -30,10 +31,10 @@ from regard.models.protocols import Model
 from regard.show import Gates, Heads, Line, Looks, Words
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import CAPTION, CaptionOptions, change_decoding, check_options, checks_keywords
-from regard.tasks.core.results import Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
+from regard.tasks.core.results import Cut, Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
-from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
+from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.search import check_search, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
@@ -54,6 +55,8 @@ class Caption(Shown):
     text: str
     score: float  # log p(text | image)
     others: tuple[Scored, ...] = ()  # the next best captions with their scores
+    ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
+    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
     _image: Image = field(kw_only=True, repr=False, compare=False)
     _tokens: list[int] = field(kw_only=True, repr=False, compare=False)
     _run: Captioner = field(kw_only=True, repr=False, compare=False)
@@ -77,12 +80,23 @@ class Caption(Shown):
         ("eye.stages.2.*")."""
         return self._run.channels(self._image, sites)
 
+    @property
+    def input(self) -> str:
+        return self.name
+
     def to_dict(self) -> dict[str, object]:
-        return {"file": self.name, "text": self.text, "score": self.score, "others": scored_data(self.others)}
+        return {
+            **self.of_input(),
+            "file": self.name,
+            "text": self.text,
+            "score": self.score,
+            "others": scored_data(self.others),
+        }
 
     def line(self) -> str:
-        """`file TAB text`, or of several captions lines `file TAB score TAB text`."""
-        return scored_lines([(self.text, self.score), *self.others], f"{self.name}\t")
+        """`file TAB text`, or of several captions lines `file TAB score TAB text` in the order of these scores,
+        `ranks`."""
+        return scored_lines([(self.text, self.score), *self.others], f"{self.name}\t", self.ranks)
 
     def picture(self, sites: Sequence[str] = ()) -> Looks | Heads | Gates:
         """Attention where the model has some, else the gates of its LSTM; or what the named sites record."""
@@ -119,7 +133,8 @@ class Captioner(ImageRun):
     def caption(
         self, image: Image | Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> Caption | list[Caption]:
-        """One caption for an image (a file's name or an array of bytes), a list of them for a list. The keywords
+        """One caption for an image (a file's name, a PIL image, a numpy array or a torch tensor, as for
+        `recognise`), a list of them for a list. The keywords
         are the options of `regard caption`; an option that is not given is as `decode` says, else as the run's
         recipe says.
 
@@ -153,7 +168,7 @@ class Captioner(ImageRun):
         for part in in_parts(images, BATCH):
             answers = self.search(torch.cat([image.tensor for image in part]), decode)
             for image, hypotheses in zip(part, answers, strict=True):
-                yield self._answer(image, hypotheses[: decode.n_best])
+                yield self._answer(image, hypotheses[: decode.n_best], decode)
                 tick()
 
     def _check(self, decode: Decoding) -> None:
@@ -183,7 +198,7 @@ class Captioner(ImageRun):
             return None
         passage = Passage(image.tensor, decode, self._target(decode))
         text = Stream(self.tokenizer.decode, ())
-        return Writing(alone(passage), text, lambda answer: self._answer(image, [answer]))
+        return Writing(alone(passage), text, lambda answer: self._answer(image, [answer], decode))
 
     def beginning(self, image: OpenedImage, prefix: list[int], decode: Decoding | None = None) -> Beginning:
         """A caption that begins with these tokens, to be continued step by step."""
@@ -198,10 +213,19 @@ class Captioner(ImageRun):
         mask = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
         return search(self.model, images, mask, decode, self._target(decode))
 
-    def _answer(self, image: OpenedImage, hypotheses: list[Hypothesis]) -> Caption:
+    def _answer(self, image: OpenedImage, hypotheses: list[Hypothesis], decode: Decoding) -> Caption:
         (text, score), *others = ((self.tokenizer.decode(answer.tokens), answer.score) for answer in hypotheses)
-        tokens = hypotheses[0].tokens
-        return Caption(image.name, text, score, tuple(others), _image=image.image, _tokens=tokens, _run=self)
+        return Caption(
+            image.name,
+            text,
+            score,
+            tuple(others),
+            ranks=tuple(answer.normalised(decode.length_penalty) for answer in hypotheses),
+            cut=image.cut,
+            _image=image.image,
+            _tokens=hypotheses[0].tokens,
+            _run=self,
+        )
 
     # -- where it looked
 
@@ -251,10 +275,11 @@ class Captioner(ImageRun):
         count, words = len(tokens), words_of(self.tokenizer, tokens)
         looked, gated = weights[0, :count], None if gates is None else gates[0, :count]
         pieces = Line(self.tokenizer.tokens(tokens), looked, gated)
-        merged = Line(
-            words.labels,
-            mean_of_pieces(looked, words),
-            None if gated is None else mean_of_pieces(gated, words),
+        spoken = [at for at, label in enumerate(words.labels) if label.strip()] or range(len(words.labels))
+        merged = Line(  # a space between words is a token of some vocabularies, and no word
+            [words.labels[at] for at in spoken],
+            mean_of_pieces(looked, words)[spoken],
+            None if gated is None else mean_of_pieces(gated, words)[spoken],
         )
         return Looks(seen, (merged,), title).over(Looks(seen, (pieces,), title))
 

@@ -11,18 +11,19 @@ import torch
 
 from regard.base.files import find_files
 from regard.data.artifacts import Artifacts
-from regard.data.text.labelled_texts import LabelledData
+from regard.data.text.labelled_texts import TEXTS, LabelledData
 from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig
 from regard.runs.folder import Folder
 from regard.show import bars
 from regard.tasks.classify.prepare import build_data, prepare, survey, take_vectors
 from regard.tasks.classify.settings import LabelledSettings
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.desk import Stream
+from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.core.settings import Job
 from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
-from regard.tasks.shared.reader_answers import ClassifiedText
+from regard.tasks.shared.reader_answers import ClassifiedText, Texts
 from regard.tasks.shared.reader_desk import ReaderDesk
 from regard.tasks.shared.search import need
 from regard.tasks.shared.text_reader import Encoded, TextReader
@@ -77,10 +78,14 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         shaped = data.rounded if can_replay(model) else lambda batch: batch
         logits = class_logits(model, (shaped(data.batch(item)) for item in order), tick=tick)
         truths = torch.tensor([data.labels[row] for item in order for row in item])
-        evaluation = evaluate_classes(logits, truths, model.config.labels, only, truncated=data.truncated)
+        labels, unit = model.config.labels, self.card.unit
+        evaluation = evaluate_classes(logits, truths, labels, only, unit=unit, truncated=data.truncated)
         if only or not isinstance(model, LayerMixer):
             return evaluation
         return with_layers(evaluation, model.layer_weights)
+
+    def ticks(self, data: LabelledData) -> int:
+        return len(data.order(0))
 
     # -- asking
 
@@ -89,9 +94,17 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         if drawing:
             run.check_looks()
 
-    def reader(self, run: TextReader, options: Options) -> Callable[[str], Encoded[Any]]:
+    def input_columns(self, run: TextReader, named: str = "") -> InputColumns:
+        """The columns that have usual names in labelled data. Where it is unknown whether pairs were learned, the
+        second column of a TSV without a header could be a text or a label: it has to be said."""
+        usual = tuple((text, second) if second else (text,) for text, second in TEXTS.items())
+        pairs = run.pairs if run.encoding.pairs else False
+        leading = 0 if pairs is None else 1 + pairs
+        return replace(super().input_columns(run, named), usual=usual, leading=leading)
+
+    def reader(self, run: TextReader, options: Options) -> Callable[[str | tuple[str, ...]], Encoded[Any]]:
         second = options.get("second")
-        return lambda line: run.read_labelled(_parts(line, second))
+        return lambda item: run.read_labelled(_parts(item, second))
 
     def ask(
         self,
@@ -102,8 +115,7 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[ClassifiedText]:
-        with run.telling_truncated() as truncated:
-            yield from ticked(run.classes(inputs, cut=truncated), tick)
+        return run.classes(inputs, tick=tick)
 
 
 def with_layers(evaluation: Evaluation, weights: Mapping[int, float]) -> Evaluation:
@@ -118,8 +130,11 @@ def with_layers(evaluation: Evaluation, weights: Mapping[int, float]) -> Evaluat
     )
 
 
-def _parts(line: str, second: str | None) -> str | tuple[str, str]:
+def _parts(item: str | tuple[str, ...], second: str | None) -> Texts:
+    """A text or a pair. In a line a tab separates the two; what was read from columns is whole."""
+    if isinstance(item, tuple):
+        return (item[0], item[1]) if len(item) > 1 else item[0]
     if second is not None:
-        return line, second
-    first, tab, rest = line.partition("\t")
-    return (first, rest) if tab else line
+        return item, second
+    first, tab, rest = item.partition("\t")
+    return (first, rest) if tab else item

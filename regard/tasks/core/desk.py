@@ -20,6 +20,7 @@ from regard.base.memory import explain_memory
 from regard.base.memory_rows import MemoryRows
 from regard.errors import BadInput, DataError, RecipeError, RunError
 from regard.tasks.core.card import Card, Options
+from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.options import check_options
 from regard.tasks.core.recipe_files import BY_NAME, files_of_recipe
 from regard.tasks.core.results import Answer, Evaluation, Metric, Tick, no_tick
@@ -179,6 +180,18 @@ class Desk(ABC, Generic[S, R, D]):
                     with suppress(DataError, ValueError, OSError):
                         paths += find_files(name)
         return paths
+
+    def input_columns(self, run: R, named: str = "") -> InputColumns:
+        """Which columns of a file hold the inputs: those that are named, as in "text" or "premise,hypothesis", else
+        those of the run's recipe, else those with usual names."""
+        kind = self.card.inputs
+        names = tuple(named.split(",")) if named else ()
+        if not all(names) or len(names) > len(kind.fields):
+            most = "two columns" if len(kind.fields) > 1 else "one column"
+            raise BadInput(f"--columns names the column of the inputs, {most} at most; got {named!r}")
+        data = (run.folder.recipe or {}).get("data") if run.folder else None
+        own = [str(data.get(field) or "") for field in kind.fields] if isinstance(data, dict) else []
+        return InputColumns(kind.usual, names, tuple(filter(None, own)) if own and own[0] else ())
 
     def reader(self, run: R, options: Options) -> Callable[[Any], Any]:
         """Reads one input as `ask` takes it, so that it is read only once. BadInput where it cannot be answered."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from regard.errors import BadInput, DataError, NoTokenizer
+from regard.tasks.core.input_files import InputColumns, read_inputs
 from regard.tasks.shared.received import IMAGE, Received, received_image
 
 NAMED = 10  # inputs that could not be answered: so many are named, the others counted
@@ -35,8 +36,9 @@ class EmptyFolder:
         return DataError(f"{self.path} holds no images ({', '.join(sorted(SUFFIXES))})")
 
 
-# Its place, as "in.txt, line 3", and the input or why it cannot be read.
-Item = tuple[str, str | Path | EmptyFolder | BadInput]
+# Its place, as "in.txt, line 3", and the input (a tuple: a pair of texts) or why it cannot be read.
+Item = tuple[str, str | tuple[str, ...] | Path | EmptyFolder | BadInput]
+ANY_COLUMNS = InputColumns()
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class InputKind(ABC):
     help: ClassVar[str]
     from_file: ClassVar[str] = ""  # help of --input; "": there is no such option
     flag: ClassVar[str] = "--input"  # another name of that option
+    usual: ClassVar[tuple[tuple[str, ...], ...]] = ()  # of columns in that file: see InputColumns; (): it has none
+    fields: ClassVar[tuple[str, ...]] = ()  # the settings of a recipe's [data] that name these columns
     joins: ClassVar[bool] = False  # that option is no list but an input, like the arguments; it may be repeated
     example: ClassVar[str]  # what stands for it in the README of a run
     tried: ClassVar[tuple[str | int, ...]] = ()  # what a page begins with, where the run has no example of its own
@@ -72,15 +76,24 @@ class InputKind(ABC):
         raise BadInput(f"inputs must be a list of at least one of the {self.what} to answer")
 
     @abstractmethod
-    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
-        """From arguments, else from a file, else from stdin."""
+    def find(self, arguments: Sequence[str], source: Path | None, columns: InputColumns = ANY_COLUMNS) -> Inputs:
+        """From arguments, else from a file, whose columns `columns` chooses, else from stdin."""
+
+
+FROM_FILE = (
+    "One {what} a line; or TSV, CSV or JSONL as for --data, where the column is {usual}, or named with --columns, "
+    "and a {what} may have line breaks; or a folder, each of whose .txt files is one {what}. Also .gz, .xz, .zst."
+)
 
 
 class Texts(InputKind):
     what = "texts"
     metavar = "TEXT"
     help = "Texts; without any, lines of stdin."
-    from_file = "A file with one text a line; also .gz, .xz, .zst."
+    from_file = FROM_FILE.format(what="text", usual="text or sentence")
+    usual: ClassVar[tuple[tuple[str, ...], ...]] = (("text",), ("sentence",), ("review",), ("document",))
+    fields: ClassVar[tuple[str, ...]] = ("column",)
+    pairs: ClassVar[bool] = False  # what was read from columns comes as a tuple of one text or two
     example = '"..."'
     tried: ClassVar[tuple[str | int, ...]] = ("A query looks at a memory.",)
 
@@ -90,9 +103,7 @@ class Texts(InputKind):
         if not arguments and source is None and (sys.stdin is None or sys.stdin.isatty()):
             raise BadInput("give texts as arguments, a file with --input, or lines on stdin")
 
-    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
-        from regard.base.lines import open_tried_lines
-
+    def find(self, arguments: Sequence[str], source: Path | None, columns: InputColumns = ANY_COLUMNS) -> Inputs:
         if arguments:
             count = len(arguments)
             places = [f"text {number}" if count > 1 else "" for number in range(1, count + 1)]
@@ -100,22 +111,34 @@ class Texts(InputKind):
         if source is None:
             return Inputs(read_stdin, None)
 
-        def lines() -> Iterator[Item]:
-            return ((f"{source}, line {number}", line) for number, line in open_tried_lines(source))
+        def items() -> Iterator[Item]:
+            for place, item in read_inputs(source, columns):
+                yield place, item[0] if isinstance(item, tuple) and not self.pairs else item
 
         if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
-            return Inputs(lines, None)
-        count = sum(1 for _ in lines())  # a damaged archive is found here, before any work is done
+            return Inputs(items, None)
+        count = sum(1 for _ in items())  # a damaged archive is found here, before any work is done
         if not count:
             raise DataError(f"{source} is empty; it needs one text a line")
-        return Inputs(lines, count, again=True)
+        return Inputs(items, count, again=True)
 
 
 class Images(InputKind):
     what = "images"
     metavar = "IMAGE"
     help = "Image files, or folders whose images are all taken."
-    from_file = "A file with the name of one image file or folder a line."
+    from_file = (
+        "A file with the name of one image file or folder a line, or a column of them in TSV, CSV or JSONL (image, "
+        "file or path, or named with --columns)."
+    )
+    usual: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("image",),
+        ("file",),
+        ("file_name",),
+        ("filename",),
+        ("path",),
+    )
+    fields = ("image",)
     example = "FILE"
     received = Received(IMAGE, received_image)
 
@@ -125,8 +148,10 @@ class Images(InputKind):
         if not arguments and source is None:
             raise BadInput("give image files, folders of them, or a list of their names with --input")
 
-    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
-        named = [("", name) for name in arguments] if source is None else list(listed(source, "name of one image"))
+    def find(self, arguments: Sequence[str], source: Path | None, columns: InputColumns = ANY_COLUMNS) -> Inputs:
+        named: Sequence[tuple[str, str | BadInput]] = [("", name) for name in arguments]
+        if source is not None:
+            named = list(listed(source, "name of one image", columns))
         items = [item for place, name in named for item in image_items(place, name)]
         files = [item for _, item in items if isinstance(item, Path)]
         return Inputs(lambda: items, len(items), files=files)
@@ -138,6 +163,7 @@ class Queries(Images):
     from_file = (
         "The images to classify: a file, or a folder whose images are all taken; repeatable. Also as arguments."
     )
+    usual = ()
     flag = "--query"
     joins = True
     example = "--support EXAMPLES --query FILE"
@@ -147,15 +173,20 @@ class Queries(Images):
             raise BadInput("give images to classify with --query: a file, or a folder of them")
 
 
-def listed(source: Path, what: str) -> Iterator[tuple[str, str | BadInput]]:
-    """The lines of a file that are not blank, each with its place. `what`: what a line has."""
-    from regard.base.lines import open_tried_lines
-
-    every = [(f"{source}, line {number}", line) for number, line in open_tried_lines(source)]
-    lines = [(place, line) for place, line in every if isinstance(line, BadInput) or line.strip()]
-    if not lines:
+def listed(source: Path, what: str, columns: InputColumns = ANY_COLUMNS) -> Iterator[tuple[str, str | BadInput]]:
+    """The names in a file, each with its place; blank lines are none. `what`: what a line has. In a file with
+    columns a name may also be that of a file beside it."""
+    found = False
+    for place, item in read_inputs(source, columns):
+        name = item[0] if isinstance(item, tuple) else item
+        if isinstance(name, str) and not name.strip():
+            continue
+        if isinstance(item, tuple) and not Path(item[0]).exists() and (source.parent / item[0]).exists():
+            name = str(source.parent / item[0])
+        found = True
+        yield place, name
+    if not found:
         raise DataError(f"{source} is empty; it needs the {what} a line")
-    yield from lines
 
 
 def image_items(place: str, name: str | BadInput) -> Iterator[Item]:
@@ -263,6 +294,12 @@ class Failed:
         return None
 
 
+def _shown(item: str | tuple[str, ...] | Path | EmptyFolder | BadInput) -> str | None:
+    if isinstance(item, BadInput):
+        return None
+    return "\t".join(item) if isinstance(item, tuple) else str(item)
+
+
 @dataclass
 class Reading:
     """Inputs on their way to a task. An input that cannot be read waits for its turn among the answers; with
@@ -295,7 +332,7 @@ class Reading:
                     error = type(error)(f"{where}: {error}")
                 if self.strict:
                     raise error from None
-                self._turns.append(self._failed(None if isinstance(item, BadInput) else str(item), str(error)))
+                self._turns.append(self._failed(_shown(item), str(error)))
                 continue
             self._turns.append(None)
             yield value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -35,6 +36,7 @@ CLASS_METRICS = {
     "macro_f1": Metric("max"),
     "matthews": Metric("max", 4),  # of two classes only
 }
+SHOWN = 40  # characters of an input that are shown, and unknown characters
 NOTHING_BEFORE = "fewer than two words were read, so no word has another one to look back at"
 
 
@@ -77,7 +79,44 @@ class Answer(Protocol):
         ...
 
 
-class Shown(Answer):
+@dataclass(frozen=True)
+class Cut:
+    """How much was read of an input that is larger than what the model takes. It prints as "16 of 40 sentences"."""
+
+    parts: Mapping[str, tuple[int, int]]  # by their unit: how many were read, and how many there are
+    limits: str  # what the model takes: "400 tokens and 16 sentences"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{read:,} of {of:,} {unit}" for unit, (read, of) in self.parts.items())
+
+    def to_dict(self) -> dict[str, object]:
+        """{"sentences": {"read": 16, "of": 40}}"""
+        return {unit: {"read": read, "of": of} for unit, (read, of) in self.parts.items()}
+
+
+class Answered(Answer):
+    """What every answer knows of its input."""
+
+    cut: Cut | None = None  # where not all of it was read
+    unknown: tuple[str, ...] = ()  # its characters that the model does not know
+
+    @property
+    @abstractmethod
+    def input(self) -> str | int | list[str]:
+        """What was asked: a text or the list of a pair, the name of an image, a number."""
+
+    def of_input(self) -> dict[str, object]:
+        """What the plain data of every answer begins with: its `input`, and where not all of it was read `cut` and
+        `unknown`."""
+        data: dict[str, object] = {"input": self.input}
+        if self.cut is not None:
+            data["cut"] = self.cut.to_dict()
+        if self.unknown:
+            data["unknown"] = list(self.unknown)
+        return data
+
+
+class Shown(Answered):
     """An answer that shows itself in a notebook: its text, and below it where the model looked."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -87,11 +126,59 @@ class Shown(Answer):
 
     def _repr_html_(self) -> str:
         text = f'<pre style="white-space:pre-wrap">{escape(self.line())}</pre>\n'
+        if self.cut is not None:
+            text += f"<p>Only a part of the input was read: {escape(str(self.cut))}.</p>\n"
+        if self.unknown:
+            text += f"<p>Characters that the model does not know: {escape(' '.join(self.unknown))}</p>\n"
         try:
             picture = self.picture()
         except NoAttention:
             return text
         return text + (picture._repr_html_() if picture is not None else "")
+
+
+@dataclass
+class Unread:
+    """Counts the answers whose inputs were not read whole, to say so once at the end."""
+
+    what: str  # the inputs, in the plural
+    cut: list[Answered] = field(default_factory=list)  # the first of them
+    cut_count: int = 0
+    unknown: dict[str, None] = field(default_factory=dict)  # characters, each once
+    unknown_count: int = 0
+
+    def add(self, answer: Answer) -> None:
+        if not isinstance(answer, Answered):
+            return
+        if answer.cut is not None:
+            self.cut, self.cut_count = self.cut or [answer], self.cut_count + 1
+        if answer.unknown:
+            self.unknown |= dict.fromkeys(answer.unknown)
+            self.unknown_count += 1
+
+    def lines(self) -> list[str]:
+        return [
+            *(self._cut(answer, answer.cut) for answer in self.cut if answer.cut is not None),
+            *([self._unknown()] if self.unknown else []),
+        ]
+
+    def _counted(self, count: int, verb: str, verbs: str) -> str:
+        return f"{count:,} {self.what.removesuffix('s')} {verb}" if count == 1 else f"{count:,} {self.what} {verbs}"
+
+    def _cut(self, answer: Answered, cut: Cut) -> str:
+        given = answer.input[0] if isinstance(answer.input, list) else str(answer.input)
+        shown = f"the one that begins with {given[:SHOWN]!r}" if len(given) > SHOWN else repr(given)
+        first = " first" if self.cut_count > 1 else ""
+        were = self._counted(self.cut_count, "was", "were")
+        return f"{were} truncated to the {cut.limits} this model takes: {shown}{first} ({cut})"
+
+    def _unknown(self) -> str:
+        some = list(self.unknown)[:SHOWN]
+        more = ", ..." if len(self.unknown) > SHOWN else ""
+        have = self._counted(self.unknown_count, "has", "have")
+        return (
+            f"{have} characters that this model does not know and cannot read: {', '.join(map(repr, some))}{more}"
+        )
 
 
 Scored = tuple[str, float]  # a text and its log p
@@ -102,11 +189,14 @@ def scored_data(answers: Sequence[Scored]) -> list[dict[str, object]]:
     return [{"text": text, "score": score} for text, score in answers]
 
 
-def scored_lines(answers: Sequence[Scored], before: str = "") -> str:
-    """One answer as its text, several as lines `score TAB text`; `before` begins every line."""
+def scored_lines(answers: Sequence[Scored], before: str = "", ranks: Sequence[float] = ()) -> str:
+    """One answer as its text, several as lines `score TAB text`; `before` begins every line. `ranks`: the scores
+    by which they are ordered, printed instead of log p."""
     if len(answers) == 1:
         return f"{before}{answers[0][0]}"
-    return "\n".join(f"{before}{score:.4f}\t{text}" for text, score in answers)
+    scores = ranks or [score for _, score in answers]
+    lines = zip(scores, answers, strict=True)
+    return "\n".join(f"{before}{score:.4f}\t{text}" for score, (text, _) in lines)
 
 
 @dataclass(frozen=True)
@@ -114,7 +204,7 @@ class Evaluation:
     """How good a run is on some data."""
 
     metrics: dict[str, float]  # by the names in Card.metrics
-    counts: dict[str, int] = field(default_factory=dict)  # what was evaluated: {"pairs": 1000}
+    counts: dict[str, int] = field(default_factory=dict)  # what was evaluated, first: {"pairs": 1000}
     details: dict[str, object] = field(default_factory=dict)  # further plain data for JSON
     rows: dict[str, float] = field(default_factory=dict)  # further numbers for the printed table
     notes: tuple[str, ...] = ()  # blocks of text printed below it
@@ -125,7 +215,9 @@ class Evaluation:
         return {**self.counts, **self.metrics, **self.details}
 
     def __repr__(self) -> str:
-        on = ", ".join(f"{count:,} {name}" for name, count in self.counts.items())
+        said = list(self.counts.items())[:1]
+        said += [("truncated", count)] if (count := self.counts.get("truncated")) else []
+        on = ", ".join(f"{count:,} {name}" for name, count in said)
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return f"<Evaluation{f' on {on}' if on else ''}: {metrics}>"
 

@@ -11,21 +11,27 @@ import numpy as np
 from regard.base.short_repr import short_repr
 from regard.errors import NoAttention
 from regard.show import Heads
+from regard.tasks.core.results import Answered, Cut
 from regard.tasks.shared.reader_answers import LookAt, Texts
 
 
 @dataclass(frozen=True)
-class Embedded:
+class Embedded(Answered):
     """What the answers of `embed` share: JSON lines, and a picture of where the tokens looked."""
 
     text: Texts
+    cut: Cut | None = field(default=None, repr=False, compare=False, kw_only=True)
     _look: LookAt | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     __repr__ = short_repr
 
+    @property
+    def input(self) -> str | list[str]:
+        return self.text if isinstance(self.text, str) else list(self.text)
+
     def to_dict(self) -> dict[str, object]:
         """The answer as plain data."""
-        return {"text": self.text}
+        return {**self.of_input(), "text": self.text}
 
     def line(self) -> str:
         """The same in JSON."""

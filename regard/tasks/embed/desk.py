@@ -78,6 +78,9 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
             return Evaluation({name: metrics[name] for name in only})
         return Evaluation(metrics, {"sentences": len(data), "words": data.words})
 
+    def ticks(self, data: SentenceData) -> int:
+        return len(data.order(0))
+
     # -- asking
 
     def check(self, run: Embedder, *, drawing: bool = False) -> None:
@@ -99,15 +102,9 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
         stream: Stream | None = None,
     ) -> Iterator[Vector | TokenVectors]:
         chosen: dict[str, Any] = {"layer": options.get("layer"), "normalise": bool(options.get("normalise"))}
-        with run.telling_truncated() as truncated:
-            answers: Iterator[Vector | TokenVectors]
-            if options.get("tokens"):
-                answers = run.token_vectors(inputs, cut=truncated, **chosen)
-            else:
-                answers = run.vectors(inputs, pool=options.get("pool") or "mean", cut=truncated, **chosen)
-            for answer in answers:
-                yield answer
-                tick()
+        if options.get("tokens"):
+            return run.token_vectors(inputs, tick=tick, **chosen)
+        return run.vectors(inputs, pool=options.get("pool") or "mean", tick=tick, **chosen)
 
     def writer(
         self, run: Embedder, output: Path | None, options: Options, as_json: bool

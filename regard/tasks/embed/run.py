@@ -12,16 +12,18 @@ from torch import Tensor
 
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention
+from regard.learn.progress import say
 from regard.models import name_of, protocols
 from regard.models.protocols import Model
 from regard.tasks.core.inputs import check_top
 from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.results import Tick, Unread, no_tick
 from regard.tasks.embed.answers import TokenVectors, Vector
 from regard.tasks.embed.card import Pool
 from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
 from regard.tasks.shared.reader_answers import LookAt, Texts
 from regard.tasks.shared.search import need
-from regard.tasks.shared.text_reader import Cut, Encoded, Many, T, TextReader, is_single
+from regard.tasks.shared.text_reader import Encoded, Many, T, TextReader, is_single
 
 
 class TokenOptions(TypedDict, total=False):
@@ -50,10 +52,15 @@ class Embedder(TextReader):
         """The vector (D,) of a text or of a pair of texts (a tuple), or those (N, D) of a list: the mean of the
         tokens' states, or the state of [CLS]. `layer`: of this layer, 0 = the token embeddings; None: what the
         model gives, the last layer of a BERT, the mix of all layers of an ELMo."""
+        read = [self.read(text)] if is_single(text) else self._read_all(text, self.read)
+        vectors, unread = [], Unread("texts")
+        for answer in self.vectors(read, pool=pool, layer=layer, normalise=normalise):
+            vectors.append(answer.vector)
+            unread.add(answer)
+        for line in unread.lines():  # an array cannot tell
+            say(line)
         if is_single(text):
-            return next(self.vectors([self.read(text)], pool=pool, layer=layer, normalise=normalise)).vector
-        answers = self.vectors(self._read_all(text, self.read), pool=pool, layer=layer, normalise=normalise)
-        vectors = [answer.vector for answer in answers]
+            return vectors[0]
         return np.stack(vectors) if vectors else np.zeros((0, self.width), np.float32)
 
     def vectors(
@@ -63,10 +70,9 @@ class Embedder(TextReader):
         pool: str = "mean",
         layer: int | None = None,
         normalise: bool = False,
-        cut: Cut = lambda text: None,
+        tick: Tick = no_tick,
     ) -> Iterator[Vector]:
-        """The vector of each text, in the order of the texts. `cut` is called with each text that is longer than
-        the model takes."""
+        """The vector of each text, in the order of the texts. `tick` is called once for each as it is answered."""
         self.check_pool(pool)
         self.check_layer(layer)
 
@@ -78,8 +84,8 @@ class Embedder(TextReader):
                 pooled = (states * shares).sum(1) / shares.sum(1).clamp(min=1)
             return list(_to_numpy(pooled, normalise))
 
-        for encoded, vector in self._answers(texts, take, cut):
-            yield Vector(encoded.text, vector, _look=self._look_of(encoded))
+        for encoded, vector in self._answers(texts, take, tick):
+            yield Vector(encoded.text, vector, cut=encoded.cut, _look=self._look_of(encoded))
 
     # ---- tokens
 
@@ -102,7 +108,7 @@ class Embedder(TextReader):
         *,
         layer: int | None = None,
         normalise: bool = False,
-        cut: Cut = lambda text: None,
+        tick: Tick = no_tick,
     ) -> Iterator[TokenVectors]:
         """Vectors of tokens in the order of the texts; see `vectors`."""
         self.check_layer(layer)
@@ -112,9 +118,9 @@ class Embedder(TextReader):
             counts = self.model.state_mask(batch).sum(1).tolist()
             return [row[:count] for row, count in zip(rows, counts, strict=True)]
 
-        for encoded, vectors in self._answers(texts, take, cut):
+        for encoded, vectors in self._answers(texts, take, tick):
             tokens = tuple(islice(self._tokens(encoded), len(vectors)))
-            yield TokenVectors(encoded.text, tokens, vectors, _look=self._look_of(encoded))
+            yield TokenVectors(encoded.text, tokens, vectors, cut=encoded.cut, _look=self._look_of(encoded))
 
     @checks_keywords
     def neighbours(

@@ -11,11 +11,12 @@ from regard.base.memory_rows import MemoryRows
 from regard.data.artifacts import Artifacts
 from regard.data.images.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
 from regard.errors import DataError
+from regard.learn.progress import say
 from regard.models.protocols import Model
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
 from regard.tasks.fewshot.run import FewShot
-from regard.tasks.fewshot.settings import EpisodeSettings, find_list
+from regard.tasks.fewshot.settings import FEWEST, EpisodeSettings, find_list
 from regard.tasks.shared.image_settings import choose_pixels
 
 
@@ -61,15 +62,21 @@ def drawn(
     count: int | None = None,
     device: torch.device | str,
 ) -> DrawnEpisodes:
-    """Episodes of the model's ways and shots. `count`: how many; None: new episodes in every epoch."""
+    """Episodes of the model's shots and ways, or of fewer ways where there are no more classes. `count`: how many;
+    None: new episodes in every epoch."""
     config, (images, chosen) = run.model.config, settings.classes(split, run.model.config.ways)
-    if len(chosen) < config.ways:
-        remedy = "give more, or set model.ways"
-        if settings.holds_out:
-            remedy += f"; data.valid_fraction is the share held out of {len(images.classes)} for validation"
+    ways = min(config.ways, len(chosen))
+    if ways < FEWEST:
+        apart = ", as some are held out for validation" if settings.holds_out else ""
         raise DataError(
-            f"{settings.name}: episodes of {config.ways} classes cannot be drawn from {len(chosen)} {split} "
-            f"classes; {remedy}"
+            f"{settings.name}: an episode has {FEWEST} classes at least, and {len(chosen)} of "
+            f"{len(images.classes)} {'is' if len(chosen) == 1 else 'are'} there for {split}{apart}; "
+            "give images of more classes"
+        )
+    if ways < config.ways:
+        say(
+            f"{settings.name} has {len(images.classes)} classes, {len(chosen)} of them for {split}: its episodes "
+            f"are {ways}-way and not {config.ways}-way (model.ways)"
         )
     pool = build_pool(images, chosen, config.size, run.pixels)
     if pool.counts.min() <= config.shots:
@@ -80,7 +87,7 @@ def drawn(
         )
     return DrawnEpisodes(
         pool,
-        ways=config.ways,
+        ways=ways,
         shots=config.shots,
         pixels=run.pixels,
         batch_size=settings.batch_size,

@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.attention import trace
 from regard.base.short_repr import short_repr
 from regard.data.artifacts import Pixels
+from regard.data.images.given_images import Image, Images, pixels_of
 from regard.data.images.images import check_channels
 from regard.data.images.labelled_images import open_image_set
 from regard.errors import BadInput
@@ -23,10 +24,10 @@ from regard.models.protocols import Model
 from regard.show import Example, Examples
 from regard.tasks.core.inputs import check_top, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.core.results import Evaluation, Shown
+from regard.tasks.core.results import Cut, Evaluation, Shown
 from regard.tasks.core.run import Data
-from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
-from regard.tasks.shared.reader_answers import one_line
+from regard.tasks.shared.image_run import ImageRun, OpenedImage
+from regard.tasks.shared.reader_answers import one_line, shares_in_words
 from regard.tasks.shared.search import need, sites_like
 
 BATCH = 64  # queries, or images of the support
@@ -54,6 +55,7 @@ class Told(Shown):
     name: str
     label: str
     probabilities: dict[str, float]  # of the likeliest classes, the likeliest first
+    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
     _image: Image = field(repr=False, compare=False)
     _support: Support = field(repr=False, compare=False)
     _run: FewShot = field(repr=False, compare=False)
@@ -72,12 +74,16 @@ class Told(Shown):
             Example(run.seen(pixels_of(image.image, run.model.config.size)), support.classes[label], image.name)
             for image, label in zip(support.images, support.labels, strict=True)
         ]
-        told = ", ".join(f"{label} {share:.1%}" for label, share in list(self.probabilities.items())[:3])
+        told = shares_in_words(self.probabilities)
         query = run.seen(pixels_of(self._image, run.model.config.size))
         return Examples(query, shown, self.looks(*sites), Path(self.name).name, told, chosen=self.label)
 
+    @property
+    def input(self) -> str:
+        return self.name
+
     def to_dict(self) -> dict[str, object]:
-        return {"file": self.name, "label": self.label, "probabilities": self.probabilities}
+        return {**self.of_input(), "file": self.name, "label": self.label, "probabilities": self.probabilities}
 
     def line(self) -> str:
         shares = self.probabilities.items()
@@ -104,7 +110,8 @@ class FewShot(ImageRun):
     @checks_keywords
     def fewshot(self, query: Image | Images, support: SupportData | Support, top: int = 5) -> Told | list[Told]:
         """The class of an image, or of each of a list, among those of the support: a folder with a folder of images
-        for each class, or {class: images}. To ask often, `learn` the support once."""
+        for each class, or {class: images}. To ask often, `learn` the support once. An image is a file's name, a
+        PIL image, a numpy array or a torch tensor, as for `recognise`."""
         shown = self.learn(support)
         if isinstance(query, list):
             return list(self.answers(read_all(query, self.open, "images"), shown, top))
@@ -165,7 +172,7 @@ class FewShot(ImageRun):
             best = logits.float().softmax(-1).topk(min(top, len(classes)))
             for query, shares, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
                 probabilities = {classes[place]: share for place, share in zip(places, shares, strict=True)}
-                yield Told(query.name, classes[places[0]], probabilities, query.image, support, self)
+                yield Told(query.name, classes[places[0]], probabilities, query.image, support, self, cut=query.cut)
 
     def _logits(self, queries: Tensor, support: Support) -> Tensor:
         """(N, C, H, W) -> (N, classes of the support)"""

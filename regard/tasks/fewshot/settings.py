@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from regard.data.images.labelled_images import ImageSet
 
 
+FEWEST = 2  # classes of an episode
+
+
 @dataclass(frozen=True)
 class EpisodeSettings(ImageSplits["ImageSet"]):
     """A recipe's [data] (`labelled_images.py` describes the forms of files). How many classes and examples an
@@ -114,16 +117,22 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
 
     def _part(self, chosen: list[Chosen], split: str, ways: int) -> list[Chosen]:
         """All rotations of a class are on the same side. Where `valid_fraction` is too little for an episode, more
-        classes are held out, if enough remain for training."""
+        classes are held out; where training and validation cannot both have `ways` classes, a third of them, and
+        two at least: such episodes have fewer ways."""
         from regard.data.images.episodes import with_rotations
 
         turned = with_rotations(chosen) if self.rotations else chosen
         labels, counts = np.unique([each.label for each in turned], return_counts=True)
         order = np.random.default_rng(0).permutation(len(labels))
-        count, sums = max(1, int(len(labels) * self.valid_fraction)), counts[order].cumsum()
-        enough = max(count, 1 + int(np.searchsorted(sums, ways)))
-        if enough < len(labels) and sums[-1] - sums[enough - 1] >= ways:
-            count = enough
+        sums = counts[order].cumsum()
+
+        def least(classes: int) -> int:
+            """How many labels have so many classes together, with their rotations."""
+            return 1 + int(np.searchsorted(sums, classes))
+
+        count = max(1, int(len(labels) * self.valid_fraction), least(ways))
+        if count >= len(labels) or sums[-1] - sums[count - 1] < ways:
+            count = least(max(FEWEST, int(sums[-1]) // 3))
         held_out = set(labels[order[:count]].tolist())
         return [each for each in chosen if (each.label in held_out) == (split != "train")]
 

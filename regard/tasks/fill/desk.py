@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from regard.layers.onednn import without_onednn
 from regard.models.protocols import MaskedLanguageModel, ModelConfig
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.desk import Stream
 from regard.tasks.core.options import TOP
 from regard.tasks.core.results import Evaluation, Metric, Tick, no_tick
 from regard.tasks.fill.prepare import TestText, prepare, survey, test_text
@@ -81,6 +81,9 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
             return Evaluation({name: metrics[name] for name in only if name in metrics})
         return Evaluation(metrics, {"documents": data.documents, "tokens": masked.tokens})
 
+    def ticks(self, data: TestText) -> int:
+        return len(data.data.order(0))
+
     # -- asking
 
     def check(self, run: Reader, *, drawing: bool = False) -> None:
@@ -98,4 +101,4 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[Filled]:
-        return ticked(run.fillings(inputs, options.get("top") or TOP.default), tick)
+        return run.fillings(inputs, options.get("top") or TOP.default, tick=tick)

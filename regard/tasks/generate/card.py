@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.tasks.core.card import Card
-from regard.tasks.core.inputs import Texts
+from regard.tasks.core.inputs import FROM_FILE, Texts
 from regard.tasks.core.options import GENERATE, Option
 from regard.tasks.core.results import Metric
 
@@ -13,7 +13,8 @@ from regard.tasks.core.results import Metric
 class Prompts(Texts):
     metavar = "PROMPT"
     help = 'Texts to continue; without any, lines of stdin. "" begins a new text.'
-    from_file = "A file with one prompt a line."
+    from_file = FROM_FILE.format(what="prompt", usual="prompt or text")
+    usual = (("prompt",), *Texts.usual)
     tried = ("Once upon a time",)
 
 

@@ -22,6 +22,7 @@ class Continuation(Shown):
     score: float  # log p(text | prompt)
     finished: bool  # the model itself ended the text
     others: tuple[Scored, ...] = ()  # the next best texts with their scores
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
     _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
 
@@ -49,8 +50,13 @@ class Continuation(Shown):
 
     __repr__ = short_repr
 
+    @property
+    def input(self) -> str:
+        return self.prompt
+
     def to_dict(self) -> dict[str, object]:
         return {
+            **self.of_input(),
             "prompt": self.prompt,
             "text": self.text,
             "score": self.score,

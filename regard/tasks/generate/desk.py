@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from regard.attention.trace import sites_of
+from regard.base.records import form_of
 from regard.data.artifacts import Artifacts
+from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.metrics.perplexity import Perplexity
 from regard.models.protocols import Model
@@ -38,7 +40,8 @@ class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
         return Artifacts(folder.tokenizer())
 
     def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> LanguageModel:
-        return LanguageModel(model, artifacts.own_tokenizer, folder.decoding())
+        tokenizer = artifacts.own_tokenizer
+        return LanguageModel(model, tokenizer, folder.decoding(), opening=opening(folder, tokenizer))
 
     # -- evaluation
 
@@ -117,6 +120,21 @@ class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
         if stream is None:
             return ticked(run.continuations(inputs, options["decoding"]), tick)
         return ticked(streamed(run, inputs, options["decoding"], stream), tick)
+
+
+def opening(folder: Folder, tokenizer: Tokenizer) -> list[int]:
+    """What a new text follows: a line break, where a run learned from files that are each one long document and has
+    hardly seen the token that begins one; [] for others."""
+    data = (folder.recipe or {}).get("data")
+    if not isinstance(data, dict) or data.get("documents", "file") != "file":
+        return []
+    names = data.get("train", "")
+    if any(
+        form_of(Path(str(name))) in ("csv", "jsonl") for name in (names if isinstance(names, list) else [names])
+    ):
+        return []
+    ids = tokenizer.encode("\n")
+    return [] if tokenizer.special.unknown in ids else ids
 
 
 def streamed(

@@ -45,6 +45,7 @@ class Prompt:
 
     text: str
     ids: list[int]
+    unknown: tuple[str, ...] = ()  # what the vocabulary does not have
 
 
 class LanguageModel(Run):
@@ -52,9 +53,13 @@ class LanguageModel(Run):
 
     model: protocols.LanguageModel
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, decode: Decoding | None = None):
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, decode: Decoding | None = None, *, opening: Sequence[int] = ()
+    ):
+        """`opening`: the tokens that a new text follows; (): the one that begins a text."""
         self.model = need(model, protocols.LanguageModel)
         self.tokenizer, self.decode = tokenizer, decode or Decoding()
+        self.opening = list(opening) or [tokenizer.special.start]
 
     @property
     def max_positions(self) -> int:
@@ -190,12 +195,11 @@ class LanguageModel(Run):
                 f"a beam may write {room} tokens after this prompt, as this model sees {self.max_positions} at "
                 f"once, and {decode.max_length} were asked for; ask for fewer, or leave the beam out"
             )
-        return Prompt(prompt, ids)
+        return Prompt(prompt, ids, self.tokenizer.unknown_in(prompt))
 
     def read(self, prompt: str) -> list[int]:
-        """The prompt's tokens, or the token that begins a text. BadInput if they are too many."""
-        ids = [*self.tokenizer.before, *self.tokenizer.encode(check_text(prompt, "a prompt"))]
-        ids = ids or [self.tokenizer.special.start]
+        """The prompt's tokens, or what a new text follows. BadInput if they are too many."""
+        ids = [*self.tokenizer.before, *self.tokenizer.encode(check_text(prompt, "a prompt"))] or self.opening
         if len(ids) > self.max_positions:
             raise BadInput(
                 f"the prompt {prompt[:40]!r}... has {len(ids)} tokens and this model takes {self.max_positions}; "
@@ -327,7 +331,8 @@ class LanguageModel(Run):
         rest = tuple((text, other.score) for text, other in zip(texts[1:], others, strict=True))
         look = partial(self.look, prompt.ids, best.tokens) if best.tokens else None
         gates = partial(self.gates, prompt.ids, best.tokens) if best.tokens else None
-        return Continuation(prompt.text, texts[0], best.score, best.finished, rest, look, gates)
+        told = (prompt.text, texts[0], best.score, best.finished, rest)
+        return Continuation(*told, look, gates, unknown=prompt.unknown)
 
     def _text(self, prompt: Prompt, tokens: list[int]) -> str:
         """What the tokens add to the prompt, a space between two words included unless the prompt ends with one."""

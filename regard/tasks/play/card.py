@@ -8,7 +8,8 @@ from typing import Any
 
 from regard.errors import BadInput
 from regard.tasks.core.card import Card
-from regard.tasks.core.inputs import InputKind, Inputs, listed
+from regard.tasks.core.input_files import InputColumns
+from regard.tasks.core.inputs import ANY_COLUMNS, InputKind, Inputs, listed
 from regard.tasks.core.options import MOST_TESTED, Option
 from regard.tasks.core.results import Metric
 from regard.tasks.shared.received import Received
@@ -20,7 +21,9 @@ class EnvironmentNumbers(InputKind):
     what = "environments"
     metavar = "NUMBER"
     help = "Numbers of environments, from 0 on; each is a function of its number. Without any, 0."
-    from_file = "A file with one number a line."
+    from_file = "A file with one number a line, or a column of them in TSV or CSV (environment or number)."
+    usual = (("environment",), ("number",))
+    fields = ("column",)
     example = "0"
     tried = (0,)
 
@@ -33,11 +36,11 @@ class EnvironmentNumbers(InputKind):
         if arguments and source:
             raise BadInput("give numbers or --input, not both")
 
-    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
+    def find(self, arguments: Sequence[str], source: Path | None, columns: InputColumns = ANY_COLUMNS) -> Inputs:
         items = (
             [("", name) for name in arguments or ["0"]]
             if source is None
-            else list(listed(source, "number of one environment"))
+            else list(listed(source, "number of one environment", columns))
         )
         return Inputs(lambda: items, len(items), again=True)
 

@@ -46,6 +46,10 @@ class Trial(Shown):
     __repr__ = short_repr
 
     @property
+    def input(self) -> int:
+        return self.environment
+
+    @property
     def reward(self) -> float:
         """The total reward of all steps."""
         return sum(self.rewards)
@@ -88,7 +92,7 @@ class Trial(Shown):
             }
             for state, action, reward, place, weight in done
         ]
-        trial = {"environment": self.environment, "reward": self.reward, "best": self.best}
+        trial = {**self.of_input(), "environment": self.environment, "reward": self.reward, "best": self.best}
         return {**trial, "means": self.means.tolist(), "steps": steps}
 
     def line(self) -> str:

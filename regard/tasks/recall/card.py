@@ -8,7 +8,8 @@ from typing import Any
 
 from regard.errors import BadInput
 from regard.tasks.core.card import Card, TaskRequest
-from regard.tasks.core.inputs import Inputs, Texts
+from regard.tasks.core.input_files import InputColumns
+from regard.tasks.core.inputs import ANY_COLUMNS, FROM_FILE, Inputs, Texts
 from regard.tasks.core.options import MOST_TESTED, Option
 from regard.tasks.core.results import Metric
 
@@ -26,7 +27,8 @@ class BitTexts(Texts):
         "000011 / 111000 110000 100000 ? 000000 000001 000011' (associative-recall), '0110100110010110' (n-gram), "
         "'01010101:0.5 11001100:-0.3' (priority-sort). Without any, one is drawn."
     )
-    from_file = "A file with one sequence a line; also .gz, .xz, .zst."
+    from_file = FROM_FILE.format(what="sequence", usual="sequence or input")
+    usual = (("sequence",), ("input",))
     example = "--length 10"
     tried = ()
     may_be_drawn = True
@@ -38,8 +40,8 @@ class BitTexts(Texts):
         if arguments and source:
             raise BadInput("give sequences or --input, not both")
 
-    def find(self, arguments: Sequence[str], source: Path | None) -> Inputs:
-        return super().find(arguments if arguments or source else [DRAWN], source)
+    def find(self, arguments: Sequence[str], source: Path | None, columns: InputColumns = ANY_COLUMNS) -> Inputs:
+        return super().find(arguments if arguments or source else [DRAWN], source, columns)
 
 
 def check_request(request: TaskRequest) -> None:

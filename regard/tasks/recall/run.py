@@ -49,6 +49,10 @@ class Recalled(Shown):
     __repr__ = short_repr
 
     @property
+    def input(self) -> str:
+        return self.sequence
+
+    @property
     def bits(self) -> int:
         """That were wanted."""
         return self.target.count("0") + self.target.count("1")
@@ -90,7 +94,7 @@ class Recalled(Shown):
             ]
             for name, weights in self.looks().items()
         }
-        texts = {"input": self.sequence, "output": self.output, "target": self.target, "wrong": self.wrong}
+        texts = {**self.of_input(), "output": self.output, "target": self.target, "wrong": self.wrong}
         return {**texts, "bits": self.bits, "heads": heads}
 
     def line(self) -> str:

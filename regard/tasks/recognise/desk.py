@@ -61,7 +61,7 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
         else:
             logits = class_logits(run.model, batches, tick=tick, around=lambda batch: gates.adding(batch.targets))
         truths = torch.from_numpy(data.images.labels[np.concatenate([item.taken for item in items])])
-        evaluation = evaluate_classes(logits, truths, labels, only)
+        evaluation = evaluate_classes(logits, truths, labels, only, unit=self.card.unit)
         return replace(evaluation, compared=gates) if gates else evaluation
 
     def check_plot(self, run: Recogniser) -> None:
@@ -70,6 +70,9 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
     def plot(self, evaluations: Mapping[str, Evaluation]) -> Gates:
         """Mean gates of each class."""
         return side_by_side({run: gates_of(evaluation) for run, evaluation in evaluations.items()})
+
+    def ticks(self, data: ImageData) -> int:
+        return len(data.order(0))
 
     # -- asking
 

@@ -15,6 +15,7 @@ from regard.attention import trace
 from regard.attention.trace import sites_of
 from regard.base.short_repr import short_repr
 from regard.data.artifacts import Pixels
+from regard.data.images.given_images import Image, Images, pixels_of
 from regard.data.images.images import check_channels
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
@@ -23,10 +24,10 @@ from regard.models.protocols import Model
 from regard.show import Gates, Overlay, patch_map, rollout
 from regard.tasks.core.inputs import check_top, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.core.results import Shown
+from regard.tasks.core.results import Cut, Shown
 from regard.tasks.recognise.gates import ClassGates, gates_of
-from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
-from regard.tasks.shared.reader_answers import one_line
+from regard.tasks.shared.image_run import ImageRun, OpenedImage
+from regard.tasks.shared.reader_answers import one_line, shares_in_words
 from regard.tasks.shared.search import need, need_gates, sites_like
 
 BATCH = 32
@@ -46,6 +47,7 @@ class Recognised(Shown):
     name: str
     label: str
     probabilities: dict[str, float]  # of the likeliest classes, the likeliest first
+    cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
     _image: Image = field(repr=False, compare=False)
     _run: Recogniser = field(repr=False, compare=False)
 
@@ -67,10 +69,14 @@ class Recognised(Shown):
 
     @property
     def _caption(self) -> str:
-        return ", ".join(f"{label} {share:.1%}" for label, share in list(self.probabilities.items())[:3])
+        return shares_in_words(self.probabilities)
+
+    @property
+    def input(self) -> str:
+        return self.name
 
     def to_dict(self) -> dict[str, object]:
-        return {"file": self.name, "label": self.label, "probabilities": self.probabilities}
+        return {**self.of_input(), "file": self.name, "label": self.label, "probabilities": self.probabilities}
 
     def line(self) -> str:
         shares = self.probabilities.items()
@@ -97,7 +103,8 @@ class Recogniser(ImageRun):
     def recognise(self, image: Images, top: int = 5) -> list[Recognised]: ...
     @checks_keywords
     def recognise(self, image: Image | Images, top: int = 5) -> Recognised | list[Recognised]:
-        """What is in an image, or in each of a list."""
+        """What is in an image, or in each of a list: files by their names, PIL images, numpy arrays (H, W) or
+        (H, W, channels), torch tensors (channels, H, W), of bytes or of floats from 0 to 1."""
         self.check_model()
         if isinstance(image, list):
             return list(self.answers(read_all(image, self.open, "images"), top))
@@ -114,7 +121,7 @@ class Recogniser(ImageRun):
             best = logits.float().softmax(-1).topk(min(top, len(labels)))
             for image, shares, places in zip(part, best.values.tolist(), best.indices.tolist(), strict=True):
                 probabilities = {labels[place]: share for place, share in zip(places, shares, strict=True)}
-                yield Recognised(image.name, labels[places[0]], probabilities, image.image, self)
+                yield Recognised(image.name, labels[places[0]], probabilities, image.image, self, cut=image.cut)
 
     def check_model(self) -> None:
         """RunError where the model has no classes, or other channels than images have."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,14 @@ from torch import Tensor
 
 from regard.attention import trace
 from regard.data.artifacts import Pixels
+from regard.data.images.given_images import Image, image_name, pixels_of
 from regard.data.images.image_batches import normalise
-from regard.data.images.images import ANY, Size, fit_image, read_image, seen_part, with_channels
-from regard.errors import BadInput
+from regard.data.images.images import fit_image, seen_part, unseen
 from regard.layers.onednn import without_onednn
+from regard.tasks.core.results import Cut
 from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need_gates
-
-Image = str | Path | np.ndarray  # a file, or bytes (H, W, 3), (H, W, 1) or (H, W)
-Images = list[str] | list[Path] | list[np.ndarray] | list[Image]
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,7 @@ class OpenedImage:
     image: Image
     name: str
     tensor: Tensor  # (1, C, H, W), normalised
+    cut: Cut | None = None  # where only its centre is read
 
 
 class ImageRun(Run):
@@ -47,8 +45,11 @@ class ImageRun(Run):
 
     def open(self, image: Image) -> OpenedImage:
         """Resized as it is opened, so that not all images of a batch are in memory as they are."""
-        name = "image" if isinstance(image, np.ndarray) else str(image)
-        return OpenedImage(image, name, self.read([pixels_of(image, self.model.config.size)]))
+        size = self.model.config.size
+        pixels = pixels_of(image, size)
+        parts = unseen((pixels.shape[0], pixels.shape[1]), size, self.pixels)
+        cut = Cut(parts, "centre that") if parts else None
+        return OpenedImage(image, image_name(image), self.read([pixels]), cut)
 
     def read(self, images: Sequence[np.ndarray]) -> Tensor:
         """(H, W, 1 or 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
@@ -69,19 +70,3 @@ class ImageRun(Run):
     @abstractmethod
     def look_at(self, images: Tensor) -> Any:
         """Let the network see images (B, C, H, W), so that its gates can be recorded."""
-
-
-def pixels_of(image: Image, size: Size = ANY) -> np.ndarray:
-    """(H, W, 3) bytes; grey is repeated. A large file is reduced for a model of this size."""
-    if isinstance(image, str | Path):
-        return read_image(image, size)
-    if not isinstance(image, np.ndarray):
-        came = type(image).__name__
-    elif image.dtype == np.uint8 and image.size and (image.ndim == 2 or image.shape[2:] in ((1,), (3,))):
-        return with_channels(image[..., None] if image.ndim == 2 else image, 3)
-    else:
-        came = f"{image.dtype} {image.shape}"
-    raise BadInput(
-        "an image must be a file's name, or a uint8 array (height, width, 3), (height, width, 1) or "
-        f"(height, width); got {came}"
-    )

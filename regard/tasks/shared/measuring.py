@@ -73,9 +73,16 @@ def class_logits(
 
 
 def evaluate_classes(
-    logits: Tensor, truths: Tensor, labels: tuple[str, ...], only: Collection[str] = (), **counts: int
+    logits: Tensor,
+    truths: Tensor,
+    labels: tuple[str, ...],
+    only: Collection[str] = (),
+    *,
+    unit: str = "examples",
+    **counts: int,
 ) -> Evaluation:
-    """logits (N, classes), true classes (N,). The report by class is left out where `only` names some metrics."""
+    """logits (N, classes), true classes (N,) of `unit`: texts, images. The report by class is left out
+    where `only` names some metrics."""
     loss = float(F.cross_entropy(logits, truths))
     chosen = logits.argmax(-1)
     if only and set(only) <= {"loss", "accuracy"}:
@@ -91,8 +98,8 @@ def evaluate_classes(
         metrics["matthews"] = full.matthews
     return Evaluation(
         metrics,
-        {"count": full.count, **counts},
-        {**details, "confusion": confusion},
+        {unit: full.count, **counts},
+        {"count": full.count, **details, "confusion": confusion},
         {"accuracy_low": low, "accuracy_high": high},
         (*_by_class(details["classes"]), *_confused(labels, confusion)),  # type: ignore[arg-type]
     )

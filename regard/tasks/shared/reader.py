@@ -19,6 +19,7 @@ from regard.models.protocols import Model
 from regard.show import Heads
 from regard.tasks.core.inputs import check_text, check_top
 from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.embed.run import Embedder
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader_answers import Classified, Filled, LookAt, Texts
@@ -57,8 +58,9 @@ class Reader(Embedder):
             return next(self.fillings([self.read_blanks(text)], top))
         return list(self.fillings(self._read_all(text, self.read_blanks), top))
 
-    def fillings(self, texts: Iterable[Encoded[str]], top: int = 5) -> Iterator[Filled]:
-        """In the order of the texts. Special tokens, such as [CLS], are no fillings."""
+    def fillings(self, texts: Iterable[Encoded[str]], top: int = 5, *, tick: Tick = no_tick) -> Iterator[Filled]:
+        """In the order of the texts. Special tokens, such as [CLS], are no fillings. `tick` is called once for each
+        text as it is answered."""
         self.check_fill()
         check_top(top)
         model, hidden = need(self.model, protocols.MaskedLanguageModel), self.tokenizer.special.mask
@@ -73,7 +75,7 @@ class Reader(Embedder):
             return [list(islice(guesses, count)) for count in blanks.sum(1).tolist()]
 
         top = min(top, len(self.tokenizer) - len(never))
-        for encoded, guesses in self._answers(texts, guess):
+        for encoded, guesses in self._answers(texts, guess, tick):
             yield self._filled(encoded.text, encoded.row, guesses)
 
     @property
@@ -146,7 +148,7 @@ class Reader(Embedder):
 
     def _classified(self, encoded: Encoded[Texts], probabilities: dict[str, float]) -> Classified:
         look = partial(self._heads, encoded.row, [0])
-        return Classified(encoded.text, next(iter(probabilities)), probabilities, look)
+        return Classified(encoded.text, next(iter(probabilities)), probabilities, look, cut=encoded.cut)
 
     # ---- where it looks
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Generic, TypeGuard, TypeVar, overload
@@ -15,12 +14,12 @@ from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
-from regard.learn.progress import say
 from regard.models import name_of, protocols
 from regard.models.protocols import Model
 from regard.show import Document, Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.results import Cut, Tick, no_tick
 from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import answer, can_replay, device_of
 from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
@@ -33,7 +32,6 @@ BATCH, GPU_BATCH = 8192, 16384  # tokens read at once; a GPU takes about as long
 Many = list[str] | list[tuple[str, str]] | list[Texts]
 T = TypeVar("T", bound=Texts)
 R = TypeVar("R")  # the answer to a text
-Cut = Callable[[Texts], None]
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,11 @@ class Encoded(Generic[T]):
 
     text: T
     row: EncodedText
-    truncated: bool = False
+    cut: Cut | None = None  # where the text is longer than what is read
+
+    @property
+    def truncated(self) -> bool:
+        return self.cut is not None
 
 
 class TextReader(Run):
@@ -69,8 +71,8 @@ class TextReader(Run):
             return next(self.classes([self.read_labelled(text)]))
         return list(self.classes(self._read_all(text, self.read_labelled)))
 
-    def classes(self, texts: Iterable[Encoded[Texts]], *, cut: Cut = lambda text: None) -> Iterator[ClassifiedText]:
-        """In the order of the texts. `cut` is called with each text that is longer than the model takes."""
+    def classes(self, texts: Iterable[Encoded[Texts]], *, tick: Tick = no_tick) -> Iterator[ClassifiedText]:
+        """In the order of the texts. `tick` is called once for each as it is answered."""
         self.check_classify()
         model = need(self.model, protocols.Classifier)
 
@@ -78,16 +80,16 @@ class TextReader(Run):
             return answer(model, batch).float().softmax(-1).tolist()
 
         labels = model.config.labels
-        for encoded, shares in self._answers(texts, tell, cut):
+        for encoded, shares in self._answers(texts, tell, tick):
             likeliest_first = sorted(zip(shares, labels, strict=True), key=lambda pair: -pair[0])
             yield self._classified(encoded, {label: share for share, label in likeliest_first})
 
     def _classified(self, encoded: Encoded[Texts], probabilities: dict[str, float]) -> ClassifiedText:
-        text, words, likeliest = encoded.text, len(encoded.row[0]), next(iter(probabilities))
+        words, told = len(encoded.row[0]), (encoded.text, next(iter(probabilities)), probabilities)
         if self._looks_back:
             look = partial(self._look_back, encoded) if words > 1 else None
-            return Classified(text, likeliest, probabilities, look)
-        return ClassifiedDocument(text, likeliest, probabilities, words, partial(self._document, encoded))
+            return Classified(*told, look, cut=encoded.cut)
+        return ClassifiedDocument(*told, words, partial(self._document, encoded), cut=encoded.cut)
 
     def check_classify(self) -> None:
         """RunError where the model has no classes."""
@@ -169,35 +171,24 @@ class TextReader(Run):
             why = f" ({self.encoding.single})" if self.encoding.single else ""
             raise BadInput(f"this model was made for single texts{why}, got a pair, {first[:40]!r} first")
         row, truncated = next(self.encoding.rows([(first, second)], self.tokenizer, self.max_length))
-        return Encoded(text, row, truncated)
+        whole = truncated or self.encoding.shortens(first)
+        return Encoded(text, row, self._cut((first, second), row) if whole else None)
+
+    def _cut(self, text: tuple[str, str], row: EncodedText) -> Cut | None:
+        read, whole = self.encoding.counts(row), self.encoding.counts(self.encoding.whole(text, self.tokenizer))
+        parts = {unit: (read[unit], count) for unit, count in whole.items() if read[unit] < count}
+        return Cut(parts, self.encoding.limits(self.max_length)) if parts else None
 
     def _read_all(self, texts: Iterable[T], read: Callable[[T], Encoded[T]]) -> Iterator[Encoded[T]]:
         """A text that cannot be read raises BadInput with its index."""
         check_many(texts, "text")
         return read_all(texts, read, "texts")
 
-    @contextmanager
-    def telling_truncated(self) -> Iterator[Cut]:
-        """Counts the truncated texts and prints the count once at the end."""
-        count, first = 0, ""
-
-        def cut(text: Texts) -> None:
-            nonlocal count, first
-            first = first or (text if isinstance(text, str) else text[0])
-            count += 1
-
-        yield cut
-        if count:
-            texts = "text was" if count == 1 else "texts were"
-            shown = f"the one that begins with {first[:40]!r}" + (" first" if count > 1 else "")
-            limits = self.encoding.limits(self.max_length)
-            say(f"{count:,} {texts} truncated to the {limits} this model takes: {shown}")
-
     def _answers(
         self,
         texts: Iterable[Encoded[T]],
         tell: Callable[[Any], list[R]],
-        cut: Cut = lambda text: None,
+        tick: Tick = no_tick,
     ) -> Iterator[tuple[Encoded[T], R]]:
         """The answer for each text, in the order of the texts. Rows of similar length are answered together. Where
         reading a text raises BadInput, those before it are answered first."""
@@ -212,9 +203,9 @@ class TextReader(Run):
                     batch = self.encoding.rounded(batch, batch_tokens=room, most=self.max_length)
                 with torch.inference_mode(), without_onednn(self.model):
                     answers |= zip(places, tell(batch.to(device))[: len(places)], strict=True)
+                for _ in places:
+                    tick()
             for place, encoded in enumerate(part):
-                if encoded.truncated:
-                    cut(encoded.text)
                 yield encoded, answers[place]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.errors import BadInput
 from regard.tasks.core.card import Card, TaskRequest
-from regard.tasks.core.inputs import Texts
+from regard.tasks.core.inputs import FROM_FILE, Texts
 from regard.tasks.core.options import BEAM, TRANSLATE, Option
 from regard.tasks.core.results import Metric
 
@@ -21,6 +21,12 @@ def check_request(request: TaskRequest) -> None:
         raise BadInput("--dictionary replaces unknown words and --keep-unknown keeps them; give one of them")
 
 
+class Sources(Texts):
+    from_file = FROM_FILE.format(what="text", usual="source or text, in a TSV the first")
+    usual = (("source",), *Texts.usual)
+    fields = ("source",)
+
+
 translate_card = Card[Any](
     verb="translate",
     summary="Translate texts (any text to text) and show where each word looked.",
@@ -29,12 +35,14 @@ translate_card = Card[Any](
 
         regard translate runs/mine --input source.txt --output target.txt --beam 5
 
+        regard translate runs/mine --input test.csv --columns en --json
+
     A file is read a little at a time and its answers keep its order; a line that is too long is answered by an
     empty one and named at the end (see --strict). With --n-best, answers come as
     lines `score TAB text`: the score is log p, and they are in the order of log p / length^penalty.""",
     desk_name="regard.tasks.translate.desk:TranslateDesk",
     settings_name="regard.tasks.translate.settings:PairSettings",
-    inputs=Texts(),
+    inputs=Sources(),
     options=(
         *TRANSLATE,
         Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from regard.attention.trace import sites_of
@@ -16,6 +17,7 @@ from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Desk, Stream, write_answers
+from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.options import TRANSLATE
 from regard.tasks.core.results import Answer, Tick, no_tick
 from regard.tasks.shared.stepping import Beginning
@@ -67,6 +69,10 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
     def settled(self, run: Translator, options: Options) -> Options:
         chosen = {option.name: options.get(option.name) for option in TRANSLATE}
         return {**options, "decoding": run.decoding(chosen)}
+
+    def input_columns(self, run: Translator, named: str = "") -> InputColumns:
+        """The source is the first column of a TSV."""
+        return replace(super().input_columns(run, named), leading=1)
 
     def reader(self, run: Translator, options: Options) -> Callable[[str], Source]:
         return run.read

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from regard.errors import DataError
 from regard.metrics.bleu import bleu, chrf, tokenised_bleu
 from regard.metrics.bleu_by_length import Bucket, bleu_by_length
-from regard.metrics.bootstrap import Comparison, paired_bootstrap
-from regard.metrics.exact_match import exact_match
+from regard.metrics.bootstrap import Comparison, bootstrap_means, paired_bootstrap
+from regard.metrics.exact_match import exact_match, exact_matches
 from regard.show import Curves, length_curves
 from regard.tasks.core.card import Options
 from regard.tasks.core.inputs import read_all
@@ -47,13 +48,14 @@ def evaluate(
     nats, tokens = total_loss(run.model, (data.ids.batch(rows) for rows in data.ids.order(0)))
     loss = nats / tokens
     metrics, signatures = {"exact_match": exact_match(answers, references)}, {}
-    for name, score in SCORED.items():
-        if not only or name in only:
-            metrics[name], signatures[name] = score(answers, references)
+    wanted = [name for name in SCORED if not only or name in only]
+    for name in filter(data.tells, wanted):
+        metrics[name], signatures[name] = SCORED[name](answers, references)
     metrics |= {"perplexity": math.exp(min(700.0, loss)), "loss": loss}
     if only:
-        return Evaluation({name: metrics[name] for name in only})
-    buckets = bleu_by_length(sources, answers, references)
+        return Evaluation({name: metrics[name] for name in only if name in metrics})
+    buckets = bleu_by_length(sources, answers, references) if data.tells("bleu") else []
+    silent = ", ".join(name for name in SCORED if name not in metrics)
     return Evaluation(
         metrics,
         {"pairs": len(answers)},
@@ -62,7 +64,10 @@ def evaluate(
             "bleu_by_length": [asdict(bucket) for bucket in buckets],
         },
         {_words(bucket): bucket.bleu for bucket in buckets},
-        ("\n".join(f"{name}: {text}" for name, text in signatures.items()),),
+        (
+            "\n".join(f"{name}: {text}" for name, text in signatures.items()),
+            *([f"{silent}: cannot tell, as hardly any target has four tokens; see exact_match"] if silent else []),
+        ),
         Translated(answers, references, buckets),
     )
 
@@ -73,15 +78,26 @@ def _words(bucket: Bucket) -> str:
 
 
 def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
-    """Paired bootstrap by each metric of whole texts."""
+    """Paired bootstrap by each metric of whole texts; by exact match where BLEU cannot tell."""
     before, after = _translated(first), _translated(second)
     if before.references != after.references:
         raise ValueError("the runs were evaluated on different pairs; name the pairs for all: --data FILE")
-    return [paired_bootstrap(before.answers, after.answers, before.references, metric=name) for name in SCORED]
+    references = before.references
+    tests = [
+        paired_bootstrap(before.answers, after.answers, references, metric=name)
+        for name in SCORED
+        if name in first.metrics
+    ]
+    if "bleu" in first.metrics:
+        return tests
+    exact = [exact_matches(part.answers, references) for part in (before, after)]
+    return [bootstrap_means(*exact, metric="exact_match"), *tests]
 
 
 def plot(evaluations: Mapping[str, Evaluation]) -> Curves:
     """BLEU by source length."""
+    if not all("bleu" in evaluation.metrics for evaluation in evaluations.values()):
+        raise DataError("BLEU cannot tell where hardly any target has four tokens: there is no curve of it to draw")
     return length_curves(
         {
             name: [(part.low, part.high, part.sentences, part.bleu) for part in _translated(evaluation).by_length]

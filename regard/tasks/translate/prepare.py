@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from regard.data.batches.batch import Filter, PairData
 from regard.data.batches.blocks import BlockData, gather
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
-from regard.errors import DataError, NoTokenizer
+from regard.errors import DataError, NoTokenizer, RecipeError
 from regard.learn.progress import counted, say
+from regard.metrics.bleu import MEASURES, tells
 from regard.models.protocols import Model
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
@@ -32,6 +34,14 @@ class TestPairs:
 
     ids: PairData
     examples: list[Example]
+
+    def tells(self, metric: str) -> bool:
+        """Whether a metric says anything here: BLEU of targets of one word does not."""
+        return self._tells.get(metric, True)
+
+    @cached_property
+    def _tells(self) -> dict[str, bool]:
+        return {name: tells(name, [references for _, references in self.examples]) for name in MEASURES}
 
 
 def survey(job: Job[PairSettings], start: Artifacts | None) -> Artifacts:
@@ -63,6 +73,11 @@ def prepare(
     examples = valid_examples(job.data, translator)
     data, valid = build_data(job, translator, examples, out)
     test = TestPairs(valid, examples[: job.data.eval_pairs])
+    if not test.tells(job.train.best_by):
+        raise RecipeError(
+            f"[train]: best_by is {job.train.best_by}, which is about 0 whatever the answers, as hardly any target "
+            "has four tokens; set train.best_by=exact_match or valid_loss"
+        )
     return Prepared(data, translator, test, f"{len(data):,} training pairs")
 
 

@@ -58,9 +58,14 @@ class Translation(Shown):
 
     __repr__ = short_repr
 
+    @property
+    def input(self) -> str:
+        return self.source
+
     def to_dict(self) -> dict[str, object]:
         others = scored_data(self.others)
-        return {"source": self.source, "text": self.text, "score": self.score, "others": others}
+        own = {"source": self.source, "text": self.text, "score": self.score, "others": others}
+        return {**self.of_input(), **own}
 
     def line(self) -> str:
         """The text, or of several answers lines `score TAB text`."""

@@ -55,3 +55,13 @@ def test_two_classes_have_a_matthews_correlation_and_more_have_none():
     assert set(found.metrics) == set(CLASS_METRICS)
     more = evaluate_classes(torch.eye(3), torch.arange(3), ("a", "b", "c"))
     assert set(more.metrics) == set(CLASS_METRICS) - {"matthews"}
+
+
+def test_an_evaluation_says_what_was_counted():
+    logits, truths = torch.eye(2), torch.arange(2)
+    assert "on 2 texts, 1 truncated: " in repr(
+        evaluate_classes(logits, truths, ("a", "b"), unit="texts", truncated=1)
+    )
+    found = evaluate_classes(logits, truths, ("a", "b"), unit="images", truncated=0)
+    assert "on 2 images: " in repr(found)
+    assert (found.to_dict()["images"], found.to_dict()["count"]) == (2, 2)

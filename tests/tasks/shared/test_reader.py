@@ -233,12 +233,11 @@ def test_what_is_too_long_is_cut_and_said(filler: Reader) -> None:
     close(filler.embed(words + "dog dog"), filler.embed(words))
     fit = (words, ("cat", "cat " * (LONGEST - 4)), (words, ""))
     long = (words + "cat", ("cat", "cat " * (LONGEST - 3)))
-    cut: list[Any] = []
     for text in (*fit, *long):
         assert len(filler.read(text).row[0]) == LONGEST
         assert filler.read(text).truncated == (text in long)
-    assert len(list(filler.vectors(map(filler.read, [words, long[0]]), cut=cut.append))) == 2
-    assert cut == [long[0]]
+    whole, cut = filler.vectors(map(filler.read, [words, long[0]]))
+    assert (whole.cut, cut.input, cut.cut.parts) == (None, long[0], {"tokens": (LONGEST, LONGEST + 1)})
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udcffb"])
