@@ -36,8 +36,10 @@ class Training:
     # May change with --resume; `patience`, `plateau_patience` and `average_checkpoints` count validations, so that
     # with another interval they stand for other numbers of steps.
     eval_every: int = setting(100, at_least=1)  # steps between validations, and between checkpoints
-    best_by: str = "valid_loss"  # the validation metric by which the best weights are chosen
-    patience: int = setting(0, at_least=0)  # validations without improvement before stopping early; 0: never stop
+    # The validation metric by which the best weights are chosen and patience is counted; auto: the task's own.
+    best_by: str = "auto"
+    # Validations without improvement before stopping early, or two perfect ones; 0: never stop.
+    patience: int = setting(0, at_least=0)
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
     seed: int = setting(0, at_least=0)
     device: str = "auto"  # torch's name (cpu, cuda, cuda:1, mps); auto: a GPU if there is one

@@ -43,6 +43,7 @@ FROM_DATA = {
     "inputs": "follow from the data; set data.made and data.bits instead",
     "outputs": "follow from the data; set data.made and data.bits instead",
 }
+AUTO = "auto"
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
 
@@ -241,8 +242,11 @@ def _config(model: str, table: dict[str, Any]) -> ModelConfig:
 
 def _check_training(training: Training, task: AnyTask, model: str, config: ModelConfig) -> None:
     allowed = [logged(name) for name in task.validated if name in task.desk.metrics_of(config)]
-    if training.best_by not in allowed:
-        raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
+    if training.best_by not in (AUTO, *allowed):
+        raise RecipeError(
+            f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}; "
+            f"{AUTO} is {logged(task.chosen_by[0])}"
+        )
     for name, off in NOT_FOR_ALL.items():
         if getattr(training, name) != off and name not in task.desk.trained_with(config):
             raise RecipeError(
@@ -259,6 +263,12 @@ def _check_batches(data: DataSettings, model: str, config: ModelConfig) -> None:
             f"[data]: batch_size must be at least {least} for this {model}, whose batch normalisation cannot learn "
             f"from one image; got {size}"
         )
+
+
+def chosen_by(best_by: str, task: AnyTask) -> tuple[str, ...]:
+    """The metrics that choose the best weights, the next one where the one before is equal."""
+    first = [name for name in task.validated if logged(name) == best_by]
+    return tuple(dict.fromkeys([*first, *task.chosen_by]))
 
 
 def logged(metric: str) -> str:

@@ -33,7 +33,7 @@ from regard.runs.folder import Folder, find
 from regard.runs.weights import has_weights
 from regard.show import loss_curve
 from regard.tasks.core.desk import Prepared
-from regard.tasks.core.recipe import logged, read
+from regard.tasks.core.recipe import chosen_by, logged, read
 from regard.tasks.core.run import Run
 from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
@@ -155,9 +155,17 @@ def run_loop(
         metrics = task.desk.evaluate(prepared.run, valid, only=task.validated, tick=tick).metrics
         return {logged(name): value for name, value in metrics.items()}
 
-    directions = {logged(name): task.metrics[name].better for name in task.validated}
-    better = (job.train.best_by, directions[job.train.best_by])
-    validation = Validation(model, validate, lambda model, _: runs.save_weights(out, model), better, job.train)
+    better, *ties = ((logged(name), task.metrics[name].better) for name in chosen_by(job.train.best_by, task))
+    perfect = {logged(name): value for name in task.chosen_by if (value := task.metrics[name].perfect) is not None}
+    validation = Validation(
+        model,
+        validate,
+        lambda model, _: runs.save_weights(out, model),
+        better,
+        job.train,
+        ties=ties,
+        perfect=perfect,
+    )
     try:
         stepper = Stepper(model, job.train, passes=passes(model, job.train))
         return take_steps(stepper, prepared.data, validation, out, resume, progress)

@@ -86,7 +86,7 @@ def test_metrics_have_a_direction_and_validation_gives_some_of_them(task: AnyTas
         assert isinstance(metric, Metric)
         low = any(part in name for part in ("loss", "perplexity", "bits", "regret", "errors"))
         assert metric.better == ("min" if low else "max")
-    assert "loss" in task.validated or task is TASKS["play"], "valid_loss is what best_by is unless told"
+    assert set(task.chosen_by) <= set(task.validated), "what chooses the best weights"
     assert set(task.validated) <= set(task.metrics)
     assert task.unit
 
