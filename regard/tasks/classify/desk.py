@@ -14,11 +14,14 @@ from regard.data.text.labelled_texts import LabelledData
 from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig
 from regard.runs.folder import Folder
 from regard.show import bars
+from regard.tasks.classify.bag_of_words import bag_accuracy
 from regard.tasks.classify.prepare import build_data, prepare, survey
 from regard.tasks.classify.settings import LabelledSettings
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.desk import Amount, Prepared, Stream, ticked
 from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.core.settings import Job
+from regard.tasks.core.simple_ways import majority
 from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
 from regard.tasks.shared.reader_answers import ClassifiedText
 from regard.tasks.shared.reader_desk import ReaderDesk
@@ -30,6 +33,9 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
     kind = TextReader
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
+
+    def amount(self, job: Job[LabelledSettings]) -> Amount:
+        return Amount(len(job.data.rows("train")), "labelled texts")
 
     def trained_with(self, config: ModelConfig) -> frozenset[str]:
         """A step that packs rows cannot be captured."""
@@ -70,6 +76,16 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         if only or not isinstance(model, LayerMixer):
             return evaluation
         return with_layers(evaluation, model.layer_weights)
+
+    def simple_ways(
+        self, job: Job[LabelledSettings], prepared: Prepared[TextReader, LabelledData]
+    ) -> dict[str, float]:
+        train, valid = job.data.rows("train"), job.data.rows("valid")
+        texts = ([f"{text} {second}" for text, second, _ in rows] for rows in (train, valid))
+        labels = [label for *_, label in train], [label for *_, label in valid]
+        learned, tested = texts
+        bag = bag_accuracy(learned, labels[0], tested, labels[1])
+        return {**majority(*labels), "a bag of words (TF-IDF and logistic regression)": bag}
 
     # -- asking
 

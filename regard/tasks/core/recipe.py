@@ -44,6 +44,7 @@ FROM_DATA = {
     "outputs": "follow from the data; set data.made and data.bits instead",
 }
 AUTO = "auto"
+AUTO_TABLES = ("AUTO_SIZES", "AUTO_IMAGES")  # of a model: sizes by the fewest examples, settings by the side of images
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
 
@@ -204,6 +205,7 @@ def build_job(table: Recipe) -> AnyJob:
     model = table.get("model", {}).pop("name", None)
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
+    sized = auto_sized(model, table.get("model", {}))
     config = _config(model, _sized(model, table.get("model", {})))
     task = TASKS[task_of(model, config)]
     if not task.desk.metrics_of(config):
@@ -224,6 +226,7 @@ def build_job(table: Recipe) -> AnyJob:
         _tokens(model, table.get("tokens", {})),
         build(Decoding, table.get("decode", {}), "decode"),
         task.verb,
+        sized,
     )
 
 
@@ -292,14 +295,31 @@ def _tokens(model: str, table: dict[str, Any]) -> Tokens:
 
 
 def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """model.size = "base" stands for the numbers of that name; others that are set win."""
+    """model.size = "base" stands for the numbers of that name; others that are set win. Of "auto", the smallest
+    until the data has been counted (`model_size.py`)."""
     if "size" not in config:
         return config
-    sizes = getattr(MODELS[model], "SIZES", {})
+    sizes, by_amount, by_side = (getattr(MODELS[model], name, {}) for name in ("SIZES", *AUTO_TABLES))
     size = config.pop("size")
+    if size == AUTO and by_amount:
+        free = auto_sized(model, {**config, "size": AUTO})
+        numbers = {**sizes[next(iter(by_amount))], **next(iter(by_side.values()), {})}
+        return {**{name: value for name, value in numbers.items() if name in free}, **config}
     if size not in sizes:
-        raise RecipeError(f"model.size of {model} must be one of {', '.join(sizes) or 'none'}, got {size!r}")
+        named = ", ".join([*sizes, *[AUTO] * bool(by_amount)])
+        raise RecipeError(f"model.size of {model} must be one of {named or 'none'}, got {size!r}")
     return {**sizes[size], **config}
+
+
+def auto_sized(model: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings that model.size = "auto" leaves to the data: those that are not set beside it. Where one of those
+    that depend on the size of images is set, none of them is left."""
+    by_amount, by_side = (getattr(MODELS[model], name, {}) for name in AUTO_TABLES)
+    if config.get("size") != AUTO:
+        return ()
+    names = {name: None for size in by_amount for name in MODELS[model].SIZES[size] if name not in config}
+    of_images = {name: None for numbers in by_side.values() for name in numbers}
+    return (*names, *(of_images if not of_images.keys() & config.keys() else ()))
 
 
 def dump(table: Recipe) -> str:

@@ -46,6 +46,8 @@ class Tokens:
 
     kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
     size: int = 8000  # the most tokens of the vocabulary
+    # What occurs less often is unknown (words, characters) or stays in pieces; 2 teaches a model what unknown means.
+    min_count: int = setting(1, at_least=1)
     joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False
     normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form
@@ -58,6 +60,7 @@ class Tokens:
             texts,
             kind=self.kind,
             size=self.size,
+            min_count=self.min_count,
             lowercase=self.lowercase,
             normalise=self.normalise,
             numbering=numbering,
@@ -76,6 +79,7 @@ class Job(Generic[S]):
     tokens: Tokens = field(default_factory=Tokens)
     decode: Decoding = field(default_factory=Decoding)
     task: str = ""  # its verb
+    sized: tuple[str, ...] = ()  # settings of config that follow from the amount of data: model.size = "auto"
 
 
 AnyJob = Job[DataSettings]

@@ -33,9 +33,11 @@ from regard.runs.folder import Folder, find
 from regard.runs.weights import has_weights
 from regard.show import loss_curve
 from regard.tasks.core.desk import Prepared
+from regard.tasks.core.model_size import fit_to_data
 from regard.tasks.core.recipe import chosen_by, logged, read
 from regard.tasks.core.run import Run
 from regard.tasks.core.settings import BLOCKS, AnyJob
+from regard.tasks.core.simple_ways import tell_if_below
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
 
 # Settings that may change when a training goes on.
@@ -114,6 +116,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
     choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
     check_out(out, begun, resume)
     task = TASKS[job.task]
+    job = fit_to_data(job, task, out if begun else None)
     if begun:
         check_recipe(out, recipe, job.train)
         artifacts = read_artifacts(task, out)
@@ -141,6 +144,7 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
         if rows:  # else someone deleted them
             loss_curve(rows).save(out / "loss.svg")
         write_file(out / "README.md", readme(job, task, report, model, command, prepared.amount).encode())
+        tell_if_below(job, task, prepared, report)
     return report
 
 
