@@ -16,7 +16,9 @@ from regard.models.protocols import Module
 
 Metrics = dict[str, float]
 Better = tuple[str, str]  # a metric and its direction, min or max
-PERFECT = 2  # perfect validations in a row before `patience` stops: the first may be luck where few rows are held out
+PERFECT = (
+    2  # perfect validations in a row before `patience` stops: the first may be luck where few rows are held out
+)
 Trained = TypeVar("Trained", bound=Module)
 
 
@@ -34,8 +36,8 @@ class Validation(Generic[Trained]):
         ties: Sequence[Better] = (("valid_loss", "min"),),
         perfect: Mapping[str, float] | None = None,
     ) -> None:
-        """`ties`: what decides, one after the other, where `better` is equal. `perfect`: the values of these metrics
-        that cannot be improved."""
+        """`ties`: what decides, one after the other, where `better` is equal. `perfect`: values of metrics that
+        cannot be improved."""
         self.key, self.ranks, self.perfect = better[0], (better, *ties), dict(perfect or {})
         for _, direction in self.ranks:
             if direction not in ("min", "max"):

@@ -65,9 +65,7 @@ def train_vocabulary(
     if kind == "space":
         steps = [*steps, _unknown_special(names)]
     limit = size or (BPE_SIZE if kind == "bpe" else NO_LIMIT)
-    inner, trainer = (
-        _bpe(limit, min_count, names) if kind == "bpe" else _whole(kind, limit, min_count, names)
-    )
+    inner, trainer = _bpe(limit, min_count, names) if kind == "bpe" else _whole(kind, limit, min_count, names)
     if steps:
         inner.normalizer = normalizers.Sequence(steps)
     if numbering is MARIAN:  # for other libraries, which encode with special tokens; we never do

@@ -9,12 +9,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MOST_WORDS = 2_000_000  # and pairs, of the training texts that are read: enough to know what a bag of words is worth
+MOST_WORDS = (
+    2_000_000  # and pairs, of the training texts that are read: enough to know what a bag of words is worth
+)
 MOST_WEIGHTS = 20_000_000
 FEW = 100  # texts; of more, a word that only one of them has is left out
 MOST_TESTED = 2000  # texts
@@ -44,7 +47,7 @@ def bag_accuracy(
 
 def words_of(text: str) -> list[str]:
     words = WORD.findall(text.lower())
-    return [*words, *(f"{first} {second}" for first, second in zip(words, words[1:], strict=False))]
+    return [*words, *(f"{first} {second}" for first, second in pairwise(words))]
 
 
 Bags = tuple[Tensor, Tensor, Tensor]  # places of words (N), where each text begins (B), values (N)
@@ -76,9 +79,11 @@ def fit(bags: Bags, targets: Tensor, words: int, classes: int) -> tuple[Tensor, 
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        value = F.cross_entropy(logits(bags, weight, bias), targets) + weight.square().sum() / (2 * C * len(targets))
-        value.backward()  # type: ignore[no-untyped-call]
+        value = F.cross_entropy(logits(bags, weight, bias), targets) + weight.square().sum() / (
+            2 * C * len(targets)
+        )
+        value.backward()
         return value
 
-    optimiser.step(loss)  # type: ignore[arg-type]
+    optimiser.step(loss)
     return weight.detach(), bias.detach()

@@ -124,8 +124,8 @@ class Desk(ABC, Generic[S, R, D]):
         that are wanted, where the others would cost time."""
 
     def simple_ways(self, job: Job[S], prepared: Prepared[R, D]) -> Mapping[str, float]:
-        """What the simplest ways reach on the validation data in the first metric of the card's `chosen_by`, by what
-        they are called. Asked once, after a training; it may take seconds."""
+        """What the simplest ways reach on the validation data, by what they are called, in the first metric of the
+        card's `chosen_by`. Asked once, after a training; it may take seconds."""
         return {}
 
     def compare(self, first: Evaluation, second: Evaluation) -> list[Comparison]:

@@ -44,7 +44,10 @@ FROM_DATA = {
     "outputs": "follow from the data; set data.made and data.bits instead",
 }
 AUTO = "auto"
-AUTO_TABLES = ("AUTO_SIZES", "AUTO_IMAGES")  # of a model: sizes by the fewest examples, settings by the side of images
+AUTO_TABLES = (
+    "AUTO_SIZES",
+    "AUTO_IMAGES",
+)  # of a model: sizes by the fewest examples, settings by the side of images
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
 
@@ -312,8 +315,8 @@ def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def auto_sized(model: str, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings that model.size = "auto" leaves to the data: those that are not set beside it. Where one of those
-    that depend on the size of images is set, none of them is left."""
+    """The settings that model.size = "auto" leaves to the data: those that are not set beside it. Those that depend
+    on the size of images are left all or none."""
     by_amount, by_side = (getattr(MODELS[model], name, {}) for name in AUTO_TABLES)
     if config.get("size") != AUTO:
         return ()

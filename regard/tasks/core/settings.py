@@ -46,7 +46,7 @@ class Tokens:
 
     kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
     size: int = 8000  # the most tokens of the vocabulary
-    # What occurs less often is unknown (words, characters) or stays in pieces; 2 teaches a model what unknown means.
+    # What occurs less often is unknown (words, characters) or stays in pieces. With 2, unknown words are learned too.
     min_count: int = setting(1, at_least=1)
     joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False
