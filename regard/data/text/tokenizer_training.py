@@ -52,7 +52,7 @@ def train_vocabulary(
     *,
     kind: str,
     size: int | None,
-    min_count: int,
+    min_count: int = 1,
     lowercase: bool,
     normalise: str,
     numbering: Numbering,

@@ -317,10 +317,10 @@ def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:
 def auto_sized(model: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """The settings that model.size = "auto" leaves to the data: those that are not set beside it. Those that depend
     on the size of images are left all or none."""
-    by_amount, by_side = (getattr(MODELS[model], name, {}) for name in AUTO_TABLES)
+    sizes, by_amount, by_side = (getattr(MODELS[model], name, {}) for name in ("SIZES", *AUTO_TABLES))
     if config.get("size") != AUTO:
         return ()
-    names = {name: None for size in by_amount for name in MODELS[model].SIZES[size] if name not in config}
+    names = {name: None for size in by_amount for name in sizes[size] if name not in config}
     of_images = {name: None for numbers in by_side.values() for name in numbers}
     return (*names, *(of_images if not of_images.keys() & config.keys() else ()))
 
