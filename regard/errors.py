@@ -41,6 +41,10 @@ class DownloadError(ValueError):
     """A model could not be downloaded: there is no network, or the server failed."""
 
 
+class OutOfMemory(MemoryError):
+    """More memory was needed than there is: the message says for what, and what to lower."""
+
+
 class Diverged(ValueError):
     """The loss or the gradient is no longer finite."""
 

@@ -133,6 +133,16 @@ def short_trainings() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def auto_is_the_cpu() -> Iterator[None]:
+    """Tests compare with tensors on the CPU, also where there is a GPU; those that want the GPU name it."""
+    from regard.base import device
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "best_device", lambda: "cpu")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def commands_built_once() -> Iterator[None]:
     """typer builds every command anew each time `regard` is called, which takes longer than most calls."""
     with pytest.MonkeyPatch.context() as patch:

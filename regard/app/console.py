@@ -1,7 +1,8 @@
-"""Progress on stderr; pictures in the terminal or in files; checks of where pictures may go."""
+"""Progress on stderr; text and pictures in the terminal or in files; checks of where pictures may go."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,12 +12,31 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from regard.base.short_repr import printable
 from regard.errors import BadInput
 from regard.learn.progress import say
 from regard.tasks.core.results import Picture, Tick, no_tick
 
 if TYPE_CHECKING:
     from regard.show.scales import Scale
+
+STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
+
+
+def tell(text: str) -> None:
+    """Print an answer that is no data, as a table: in a terminal, control characters are shown as escapes."""
+    print(printable(text) if sys.stdout.isatty() else text)
+
+
+@contextmanager
+def say_what_is_kept() -> Iterator[None]:
+    """Where work is stopped that was to be written to a file, say where its part is; see `drafted`."""
+    try:
+        yield
+    except BaseException as error:
+        for note in getattr(error, "__notes__", ()):
+            say(note)
+        raise
 
 
 @contextmanager
@@ -26,7 +46,8 @@ def progress(count: int | None, what: str) -> Iterator[Tick]:
     if not console.is_terminal or (count is not None and count < 2):
         yield no_tick
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
+    what = printable(what)
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what, markup=False), TimeRemainingColumn())
     # On the bar's terminal answers are printed above it; to a file or pipe they must not go through it.
     together = sys.stdout.isatty()
     with Progress(*columns, console=console, transient=True, redirect_stdout=together) as bar:
@@ -88,3 +109,24 @@ def draw(picture: Picture, show: str, number: int | None) -> None:
 def numbered(show: str, number: int | None) -> Path:
     path = Path(show)
     return path if number is None else path.with_stem(f"{path.stem}-{number}")
+
+
+# ---- what would be written
+
+
+def answer_files(output: Path | None, *others: Path | None) -> list[Path]:
+    """Without a file, answers go to stdout, which may be a file too: `>> file`."""
+    given = [path for path in others if path is not None]
+    return [STDOUT if output is None or str(output) == "-" else output, *given]
+
+
+def picture_files(show: str | None, count: int | None) -> list[Path]:
+    """The files that pictures of `count` answers replace. Of numbered ones, only those that are there."""
+    if show is None or show == "-":
+        return []
+    if count == 1:
+        return [Path(show)]
+    path = Path(show)
+    name = re.compile(re.escape(path.stem) + r"-([1-9][0-9]*)" + re.escape(path.suffix), re.IGNORECASE)
+    found = [(file, name.fullmatch(file.name)) for file in path.parent.iterdir()]
+    return [file for file, match in found if match and (count is None or int(match[1]) <= count)]

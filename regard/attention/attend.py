@@ -32,7 +32,7 @@ from regard.attention.kernels.products import weighted_sums
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing
 from regard.attention.question import Question
-from regard.attention.record import Trace, record, watching
+from regard.attention.record import Trace, watching
 from regard.attention.score import Score, gather
 from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
@@ -105,7 +105,7 @@ class Attend(nn.Module):
         values = keys if values is None else values
         check_memory(keys, values, mask)
         if mask is not None:
-            hidden = ~mask.view(len(mask), *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
+            hidden = ~mask.view(mask.shape[0], *[1] * (keys.dim() - 3), -1, 1)  # (B, .., K, 1)
             same = values is keys
             keys = keys.masked_fill(hidden, 0)
             values = keys if same else values.masked_fill(hidden, 0)
@@ -120,7 +120,7 @@ class Attend(nn.Module):
         if places is not None:
             masks.append(memory.select(places))
         elif memory.mask is not None:
-            masks.append(memory.mask.view(len(memory.mask), *ones, 1, -1))
+            masks.append(memory.mask.view(memory.mask.shape[0], *ones, 1, -1))
         alone = question.newest and question.query.shape[-2] == 1 and not self.strict
         if self.causal and not (alone and question.since is None):  # else the newest place sees the whole memory
             masks.append(self._past(question, memory, places, ones))
@@ -129,17 +129,17 @@ class Attend(nn.Module):
     def _past(self, question: Question, memory: Memory, places: Tensor | None, ones: list[int]) -> Tensor:
         position = self._positions(question, memory)
         if position.dim() == 2:
-            position = position.view(len(position), *ones, -1)
+            position = position.view(position.shape[0], *ones, -1)
         if places is None:
             places = torch.arange(memory.size, device=position.device)
         past = places < position[..., None] if self.strict else places <= position[..., None]
         if question.since is not None:
-            past = past & (places >= question.since.view(len(question.since), *ones, -1, 1))
+            past = past & (places >= question.since.view(question.since.shape[0], *ones, -1, 1))
         return past
 
     def _positions(self, question: Question, memory: Memory) -> Tensor:
         position = question.positions()
-        return position + memory.size - len(position) if question.newest else position
+        return position + memory.size - position.shape[0] if question.newest else position
 
     def forward(self, query: Tensor | Question, memory: Memory) -> Tensor:
         """What each query reads: (B, .., Q, V)."""
@@ -214,14 +214,19 @@ class Attend(nn.Module):
 
     def _look(self, question: Question, memory: Memory) -> Look:
         look = self._exact(question, memory)
-        if look.places is not None:
-            record(self, "centre", look.places.centre)
         for seen in watching(self):
-            rows = seen.take(self, question.query.shape[-2])
+            rows = seen.take(self, question.query.shape[-2], self._looked_at(question, memory.size))
+            if look.places is not None:
+                seen.keep(self, "centre", look.places.centre, -1)
             if rows:
                 seen.keep(self, "weights", look.dense(memory.size, rows, seen.heads), self.calls_add)
                 self._keep_mask(seen, self.allowed(question, memory), question, memory, rows)
         return look
+
+    def _looked_at(self, question: Question, size: int) -> int | None:
+        """How many places a trace counts; None: the queries go on where those of the last call ended."""
+        step = question.newest or question.position is not None or self.calls_add != -2
+        return None if step else size
 
     def _exact(self, question: Question, memory: Memory) -> Look:
         if memory.size == 0:
@@ -243,7 +248,8 @@ class Attend(nn.Module):
         are (None: all)."""
         places = self.weigh.places(question, memory)
         query = self.score.query(question)
-        if places is not None and places.index.shape[-1] < memory.size:
+        exporting = torch.compiler.is_exporting()  # for memories of any size, smaller than a window too
+        if places is not None and not exporting and places.index.shape[-1] < memory.size:
             scores = self.score.compare_at(query, memory.keys, places.index)
             scores = self._biased(scores, question, memory, places.index)
             return scores, self.allowed(question, memory, places.index), places
@@ -297,7 +303,8 @@ class Attend(nn.Module):
         """Compute the weights of the traced heads and queries, in addition to the fused read. Packed rows are
         recorded as the padded batch they come from, with zero weights for padding queries."""
         packing = question.packing
-        rows = seen.take(self, question.query.shape[-2] if packing is None else packing.mask.shape[1])
+        count, size = (question.query.shape[-2], memory.size) if packing is None else [packing.mask.shape[1]] * 2
+        rows = seen.take(self, count, self._looked_at(question, size))
         if not rows:
             return
         if packing is not None:

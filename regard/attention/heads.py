@@ -13,6 +13,7 @@ from regard.attention.question import Question
 from regard.attention.score import ScaledDot, Score
 from regard.attention.shapes import check_memory, check_width
 from regard.attention.weigh import Weigh
+from regard.errors import BadInput
 
 
 class MultiHead(Attend):
@@ -59,7 +60,7 @@ class MultiHead(Attend):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention, *, causal: bool = False) -> MultiHead:
-        """A copy of torch's module: its weights, dropout, device, dtype and mode. Two things differ: the batch is
+        """A copy of torch's module: its weights, which of them learn, dropout, device, dtype and mode. Two things differ: the batch is
         first, whatever `module.batch_first` is, and masks are True where a query may look.
 
         torch                                 here
@@ -70,6 +71,11 @@ class MultiHead(Attend):
         attn_mask=future, is_causal=True      MultiHead.from_torch(mha, causal=True)
         need_weights=True                     attend.look(q, k, v).weights
         """
+        if not isinstance(module, nn.MultiheadAttention):
+            raise BadInput(
+                f"from_torch copies an nn.MultiheadAttention, got {type(module).__module__}.{type(module).__name__}; "
+                "pass the attention inside it, as layer.self_attn of an nn.TransformerEncoderLayer"
+            )
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError(
                 "add_bias_kv and add_zero_attn of nn.MultiheadAttention add places to the memory and are not "
@@ -84,21 +90,13 @@ class MultiHead(Attend):
             dropout=module.dropout,
             bias=module.in_proj_bias is not None,
         )
-        linears = (made.query, made.key, made.value)
-        weights = (
-            module.in_proj_weight.chunk(3)
-            if module.in_proj_weight is not None
-            else (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        )
-        theirs = module.out_proj.weight
-        made.to(device=theirs.device, dtype=theirs.dtype).train(module.training)
-        with torch.no_grad():
-            for linear, weight in zip((*linears, made.out), (*weights, theirs), strict=True):
-                linear.weight.copy_(weight)
-            if module.in_proj_bias is not None:
-                biases = (*module.in_proj_bias.chunk(3), module.out_proj.bias)
-                for linear, bias in zip((*linears, made.out), biases, strict=True):
-                    linear.bias.copy_(bias)
+        last = module.out_proj
+        made.to(device=last.weight.device, dtype=last.weight.dtype).train(module.training)
+        _copy([made.query.weight, made.key.weight, made.value.weight], _parts(module))
+        _copy([made.out.weight], [last.weight])
+        if module.in_proj_bias is not None:
+            _copy([made.query.bias, made.key.bias, made.value.bias], [module.in_proj_bias])
+            _copy([made.out.bias], [last.bias])
         return made
 
     def _split(self, x: Tensor) -> Tensor:
@@ -176,3 +174,18 @@ class MultiHead(Attend):
         if isinstance(query, Question):
             raise ValueError("a Question has its own mask and bias: Question(query, mask=query_mask, bias=bias)")
         return Question(query, mask=query_mask, bias=bias), memory
+
+
+def _parts(module: nn.MultiheadAttention) -> list[nn.Parameter]:
+    """The weights of queries, keys and values, in one tensor or apart."""
+    if module.in_proj_weight is not None:
+        return [module.in_proj_weight]
+    return [module.q_proj_weight, module.k_proj_weight, module.v_proj_weight]
+
+
+@torch.no_grad()
+def _copy(ours: list[nn.Parameter], theirs: list[nn.Parameter]) -> None:
+    """Numbers, and whether they learn; one tensor of theirs may hold several of ours."""
+    each = [part for parameter in theirs for part in parameter.chunk(len(ours) // len(theirs))]
+    for number, (mine, values) in enumerate(zip(ours, each, strict=True)):
+        mine.copy_(values).requires_grad_(theirs[number * len(theirs) // len(ours)].requires_grad)

@@ -32,7 +32,7 @@ class Memory:
     def lengths(self) -> Tensor:
         """(B,) how many real places each row has, assuming that padding is on the right."""
         if self.mask is None:
-            return torch.full((len(self.keys),), self.size, device=self.keys.device)
+            return torch.full((self.keys.shape[0],), self.size, device=self.keys.device)
         return self.mask.sum(-1)
 
     def select(self, places: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class Question:
         """ValueError unless all that comes with the query fits it and a memory of `size` places."""
         if self.position is self.since is self.mask is self.bias is None:
             return  # the usual case; a decoder's steps are short, so it should cost nothing
-        batch, rows = len(self.query), self.query.shape[-2]
+        batch, rows = self.query.shape[0], self.query.shape[-2]
         self._check_shape("position", ((rows,), (batch, rows), (1, rows)))
         self._check_shape("since", ((batch, rows), (1, rows)))
         for name, x in (("mask", self.mask), ("bias", self.bias)):

@@ -19,14 +19,21 @@ active: ContextVar[tuple[Trace, ...]] = ContextVar("active", default=())  # the 
 
 class Trace:
     """What was recorded: `seen[site]` the weights (B, .., Q, K), `seen[site, "mask"]` where each query may look
-    (B, Q, K), `seen[site, kind]` tensors of another kind, such as gates."""
+    (B, Q, K), `seen[site, kind]` tensors of another kind, such as gates.
+
+    The calls of a site add up, so that a decoder's steps become the queries of one text. But a module that reads the
+    same sequence several times within one pass of the model (a layer shared by all depths) has an entry for each
+    call: `seen["layer.attention#1"]`, `seen["layer.attention#2"]`, ..."""
 
     def __init__(self, names: dict[int, str], heads: Sequence[int] | None, rows: Sequence[int] | None):
         self.heads, self.rows = heads, rows
         self._names = names  # id of a traced module -> its name in the model
-        self._recorded: dict[tuple[str, str], list[Tensor]] = {}
-        self._axes: dict[tuple[str, str], int] = {}  # along which calls add up
-        self._queries: dict[int, int] = {}  # how many each site has answered so far
+        self._recorded: dict[tuple[str, int, str], list[Tensor]] = {}  # site, number of the call, kind
+        self._axes: dict[tuple[str, int, str], int] = {}  # along which calls add up
+        self._queries: dict[tuple[int, int], int] = {}  # how many each call of a site has answered so far
+        self._numbers: dict[int, int] = {}  # of each site: the call to which belongs what it records now
+        self._asked: dict[int, tuple[int, int]] = {}  # queries and places of its last call in this pass
+        self._depth = 0  # of the open calls of modules with sites inside: 0 outside a pass
 
     def __repr__(self) -> str:
         seen = [self._shape_of(site) for site in self.sites[:4]]
@@ -43,15 +50,37 @@ class Trace:
         """Is this module one of the sites?"""
         return id(module) in self._names
 
-    def take(self, module: nn.Module, count: int) -> list[int]:
-        """Which of the next `count` queries of a site to keep; `rows` counts from the start of the trace."""
-        first = self._queries.get(id(module), 0)
-        self._queries[id(module)] = first + count
+    def enter(self) -> None:
+        """A module with sites inside is called; the outermost call is a pass of the model."""
+        self._depth += 1
+        if self._depth == 1:
+            self._asked.clear()
+            self._numbers.clear()
+
+    def leave(self) -> None:
+        """That call is over."""
+        self._depth -= 1
+
+    def take(self, module: nn.Module, count: int, places: int | None = None, *, again: bool = False) -> list[int]:
+        """Which of the next `count` queries of a site to keep; `rows` counts from the start of the trace.
+
+        places: how many they look at, None for the steps of a decoder. In one pass several queries that look at as
+        many places as those before them, or a whole sequence that looks at itself, are another call, and so is what
+        the caller knows to be one (`again`)."""
+        site, number = id(module), self._numbers.get(id(module), 0)
+        if self._depth and places is not None:
+            before = self._asked.get(site)
+            shared = before is not None and count > 1 and ((count, places) == before or count == places)
+            number += shared or again
+            self._asked[site] = count, places
+        self._numbers[site] = number if self._depth else 0
+        first = self._queries.get((site, number), 0)
+        self._queries[site, number] = first + count
         return [i for i in range(count) if self.rows is None or first + i in self.rows]
 
     def keep(self, module: nn.Module, kind: str, tensor: Tensor, axis: int = -2) -> None:
         """Add a copy of a tensor to what was recorded at a site; `axis`: see `record`."""
-        key = self._names[id(module)], kind
+        key = self._names[id(module)], self._numbers.get(id(module), 0), kind
         self._recorded.setdefault(key, []).append(tensor.detach().clone())
         self._axes[key] = axis
 
@@ -65,33 +94,50 @@ class Trace:
         self.keep(module, "weights", weights[:, chosen])
         self.keep(module, "mask", (allowed if allowed.shape[1] == 1 else allowed[:, chosen]).any(1))
 
+    def _entries(self) -> dict[tuple[str, str], tuple[str, int, str]]:
+        """Name and kind of each entry: the name is the site's, with a number where it has several calls."""
+        several = {site for site, number, _ in self._recorded if number}
+        return {
+            (f"{site}#{number + 1}" if site in several else site, kind): (site, number, kind)
+            for site, number, kind in self._recorded
+        }
+
     @property
     def sites(self) -> list[str]:
         """The sites at which anything was recorded."""
-        return list(dict.fromkeys(site for site, _ in self._recorded))
+        return list(dict.fromkeys(site for site, _ in self._entries()))
 
     def having(self, kind: str) -> list[str]:
         """The sites at which this kind was recorded."""
-        return [site for site, other in self._recorded if other == kind]
+        return [site for site, other in self._entries() if other == kind]
 
     def kinds(self, site: str) -> list[str]:
         """What was recorded at a site: "weights", "mask", "centre", "gate", ..."""
-        return [kind for name, kind in self._recorded if name == site]
+        return [kind for name, kind in self._entries() if name == site]
+
+    def _key(self, name: str, kind: str) -> tuple[str, int, str]:
+        entries = self._entries()
+        if (name, kind) in entries:
+            return entries[name, kind]
+        if calls := [entry for (entry, of), (site, *_) in entries.items() if site == name and of == kind]:
+            raise KeyError(
+                f"{name} was called {len(calls)} times in one pass; ask for one of {calls[0]!r} to {calls[-1]!r}"
+            )
+        near = [other for other in entries if other[0] == name] or list(entries)
+        raise KeyError(f"nothing recorded at {(name, kind)}; recorded: {', '.join(map(str, near)) or 'nothing'}")
 
     def __getitem__(self, site: str | tuple[str, str]) -> Tensor:
         """One tensor for all calls of the site, concatenated over queries, or along the axis given to `record`;
         shorter memories are padded with 0."""
-        key = (site, "weights") if isinstance(site, str) else site
-        if key not in self._recorded:
-            near = [other for other in self._recorded if other[0] == key[0]] or list(self._recorded)
-            raise KeyError(f"nothing recorded at {key}; recorded: {', '.join(map(str, near)) or 'nothing'}")
+        name, kind = (site, "weights") if isinstance(site, str) else site
+        key = self._key(name, kind)
         parts, axis = self._recorded[key], self._axes[key]
         batches = {len(part) for part in parts if part.dim() and axis % part.dim()}
         if len(batches) > 1:
             raise ValueError(
-                f"{key} was called with batches of {sorted(batches)} rows; trace these calls one by one"
+                f"{(name, kind)} was called with batches of {sorted(batches)} rows; trace these calls one by one"
             )
-        if key[1] in ("weights", "mask"):
+        if kind in ("weights", "mask"):
             longest = max(part.shape[-1] for part in parts)
             # A padded mask is False: a place that came later could not be looked at.
             parts = [nn.functional.pad(part, (0, longest - part.shape[-1])) for part in parts]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention.kernels.additive import exponentials, sum_of_tanh
 from regard.attention.kernels.products import inner_products
 from regard.attention.question import Question, TemperedQuestion
+from regard.base.dtype import at_least_float32
 
 
 def gather(items: Tensor, places: Tensor) -> Tensor:
@@ -22,7 +23,9 @@ def gather(items: Tensor, places: Tensor) -> Tensor:
 
     Makes no Q x K tensor, forward or backward, and does not copy a memory that is split into heads. An embedding
     lookup, since the backward pass of `items[index]` is ten times slower on the CPU and not deterministic."""
-    axes = sorted(range(items.dim() - 1), key=items.stride, reverse=True)  # in memory order
+    axes = list(range(items.dim() - 1))
+    if not torch.compiler.is_exporting():  # strides are unknown there
+        axes.sort(key=items.stride, reverse=True)  # in memory order
     table = items.permute(*axes, -1).reshape(-1, items.shape[-1])
     step = dict.fromkeys(axes, 1)  # the stride of each axis, in rows of the table
     for outer, inner in reversed(list(pairwise(axes))):
@@ -119,8 +122,7 @@ class Cosine(Dot):
         # In float32 or more: in float16 the sum of squares overflows at norm 256. At norm 0 the gradient is 1 / eps
         # and must not overflow either.
         eps = 1e-4 if keys.dtype == torch.float16 else 1e-6
-        wide = keys.to(torch.promote_types(keys.dtype, torch.float32))
-        return F.normalize(wide, dim=-1, eps=eps).to(keys.dtype)
+        return F.normalize(at_least_float32(keys), dim=-1, eps=eps).to(keys.dtype)
 
 
 class Additive(Score):
@@ -169,7 +171,10 @@ class Location(Score):
         return keys
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
-        return query[..., : self.keys(keys).shape[-2]]  # checked again: the memory may have grown
+        size = self.keys(keys).shape[-2]  # checked again: the memory may have grown
+        if torch.compiler.is_exporting():  # a slice would be exported for less than all positions
+            return query.index_select(-1, torch.arange(size, device=query.device))
+        return query[..., :size]
 
     def compare_at(self, query: Tensor, keys: Tensor, places: Tensor) -> Tensor:
         places = places.clamp(0, self.keys(keys).shape[-2] - 1)

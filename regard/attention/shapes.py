@@ -22,7 +22,7 @@ def check_memory(keys: Tensor, values: Tensor, mask: Tensor | None) -> None:
         )
     if mask is None:
         return
-    wanted = (len(keys), keys.shape[-2])
+    wanted = (keys.shape[0], keys.shape[-2])
     if mask.dtype != torch.bool or mask.shape != wanted:
         raise ValueError(
             f"a memory's mask is boolean, True = may look, of shape {wanted}; "

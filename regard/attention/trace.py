@@ -5,17 +5,19 @@
     seen["decoder.0.cross"]            # (B, heads, rows, K)
 
 The model may be your own: sites are regard's attention and gates, torch's nn.MultiheadAttention (so
-nn.TransformerEncoder and nn.Transformer too) and the attention of `transformers` models. The weights of the named
+nn.TransformerEncoder and nn.Transformer too), modules that call F.scaled_dot_product_attention, and the attention of
+`transformers` models. The weights of the named
 sites are computed in addition to the usual read, so outputs do not change by a bit (one exception: `trace_torch`),
 and without a trace nothing extra is computed. Gates have names: `seen["stages.0.0.excite", "gate"]` (B, C); of
 recurrent layers `seen["encoder.l0", "forget"]` (N, T, D), or "input", "output" (LSTM), "reset", "update" (GRU).
-Calls add up: when a model generates with a cache, each step adds its queries. Traces are per thread. A compiled
+Calls add up: when a model generates with a cache, each step adds its queries. A site that reads the same sequence
+several times within one pass (ALBERT's shared layer) has an entry for each call: `seen["...attention#1"]`. Traces are per thread. A compiled
 model (torch.compile) runs as compiled; what is recorded comes from a second, uncompiled pass over the same inputs,
 so that its output stays bit-identical."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
@@ -23,8 +25,8 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from regard.attention import trace_torch, trace_transformers
-from regard.attention.record import Trace, active
+from regard.attention import trace_functions, trace_torch, trace_transformers
+from regard.attention.record import Trace, active, tracing
 from regard.errors import NoAttention
 
 
@@ -44,18 +46,23 @@ def trace(
     """Record at the sites whose names match a pattern ('*': all), for these heads and query rows (None: all)."""
     modules = dict(_plain(model).named_modules())
     patterns = patterns or ("*",)
-    _check(patterns, sites_of(model))
+    sites = sites_of(model)
+    _check(patterns, sites)
     if rows is not None and any(row < 0 for row in rows):
         raise ValueError(f"rows are query numbers from 0 on, in the order they are asked; got {list(rows)}")
     watched = {name: module for name, module in modules.items() if any(fnmatchcase(name, p) for p in patterns)}
     seen = Trace({id(module): name for name, module in watched.items()}, heads, rows)
+    compiled: set[int] = set()  # ids of the modules inside compiled ones
     with ExitStack() as stack:
         for _, module in model.named_modules():
             if "_orig_mod" in module._modules:  # torch.compile(model); importing its class would load the compiler
+                compiled |= {id(inner) for inner in module.modules()}
                 stack.callback(module.register_forward_hook(_again(seen), with_kwargs=True).remove)
             elif getattr(module, "_compiled_call_impl", None) is not None:
                 raise ValueError("a model compiled in place cannot be traced; use compiled = torch.compile(model)")
+        stack.enter_context(_passes(seen, modules, [name for name in sites if name in watched], compiled))
         stack.enter_context(trace_torch.watch(seen, watched.values()))
+        stack.enter_context(trace_functions.watch(seen, [modules[name] for name in sites]))
         stack.enter_context(trace_transformers.watch(watched.values()))
         token = active.set((*active.get(), seen))
         stack.callback(active.reset, token)
@@ -71,7 +78,8 @@ def sites_of(model: Traceable, kind: str | tuple[str, ...] | None = None) -> lis
 
 def _recorded(module: nn.Module) -> tuple[str, ...]:
     """The kinds of tensors that a trace records at this module; (): it is no site."""
-    if isinstance(module, nn.MultiheadAttention) or trace_transformers.is_attention(module):
+    kinds = (trace_torch, trace_transformers, trace_functions)
+    if any(kind.is_attention(module) for kind in kinds):
         return "weights", "mask"
     own = getattr(module, "traced", ())
     return own if isinstance(own, tuple) else ()
@@ -87,8 +95,32 @@ def _check(patterns: Sequence[str], sites: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in sites):
             names = ", ".join(map(repr, sites)) if sites else "none: a trace sees regard's attention and gates, "
-            names += "" if sites else "nn.MultiheadAttention and the attention of transformers 5 models"
+            names += "" if sites else "nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
+            names += "" if sites else "layers of transformers 5 that are called Attention"
             raise NoAttention(f"no site has a name like {pattern!r}; the sites of this model are {names}")
+
+
+@contextmanager
+def _passes(
+    seen: Trace, modules: dict[str, nn.Module], sites: Sequence[str], compiled: Container[int]
+) -> Iterator[None]:
+    """Tell the trace when a module with sites inside is called and when it is done."""
+
+    def enter(*_: Any) -> None:
+        if tracing() and seen in active.get():
+            seen.enter()
+
+    def leave(*_: Any) -> None:
+        if tracing() and seen in active.get():
+            seen.leave()
+
+    around = {name for name in modules if any(site.startswith(f"{name}." if name else "") for site in sites)}
+    with ExitStack() as stack:
+        for name in around - set(sites):
+            if id(modules[name]) not in compiled:  # a hook inside would have it compiled again; see `_again`
+                stack.callback(modules[name].register_forward_pre_hook(enter).remove)
+                stack.callback(modules[name].register_forward_hook(leave, always_call=True).remove)
+        yield
 
 
 def _again(seen: Trace) -> Any:
@@ -101,10 +133,12 @@ def _again(seen: Trace) -> Any:
             raise ValueError("a compiled model is traced by a second pass in eval mode; call model.eval() first")
         devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
         token = active.set((seen,))  # other traces have hooks of their own
+        seen.enter()
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=list(devices)):
                 module.get_submodule("_orig_mod")(*args, **kwargs)
         finally:
+            seen.leave()
             active.reset(token)
 
     return run

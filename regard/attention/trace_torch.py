@@ -31,10 +31,14 @@ def _disable_fast_path() -> Callable[[], None]:
 _no_fast_path = SharedChange(_disable_fast_path)
 
 
+def is_attention(module: nn.Module) -> bool:
+    return isinstance(module, nn.MultiheadAttention)
+
+
 @contextmanager
 def watch(seen: Trace, modules: Iterable[nn.Module]) -> Iterator[None]:
     """Within it, the trace sees what these modules do in its thread."""
-    ours = [module for module in modules if isinstance(module, nn.MultiheadAttention)]
+    ours = [module for module in modules if is_attention(module)]
     with ExitStack() as stack:
         if ours:
             stack.enter_context(_no_fast_path())
@@ -66,7 +70,7 @@ def _show(
         padding = None if padding is None else padding[None]
     if module.batch_first:
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))  # (Q, B, E)
-    rows = seen.take(module, len(query))
+    rows = seen.take(module, len(query), len(key))
     if not rows:
         return
     mask = None if mask is None else mask[..., rows, :]

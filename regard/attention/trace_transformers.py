@@ -100,7 +100,7 @@ def _show(
 ) -> None:
     """The weights of the traced queries, of all heads, without dropout."""
     count, size = query.shape[-2], key.shape[-2]
-    queries = seen.take(module, count)
+    queries = seen.take(module, count, size)
     if not queries:
         return
     if fused and mask is None and count > 1 and _is_causal(module, options):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.memory import Memory
 from regard.attention.question import Question
+from regard.base.dtype import at_least_float32
 from regard.base.short_repr import short_repr
 
 
@@ -88,11 +88,12 @@ class Hard(Weigh):
         self.soft_share, self.straight_through = soft_share, straight_through
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:
-        soft = masked_softmax(scores.float(), mask)
+        soft = masked_softmax(at_least_float32(scores), mask)
         chosen = self.choose(soft)
         probability = soft.gather(-1, chosen[..., None]).squeeze(-1)
         looks = probability > 0  # False where no place is allowed
-        weights = F.one_hot(chosen, soft.shape[-1]).to(scores.dtype) * looks[..., None]
+        every = torch.arange(soft.shape[-1], device=soft.device)  # not F.one_hot, which exports one size alone
+        weights = (every == chosen[..., None]).to(scores.dtype) * looks[..., None]
         if not self.training:
             return Weighed(weights, chosen)
         if self.straight_through:
@@ -133,9 +134,9 @@ class LocalMonotonic(Weigh):
     def centre(self, question: Question, memory: Memory) -> Tensor:
         """(B, .., Q): the centre of each query's window."""
         query = question.query
-        position = question.positions().to(torch.float32)
+        position = question.positions().to(torch.promote_types(query.dtype, torch.float32))
         if position.dim() == 2:
-            position = position.view(len(position), *[1] * (query.dim() - 3), -1)
+            position = position.view(position.shape[0], *[1] * (query.dim() - 3), -1)
         return position.expand(query.shape[:-1])
 
     def places(self, question: Question, memory: Memory) -> Places:
@@ -161,7 +162,7 @@ class LocalPredictive(LocalMonotonic):
 
     def centre(self, question: Question, memory: Memory) -> Tensor:
         hidden = (self.scale * self.hidden(question.query)).tanh()
-        share = (self.scale * self.out(hidden)).squeeze(-1).float().sigmoid()  # (B, .., Q)
+        share = at_least_float32((self.scale * self.out(hidden)).squeeze(-1)).sigmoid()  # (B, .., Q)
         return memory.lengths().view(-1, *[1] * (share.dim() - 1)) * share
 
     def forward(self, scores: Tensor, mask: Tensor | None, places: Places | None, question: Question) -> Weighed:

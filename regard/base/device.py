@@ -12,10 +12,9 @@ from regard.errors import BadInput
 
 def choose_device(name: str = "auto", precision: str = "float32") -> torch.device:
     """A device by torch's name for it, if it is here; `auto` is a CUDA GPU, else Apple's (mps), else the CPU."""
+    name = best_device() if name == "auto" else name
     here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     here += ["mps"] if torch.backends.mps.is_available() else []
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else here[-1]
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # no value can be read from the meta device
@@ -26,6 +25,12 @@ def choose_device(name: str = "auto", precision: str = "float32") -> torch.devic
     if precision == "float16" and device.type != "cuda":
         raise BadInput(f"precision float16 needs a CUDA GPU; on {device} use bfloat16 or float32")
     return device
+
+
+def best_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 @contextmanager

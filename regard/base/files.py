@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
-from regard.errors import DataError
+from regard.errors import BadInput, DataError
 
 # Where the data sets of our recipes can be downloaded, by the first folder of their names.
 SETS = {
@@ -32,12 +36,21 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # errors of a full disk
 DRAFT = ".tmp-"  # names of incomplete files and folders begin with this
 
 
+def named_path(name: str | Path, what: str) -> Path:
+    """The path of a file or folder. BadInput for "", of which Path makes the current folder."""
+    if name == "":
+        raise BadInput(f'{what} must name a file or a folder, got ""; the current folder is "."')
+    return Path(name)
+
+
 def find_data(name: str) -> Path:
     """A file by its path from here, else under the folder named by $REGARD_DATA."""
+    if not name:
+        raise FileNotFoundError('"" names no file; give its path')
     if Path(name).exists():
         return Path(name)
     root = os.environ.get("REGARD_DATA")
-    origin = SETS.get(Path(name).parts[0] if name else "")
+    origin = SETS.get(Path(name).parts[0])
     where = f"; it can be had from {origin}" if origin else ""
     if root is None:
         remedy = "give its path, or set REGARD_DATA to the folder that holds the data sets"
@@ -119,44 +132,97 @@ def read_bytes(path: str | Path, largest: int) -> bytes:
 
 
 def _kind(mode: int) -> str:
-    kinds = {"directory": stat.S_ISDIR, "pipe": stat.S_ISFIFO, "socket": stat.S_ISSOCK}
+    kinds = {"directory": stat.S_ISDIR, "pipe": stat.S_ISFIFO, "socket": stat.S_ISSOCK, "link": stat.S_ISLNK}
     return next((name for name, test in kinds.items() if test(mode)), "device")
 
 
 def draft_of(path: Path) -> Path:
-    """The temporary name in the same folder under which a file or folder is written."""
-    return path.with_name(DRAFT + path.name)
-
-
-def final_name(path: str) -> str:
-    """The final path of a draft, or of a file in a draft."""
-    return "/".join(part.removeprefix(DRAFT) for part in path.split("/"))
+    """A temporary name in the same folder, under which a file or folder is written. Nobody can guess it and put a
+    link there first."""
+    return path.with_name(f"{DRAFT}{secrets.token_hex(8)}")
 
 
 @contextmanager
-def drafted(path: Path) -> Iterator[Path]:
-    """A draft, which becomes `path` when the block ends well; an error names `path`."""
+def drafted(path: Path, written: Callable[[], str] = str) -> Iterator[BinaryIO]:
+    """A new file beside `path`, opened exclusively, which becomes `path` when the block ends well.
+
+    `written`: what is in it so far, as "1,200 lines". Where the work is stopped, or fails for a reason that is
+    neither the input's nor the disk's, that much stays beside `path`, and a note of the error says where."""
     draft = draft_of(path)
+    with _errors_name(path, draft):
+        try:
+            with open(draft, "xb") as file:  # x follows no link
+                yield file
+            os.replace(draft, path)
+        except BaseException as error:
+            if not isinstance(error, BadInput | OSError) and (done := written()):
+                with suppress(OSError):
+                    aside = _set_aside(draft, path)
+                    error.add_note(f"{aside} keeps what was done, {done}; {path} was not written")
+            raise
+        finally:
+            with suppress(OSError):
+                draft.unlink()
+
+
+@contextmanager
+def drafted_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`, which becomes `path` when the block ends well."""
+    draft = draft_of(path)
+    with _errors_name(path, draft):
+        try:
+            draft.mkdir(parents=True)
+            yield draft
+            os.rename(draft, path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _errors_name(path: Path, draft: Path) -> Iterator[None]:
+    """An OSError that names the draft, or a file in it, names `path` instead."""
     try:
-        yield draft
-        os.replace(draft, path)
+        yield
     except OSError as error:
-        if error.filename is not None and Path(error.filename) == draft:
-            raise type(error)(error.errno, error.strerror, str(path)) from error
-        raise
-    finally:
-        with suppress(OSError):
-            draft.unlink()
+        if error.filename is None or not Path(error.filename).is_relative_to(draft):
+            raise
+        final = path / Path(error.filename).relative_to(draft)
+        raise type(error)(error.errno, error.strerror, str(final)) from error
+
+
+def _set_aside(draft: Path, path: Path) -> Path:
+    """The draft of a file that is not complete gets a name that is free: a.txt.partial, a.txt.partial-2, ..."""
+    for number in count(1):
+        name = path.with_name(f"{path.name}.partial{f'-{number}' if number > 1 else ''}")
+        with suppress(FileExistsError):
+            name.touch(exist_ok=False)
+            os.replace(draft, name)
+            return name
+    raise AssertionError("the names do not end")
 
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a temporary file, sync it, rename it: a reader sees the old file or the new file, never a part of
     either."""
-    with drafted(path) as draft, open(draft, "wb") as file:
+    with drafted(path) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
+
+
+def refuse_link(path: Path) -> None:
+    """DataError where a link or something else is in the place of a file that is appended to."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):
+            raise DataError(f"{path} must be a regular file, and is a {_kind(mode)}; move it away")
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a file, or a new one, at its end. A link is not followed."""
+    refuse_link(path)  # the flag below holds also where one is made just now
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666))
 
 
 def sync_folder(folder: Path) -> None:

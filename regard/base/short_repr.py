@@ -1,11 +1,21 @@
-"""A repr that says what an object holds: sizes in place of tensors and arrays, long texts and lists shortened."""
+"""A repr that says what an object holds: sizes in place of tensors and arrays, long texts and lists shortened. And
+texts as a terminal may show them."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 LONGEST, MOST = 80, 4  # characters of a text, items of a list
+# Control characters but for tabs and line breaks, and marks that turn the direction of writing.
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Control characters as escapes. In a terminal they would change its colours and its title or overwrite lines,
+    and what a folder, a file or its name says may come from a stranger."""
+    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def short_repr(self: object) -> str:

@@ -153,15 +153,15 @@ class Block(nn.Module):
                 "a block with cross=True needs source=, the memory its cross-attention looks at: "
                 "block(x, source=block.cross.remember(states, mask=mask))"
             )
-        if len(x) % len(source.keys):
+        if x.shape[0] % source.keys.shape[0]:
             raise ValueError(
-                f"x has {len(x)} rows and the source {len(source.keys)}; "
+                f"x has {x.shape[0]} rows and the source {source.keys.shape[0]}; "
                 "x needs as many rows as the source, or a multiple of them (beams of each sentence)"
             )
 
     def _cross(self, x: Tensor, source: Memory) -> Tensor:
         assert self.cross is not None
-        return self.cross(x.reshape(len(source.keys), -1, x.shape[-1]), source).view_as(x)
+        return self.cross(x.reshape(source.keys.shape[0], -1, x.shape[-1]), source).view_as(x)
 
     def _add(
         self, x: Tensor, norm: nn.LayerNorm | None, part: Callable[[Tensor], Tensor], packing: Packing | None
@@ -176,7 +176,7 @@ class Block(nn.Module):
         it is kept, it is scaled by 1 / (1 - p)."""
         if not self.training or self.drop_path == 0:
             return x
-        rows = len(x) if packing is None else len(packing.mask)
+        rows = x.shape[0] if packing is None else len(packing.mask)
         keep = torch.rand(rows, device=x.device) >= self.drop_path
         scale = keep.to(x.dtype) / (1 - self.drop_path)
         scale = scale[:, None] if packing is None else scale[packing.rows][None]  # (B, 1) or (1, N)

@@ -38,7 +38,9 @@ class Convolution(nn.Module):
     def _folds(self, x: Tensor) -> bool:
         """In eval mode on a CPU it is faster to scale the weights than all the outputs, if these are many. On a GPU
         the small operations on the weights would take longer to launch than the normalisation."""
-        return not (self.training or torch.is_grad_enabled()) and x.device.type == "cpu" and x.numel() > self.many
+        if self.training or torch.is_grad_enabled() or torch.compiler.is_exporting():  # exported, for any size
+            return False
+        return x.device.type == "cpu" and x.numel() > self.many
 
     def _folded(self, x: Tensor) -> Tensor:
         """(s W) * x + b - s mean, s = weight / sqrt(var + eps)"""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.base.dtype import at_least_float32
 from regard.data.text.windows import TextBatch
 
 ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
@@ -45,7 +46,7 @@ def label_loss(
 ) -> Loss:
     """Cross-entropy of logits (B, classes) with one class each (B,), smoothed as in `class_loss`. Rows where
     `counted` (B,) is False are left out; None: there are none."""
-    logs = logits.float().log_softmax(-1)
+    logs = at_least_float32(logits).log_softmax(-1)
     if counted is not None:
         logs = logs * counted[:, None]
     right = logs.gather(1, labels[:, None]).squeeze(1)
@@ -58,7 +59,7 @@ def label_loss(
 
 def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0) -> Loss:
     """Cross-entropy of logits (B, classes) with soft targets t, smoothed: (1 - e) t + e / classes (Szegedy 2016)"""
-    logs = logits.float().log_softmax(-1)
+    logs = at_least_float32(logits).log_softmax(-1)
     wanted = (1 - label_smoothing) * targets + label_smoothing / logits.shape[1]
     right = targets.argmax(1, keepdim=True)
     rows = torch.full((), len(logs), device=logs.device)
@@ -68,7 +69,8 @@ def class_loss(logits: Tensor, targets: Tensor, *, label_smoothing: float = 0.0)
 def bit_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Loss:
     """Binary cross-entropy of logits with bits (B, T, O), at the steps where the mask (B, T) is True. A token
     is one bit."""
-    logs = -F.binary_cross_entropy_with_logits(logits.float(), targets.float(), reduction="none")
+    logits = at_least_float32(logits)
+    logs = -F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
     rows = (logs * mask[..., None]).sum((1, 2))
     return Loss(-rows.sum(), rows.detach(), mask.sum() * logits.shape[-1])
 
@@ -130,7 +132,7 @@ def token_loss(
         likelihoods = likelihoods.view(-1, 2).T.flatten()
     if fixed_shapes:
         return total, likelihoods.view_as(mask)
-    return total, torch.zeros_like(mask, dtype=torch.float32).masked_scatter(mask, likelihoods)
+    return total, torch.zeros_like(mask, dtype=likelihoods.dtype).masked_scatter(mask, likelihoods)
 
 
 class _TokenLoss(torch.autograd.Function):
@@ -151,13 +153,14 @@ class _TokenLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         size = len(weight)
         weight, added = _aligned(states, weight, bias)
-        likelihoods = torch.empty(len(states), device=states.device)  # log p of each target
-        total = torch.zeros((), device=states.device)
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        likelihoods = torch.empty(len(states), dtype=dtype, device=states.device)  # log p of each target
+        total = torch.zeros((), dtype=dtype, device=states.device)
         slopes = _Slopes(states, weight, bias is not None) if learning else None
         for begin in range(0, len(states), ROWS):
             part = slice(begin, begin + ROWS)
             right, real = target[part, None], None if counted is None else counted[part]
-            logs = F.log_softmax(F.linear(states[part], weight, added), -1, dtype=torch.float32)  # (n, V)
+            logs = F.log_softmax(F.linear(states[part], weight, added), -1, dtype=dtype)  # (n, V)
             likelihood = logs.gather(1, right).squeeze(1)
             likelihoods[part] = likelihood if real is None else likelihood * real
             total -= (1 - label_smoothing) * likelihoods[part].sum()
@@ -191,14 +194,15 @@ class _Slopes:
     def __init__(self, states: Tensor, weight: Tensor, bias: bool):
         self.states, self.weight = states, weight
         self.for_states = torch.empty_like(states)
-        self.for_weight = torch.zeros(weight.shape, device=weight.device)
-        self.for_bias = torch.zeros(len(weight), device=weight.device) if bias else None
+        wide = {"dtype": torch.promote_types(weight.dtype, torch.float32), "device": weight.device}
+        self.for_weight = torch.zeros(weight.shape, **wide)
+        self.for_bias = torch.zeros(len(weight), **wide) if bias else None
 
     def add(self, part: slice, slope: Tensor, real: Tensor | None) -> None:
         """slope (n, V): the gradient of the logits of these rows; real (n,): which rows count, None: all."""
         slope, rows = slope.to(self.states.dtype), self.states[part]
         if self.for_bias is not None:
-            self.for_bias += slope.sum(0, dtype=torch.float32) if real is None else real.to(slope.dtype) @ slope
+            self.for_bias += slope.sum(0, dtype=self.for_bias.dtype) if real is None else real.to(slope.dtype) @ slope
         self.for_states[part] = slope @ self.weight
         if real is not None:  # cheaper here than on the slope
             self.for_states[part] *= real[:, None]
@@ -238,7 +242,7 @@ def _sum(rows: Tensor, real: Tensor | None) -> Tensor:
 
 
 def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    if left.dtype == torch.float32:
+    if left.dtype == into.dtype:
         into.addmm_(left, right)
     else:
         into += left @ right

@@ -46,7 +46,7 @@ class AttentionPool(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         memory = Memory(self.attend.score.keys(states), states, mask)  # states at padding are finite
-        query = self.context.to(memory.keys.dtype).expand(len(states), 1, -1)
+        query = self.context.to(memory.keys.dtype).expand(states.shape[0], 1, -1)
         return self.attend(query, memory)[:, 0]
 
 

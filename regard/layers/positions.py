@@ -6,17 +6,19 @@ if they are known: in an encoder, not while decoding."""
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import torch
 from torch import Tensor, nn
 
 
-def sinusoids(positions: Tensor, dim: int) -> Tensor:
+def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """PE(p, 2i) = sin(p / 10000^(2i/dim)), PE(p, 2i+1) = cos(p / 10000^(2i/dim))   (Vaswani 2017, 3.5).
 
     Computed in float64, as large angles lose precision in float32; on the CPU, as Apple's GPUs have no float64."""
     pair = torch.arange(0, dim, 2, dtype=torch.float64)
     angles = positions.cpu()[..., None].double() / 10000 ** (pair / dim)
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].float().to(positions.device)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim].to(positions.device, dtype)
 
 
 class Sinusoidal(nn.Module):
@@ -29,12 +31,23 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", torch.empty(0, dim), persistent=False)
 
     def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
-        most = int(positions.max()) if most is None and positions.numel() else most or 0
         table = self.table  # another thread may meanwhile assign a shorter table
+        dtype = torch.promote_types(table.dtype, torch.float32)
+        if torch.compiler.is_exporting():  # for any length: no table
+            return sinusoids(positions, self.dim, dtype)
+        most = int(positions.max()) if most is None and positions.numel() else most or 0
         if most >= len(table) or table.device != positions.device:
             size = max(most + 1, 2 * len(table), 64)
-            table = self.table = sinusoids(torch.arange(size), self.dim).to(positions.device)
+            table = self.table = sinusoids(torch.arange(size), self.dim, dtype).to(positions.device)
         return table[positions]
+
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        """Of `.double()`, `.to(..)`, ...: a table in another dtype is made again, not rounded."""
+        before = self.table.dtype
+        super()._apply(*args, **options)
+        if self.table.dtype != before:
+            self.table = self.table[:0]
+        return self
 
 
 class Learned(nn.Module):
@@ -61,9 +74,12 @@ class Number(nn.Module):
     def __init__(self, dim: int):
         super().__init__()
         self.dim = dim
+        self.model_dtype: Tensor  # empty: `.double()` changes its dtype, as those of all weights
+        self.register_buffer("model_dtype", torch.empty(0), persistent=False)
 
     def forward(self, positions: Tensor, *, most: int | None = None, lengths: Tensor | None = None) -> Tensor:
-        return positions[..., None].float().expand(*positions.shape, self.dim)
+        dtype = torch.promote_types(self.model_dtype.dtype, torch.float32)
+        return positions[..., None].to(dtype).expand(*positions.shape, self.dim)
 
 
 class Fraction(Number):
@@ -78,7 +94,7 @@ class Fraction(Number):
         if lengths is None:
             return super().forward(positions) / max(1, self.max_positions - 1)
         last = (lengths - 1).clamp_min(1)[:, None]  # (B, 1)
-        return super().forward(positions.expand(len(lengths), -1)) / last[..., None]
+        return super().forward(positions.expand(lengths.shape[0], -1)) / last[..., None]
 
 
 POSITIONS = ("sinusoidal", "learned", "fraction", "number", "none")

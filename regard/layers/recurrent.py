@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.record import record, tracing, watching
 from regard.base.dropout import Dropout, drop
+from regard.layers.scan import scan_layer
 
 # The layer and the parts of its weights in torch's order: gates, and the new content.
 KINDS = {
@@ -101,6 +102,8 @@ class Layers(nn.Module):
         self, rnn: nn.RNNBase, x: Tensor, state: CellState | None, mask: Tensor | None
     ) -> tuple[Tensor, CellState]:
         """x (N, T, E) -> states (N, T, D), 0 at padding, and the last ones (layers * directions, N, dim)"""
+        if torch.compiler.is_exporting():
+            return self._scan(x, state, mask)
         inside = state if state is None or self.kind == "lstm" else state[0]
         if mask is None:
             states, last = rnn(x, inside)
@@ -109,6 +112,22 @@ class Layers(nn.Module):
             out, last = rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False), inside)
             states, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
         return states, last if self.kind == "lstm" else (last,)
+
+    def _scan(self, x: Tensor, state: CellState | None, mask: Tensor | None) -> tuple[Tensor, CellState]:
+        """As `run`, for `torch.export`."""
+        ends, last = len(self.ends), list[CellState]()
+        zeros = (x.new_zeros(x.shape[0], self.rnn.hidden_size),) * (2 if self.kind == "lstm" else 1)
+        for layer in range(self.rnn.num_layers):
+            if layer:
+                x = F.dropout(x, self.rnn.dropout, self.training)
+            both = self.weights(layer)
+            weights = [both[first : first + len(WEIGHTS)] for first in range(0, len(both), len(WEIGHTS))]
+            begin = [
+                zeros if state is None else tuple(part[layer * ends + end] for part in state) for end in range(ends)
+            ]
+            x, after = scan_layer(self.kind, x, begin, weights, mask)
+            last += after
+        return x, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
     def record_gates(self, x: Tensor, top: Tensor, state: CellState | None, mask: Tensor | None) -> None:
         """What traces ask for. x (N, T, E) is what the first layer read, `top` the states of the last layer,
@@ -281,7 +300,7 @@ class Stack(Layers):
 
     def begin(self, x: Tensor) -> CellState:
         """Zero states (N, layers, dim); rows come first, since decoding reorders them."""
-        zeros = x.new_zeros(len(x), self.rnn.num_layers, self.rnn.hidden_size)
+        zeros = x.new_zeros(x.shape[0], self.rnn.num_layers, self.rnn.hidden_size)
         return (zeros, zeros) if self.kind == "lstm" else (zeros,)
 
     def forward(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:

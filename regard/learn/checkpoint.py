@@ -24,6 +24,7 @@ from regard.base.files import (
     LARGEST_JSON,
     check_regular,
     draft_of,
+    drafted_folder,
     read_bytes,
     sync_folder,
     write_file,
@@ -80,6 +81,8 @@ def fill_optimiser(
         key, _, name = label.partition("/")
         if name not in parameters or tensor.shape not in (parameters[name].shape, torch.Size()):
             raise ValueError(f"{source}: {label} {form_of(tensor)} belongs to no parameter of this model")
+        if tensor.shape == parameters[name].shape:  # fused AdamW wants the parameter's memory layout: channels last
+            tensor = torch.empty_like(parameters[name], dtype=tensor.dtype).copy_(tensor)
         states.setdefault(parameters[name], {})[key] = tensor
     groups = optimiser.state_dict()["param_groups"]  # torch numbers parameters in the order of the groups
     order = [parameter for group in optimiser.param_groups for parameter in group["params"]]
@@ -123,7 +126,7 @@ def clean(folder: Path) -> None:
     """Remove half-written files of a killed run."""
     for place in (folder, folder / "training"):
         for left in place.glob(f"{DRAFT}*"):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 def save(
@@ -131,24 +134,17 @@ def save(
 ) -> Path:
     """Write a checkpoint, then delete older ones. Returns its folder."""
     path = _path(folder, standing.step)
-    temporary = draft_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir()
+    with drafted_folder(path) as draft:
         files = {}
         parts = {MODEL: named_tensors(model), OPTIMISER: optimiser_tensors(model, optimiser)}
         for name, tensors in parts.items():
             data = tensors_to_bytes(tensors)
             files[name] = _sha256(data)
-            write_file(temporary / name, data)
-        _write_state(temporary, standing, files, type(optimiser).__name__)
+            write_file(draft / name, data)
+        _write_state(draft, standing, files, type(optimiser).__name__)
         if path.exists():  # a damaged checkpoint that was skipped when the run was resumed
             _remove(path)
-        os.rename(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
     sync_folder(path.parent)
     _prune(folder, standing.step, average)
     return path
@@ -191,7 +187,7 @@ def _prune(folder: Path, step: int, average: int) -> None:
 
 def _remove(path: Path) -> None:
     """Rename, then delete: a run killed in between leaves nothing that looks like a checkpoint."""
-    away = path.with_name(f"{DRAFT}old-{path.name}")
+    away = draft_of(path)
     os.rename(path, away)
     shutil.rmtree(away)
 

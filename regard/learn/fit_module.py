@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from regard.base.files import named_path
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.batches.batch import send, wide
 from regard.errors import BadInput, RunError
@@ -121,7 +122,7 @@ def fit(
         seed=seed,
         device=device,
     )
-    folder = Path(out)
+    folder = named_path(out, "out")
     batches = Batches(data, seed)
     measure = validate if callable(validate) else mean_loss(loss, validate)
     validation = Validation(

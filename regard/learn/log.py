@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.base.files import check_regular, write_file
+from regard.base.files import check_regular, open_to_append, refuse_link, write_file
 from regard.learn.checkpoint import Say, Standing
 
 
@@ -21,6 +21,7 @@ class Log:
     logging a step needs no GPU sync."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        refuse_link(path)
         self.path, self.clock = path, clock
         self.rows: list[dict[str, Any]] = []
         self.written = clock()
@@ -54,7 +55,7 @@ class Log:
         rows = [{key: _number(value) for key, value in row.items()} for row in self.rows]
         text = "".join(json.dumps({key: _finite(value) for key, value in row.items()}) + "\n" for row in rows)
         self.rows = []
-        with open(self.path, "ab") as file:
+        with open_to_append(self.path) as file:
             file.write(text.encode())
             file.flush()
             if sync:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
+from regard.base.short_repr import printable
+
 Item = TypeVar("Item")
 FEW = 10_000  # fewer items are read too quickly to show a count
 QUIET = 25.0  # seconds without a line in a log file, after which a line comes: at least every half minute
@@ -22,7 +24,7 @@ Clock = Callable[[], float]
 def say(text: str) -> None:
     """A message for people: on stderr, as stdout is for answers."""
     if not silent.get():
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
 
 def counted(items: Iterable[Item], what: str, clock: Clock = time.monotonic) -> Iterator[Item]:
@@ -94,9 +96,9 @@ class Progress:
     def say(self, text: str) -> None:
         self.said = self.clock()
         if self.bar:
-            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self.bar.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=self.file, flush=True)
+            print(printable(text), file=self.file, flush=True)
 
     def end(self) -> None:
         if self.bar:

@@ -24,6 +24,7 @@ from regard.attention import SCORES, WAYS, Look, Memory, Question
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
+from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
 
 
@@ -91,7 +92,7 @@ class Bahdanau(EncoderDecoder):
     def move(self, ahead: Tensor, state: CellState, memory: Memory, time: Tensor) -> tuple[Look, CellState]:
         """One step of N = B W rows (W beams per sentence share one memory): the read, then the cell."""
         query, position = (
-            x.unflatten(0, (len(memory.keys), -1)) for x in (state[0], time.expand(len(state[0])))
+            x.unflatten(0, (memory.keys.shape[0], -1)) for x in (state[0], time.expand(state[0].shape[0]))
         )  # (B, W, D) and (B, W)
         look = self.attend.look(Question(query, position), memory)
         return look, self.cell(ahead + self.context(look.read.flatten(0, 1)), state)
@@ -104,17 +105,30 @@ class Bahdanau(EncoderDecoder):
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
-        inputs = self.cell.input(embedded).unbind(1)
-        times = torch.arange(target.shape[1], device=target.device).unbind()
-        looks, states = [], []
-        for ahead, time in zip(inputs, times, strict=True):
-            look, state = self.move(ahead, state, memory, time)
-            looks.append(look)
-            states.append(state[0])
-        hidden = torch.stack(states, 1)  # (B, T, D)
+        inputs, times = self.cell.input(embedded), torch.arange(target.shape[1], device=target.device)
+        if torch.compiler.is_exporting():
+            hidden, reads, looks = *self._scan(inputs, times, memory, state), []
+        else:
+            looks, states = [], []
+            for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
+                look, state = self.move(ahead, state, memory, time)
+                looks.append(look)
+                states.append(state[0])
+            hidden, reads = torch.stack(states, 1), torch.cat([look.read for look in looks], 1)  # (B, T, ..)
         if self.upper is not None:
             hidden, _ = self.upper(self.dropout(hidden), self.upper.begin(hidden))
-        return self.read_out(hidden, embedded, torch.cat([look.read for look in looks], 1)), looks
+        return self.read_out(hidden, embedded, reads), looks
+
+    def _scan(self, inputs: Tensor, times: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, Tensor]:
+        """The states and reads of all steps (B, T, ..), for `torch.export`."""
+        memory = apart(memory)
+
+        def step(state: CellState, ahead: Tensor, time: Tensor) -> tuple[CellState, tuple[Tensor, ...]]:
+            look, state = self.move(ahead, state, memory, time)
+            return state, (state[0], look.read[:, 0])
+
+        _, (hidden, reads) = scan_steps(step, state, (inputs.transpose(0, 1), times))
+        return hidden.transpose(0, 1), reads.transpose(0, 1)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
+from regard.base.dtype import at_least_float32
 from regard.base.fields import check, setting
 from regard.data.text.masking import MaskedBatch
 from regard.data.text.text_encoding import LabelledBatch, PairEncoding
@@ -248,9 +249,8 @@ class Bert(nn.Module):
         zeros = torch.zeros_like(predicted, dtype=likelihoods.dtype)
         likelihood = zeros.masked_scatter(predicted, likelihoods[:, 0]).sum(1)
         if batch.follows is not None:  # the paper adds a mean over rows to a mean over tokens
-            apart = F.cross_entropy(
-                self.next_logits(states).float(), batch.follows, label_smoothing=label_smoothing
-            )
+            logits = at_least_float32(self.next_logits(states))
+            apart = F.cross_entropy(logits, batch.follows, label_smoothing=label_smoothing)
             total = total + apart * len(likelihoods)
         return Loss(
             total, likelihood, predicted.sum().clamp(min=1)

@@ -130,7 +130,7 @@ def row_groups(mask: Tensor) -> list[tuple[int, int, int]]:
 
     On a CPU padding costs time, so rows of similar length go together. On a GPU the steps of the recurrence cost
     time, whatever the number of rows: all go at once, and the lengths need not be known, which would be a sync."""
-    if mask.device.type != "cpu":
+    if mask.device.type != "cpu" or torch.compiler.is_exporting():
         return [(0, *mask.shape)]
     lengths = mask.sum(1).clamp(min=1).tolist()
     return [(first, last, lengths[first]) for first, last in cut_rows(lengths)]

@@ -24,6 +24,7 @@ from regard.attention import SCORES, WAYS, Look, Memory, Question
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
+from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
 
 
@@ -94,7 +95,7 @@ class Luong(EncoderDecoder):
     def attentional(self, states: Tensor, position: Tensor, memory: Memory) -> tuple[Tensor, Look]:
         """z = tanh(W_c [c; s]) of states (N, T, dim) at steps position (N, T); N = B W rows (W beams per sentence
         share one memory)"""
-        query, position = (x.reshape(len(memory.keys), -1, *x.shape[2:]) for x in (states, position))
+        query, position = (x.reshape(memory.keys.shape[0], -1, *x.shape[2:]) for x in (states, position))
         look = self.attend.look(Question(query, position), memory)
         reads = look.read.view_as(states)
         return self.combine(self.dropout(torch.cat([reads, states], -1))).tanh(), look
@@ -110,7 +111,7 @@ class Luong(EncoderDecoder):
                 ahead = cell.input(self.dropout(after[-1][0]))
             after.append(cell(ahead, tuple(part[:, number] for part in state)))
         states = after[-1][0][:, None]  # (N, 1, dim)
-        attentional, look = self.attentional(states, time.expand(len(states))[:, None], memory)
+        attentional, look = self.attentional(states, time.expand(states.shape[0])[:, None], memory)
         return attentional[:, 0], tuple(torch.stack(part, 1) for part in zip(*after, strict=True)), look
 
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
@@ -121,13 +122,26 @@ class Luong(EncoderDecoder):
             states, _ = self.decoder(embedded, state)
             attentional, look = self.attentional(states, times.expand_as(target), memory)
             return self.dropout(attentional), [look]
+        inputs, attentional = self.cells[0].input(embedded), torch.zeros_like(state[0][:, 0])
+        if torch.compiler.is_exporting():
+            return self.dropout(self._scan(inputs, times, attentional, memory, state)), []
         looks, states = [], []
-        attentional = torch.zeros_like(state[0][:, 0])
-        for ahead, time in zip(self.cells[0].input(embedded).unbind(1), times.unbind(), strict=True):
+        for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
             attentional, state, look = self.move(ahead, attentional, state, memory, time)
             looks.append(look)
             states.append(attentional)
         return self.dropout(torch.stack(states, 1)), looks
+
+    def _scan(self, inputs: Tensor, times: Tensor, first: Tensor, memory: Memory, state: CellState) -> Tensor:
+        """The attentional states (B, T, dim) of all steps with input feeding, for `torch.export`."""
+        memory = apart(memory)
+
+        def step(before: CellState, ahead: Tensor, time: Tensor) -> tuple[CellState, tuple[Tensor, ...]]:
+            attentional, state, _ = self.move(ahead, before[0], before[1:], memory, time)
+            return (attentional, *state), (attentional,)
+
+        _, (states,) = scan_steps(step, (first, *state), (inputs.transpose(0, 1), times))
+        return states.transpose(0, 1)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""

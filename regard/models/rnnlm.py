@@ -92,8 +92,11 @@ class RNNLM(nn.Module):
 
     def walk(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Step by step, skipping padding on either side: states (B, T, dim) and the final state."""
-        state = self.stack.begin(self.embed.weight.new_zeros(len(tokens), 1))
-        states = [self.embed.weight.new_zeros(len(tokens), 0, self.config.dim)]
+        if torch.compiler.is_exporting():
+            out, last = self.stack.run(self.stack.rnn, self.inputs(tokens), None, mask)
+            return out, tuple(part.transpose(0, 1) for part in last)
+        state = self.stack.begin(self.embed.weight.new_zeros(tokens.shape[0], 1))
+        states = [self.embed.weight.new_zeros(tokens.shape[0], 0, self.config.dim)]
         for now, real in zip(self.inputs(tokens).unbind(1), mask.unbind(1), strict=True):
             out, after = self.stack(now[:, None], state)
             state = tuple(torch.where(real[:, None, None], *both) for both in zip(after, state, strict=True))

@@ -95,7 +95,7 @@ class Seq2seq(EncoderDecoder):
         if self.combine is None:
             states, state = self.decoder(inputs, state)
             return self.dropout(states), state
-        beams = len(target) // len(vector)
+        beams = target.shape[0] // vector.shape[0]
         vectors = vector.repeat_interleave(beams, 0)[:, None].expand(-1, target.shape[1], -1)  # (N, T, dim)
         states, state = self.decoder(torch.cat([embedded, vectors], -1), state)
         return self.dropout(self.combine(torch.cat([states, embedded, vectors], -1)).tanh()), state

@@ -54,7 +54,7 @@ class ShowAndTell(ImageCaptioner):
 
     def begin(self, places: Tensor) -> tuple[Tensor, CellState]:
         """places (B, places, D) -> x_{-1} (B, embed) and the LSTM's state after reading it (B, 1, decoder)"""
-        if self.training and len(places) == 1:
+        if self.training and places.shape[0] == 1:
             raise ValueError(
                 "batch normalisation cannot learn from one image: use larger batches (data.batch_size)"
             )

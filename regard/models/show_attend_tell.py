@@ -30,8 +30,10 @@ from torch import Tensor, nn
 
 from regard.attention import SCORES, Attend, Look, Memory, Question, build_score, build_weigh
 from regard.attention.record import record
+from regard.base.dtype import at_least_float32
 from regard.base.fields import setting
 from regard.layers.recurrent import Cell, CellState
+from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
 from regard.models.captioner import CaptionerConfig, ImageCaptioner
 
@@ -99,7 +101,7 @@ class ShowAttendTell(ImageCaptioner):
         self, ahead: Tensor, state: CellState, memory: Memory, soft: Tensor | None = None
     ) -> tuple[Look, Tensor, CellState]:
         """One step of N = B W rows (W beams per image share one memory): the look, z_t, and the cell's state."""
-        query = state[0].unflatten(0, (len(memory.keys), -1))  # (B, W, D)
+        query = state[0].unflatten(0, (memory.keys.shape[0], -1))  # (B, W, D)
         look = self.attend.look(Question(query, soft=soft), memory)
         read = look.read.flatten(0, 1)
         if self.beta is not None:
@@ -113,14 +115,30 @@ class ShowAttendTell(ImageCaptioner):
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> what L_o reads (B, T, embed) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
-        soft = self.toss(len(target), target.device)
+        inputs = self.cell.input(embedded)
+        if torch.compiler.is_exporting():
+            return self.read_out(*self._scan(inputs, embedded, memory, state)), []
+        soft = self.toss(target.shape[0], target.device)
         looks, reads, states = [], [], []
-        for ahead in self.cell.input(embedded).unbind(1):
+        for ahead in inputs.unbind(1):
             look, read, state = self.move(ahead, state, memory, soft)
             looks.append(look)
             reads.append(read)
             states.append(state[0])
         return self.read_out(torch.stack(states, 1), embedded, torch.stack(reads, 1)), looks
+
+    def _scan(
+        self, inputs: Tensor, embedded: Tensor, memory: Memory, state: CellState
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What `read_out` reads of all steps (B, T, ..), for `torch.export`."""
+        memory = apart(memory)
+
+        def step(state: CellState, ahead: Tensor) -> tuple[CellState, tuple[Tensor, ...]]:
+            _, read, state = self.move(ahead, state, memory)
+            return state, (state[0], read)
+
+        _, (states, reads) = scan_steps(step, state, (inputs.transpose(0, 1),))
+        return states.transpose(0, 1), embedded, reads.transpose(0, 1)
 
     def toss(self, rows: int, device: torch.device) -> Tensor | None:
         """(B,) hard attention: the images of which all looks are soft."""
@@ -133,7 +151,7 @@ class ShowAttendTell(ImageCaptioner):
         """lambda sum_i (1 - sum_t w_ti)^2 over the words of each caption"""
         if self.config.weigh != "soft" or not self.config.penalty or not self.training:
             return None
-        weights = torch.cat([look.weights for look in looks], 1).float() * mask[..., None]  # (B, T, places)
+        weights = at_least_float32(torch.cat([look.weights for look in looks], 1)) * mask[..., None]  # (B, T, places)
         return self.config.penalty * (1 - weights.sum(1)).square().sum()
 
     def start(self, images: Tensor, mask: Tensor | None = None) -> State:

@@ -213,7 +213,7 @@ class ViT(nn.Module):
         positions = regrid(self.positions, self.config.grid, self.grid(images))
         x = self.patches(images) + positions  # (B, P, dim)
         if self.class_token is not None and self.class_position is not None:
-            first = (self.class_token + self.class_position).expand(len(x), 1, -1)
+            first = (self.class_token + self.class_position).expand(x.shape[0], 1, -1)
             x = torch.cat([first.to(x.dtype), x], 1)  # (B, 1 + P, dim)
         return self.dropout(x)
 

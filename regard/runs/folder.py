@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.base.fields import build, read_toml
 from regard.base.files import is_there, write_file
+from regard.base.short_repr import printable
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.artifacts import AnyTokenizer, Artifacts, MissingTokenizer, Pixels
 from regard.data.text.special_tokens import Special
@@ -43,6 +44,12 @@ from regard.runs.weights import WEIGHTS, has_weights, kind_of, read_headers, rea
 
 TOKENIZER, SOURCE_TOKENIZER = "tokenizer.json", "source_tokenizer.json"  # the second with two vocabularies only
 RECIPE = "recipe.toml"
+# Files that belong to a run; beside them a folder may hold what its owner keeps there.
+OWN_FILES = (
+    *("config.json", "options.json", "*_config.json", "*tokenizer.json", "*_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt", "*.spm", "*.safetensors", "*.safetensors.index.json", "*.hdf5"),
+    *(RECIPE, "log.jsonl", "README.md", "loss.svg", "examples.json", "result.json", "training/*/*"),
+)
 TYPE = "regard-"  # model_type of a run that only regard can open begins with this
 FORMAT_VERSION = 1  # of the folders of our own form
 MOST_LAYERS, MOST = (
@@ -53,6 +60,8 @@ MOST_LAYERS, MOST = (
 
 def find(run: str | Path) -> Path:
     """The place of a run: a folder, else the name of a shipped run, else org/name on the Hugging Face Hub."""
+    if run == "":
+        raise RunError('there is no run "": name a folder, a shipped run, or org/name on the Hugging Face Hub')
     path = Path(run)
     if path.is_dir():
         contents = Contents(path)
@@ -80,6 +89,11 @@ class ModelSettings:
     special: Special | None = None  # special tokens, as far as another library's config.json names them
 
 
+def own_files(folder: Path) -> list[Path]:
+    """The files of a run, which nothing else may be written to."""
+    return [path for pattern in OWN_FILES for path in folder.glob(pattern)]
+
+
 class Folder:
     """A run's folder, opened. Every file is read when it is first asked for, and once."""
 
@@ -88,7 +102,7 @@ class Folder:
         self.contents = Contents(self.path)
 
     def __repr__(self) -> str:
-        return f"<run folder {self.path}>"
+        return f"<run folder {printable(str(self.path))}>"
 
     @cached_property
     def settings(self) -> ModelSettings:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from regard.base.files import draft_of, write_file
+from regard.base.files import drafted_folder, write_file
 from regard.base.tensors import named_tensors
 from regard.data.artifacts import Artifacts
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import RunError
 from regard.foreign import form_of, why_no_form
+from regard.learn.progress import say
 from regard.models.protocols import Model, Module
 from regard.runs.folder import Folder, begin, in_dtype, save_weights, save_weights_in
 from regard.runs.weights import INDEX
@@ -36,7 +35,7 @@ def save(folder: Folder, to: Path, model: Model) -> None:
     with drafted_folder(to) as draft:
         for path in sorted(folder.path.iterdir()):
             if path.suffix in KEPT and path.name != INDEX and path.is_file():
-                shutil.copyfile(path, draft / path.name)
+                copy_own(path, draft)
         if form and form.model_type:  # the weights that follow are float32, whatever the folder had
             config = {**folder.contents.json(form.config_file), "dtype": "float32"}
             config.pop("torch_dtype", None)  # its older name
@@ -80,26 +79,25 @@ def export(
         begin(draft, model, artifacts, "", decoding, dtype=dtype)
         save_weights(draft, model, DTYPES[dtype])
         if (folder.path / CARD).is_file():
-            shutil.copyfile(folder.path / CARD, draft / CARD)
+            copy_own(folder.path / CARD, draft)
         check(Folder(draft).model(), model, DTYPES[dtype])
 
 
+def copy_own(path: Path, to: Path) -> None:
+    """Copy a file of a run's folder, but not what a link there finds outside of it: that may be any file of this
+    machine. Links of the Hub's cache lead from a snapshot to the blobs beside it."""
+    folder = path.parent.resolve()
+    if folder.parent.name == "snapshots" and (folder.parent.parent / "blobs").is_dir():
+        folder = folder.parent.parent
+    if path.resolve().is_relative_to(folder):
+        shutil.copyfile(path, to / path.name)
+    else:
+        say(f"{path} is a link to a file outside of that folder, and was not copied")
+
+
 def check_new(to: Path) -> None:
-    if to.exists():
+    if os.path.lexists(to):
         raise RunError(f"{to} already exists; name a folder that does not")
-
-
-@contextmanager
-def drafted_folder(to: Path) -> Iterator[Path]:
-    """A folder under a temporary name, renamed when the block ends well."""
-    draft = draft_of(to)
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        draft.mkdir(parents=True)
-        yield draft
-        os.rename(draft, to)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def check(reopened: Module, wanted: Module, dtype: torch.dtype) -> None:

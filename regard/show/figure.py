@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import matplotlib
 import numpy as np
@@ -157,16 +157,16 @@ def colour_map(ramp: tuple[str, ...]) -> Colormap:
     return LinearSegmentedColormap.from_list("regard", ramp).with_extremes(bad=HIDDEN)
 
 
-def write_png(drawing: Drawing, path: Path, *, side: int) -> None:
+def write_png(drawing: Drawing, file: BinaryIO, *, side: int) -> None:
     # Figure and not pyplot: no figure stays open, and threads can draw at the same time.
-    save_png(draw_figure(drawing, Figure()), path, side=side)
+    save_png(draw_figure(drawing, Figure()), file, side=side)
 
 
-def save_png(figure: Figure, path: Path, *, side: int, **options: Any) -> None:
+def save_png(figure: Figure, file: BinaryIO, *, side: int, **options: Any) -> None:
     """`side`: dots on the longer side, beyond which there are fewer dots per inch, but at least 96."""
     longest = max(figure.get_size_inches())
     dots = min(FINEST, max(96, side / longest), LIMIT / longest)
-    figure.savefig(path, format="png", dpi=dots, facecolor="white", **options)
+    figure.savefig(file, format="png", dpi=dots, facecolor="white", **options)
 
 
 def save_plot(path: str | Path, plot: Callable[[Axes], object]) -> None:
@@ -179,7 +179,7 @@ def save_plot(path: str | Path, plot: Callable[[Axes], object]) -> None:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard"}):
         write_whole(
             path,
-            lambda draft: figure.savefig(draft, format=suffix[1:], dpi=160, facecolor="white", **metadata),
+            lambda file: figure.savefig(file, format=suffix[1:], dpi=160, facecolor="white", **metadata),
         )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from rich.cells import cell_len
@@ -125,12 +124,12 @@ class Map(MapData, Picture):
             ax = new_axes(drawing, pyplot.figure())
         return draw_axes(drawing, ax)
 
-    def _write_png(self, path: Path) -> None:
+    def _write_png(self, file: BinaryIO) -> None:
         from regard.show.map_plot import write_map_png
 
         if long := self._long():
-            return long._write_png(path)
-        write_map_png(draw_map(self), path, side=self.png_side)
+            return long._write_png(file)
+        write_map_png(draw_map(self), file, side=self.png_side)
 
     def _for_html(self) -> tuple[Map, str]:
         rows = last_rows(*self.weights.shape)

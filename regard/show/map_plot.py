@@ -4,8 +4,7 @@ their ticks, and what stands beside the cells keeps its size and its distance fr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,11 +16,11 @@ from regard.show.figure import POINTS, Painter, save_png
 from regard.show.label_text import GAP, TILT, label_size, stands_upright
 
 
-def write_map_png(drawing: Drawing, path: Path, *, side: int) -> None:
+def write_map_png(drawing: Drawing, file: BinaryIO, *, side: int) -> None:
     figure = Figure()
     draw_axes(drawing, new_axes(drawing, figure))
     # Fonts differ in width; a tight box keeps labels whole that are wider than was estimated.
-    save_png(figure, path, side=side, bbox_inches="tight", pad_inches=0.1)
+    save_png(figure, file, side=side, bbox_inches="tight", pad_inches=0.1)
 
 
 def new_axes(drawing: Drawing, figure: Figure) -> Axes:

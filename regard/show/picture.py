@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from regard.show.drawing import Drawing
 from regard.show.html_page import html_page, json_text, notebook_html
@@ -68,10 +68,10 @@ class Picture(ABC):
 
         return draw_figure(self.drawing(), pyplot.figure())
 
-    def _write_png(self, path: Path) -> None:
+    def _write_png(self, file: BinaryIO) -> None:
         from regard.show.figure import write_png
 
-        write_png(self.drawing(), path, side=self.png_side)
+        write_png(self.drawing(), file, side=self.png_side)
 
     @property
     def pieces(self) -> Self:
@@ -129,7 +129,7 @@ class Picture(ABC):
             write_whole(path, self._write_png)
         else:
             text = self.svg() if suffix == ".svg" else self.html()
-            write_whole(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+            write_whole(path, lambda file: file.write(text.encode()))
 
     def _repr_html_(self) -> str:
         return notebook_html(self.html(), self.svg(), clean(self.title))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
+
+from regard.base.files import drafted
 
 
 def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
@@ -17,16 +18,13 @@ def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
     return suffix
 
 
-def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Calls `write` with a temporary path in the same folder, then renames that file to `path`."""
+def write_whole(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
+    """Calls `write` with a temporary file in the same folder, then renames that file to `path`."""
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}; make it first")
-    draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        write(draft)
-        os.replace(draft, path)
+        with drafted(path) as file:
+            write(file)
     except OSError as error:
         raise OSError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 import regard
 from regard.app.cli import main as cli
-from regard.errors import Interrupted
+from regard.errors import Interrupted, OutOfMemory
 from regard.models import MODELS
 from regard.tasks.core.recipe import read
 from regard.tasks.core.recipe_files import recipes
@@ -95,7 +95,16 @@ def test_debug_shows_where_and_nothing_else_does(call: Any) -> None:
     ("error", "code", "said"),
     [
         (KeyError("weird"), 1, "error: KeyError: 'weird' (`regard --debug ...` shows where)\n"),
-        (MemoryError(), 1, "error: MemoryError\n"),
+        (
+            MemoryError(),
+            1,
+            "error: this needs more memory than there is; ask for less at once, or take a smaller model\n",
+        ),
+        (
+            OutOfMemory("answering needs more memory; lower --beam"),
+            1,
+            "error: answering needs more memory; lower --beam\n",
+        ),
         (ValueError("too long"), 1, "error: too long\n"),
         (OSError(28, "No space left on device", "x/y"), 1, "error: x/y: No space left on device\n"),
         (OSError("the disk is full"), 1, "error: the disk is full\n"),

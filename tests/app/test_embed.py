@@ -143,7 +143,7 @@ def test_embed_asked_wrongly(call: Any, filler: str, words: list[str], said: str
 def test_what_is_stopped_leaves_the_old_file(
     call: Any, filler: str, name: str, what: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On Ctrl-C, or where the disk is full."""
+    """On Ctrl-C, after which the vectors so far are beside it, or where the disk is full."""
     Path(name).write_text("what was there before")
     Path("in.txt").write_text("cat\n" * 50)
     found = Reader.vectors
@@ -159,9 +159,16 @@ def test_what_is_stopped_leaves_the_old_file(
     monkeypatch.setattr(Reader, "vectors", stop)
     done = call("embed", filler, "--input", "in.txt", "--output", name)
     assert done.code == (130 if what == "stopped" else 1)
-    assert done.err == ("stopped\n" if what == "stopped" else f"error: {name}: No space left on device\n")
+    amount = "20 lines" if name.endswith("l") else "vectors of 20 texts"
+    kept = f"{name}.partial keeps what was done, {amount}; {name} was not written\nstopped\n"
+    assert done.err == (kept if what == "stopped" else f"error: {name}: No space left on device\n")
     assert Path(name).read_text() == "what was there before"
-    assert sorted(path.name for path in Path().iterdir()) == sorted(["in.txt", name])
+    partial = [f"{name}.partial"] if what == "stopped" else []
+    assert sorted(path.name for path in Path().iterdir()) == sorted(["in.txt", name, *partial])
+    if partial and name.endswith(".npy"):
+        assert np.load(partial[0]).shape == (20, 16)
+    if partial and name.endswith(".parquet"):
+        assert pytest.importorskip("pyarrow.parquet").read_table(partial[0]).num_rows == 20
 
 
 def test_an_empty_file_is_told(call: Any, filler: str) -> None:

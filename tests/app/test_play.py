@@ -16,6 +16,7 @@ from regard.errors import BadInput
 from regard.models.snail.agent import SNAILAgent, SNAILAgentConfig
 from regard.runs.folder import begin, save_weights
 from regard.show import ShadedText
+from regard.tasks.play import evaluate as evaluating
 from regard.tasks.play.run import Agent
 
 TINY: dict[str, Any] = {"dim": 4, "tc_filters": 4, "keys": 4, "values": 4, "actions": 3, "pulls": 6}
@@ -111,6 +112,20 @@ def test_evaluated_beside_others(runs: dict[str, str], call: Any) -> None:
     code, _, told = call("evaluate", runs["mdp"], "--data", "x.tsv")
     assert code == 2
     assert "leave --data out" in told
+
+
+def test_in_parts_it_is_the_same(runs: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the memory does not grow with the number of environments."""
+    whole = {name: regard.load(run, task="play").evaluate(test_count=20) for name, run in runs.items()}
+    monkeypatch.setattr(evaluating, "COMPARED", 1)
+    monkeypatch.setattr(Agent, "at_once", 7)
+    for name, run in runs.items():
+        parts = regard.load(run, task="play").evaluate(test_count=20)
+        assert parts.metrics == pytest.approx(whole[name].metrics)
+        assert parts.counts == whole[name].counts
+        assert parts.details["players"].keys() == whole[name].details["players"].keys()  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="test_count must be at most 1000000, got 1000000000"):
+        regard.load(run, task="play").evaluate(test_count=10**9)
 
 
 def test_from_python(runs: dict[str, str]) -> None:

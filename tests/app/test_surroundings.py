@@ -58,7 +58,7 @@ def test_a_command_warns_in_plain_words(call: Any, monkeypatch: pytest.MonkeyPat
 
 def test_an_error_without_a_file_is_said_without_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.explain(OSError(28, "No space left on device")) == 1
-    assert cli.explain(PermissionError(13, "Permission denied", "run/training/.tmp-step-1/model")) == 1
+    assert cli.explain(PermissionError(13, "Permission denied", "run/training/step-1/model")) == 1
     assert cli.explain(PermissionError(13, "Permission denied", "my.tmp-1.txt")) == 1  # the user's own name
     assert capsys.readouterr().err.splitlines() == [
         "error: No space left on device",

@@ -82,13 +82,6 @@ def test_many_lines_keep_their_order(call: Any, lively: str, suffix: str) -> Non
     assert [row["text"] for row in rows] == [alone[text] for text in texts]
 
 
-def test_the_file_may_be_replaced_by_its_answers(call: Any, lively: str) -> None:
-    name = write_input(TEXTS)
-    wanted = call("translate", lively, *TEXTS).out
-    assert call("translate", lively, "--input", name, "--output", name) == (0, "", "")
-    assert Path(name).read_text() == wanted
-
-
 WRONG = {
     "not UTF-8": ("in.txt", b"a\nb\n\xff\n", "in.txt, line 3: byte 1 (0xff) is not UTF-8"),
     "NUL": ("in.txt", b"a\nb\0c\n", "in.txt, line 2: holds a NUL byte"),
@@ -261,7 +254,7 @@ def test_nothing_is_left_after_a_failure_in_the_middle(
     assert listed() == ["links.txt", "out.txt"]
 
 
-def test_no_alignments_are_left_after_ctrl_c(
+def test_what_was_answered_before_ctrl_c_is_kept_beside_the_files(
     call: Any, lively: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line, pressed = Translation.line, []
@@ -272,11 +265,21 @@ def test_no_alignments_are_left_after_ctrl_c(
             ctrl_c()
         return line(answer)
 
+    wanted = call("translate", lively, TEXTS[0], "--alignments", "wanted.txt").out
     monkeypatch.setattr(Translation, "line", press)
+    Path("out.txt").write_text("from before")
     done = call("translate", lively, *TEXTS, "--output", "out.txt", "--alignments", "links.txt")
-    assert done == (130, "", "stopped\n")
+    assert (done.code, done.out) == (130, "")
+    assert done.err == (
+        "out.txt.partial keeps what was done, 1 line; out.txt was not written\n"
+        "links.txt.partial keeps what was done, 1 line; links.txt was not written\n"
+        "stopped\n"
+    )
     assert len(pressed) == 2
-    assert listed() == []
+    assert listed() == ["links.txt.partial", "out.txt", "out.txt.partial", "wanted.txt"]
+    assert Path("out.txt").read_text() == "from before"
+    assert Path("out.txt.partial").read_text() == wanted
+    assert Path("links.txt.partial").read_text() == Path("wanted.txt").read_text()
 
 
 def test_a_file_is_written_though_there_is_no_stdout(

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.attention import Additive, Attend, Cosine, GrowingMemory, MultiHead, Question, ScaledDot
+from regard.errors import BadInput
 
 B, Q, K, D, H = 3, 5, 5, 12, 3
 LINEARS = ("query", "key", "value", "out")
@@ -275,3 +276,23 @@ def test_wrong_shapes_are_said_in_words():
         ours(q, k, query_mask=torch.ones(Q, K))
     with pytest.raises(ValueError, match=r"its bias is a float; got torch.bool as bias"):
         ours(q, k, bias=FUTURE)
+
+
+@pytest.mark.parametrize("shape", [{}, {"kdim": 5, "vdim": 7}, {"bias": False}])
+@pytest.mark.parametrize("frozen", ["in_proj", "out_proj.weight", "k_proj_weight", ""])
+def test_from_torch_keeps_what_learns(shape, frozen):
+    theirs = torch.nn.MultiheadAttention(D, H, **shape)
+    for name, parameter in theirs.named_parameters():
+        parameter.requires_grad_(not name.startswith(frozen))
+    with torch.no_grad():
+        ours = MultiHead.from_torch(theirs)
+    for name, parameter in ours.named_parameters():
+        linear, kind = name.split(".")
+        joint = f"in_proj_{kind}" if kind == "bias" or "kdim" not in shape else f"{linear[0]}_proj_{kind}"
+        assert parameter.requires_grad == theirs.get_parameter(f"out_proj.{kind}" if linear == "out" else joint).requires_grad
+
+
+def test_from_torch_refuses_another_module_by_name():
+    for other in (torch.nn.Linear(D, D), torch.nn.TransformerEncoderLayer(D, H, batch_first=True), MultiHead(D, H)):
+        with pytest.raises(BadInput, match=f"nn.MultiheadAttention, got .*{type(other).__name__}"):
+            MultiHead.from_torch(other)

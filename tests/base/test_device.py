@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from regard.base.device import choose_device, with_tf32
+from regard.base import device
+from regard.base.device import best_device, choose_device, with_tf32
 from regard.errors import BadInput
 from regard.learn.settings import Training
 
@@ -9,6 +10,7 @@ from regard.learn.settings import Training
 def test_auto_is_cuda_else_mps_else_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the question which devices there are is answered for torch; the tensor on them is made on the CPU."""
     zeros = torch.zeros
+    monkeypatch.setattr(device, "best_device", best_device)
     monkeypatch.setattr(torch, "zeros", lambda *size, device: zeros(*size))
     for cuda, mps, wanted in ((2, True, "cuda"), (1, False, "cuda"), (0, True, "mps"), (0, False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda > 0)
@@ -41,8 +43,8 @@ def test_cpu_by_its_names_and_float16_needs_cuda() -> None:
         choose_device("cpu", "float16")
 
 
-@pytest.mark.parametrize(("device", "inside"), [("cpu", "highest"), ("cuda", "high")])
-def test_half_precision_on_a_gpu_may_use_tf32_while_it_trains(device: str, inside: str) -> None:
-    with with_tf32(torch.device(device)):
+@pytest.mark.parametrize(("name", "inside"), [("cpu", "highest"), ("cuda", "high")])
+def test_half_precision_on_a_gpu_may_use_tf32_while_it_trains(name: str, inside: str) -> None:
+    with with_tf32(torch.device(name)):
         assert torch.get_float32_matmul_precision() == inside
     assert torch.get_float32_matmul_precision() == "highest"

@@ -124,3 +124,22 @@ def test_a_table_that_another_thread_makes_shorter_is_not_read():
             super().__setattr__(name, value[:3] if name == "table" and len(value) else value)
 
     assert torch.equal(Disturbed(8)(torch.arange(200)), Sinusoidal(8)(torch.arange(200)))
+
+
+@pytest.mark.parametrize("name", POSITIONS[:-1])
+def test_positions_in_float64_are_exact(name):
+    """Also where a table was made in float32 before."""
+    encode = build_positions(name, 6, max_positions=9)
+    positions = torch.arange(7)
+    encode(positions)
+    encoded = encode.double()(positions, lengths=torch.tensor([7]))
+    exact = {
+        "sinusoidal": [
+            [f(place / 10000 ** (pair / 6)) for pair in (0, 2, 4) for f in (math.sin, math.cos)] for place in range(7)
+        ],
+        "fraction": [[[place / 6] * 6 for place in range(7)]],
+        "number": [[place] * 6 for place in range(7)],
+        "learned": encode.table.weight[:7].tolist() if name == "learned" else None,
+    }[name]
+    assert encoded.dtype == torch.float64
+    torch.testing.assert_close(encoded, torch.tensor(exact, dtype=torch.float64), atol=1e-15, rtol=1e-15)

@@ -24,6 +24,7 @@ from regard.models.senet import SENet, SENetConfig
 from regard.models.vit import ViT, ViTConfig
 
 GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
 needs_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
 LABELS = ("a", "b", "c")
 SETTINGS = Training(
@@ -34,6 +35,7 @@ SETTINGS = Training(
     weight_decay=0.1,
     label_smoothing=0.1,
     max_grad_norm=0.5,
+    device=DEVICE,
 )
 
 
@@ -42,7 +44,6 @@ def images(count=43):
     draws = np.random.default_rng(3)
     pixels = draws.integers(256, size=(count, 8, 8, 3), dtype=np.uint8)
     found = ImageSet(draws.integers(3, size=count), LABELS, pixels=pixels, name="noise")
-    device = "cuda" if GPU else "cpu"
     mixed = Augment(crop=1, num_ops=1, erase_probability=0.25, mixup=0.4, cutmix=1.0)
     return ImageData(
         found,
@@ -51,7 +52,7 @@ def images(count=43):
         batch_size=8,
         seed=1,
         augment=mixed,
-        device=device,
+        device=DEVICE,
     )
 
 

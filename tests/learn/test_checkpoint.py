@@ -74,6 +74,25 @@ def test_everything_comes_back_bit_by_bit(tmp_path, kind):
         assert all(torch.equal(a[key], b[key]) and a[key].dtype == b[key].dtype for key in a)
 
 
+def test_moments_have_the_memory_layout_of_their_weights(tmp_path):
+    """Convolutions keep their channels last; on a GPU fused AdamW refuses a step where the two differ."""
+
+    def stepped(steps):
+        model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        optimiser = build_optimiser(model, Training(steps=9))
+        for _ in range(steps):
+            model(torch.ones(2, 3, 5, 5)).sum().backward()
+            optimiser.step()
+        return model, optimiser
+
+    checkpoint.save(tmp_path, Standing(step=1), *stepped(1))
+    model, optimiser = stepped(0)
+    checkpoint.load_newest(tmp_path, model, optimiser, say=refuse_all)
+    assert model.weight.stride() == (27, 1, 9, 3)
+    for key in ("exp_avg", "exp_avg_sq"):
+        assert optimiser.state[model.weight][key].stride() == model.weight.stride()
+
+
 def test_tied_weights_are_stored_once_and_scratch_not_at_all():
     names = set(named_tensors(Tied()))
     assert "embed.weight" in names

@@ -179,3 +179,14 @@ def test_a_cache_whose_links_lead_nowhere(cache: Path, monkeypatch: pytest.Monke
     (snapshot / "tokenizer.json").resolve().unlink()
     with pytest.raises(regard.RunError, match=r"tokenizer\.json is a link to a file that does not exist"):
         regard.load("org/model")
+
+
+def test_a_run_of_the_cache_is_saved_with_all_its_files(cache: Path, tmp_path: Path) -> None:
+    """Its files are links out of the snapshot, to blobs of the same model; other links are not followed."""
+    snapshot = put(cache)
+    (tmp_path / "secret").write_text("of this machine")
+    (snapshot / "notes.txt").symlink_to(tmp_path / "secret")
+    regard.load("org/model").save(tmp_path / "saved")
+    assert not (tmp_path / "saved" / "notes.txt").exists()
+    saved = regard.load(tmp_path / "saved", task="translate")
+    assert saved.translate("3 May 1979").text == "1979-05-03"

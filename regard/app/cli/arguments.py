@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -81,6 +84,32 @@ From = Annotated[
         autocompletion=run_names,
     ),
 ]
+
+
+NAMES = ("FILE", "DIR", "PATH", "RUN", "[RUN]...", "RECIPE", "IMAGE")  # metavars of what names a file or folder
+
+
+def refuse_empty_names(command: Callable[..., None]) -> None:
+    """Where a command takes the name of a file or folder, "" is refused: as a path it would be the current
+    folder."""
+    signature = inspect.signature(command, eval_str=True)
+    for parameter in signature.parameters.values():
+        kind, info = get_args(parameter.annotation)
+        is_path = Path in (kind, *get_args(kind))
+        if is_path or info.metavar in NAMES:
+            info.parser = path if is_path else name
+    command.__signature__ = signature  # type: ignore[attr-defined] # else typer would evaluate the texts anew
+    command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+
+
+def name(text: str) -> str:
+    if not text:
+        raise typer.BadParameter('"" names no file and no folder; the current folder is "."')
+    return text
+
+
+def path(text: str) -> Path:
+    return Path(name(text))
 
 
 def annotated(option: Option) -> Any:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from regard.app.cli.arguments import Json, Pieces, Run, Scale, Show, Sites, annotated
-from regard.app.console import check_show, draw, numbered, progress, read_scale
-from regard.errors import BadInput, Unanswered
+from regard.app.console import (
+    STDIN,
+    answer_files,
+    check_show,
+    draw,
+    picture_files,
+    progress,
+    read_scale,
+    say_what_is_kept,
+)
+from regard.base.line_writer import Lines, line_writer
+from regard.base.memory import explain_memory
+from regard.base.overwriting import refuse_overwriting
+from regard.errors import Unanswered
 from regard.tasks.core.card import TaskRequest
-from regard.tasks.core.inputs import Reading
+from regard.tasks.core.inputs import Failed, Inputs, Reading
 from regard.tasks.core.options import check_options
+from regard.tasks.core.results import Answer
 from regard.tasks.core.table import AnyTask
 
 Strict = Annotated[
@@ -26,6 +40,7 @@ Strict = Annotated[
         "JSON the error) stands for such an input, all of them are named at the end, and the exit code is 1.",
     ),
 ]
+WHEN_COMPLETE = "It appears when it is complete; what a command had done when it was stopped is in FILE.partial."
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty
 
@@ -49,7 +64,7 @@ def command_for(task: AnyTask) -> Callable[..., None]:
         parameters += [("input_file", Annotated[type_of_file | None, input_file], None)]
     else:
         parameters += [("arguments", Annotated[list[str], inputs], REQUIRED)]
-    output = Annotated[Path | None, typer.Option(help=task.output)]
+    output = Annotated[Path | None, typer.Option(help=f"{task.output} {WHEN_COMPLETE}")]
     parameters += [("output", output, None), ("show", Show, None), ("sites", Sites, None)]
     parameters += [("pieces", Pieces, False)] if task.in_words else []
     parameters += [("scale", Scale, None)]
@@ -84,7 +99,8 @@ def ask(
     arguments = arguments or []
     check_show(show, sites, as_json, pieces=pieces, scale=scale)
     check_options(task.options, options, flags=True)
-    task.check_request(TaskRequest(options, arguments, input_file, output, as_json))
+    request = TaskRequest(options, arguments, input_file, output, as_json)
+    task.check_request(request)
     task.inputs.check(arguments, input_file)
     opened, desk = load_for(run, task), task.desk
     desk.check(opened, drawing=bool(show))
@@ -93,24 +109,25 @@ def ask(
     settled = desk.settled(opened, options)
     inputs, read = task.inputs.find(arguments, input_file), desk.reader(opened, settled)
     several = inputs.count != 1
-    keep_inputs([*inputs.files, *desk.files(options)], output, show, inputs.count)
+    keep_inputs(task, opened, request, inputs, show)
     if strict and inputs.again:  # a bad input is named at once, and not after hours of work
         for _ in Reading(inputs.items(), read, strict=True).good():
             pass
     alone = bool(arguments) and not several  # an input that cannot be answered is an error
-    reading = Reading(inputs.items(), read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
-    on_terminal = output is None and not as_json and sys.stdout.isatty()
-    typed = Typed(arguments[0]) if alone and on_terminal and desk.streams(opened, settled) else None
-    with (
-        desk.writer(opened, output, settled, as_json) as write,
-        progress(inputs.count, task.inputs.what) as tick,
-    ):
-        answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=typed)
+    items = iter(inputs.items())
+    first = list(islice(items, 2)) if not as_json and desk.streams(opened, settled) else []
+    every = chain(first, items)
+    reading = Reading(every, read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
+    typed = len(first) == 1  # a single text is written piece by piece
+    writer = typed_writer(str(first[0][1]), output) if typed else desk.writer(opened, output, settled, as_json)
+    sizes = [option.flag for option in task.options if option.limit]
+    too_large = explain_memory("answering", " or ".join([*sizes, "the size of the inputs"]))
+    count = 1 if typed else inputs.count  # of one answer, which may be on this very terminal, no bar is drawn
+    with too_large, say_what_is_kept(), writer as write, progress(count, task.inputs.what) as tick:
+        stream = write.piece if isinstance(write, Typed) else None
+        answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=stream)
         for number, answer in enumerate(reading.in_turn(answers, tick), 1):
-            if typed:
-                typed.end()
-            else:
-                write(answer)
+            write(answer)
             if show and (picture := answer.picture(sites or [])) is not None:
                 picture = picture.pieces if pieces else picture
                 picture = picture.scaled(read_scale(scale)) if scale else picture
@@ -120,17 +137,36 @@ def ask(
 
 
 class Typed:
-    """Prints a prompt, then each piece of its continuation as it is written."""
+    """Writes a prompt, then each piece of its continuation as it comes, so that none is lost where the rest does
+    not come."""
 
-    def __init__(self, prompt: str):
-        self.prompt = prompt  # printed with the first piece, so that an error prints no prompt
+    def __init__(self, prompt: str, lines: Lines) -> None:
+        self.prompt, self.lines = prompt, lines
 
-    def __call__(self, text: str) -> None:
-        print(self.prompt + text, end="", flush=True)
-        self.prompt = ""
+    def piece(self, text: str) -> None:
+        # The prompt comes with the first piece, so that an error leaves no prompt.
+        self.lines.part(text if self.lines.within else self.prompt + text)
 
-    def end(self) -> None:
-        print(self.prompt)
+    def __call__(self, answer: Answer | Failed) -> None:
+        """The end of the text, which is written already unless it has no piece."""
+        self.lines("" if self.lines.within else answer.line())
+
+
+@contextmanager
+def typed_writer(prompt: str, output: Path | None) -> Iterator[Typed]:
+    with line_writer(output) as lines:
+        yield Typed(prompt, lines)
+
+
+def keep_inputs(task: AnyTask, run: Any, request: TaskRequest, inputs: Inputs, show: str | None) -> None:
+    """Neither answers nor pictures overwrite what is read: the inputs, files that options name, the run."""
+    from regard.runs.folder import own_files
+
+    read = [*inputs.files, *task.desk.files(request.options), *own_files(run.folder.path)]
+    if request.input_file or not request.inputs:
+        read.append(request.input_file or STDIN)
+    options = [request.options[option.name] for option in task.options if option.written]
+    refuse_overwriting(read, [*answer_files(request.output, *options), *picture_files(show, inputs.count)])
 
 
 def check_sites(task: AnyTask, run: Any, sites: list[str]) -> None:
@@ -138,16 +174,3 @@ def check_sites(task: AnyTask, run: Any, sites: list[str]) -> None:
     from regard.tasks.shared.search import sites_like
 
     sites_like(run.model, sites, kind=None if task.shows_gates else "weights")
-
-
-def keep_inputs(files: Sequence[Path], output: Path | None, show: str | None, count: int | None) -> None:
-    """Image files are not overwritten by answers or pictures."""
-    inputs = {file.resolve() for file in files}
-    if not inputs:
-        return
-    written = [output] if output else []
-    if show and show != "-":
-        written += [numbered(show, number if count != 1 else None) for number in range(1, (count or 0) + 1)]
-    for target in written:
-        if target.resolve() in inputs:
-            raise BadInput(f"{target} is one of the inputs and would be overwritten; take another name")

@@ -12,14 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from regard import __version__
+from regard.app.cli.arguments import refuse_empty_names
 from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
 from regard.app.cli.run_commands import align, evaluate_command, export, models
 from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
-from regard.base.files import final_name
-from regard.errors import BadInput, Interrupted
+from regard.base.memory import memory_error
+from regard.base.short_repr import printable
+from regard.errors import BadInput, Interrupted, OutOfMemory
 from regard.learn.interrupt import sigterm_exits
 from regard.learn.progress import say
 from regard.tasks.core.table import TASKS
@@ -63,6 +65,7 @@ COMMANDS: list[Callable[..., None]] = [demo, models, train, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
 COMMANDS += [serve, align, export, compare]
 for command in COMMANDS:
+    refuse_empty_names(command)
     app.command()(command)
 
 
@@ -79,7 +82,7 @@ def main() -> None:
             run([*words[1:], "--help"] if words[:1] == ["help"] else words)
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get(DEBUG):
-                traceback.print_exception(error)
+                say("".join(traceback.format_exception(error)).rstrip())
             sys.exit(explain(error))
 
 
@@ -95,6 +98,7 @@ def run(words: list[str]) -> None:
 def explain(error: BaseException) -> int:
     """Print what went wrong; returns the exit code."""
     if isinstance(error, UsageError):
+        error.message = printable(error.message)
         error.show()
         if hint := hint_for(error):
             say(hint)
@@ -112,11 +116,13 @@ def explain(error: BaseException) -> int:
     if isinstance(error, FileExistsError) and error.filename is not None:
         say(f"error: {error.filename} is a file, and a folder is needed there; take another name")
     elif isinstance(error, OSError) and error.filename is not None:
-        say(f"error: {final_name(str(error.filename))}: {error.strerror}")
+        say(f"error: {error.filename}: {error.strerror}")
     elif isinstance(error, OSError) and error.strerror:
         say(f"error: {error.strerror}")
-    elif isinstance(error, ValueError | OSError | MemoryError):
+    elif isinstance(error, ValueError | OSError | OutOfMemory):
         say(f"error: {str(error) or type(error).__name__}")
+    elif (amount := memory_error(error)) is not None:
+        say(f"error: this needs more memory than there is{amount}; ask for less at once, or take a smaller model")
     else:
         say(f"error: {type(error).__name__}: {error} (`regard --debug ...` shows where)")
     asked_wrongly = (BadInput, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)

@@ -14,8 +14,10 @@ from rich.table import Column, Table
 
 from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
 from regard.app.cli.completion import of, run_names
-from regard.app.console import check_picture, progress
+from regard.app.console import answer_files, check_picture, progress, say_what_is_kept, tell
+from regard.base.files import find_files
 from regard.base.line_writer import line_writer
+from regard.base.overwriting import refuse_overwriting
 from regard.errors import BadInput
 from regard.learn.progress import say
 from regard.tasks.core.options import check_options
@@ -133,7 +135,7 @@ def evaluate_all(
         data,
         columns=columns,
         options=options,
-        plotting=bool(show),
+        picture=show,
         progress=lambda run, count: progress(count, f"evaluating {run}"),
     )
     if show:
@@ -141,7 +143,7 @@ def evaluate_all(
         labels = names if len(set(names)) == len(names) else runs
         task.desk.plot(dict(zip(labels, side_by_side.evaluations.values(), strict=True))).save(show)
         say(f"wrote {show}")
-    print(json.dumps(side_by_side.to_data()) if as_json else side_by_side.text())
+    tell(json.dumps(side_by_side.to_data()) if as_json else side_by_side.text())
 
 
 def align(
@@ -179,13 +181,16 @@ def align(
 
     This is the Pharaoh format: source word - target word, counted from 0; words are split at spaces, and pieces of
     a word are taken together. With --gold, the alignment error rate goes to stderr."""
+    from regard.runs.folder import find, own_files
     from regard.tasks.core.table import load_as
     from regard.tasks.translate.align import align_pairs
     from regard.tasks.translate.run import Translator
 
     translator = load_as(run, Translator, "align")
     translator.site, translator.head = site, head
-    with line_writer(output) as write, progress(None, "pairs") as tick:
+    files = [*find_files(data), *([gold] if gold else []), *own_files(find(run))]
+    refuse_overwriting(files, answer_files(output))
+    with say_what_is_kept(), line_writer(output) as write, progress(None, "pairs") as tick:
         aligned = align_pairs(translator, data, columns, gold=gold, base=base, write=write, tick=tick)
     which = "mean of its heads" if head is None else f"head {head}"
     named = site or translator.model.alignment
@@ -222,4 +227,4 @@ def export(
     from regard.tasks.shared.export import export
 
     export(run, to, dtype)
-    print(to)
+    tell(str(to))

@@ -11,6 +11,7 @@ import typer
 
 from regard.app.cli.arguments import Changes, From
 from regard.app.cli.completion import metric_names, recipe_names, settings
+from regard.app.console import tell
 
 
 def demo(out: Annotated[Path, typer.Option(help="Where the run and the picture go.")] = Path("demo")) -> None:
@@ -57,7 +58,7 @@ def train(
     from regard.tasks.core.training import train_recipe
 
     command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
-    print(train_recipe(recipe, out, changes or [], command=command, resume=resume, start=start).folder)
+    tell(str(train_recipe(recipe, out, changes or [], command=command, resume=resume, start=start).folder))
 
 
 def compare(
@@ -110,4 +111,4 @@ def compare(
     Runs that are already in the folder are not trained again."""
     from regard.tasks.core.compare import compare
 
-    print(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))
+    tell(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))

@@ -11,6 +11,7 @@ import webbrowser
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from regard.app.console import tell
 from regard.app.serve.limits import Limits
 from regard.errors import BadInput
 from regard.learn.progress import say
@@ -69,7 +70,7 @@ def start(
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     def greet() -> None:
-        print(f"{len(shelf.served)} models: {', '.join(shelf.served)}")
+        tell(f"{len(shelf.served)} models: {', '.join(shelf.served)}")
         if made:
             print(f"token: {token}")
         print(f"Go to {address}/  (Ctrl-C ends)", flush=True)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.base.dtype import at_least_float32
+
 try:
     from regard.attention.kernels import additive_cuda
 except ImportError:  # no Triton: the chunked code below runs on any device
@@ -21,24 +23,28 @@ except ImportError:  # no Triton: the chunked code below runs on any device
 # e^{2 * 43} e^{2 * 43} overflows to inf and its reciprocal to 0, which are the right limits; beyond 43 a
 # single factor would overflow. For |k| <= 33, clamping |q| at 43 changes nothing in float32, and vice versa.
 LIMIT = 43.0
+WIDE_LIMIT = 350.0  # the same in float64
 CHUNK = {"cpu": 1 << 20, "cuda": 1 << 26}  # pairs x features held at once
 # A single query with at most this many pairs x features keeps them all on a GPU, where chunks are launch-bound.
 FEW = 1 << 23
 
 
 def exponentials(x: Tensor) -> Tensor:
-    """e^{2x} in float32: the form of both inputs of `sum_of_tanh`."""
-    return torch.exp(2 * x.float().clamp(-LIMIT, LIMIT))
+    """e^{2x} in float32 or more: the form of both inputs of `sum_of_tanh`."""
+    x = at_least_float32(x)
+    limit = WIDE_LIMIT if x.dtype == torch.float64 else LIMIT
+    return torch.exp(2 * x.clamp(-limit, limit))
 
 
 def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """(B, .., Q, D), (B, .., K, D) as exponentials and v (D,) -> scores (B, .., Q, K) in v's dtype"""
-    if queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW:
-        with torch.autocast("cuda", enabled=False):  # in float32, as the kernel
-            return (v.float().sum() - 2 * (_gaps(queries, keys) @ v.float())).to(v.dtype)
+    if torch.compiler.is_exporting() or (queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW):
+        with torch.autocast(queries.device.type, enabled=False):  # in float32 or more, as the kernel
+            wide = at_least_float32(v)
+            return (wide.sum() - 2 * (_gaps(queries, keys) @ wide)).to(v.dtype)
     lead = queries.shape[:-2]
     keys = keys.expand(*lead, *keys.shape[-2:])
-    scores = _SumOfTanh.apply(queries.flatten(0, -3), keys.flatten(0, -3), v.float())
+    scores = _SumOfTanh.apply(queries.flatten(0, -3), keys.flatten(0, -3), at_least_float32(v))
     return scores.unflatten(0, lead).to(v.dtype)
 
 
@@ -61,11 +67,15 @@ def _gaps(queries: Tensor, keys: Tensor) -> Tensor:
     return torch.mul(queries.unsqueeze(-2), keys.unsqueeze(-3)).add_(1).reciprocal_()
 
 
+def _fused(x: Tensor) -> bool:
+    return additive_cuda is not None and x.is_cuda and x.dtype == torch.float32
+
+
 class _SumOfTanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, v)
-        if queries.is_cuda and additive_cuda is not None:
+        if _fused(queries):
             return additive_cuda.forward(queries, keys, v)
         scores = queries.new_empty(*queries.shape[:2], keys.shape[1])
         for rows, part in _chunks(queries, keys):
@@ -76,7 +86,7 @@ class _SumOfTanh(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         queries, keys, v = ctx.saved_tensors
-        if queries.is_cuda and additive_cuda is not None:
+        if _fused(queries):
             return additive_cuda.backward(queries, keys, v, grad)
         for_queries, for_keys = torch.empty_like(queries), torch.empty_like(keys)
         for_v = torch.zeros_like(v)

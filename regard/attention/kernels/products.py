@@ -12,7 +12,7 @@ from torch import Tensor
 
 def inner_products(query: Tensor, keys: Tensor) -> Tensor:
     """(.., Q, D), (.., K, D) -> (.., Q, K)"""
-    return one_query_products(query, keys) if _adds_up(query) else query @ keys.mT
+    return one_query_products(query, keys) if _adds_up(query) else query @ keys.transpose(-2, -1)
 
 
 def weighted_sums(weights: Tensor, values: Tensor) -> Tensor:

@@ -8,14 +8,13 @@ they are alike: 9 and 7 ms."""
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from regard.base.files import FULL, draft_of
+from regard.base.files import FULL, drafted_folder
 from regard.data.batches.batch import Pair, PairBatch, PairData, Rows, check_batching, draw_batches
 from regard.data.text.special_tokens import REGARD, Special
 from regard.errors import DataError
@@ -44,9 +43,7 @@ def gather(
     check_batching(batch_tokens=batch_tokens, seed=seed)
     if budget < 1:
         raise ValueError(f"budget must be at least 1 byte, got {budget}")
-    temporary = draft_of(folder)
-    for old in (folder, temporary):
-        _remove(old)
+    _remove(folder)
     buffer, pairs = PairBuffer(), iter(pairs)
     for source, target in pairs:
         buffer.append(source, target)
@@ -54,17 +51,15 @@ def gather(
             break
     else:
         return PairData(*buffer.sides, batch_tokens=batch_tokens, seed=seed, special=special)
-    temporary.mkdir(parents=True)
     try:
-        _spill(buffer, pairs, temporary / "all", budget)
-        # Half full on average, so that an uneven distribution still fits.
-        blocks = 2 * -(-buffer.total // budget)
-        while not _distribute(temporary, blocks, budget=budget, seed=seed):
-            blocks *= 2
-        os.rename(temporary, folder)
-    except BaseException as error:
-        _remove(temporary)
-        if isinstance(error, OSError) and error.errno in FULL:
+        with drafted_folder(folder) as draft:
+            _spill(buffer, pairs, draft / "all", budget)
+            # Half full on average, so that an uneven distribution still fits.
+            blocks = 2 * -(-buffer.total // budget)
+            while not _distribute(draft, blocks, budget=budget, seed=seed):
+                blocks *= 2
+    except OSError as error:
+        if error.errno in FULL:
             needs = f"the blocks of training data need about {2 * buffer.total:,} bytes or more while being written"
             raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
         raise

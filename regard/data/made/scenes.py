@@ -5,7 +5,8 @@
     a white ring above a red cross left of a green star
 
 Three shapes form a chain: the first is left of or above the second, and so the second to the third. There is one
-right caption for each image, and the pixels of each shape are known, so that looking can be scored."""
+right caption for each image, and the pixels of each shape are known, so that looking can be scored. Shapes are filled
+or in outline, of any tone of their colour, on light and dark grounds; a circle that is not filled is a ring."""
 
 from __future__ import annotations
 
@@ -14,36 +15,35 @@ from collections.abc import Sequence
 from typing import overload
 
 import numpy as np
-from PIL import Image, ImageDraw
 
 from regard.data.images.captions import CaptionSet, Named
 from regard.data.images.images import Images
-from regard.data.made.shapes import CLASSES, FINER, NOISE, OUTLINES
+from regard.data.made.painting import CLASSES, ROUND, SOFT, TRIES, Grounds, cover, draw_strokes, finish, paint, paint_grounds, rounds
 from regard.data.made.splits import SPLITS, check_split
 
+# The tones that have a name: ranges of hue (degrees), saturation and brightness.
 COLOURS = {
-    "red": (220, 40, 40),
-    "green": (40, 190, 70),
-    "blue": (50, 90, 235),
-    "yellow": (235, 210, 50),
-    "purple": (165, 60, 200),
-    "white": (235, 235, 235),
+    "red": ((-15, 8), (0.7, 1.0), (0.6, 1.0)),
+    "green": ((90, 155), (0.5, 1.0), (0.4, 1.0)),
+    "blue": ((202, 246), (0.55, 1.0), (0.5, 1.0)),
+    "yellow": ((46, 63), (0.55, 1.0), (0.82, 1.0)),
+    "purple": ((264, 304), (0.42, 1.0), (0.42, 0.98)),
+    "white": ((0, 360), (0.0, 0.06), (0.93, 1.0)),
 }
-SHADE = 16  # by how much each channel of a colour varies
-DARK = (10, 80)  # range of the background's channels: darker than every colour in at least one
+BORDERS = (0.0, 60.0, 255.0)  # their shades of grey; some have a darker tone of the shape's colour
 TURNED = math.pi / 12  # most that a shape is turned either way
-# Ranges by the number of shapes, as shares of the image: radius, distance between neighbours.
-RADII = {1: (0.1, 0.22), 2: (0.1, 0.16), 3: (0.09, 0.125)}
-STEPS = {1: (0.0, 0.0), 2: (0.36, 0.6), 3: (0.29, 0.36)}
-ASIDE = 0.25  # most that a neighbour lies off the line, as a share of its distance
+SLANTED = 0.15  # share of the crosses that are turned like an X
+# By the number of shapes: the range of radii, and how far a neighbour may lie off the line, as a share of its distance.
+RADII = {1: (0.11, 0.36), 2: (0.095, 0.23), 3: (0.09, 0.16)}
+ASIDE = {1: 0.0, 2: 0.28, 3: 0.22}
+GAPS = (0.03, 0.3)  # between neighbours, as shares of the image
 RELATIONS = {"left of": np.array([1.0, 0.0]), "above": np.array([0.0, 1.0])}  # from the first shape to the second
 NAMES = tuple(RELATIONS)
-UPRIGHT = {"square": math.pi / 4, "triangle": -math.pi / 2, "star": -math.pi / 2}  # by which the outline is turned
 
 
 class SceneObjects(Sequence[tuple[Named, ...]]):
-    """The named objects of each image. `numbers` (N, H, W) has 1 in the pixels of an image's first object, 2 in the
-    second's, 0 elsewhere."""
+    """The named objects of each image. `numbers` (N, H, W) has 1 in the pixels of an image's first object and within
+    its outline, 2 in the second's, 0 elsewhere."""
 
     def __init__(self, numbers: np.ndarray, words: Sequence[Sequence[int]]) -> None:
         self.numbers, self.words = numbers, words
@@ -67,71 +67,100 @@ def scenes(split: str, count: int, *, size: int = 64) -> CaptionSet:
     check_split(split, count)
     if size < 32:
         raise ValueError(f"size must be at least 32 pixels, so that shapes can be distinguished, got {size}")
-    generator = np.random.default_rng([len(COLOURS), len(CLASSES), SPLITS.index(split)])
     pixels, numbers = np.empty((count, size, size, 3), np.uint8), np.zeros((count, size, size), np.uint8)
-    captions, words = [], []
-    for row in range(count):
-        caption, named = _draw(1 + row % len(RADII), generator, pixels[row], numbers[row])
-        captions.append((caption,))
-        words.append(named)
+    captions: list[tuple[str, ...]] = [()] * count
+    words: list[list[int]] = [[]] * count
+
+    def draw(first: int, number: int) -> None:
+        generator = np.random.default_rng([len(COLOURS), len(CLASSES), SPLITS.index(split), first // ROUND])
+        part = slice(first, first + number)
+        said = _draw(pixels[part], numbers[part], generator)
+        captions[part] = [(" ".join(each),) for each in said]
+        words[part] = [[place for place, word in enumerate(each) if word in CLASSES] for each in said]
+
+    rounds(count, draw)
     images = Images(count, name=f"scenes {split}, image {{}}".format, pixels=pixels)
     return CaptionSet(images, captions, SceneObjects(numbers, words))
 
 
-def _draw(
-    count: int, generator: np.random.Generator, pixels: np.ndarray, numbers: np.ndarray
-) -> tuple[str, list[int]]:
-    """Fills `pixels` (H, W, 3) and `numbers` (H, W). The caption, and the places of its nouns."""
-    size = len(pixels)
-    relations = [NAMES[place] for place in generator.integers(len(NAMES), size=count - 1)]
-    radii = generator.uniform(*RADII[count], count)
-    image = np.empty(pixels.shape, np.float32)
-    image[:] = generator.uniform(*DARK, 3)
-    said: list[str] = []
-    nouns = []
-    for place, middle in enumerate(_places(relations, radii, generator)):
-        name, colour = CLASSES[generator.integers(len(CLASSES))], list(COLOURS)[generator.integers(len(COLOURS))]
-        part, covered = _cover(name, middle * size, radii[place] * size, generator.uniform(-TURNED, TURNED))
-        shade = np.array(COLOURS[colour]) + generator.uniform(-SHADE, SHADE, 3)
-        image[part] += covered[..., None] * (shade - image[part])
-        numbers[part][covered >= 0.5] = place + 1
-        said += [*(relations[place - 1].split() if place else []), "a", colour, name]
-        nouns.append(len(said) - 1)
-    noisy = image + NOISE * generator.standard_normal(image.shape, np.float32)
-    pixels[:] = np.clip(np.rint(noisy), 0, 255)
-    return " ".join(said), nouns
+def _draw(pixels: np.ndarray, numbers: np.ndarray, generator: np.random.Generator) -> list[list[str]]:
+    """Fills `pixels` (N, H, W, 3) and `numbers` (N, H, W) with the first images of a round. The captions' words."""
+    size = pixels.shape[1]
+    rows = np.concatenate([[row] * (1 + row % len(RADII)) for row in range(ROUND)])  # the image of each shape
+    kinds, turn = generator.integers(len(CLASSES), size=len(rows)), generator.uniform(-TURNED, TURNED, len(rows))
+    slanted = (kinds == CLASSES.index("cross")) & (generator.random(len(rows)) < SLANTED)
+    strokes = draw_strokes(kinds, turn + slanted * math.pi / 4, generator)
+    grounds = paint_grounds(size, generator)
+    colours, tones, borders, contrast = _colours(grounds, rows, generator)
+    borders = np.where(strokes.filled[:, None], borders, tones)
+    said, placed = [], []
+    for row in range(ROUND):
+        own = np.flatnonzero(rows == row)
+        relations = [NAMES[place] for place in generator.integers(len(NAMES), size=len(own) - 1)]
+        placed.append(_places(relations, strokes.reach[own], generator))
+        told = [f"a {colours[shape]} {CLASSES[kinds[shape]]}" for shape in own]
+        said.append(" ".join([told[0], *map(" ".join, zip(relations, told[1:], strict=True))]).split())
+    middles, radii = (size * np.concatenate(each) for each in zip(*placed, strict=True))
+    thick, soft = strokes.thick(radii, size, contrast), generator.uniform(*SOFT, ROUND)[rows]
+    half = (radii[:, None] * strokes.reach).max(1)
+    for kind in range(len(RADII)):  # images of as many shapes, whose windows are about equal
+        same = rows % len(RADII) == kind
+        some, window = np.flatnonzero(same & (rows < len(pixels))), min(size, math.ceil(2 * half[same].max()) + 6)
+        corners = np.clip(np.rint(middles[some] - window / 2), 0, size - window).astype(int)
+        points = (middles[some] - corners)[:, None] + radii[some, None, None] * strokes.points[some]
+        covered = cover(strokes[some], points, thick[some], soft[some], window)
+        for shape, (left, top), body, line, taken in zip(some, corners, *covered, strict=True):
+            part = rows[shape], slice(top, top + window), slice(left, left + window)
+            paint(grounds.pixels[part], body, line, tones[shape], borders[shape])
+            numbers[part][taken] = 1 + np.sum(rows[:shape] == rows[shape])
+    thinnest = np.ones(ROUND)
+    np.minimum.at(thinnest, rows, np.where(strokes.filled, 1, thick))
+    pixels[:] = finish(grounds.pixels[: len(pixels)], grounds.noise * thinnest, generator)
+    return said[: len(pixels)]
 
 
-def _places(relations: Sequence[str], radii: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """The middle of each shape (count, 2), from left and from above, as shares of the image: all shapes are inside,
-    and each is clearly left of or above the next."""
-    steps = [np.zeros(2)]
-    for relation in relations:
-        along = RELATIONS[relation]
-        distance, aside = generator.uniform(*STEPS[len(radii)]), generator.uniform(-ASIDE, ASIDE)
-        steps.append(distance * (along + aside * along[::-1]))
-    places = np.cumsum(steps, 0)
-    low, high = (places - radii[:, None]).min(0), (places + radii[:, None]).max(0)
-    return places - low + generator.uniform(0, 1, 2) * np.maximum(0, 1 - (high - low))
+def _places(
+    relations: Sequence[str], reach: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of each shape (count, 2), from left and from above, and its radius (count,), as shares of the image:
+    all shapes are inside and apart, and each is clearly left of or above the next. `reach` (count, 2) is how far each
+    extends for a radius of 1."""
+    count = len(reach)
+    while True:
+        radii = generator.uniform(*RADII[count]) * generator.uniform(0.88, 1.15, count)
+        steps = [np.zeros(2)]
+        for place, relation in enumerate(relations):
+            along = RELATIONS[relation]
+            apart = (radii[place : place + 2, None] * reach[place : place + 2]).sum(0) @ along
+            aside = generator.uniform(-1, 1) * ASIDE[count]
+            steps.append((apart + generator.uniform(*GAPS)) * (along + aside * along[::-1]))
+        places, half = np.cumsum(steps, 0), radii[:, None] * reach
+        low, high = (places - half).min(0), (places + half).max(0)
+        room = 0.98 - (high - low)
+        apart = np.abs(places[:, None] - places) - (half[:, None] + half)  # across and down
+        if (room >= 0).all() and (apart.max(-1) + np.eye(count) >= GAPS[0] / 2).all():
+            return places - low + 0.01 + generator.uniform(0, 1, 2) * room, radii
 
 
-def _cover(name: str, middle: np.ndarray, radius: float, turned: float) -> tuple[tuple[slice, slice], np.ndarray]:
-    """The part of the image with the shape, and the share of each of its pixels that the shape covers."""
-    outline = OUTLINES.get(name, np.array([-1 - 1j, 1 + 1j]))
-    if name in OUTLINES:
-        outline = outline * np.exp(1j * (turned + UPRIGHT.get(name, 0)))
-    corners = middle + radius * np.stack((outline.real, outline.imag), 1)
-    left, top = np.floor(corners.min(0)).astype(int).tolist()
-    right, bottom = np.floor(corners.max(0)).astype(int).tolist()
-    canvas = Image.new("L", (FINER * (right + 1 - left), FINER * (bottom + 1 - top)))
-    draw = ImageDraw.Draw(canvas)
-    places = [(x, y) for x, y in (FINER * (corners - (left, top))).tolist()]
-    match name:
-        case "circle":
-            draw.ellipse(places, fill=255)
-        case "ring":
-            draw.ellipse(places, outline=255, width=round(0.4 * radius * FINER))
-        case _:
-            draw.polygon(places, fill=255)
-    covered = np.asarray(canvas.reduce(FINER), np.float32) / 255
-    return (slice(top, bottom + 1), slice(left, right + 1)), covered
+def _colours(
+    grounds: Grounds, rows: np.ndarray, generator: np.random.Generator
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """For shapes on these grounds: the names of colours that can be seen, a tone of each (N, 3), the tones of borders
+    (N, 3), and how far the tones are from the ground (N,)."""
+    count = len(rows)
+    numbers = generator.integers(len(COLOURS), size=(count, TRIES))
+    low, high = np.array(list(COLOURS.values())).transpose(2, 0, 1)[:, numbers]  # (N, TRIES, 3)
+    tries = _rgb(*np.moveaxis(generator.uniform(low, high), -1, 0))
+    chosen, contrast = grounds.pick(rows, tries)
+    every = np.arange(count)
+    tones = tries[every, chosen]
+    grey = generator.choice(BORDERS, (count, 1))
+    borders = np.where(generator.random((count, 1)) < 0.8, grey, tones / 2)
+    return [list(COLOURS)[number] for number in numbers[every, chosen]], tones, borders, contrast
+
+
+def _rgb(hue: np.ndarray, saturation: np.ndarray, brightness: np.ndarray) -> np.ndarray:
+    """(..., 3) from 0 to 255. The hue is in degrees."""
+    part = (np.array([5, 3, 1]) + hue[..., None] / 60) % 6
+    lost = saturation[..., None] * np.clip(np.minimum(part, 4 - part), 0, 1)
+    return 255 * brightness[..., None] * (1 - lost)

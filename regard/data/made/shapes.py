@@ -1,35 +1,25 @@
-"""A generated set of images: one of six shapes on a background with noise and small dots.
+"""A generated set of images: one of six shapes, filled or in outline, on a ground of any kind, often with noise and
+small dots.
 
-Colour, position, size and rotation have the same distribution in every class: only the form tells them apart."""
+Colour, position, size and rotation have the same distribution in every class: only the form tells them apart. A
+circle that is not filled is a ring."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from PIL import Image, ImageDraw
 
 from regard.data.images.labelled_images import ImageSet
+from regard.data.made.painting import CLASSES, ROUND, SOFT, TRIES, Grounds, cover, draw_strokes, finish, paint, paint_grounds, rounds
 from regard.data.made.splits import SPLITS, check_split
 
-CLASSES = ("circle", "square", "triangle", "cross", "ring", "star")
-FINER = 4  # drawn this many times larger, then averaged, for smooth edges
-DOTS = 6  # at most
-CONTRAST = 96  # smallest difference of shape and background in at least one channel
-NOISE = 12.0  # standard deviation
-
-
-def _around(count: int) -> np.ndarray:
-    return np.exp(2j * math.pi * np.arange(count) / count)
-
-
-# Corners as complex numbers, the furthest at distance 1 from the centre. The other two classes are round.
-OUTLINES = {
-    "square": _around(4),
-    "triangle": _around(3),
-    "cross": np.outer(_around(4), [3 - 1j, 3 + 1j, 1 + 1j]).flatten() / math.sqrt(10),
-    "star": np.tile([1.0, 0.4], 5) * _around(10),
-}
+DOTS = 6  # at most, in one image of three
+RADII = (0.15, 0.44)  # as shares of the image
+UPRIGHT = 0.4  # share of the images whose shape is turned by at most TURNED
+TURNED = math.pi / 12
+GREY = 0.15  # share of the images without colours
+VIVID = 0.4  # share of the shapes whose channels are 0, 128 or 255
 
 
 class Shapes(ImageSet):
@@ -45,48 +35,73 @@ def shapes(split: str, count: int, *, size: int = 32) -> Shapes:
     check_split(split, count)
     if size < 16:
         raise ValueError(f"size must be at least 16 pixels, so that shapes can be distinguished, got {size}")
-    generator = np.random.default_rng([len(CLASSES), SPLITS.index(split)])
-    labels = np.arange(count) % len(CLASSES)
     pixels, boxes = np.empty((count, size, size, 3), np.uint8), np.empty((count, 4), np.int64)
-    for number, label in enumerate(labels):
-        image, boxes[number] = _draw(CLASSES[label], size, generator)
-        noisy = image + NOISE * generator.standard_normal(image.shape, np.float32)
-        pixels[number] = np.clip(np.rint(noisy), 0, 255)
-    return Shapes(pixels, labels, boxes, split)
+
+    def draw(first: int, number: int) -> None:
+        generator = np.random.default_rng([len(CLASSES), SPLITS.index(split), first // ROUND])
+        part = slice(first, first + number)
+        pixels[part], boxes[part] = _draw(number, size, generator)
+
+    rounds(count, draw)
+    return Shapes(pixels, np.arange(count) % len(CLASSES), boxes, split)
 
 
-def _draw(name: str, size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The image without noise, and the shape's box."""
-    ground, colour = _colours(generator)
-    canvas = Image.new("RGB", (size * FINER, size * FINER), ground)
-    draw = ImageDraw.Draw(canvas)
-    for _ in range(generator.integers(DOTS + 1)):
-        x, y = generator.uniform(0, size * FINER, 2)
-        radius = generator.uniform(0.01, 0.03) * size * FINER
-        shade = tuple(generator.integers(256, size=3).tolist())
-        draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=shade)
-    radius = generator.uniform(0.2, 0.4) * size * FINER
-    middle = generator.uniform(radius, size * FINER - radius, 2)
-    turned = np.exp(1j * generator.uniform(0, 2 * math.pi))
-    outline = radius * turned * OUTLINES[name] if name in OUTLINES else radius * np.array([-1 - 1j, 1 + 1j])
-    corners = middle + np.stack((outline.real, outline.imag), 1)
-    places = [(x, y) for x, y in corners.tolist()]
-    match name:
-        case "circle":
-            draw.ellipse(places, fill=colour)
-        case "ring":
-            draw.ellipse(places, outline=colour, width=round(0.4 * radius))
-        case _:
-            draw.polygon(places, fill=colour)
-    edges = [*np.floor(corners.min(0) / FINER), *np.floor(corners.max(0) / FINER) + 1]
-    return np.asarray(canvas.reduce(FINER), np.float32), np.clip(edges, 0, size).astype(np.int64)
+def _draw(number: int, size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The first `number` images of a round, and the boxes of their shapes."""
+    turn = generator.uniform(0, 2 * math.pi, ROUND)
+    turn = np.where(generator.random(ROUND) < UPRIGHT, TURNED * (turn / math.pi - 1), turn)
+    strokes = draw_strokes(np.arange(ROUND) % len(CLASSES), turn, generator)
+    grounds = paint_grounds(size, generator)
+    grey = generator.random(ROUND) < GREY
+    grounds.pixels[grey] = grounds.pixels[grey].mean(-1, keepdims=True)
+    colours, borders, contrast = _colours(grounds, grey, generator)
+    _add_dots(grounds.pixels, generator)
+    radii = np.minimum(generator.uniform(*RADII, ROUND), 0.47 / strokes.reach.max(1)) * size
+    reach = radii[:, None] * strokes.reach
+    middles = generator.uniform(reach, size - reach)
+    points = middles[:, None] + radii[:, None, None] * strokes.points
+    thick, soft = strokes.thick(radii, size, contrast), generator.uniform(*SOFT, ROUND)
+    noise = grounds.noise * np.where(strokes.filled, 1, np.minimum(thick, 1))  # hides no line
+    borders = np.where(strokes.filled[:, None], borders, colours)
+    wanted = slice(number)
+    body, line, taken = cover(strokes[wanted], points[wanted], thick[wanted], soft[wanted], size)
+    paint(grounds.pixels[wanted], body, line, colours[wanted], borders[wanted])
+    return finish(grounds.pixels[wanted], noise, generator), _boxes(taken)
 
 
-def _colours(generator: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    while True:
-        ground, colour = generator.integers(256, size=(2, 3))
-        if np.abs(ground - colour).max() >= CONTRAST:
-            return tuple(ground.tolist()), tuple(colour.tolist())
+def _colours(
+    grounds: Grounds, grey: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of shapes and of their borders, (ROUND, 3) each, and how far those of the shapes are from the ground."""
+    tones = generator.integers(256, size=(2 * ROUND, TRIES, 3))
+    tones = np.where(generator.random((2 * ROUND, TRIES, 1)) < VIVID, 255 * (tones // 86) // 2, tones)
+    tones = np.where(np.tile(grey, 2)[:, None, None], tones[..., :1], tones)
+    rows = np.arange(2 * ROUND)
+    chosen, contrast = grounds.pick(rows % ROUND, tones)
+    found = tones[rows, chosen]
+    return found[:ROUND], found[ROUND:], contrast[:ROUND]
+
+
+def _add_dots(pixels: np.ndarray, generator: np.random.Generator) -> None:
+    """Smaller than any shape."""
+    size = pixels.shape[1]
+    counts = generator.integers(1, DOTS + 1, ROUND) * (generator.random(ROUND) < 1 / 3)
+    places = np.arange(size) + 0.5
+    for row in np.repeat(np.arange(ROUND), counts):
+        x, y, radius = *generator.uniform(0, size, 2), generator.uniform(0.01, 0.03) * size
+        away = np.hypot(places - x, (places - y)[:, None])
+        shade = generator.uniform(0, 255, 3)
+        pixels[row] += np.clip(0.5 + radius - away, 0, 1)[..., None] * (shade - pixels[row])
+
+
+def _boxes(taken: np.ndarray) -> np.ndarray:
+    """(N, H, W) -> (N, 4)."""
+    edges = []
+    for axis in (1, 2):  # across, down
+        some = taken.any(axis)
+        edges.append((some.argmax(1), some.shape[1] - some[:, ::-1].argmax(1)))
+    (left, right), (top, bottom) = edges
+    return np.stack((left, top, right, bottom), 1)
 
 
 MADE_IMAGES = {"shapes": shapes}

@@ -31,6 +31,7 @@ from regard.base.records import (
     split_at_tabs,
     tabbed_lines,
 )
+from regard.base.short_repr import printable
 from regard.data.batches.batch import Rows, check_batching, draw_batches
 from regard.data.text.special_tokens import Special
 from regard.data.text.text_encoding import EncodedText, TextEncoding
@@ -159,9 +160,8 @@ def _tsv(path: Path, rows: Iterator[Row], columns: LabelledColumns) -> Iterator[
     if count >= SEVERAL and not again and first == f"{path}, line 1":
         names = zip(("text", "second", "label"), header, strict=True)
         named = ", ".join(f"data.{what}={field!r:.40}" for what, field in names if field)
-        print(
-            f"{first}: no other line has its label; if it is a header, name the columns: {named}", file=sys.stderr
-        )
+        said = f"{first}: no other line has its label; if it is a header, name the columns: {named}"
+        print(printable(said), file=sys.stderr)
 
 
 def _jsonl(path: Path, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:

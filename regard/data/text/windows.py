@@ -13,7 +13,7 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from regard.base.files import FULL, draft_of, sync_folder
+from regard.base.files import FULL, drafted, sync_folder
 from regard.data.batches.batch import Batch, check_batching
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
@@ -58,10 +58,10 @@ def _encoded(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterat
 
 
 def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndarray:
-    temporary, written = draft_of(folder / FILE), 0
+    written = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
+        with drafted(folder / FILE) as file:
             for part in parts:
                 if len(ids) >= WRITE:
                     file.write(ids)
@@ -70,10 +70,8 @@ def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndar
             file.write(ids)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, folder / FILE)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in FULL:
+    except OSError as error:
+        if error.errno in FULL:
             needs = f"the text takes 4 bytes per token there; {written:,} bytes were written"
             raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
         raise

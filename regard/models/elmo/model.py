@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
+from regard.base.dtype import at_least_float32
 from regard.base.fields import check, setting
 from regard.data.text.characters import CHARACTERS, CharacterBatch, CharacterEncoding
 from regard.layers.loss import Loss, label_loss, token_loss
@@ -280,7 +281,7 @@ class ELMo(nn.Module):
         if label_smoothing:
             raise ValueError("an adaptive softmax takes no label_smoothing; set model.cutoffs = [] or leave it out")
         with torch.autocast(states.device.type, enabled=False):  # torch's adaptive softmax does not know it
-            likelihoods = self.out(states[mask].float(), targets[mask]).output
+            likelihoods = self.out(at_least_float32(states[mask]), targets[mask]).output
         zeros = torch.zeros_like(mask, dtype=likelihoods.dtype)
         return -likelihoods.sum(), zeros.masked_scatter(mask, likelihoods.detach()), mask
 

@@ -7,10 +7,14 @@ each row from its last real token, as if it were written the other way round."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
+from regard.layers.scan import scan_steps
 
 LayerState = tuple[Tensor, Tensor]  # h (2, N, dim), c (2, N, cell): forward and backward
 BiState = tuple[Tensor, Tensor]  # h (N, layers, 2, dim), c (N, layers, 2, cell)
@@ -52,11 +56,20 @@ class ProjectedLSTM(nn.Module):
         ahead = torch.baddbmm(bias[:, None], x.transpose(1, 2).flatten(1, 2), into.mT)  # all steps at once
         hidden, cell = (part.to(ahead.dtype) for part in state)
         between, down = between.mT, down.mT
-        states = []
-        for step, now in enumerate(ahead.view(size, steps, rows, -1).unbind(1)):
+
+        def move(before: LayerState, now: Tensor) -> LayerState:
+            hidden, cell = before
             i, f, g, o = torch.baddbmm(now, hidden, between).chunk(4, -1)  # (2, N, cell) each
             new_cell = _clip(f.sigmoid() * cell + i.sigmoid() * g.tanh(), self.cell_clip)
-            new_hidden = _clip(torch.bmm(o.sigmoid() * new_cell.tanh(), down), self.projection_clip)
+            return _clip(torch.bmm(o.sigmoid() * new_cell.tanh(), down), self.projection_clip), new_cell
+
+        ahead = ahead.view(size, steps, rows, -1)
+        if torch.compiler.is_exporting() and mask is None:
+            last, (states,) = scan_steps(_with_output(move), (hidden, cell), (ahead.transpose(0, 1),))
+            return states.movedim(0, 2), last
+        states = []
+        for step, now in enumerate(ahead.unbind(1)):
+            new_hidden, new_cell = move((hidden, cell), now)
             states.append(new_hidden)
             if mask is not None:
                 real = mask[:, step, None]
@@ -127,6 +140,16 @@ class ProjectedStack(nn.Module):
             both = torch.cat([y[0], turn(y[1], order)], -1)
             states.append(both.masked_fill(~mask[..., None], 0))
         return states, after
+
+
+def _with_output(move: Callable[[LayerState, Tensor], LayerState]) -> Callable[..., tuple[LayerState, Any]]:
+    """A step as `scan_steps` wants it: the state after it, and its output."""
+
+    def step(before: LayerState, now: Tensor) -> tuple[LayerState, tuple[Tensor]]:
+        after = move(before, now)
+        return after, (after[0],)
+
+    return step
 
 
 def reversal(mask: Tensor) -> Tensor:

@@ -23,11 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.attention import Additive, Attend, GrowingMemory
-from regard.attention.kernels.additive import LIMIT
+from regard.attention import Additive, Attend, GrowingMemory, Memory
+from regard.attention.kernels.additive import exponentials
 from regard.attention.record import watching
 from regard.base.dropout import drop
 from regard.layers.recurrent import Cell
+from regard.layers.scan import scan_steps
 
 try:
     from regard.models.lstmn import kernels
@@ -70,6 +71,8 @@ class TapeLSTM(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (N, T, E) -> h (N, T, D). Nobody looks at padding (mask False), which may be on either side."""
+        if torch.compiler.is_exporting():
+            return self._scan(x, mask)
         if watching(self.attend) or watching(self.cell):
             return self._step_by_step(x, mask)
         inputs = self._inputs(x, mask)
@@ -86,7 +89,7 @@ class TapeLSTM(nn.Module):
             return x.new_empty(len(x), 0, self.dim), self.begin(x)
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
             done = walk(*self._inputs(x, mask), keep=False)
-        keys, values = done.keys.transpose(0, 1).float(), done.values.transpose(0, 1).to(x.dtype)
+        keys, values = done.keys.transpose(0, 1), done.values.transpose(0, 1).to(x.dtype)
         last = done.reads[-1, :, : self.dim].to(x.dtype)
         return values[..., : self.dim], (GrowingMemory(keys, values, mask, x.shape[1]), last)
 
@@ -97,6 +100,27 @@ class TapeLSTM(nn.Module):
             hidden, before = self.step(now, before, None if mask is None else mask[:, place : place + 1])
             states.append(hidden[:, None])
         return torch.cat(states, 1)
+
+    def _scan(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """As `forward`, for `torch.export`: its loop has tensors of fixed size, so the tape has a place for each step
+        from the first on, and a mask hides those to come."""
+        (rows, steps, _), places = x.shape, torch.arange(x.shape[1], device=x.device)
+        empty = self.attend.remember(x.new_zeros(rows, steps, self.dim), x.new_zeros(rows, steps, 2 * self.dim))
+        allowed = torch.ones(rows, steps, dtype=torch.bool, device=x.device) if mask is None else mask
+
+        def step(before: tuple[Tensor, ...], now: Tensor, time: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor]]:
+            keys, values, read = before
+            tape = Memory(keys, values, allowed & (places < time))
+            look = self.attend.look(torch.cat([now, read], -1)[:, None], tape)
+            read, cells = look.read[:, 0].chunk(2, -1)
+            hidden, cells = self.cell(self.cell.input(now), (read, cells))
+            new = self.attend.remember(hidden[:, None], torch.cat([hidden, cells], -1)[:, None])
+            here = (places == time)[:, None]
+            return (new.keys.where(here, keys), new.values.where(here, values), read), (hidden,)
+
+        first = (empty.keys, empty.values, x.new_zeros(rows, self.dim))
+        _, (states,) = scan_steps(step, first, (x.transpose(0, 1), places))
+        return states.transpose(0, 1)
 
     def _inputs(self, x: Tensor, mask: Tensor | None) -> tuple[Any, ...]:
         """The inputs of `walk`, in float32 or more: all that depends on x alone, for all steps at once, and the
@@ -159,7 +183,7 @@ def _walk(
     (steps, rows, attention), dim, keep = of_x.shape, key_weight.shape[1], len(gates) > 0
     of_read, of_keys, minus = ahead.new_zeros(rows, 4 * dim + attention), key_weight.t(), -2 * v
     for now in range(steps):
-        queries[now] = _exponentials(of_x[now] + of_read[:, 4 * dim :])
+        queries[now] = exponentials(of_x[now] + of_read[:, 4 * dim :])
         if now:
             scores = _gaps(keys[:now], queries[now]) @ minus  # (t, N); the same constant is left out of all
             share = _softmax(scores, None if mask is None else mask[:now])
@@ -174,13 +198,9 @@ def _walk(
         cells = torch.addcmul(f * reads[now, :, dim:], i, new)
         hidden = torch.mul(o, cells.tanh(), out=values[now, :, :dim])
         values[now, :, dim:] = cells
-        keys[now] = _exponentials(hidden @ of_keys)
+        keys[now] = exponentials(hidden @ of_keys)
         if keep:
             gates[now] = opened
-
-
-def _exponentials(x: Tensor) -> Tensor:
-    return torch.exp(2 * x.clamp(-LIMIT, LIMIT))
 
 
 def _gaps(keys: Tensor, query: Tensor) -> Tensor:

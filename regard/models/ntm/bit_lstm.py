@@ -60,7 +60,7 @@ class BitLSTM(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, T, I) -> logits of the bits (B, T, O)"""
         check_steps(inputs, self.config.inputs)
-        states, _ = self.layers(inputs, self.begin(len(inputs)))
+        states, _ = self.layers(inputs, self.begin(inputs.shape[0]))
         return self.out(states)
 
     def loss(self, batch: BitSequences) -> Loss:

@@ -24,6 +24,7 @@ from regard.base.fields import check, setting
 from regard.errors import BadInput
 from regard.layers.loss import Loss, bit_loss
 from regard.layers.recurrent import Cell, CellState
+from regard.layers.scan import scan_steps
 from regard.models.ntm import sequence
 from regard.models.ntm.memory import MemoryState, TuringMemory
 from regard.models.protocols import BitSequences
@@ -94,7 +95,7 @@ class NTM(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """(B, T, I) -> logits of the bits (B, T, O)"""
         check_steps(inputs, self.config.inputs)
-        logits, _ = self._run(inputs, self.begin(len(inputs)))
+        logits, _ = self._run(inputs, self.begin(inputs.shape[0]))
         return logits
 
     def loss(self, batch: BitSequences) -> Loss:
@@ -110,6 +111,7 @@ class NTM(nn.Module):
             ahead = F.linear(inputs.to(of_x.dtype), of_x, first.bias)
             watched = watching(self.memory.attend) or (state.cell and watching(self.cell))
             walk = self._walk_fused if not watched and sequence.fits(ahead, self.memory) else self._walk
+            walk = self._scan if torch.compiler.is_exporting() else walk
             states, state = walk(ahead, of_read, state)
             return self.out(states), state
 
@@ -117,13 +119,29 @@ class NTM(nn.Module):
         """(B, T, gates) -> [h; r] of each step (B, T, D + H W), and the state after the last"""
         of_read, states = of_read.t(), []
         for now in ahead.unbind(1):
-            now = torch.addmm(now, state.read, of_read)
-            cell = self.cell(now, state.cell) if state.cell else ()
-            hidden = cell[0] if cell else now.tanh()
-            read, memory = self.memory(hidden, state.memory)
-            states.append(torch.cat([hidden, read], -1))
-            state = NTMState(cell, read, memory)
+            hidden, state = self._move(now, of_read, state)
+            states.append(hidden)
         return torch.stack(states, 1), state
+
+    def _move(self, now: Tensor, of_read: Tensor, before: NTMState) -> tuple[Tensor, NTMState]:
+        """One step: [h; r] (B, D + H W), and the state after it"""
+        now = torch.addmm(now, before.read, of_read)
+        cell = self.cell(now, before.cell) if before.cell else ()
+        hidden = cell[0] if cell else now.tanh()
+        read, memory = self.memory(hidden, before.memory)
+        return torch.cat([hidden, read], -1), NTMState(cell, read, memory)
+
+    def _scan(self, ahead: Tensor, of_read: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
+        """As `_walk`, for `torch.export`."""
+
+        def step(before: tuple[Tensor, ...], now: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor]]:
+            *cell, read, matrix, weights = before
+            hidden, after = self._move(now, of_read.t(), NTMState(tuple(cell), read, MemoryState(matrix, weights)))
+            return (*after.cell, after.read, *after.memory), (hidden,)
+
+        last, (states,) = scan_steps(step, (*state.cell, state.read, *state.memory), (ahead.transpose(0, 1),))
+        *cell, read, matrix, weights = last
+        return states.transpose(0, 1), NTMState(tuple(cell), read, MemoryState(matrix, weights))
 
     def _walk_fused(self, ahead: Tensor, of_read: Tensor, state: NTMState) -> tuple[Tensor, NTMState]:
         """As `_walk`, on CUDA by few kernels."""

@@ -40,6 +40,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.base.dtype import at_least_float32
 from regard.base.fields import check, setting
 from regard.data.made.environments import (
     CHOICES,
@@ -155,7 +156,7 @@ class SNAILAgent(nn.Module):
 
     def states(self, inputs: Tensor) -> Tensor:
         """What was seen before each step (B, T, I) -> (B, T, D)"""
-        return self.blocks(self.embed(inputs))
+        return self.blocks(self.embed(inputs.to(self.embed.weight.dtype)))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """What was seen before each step (B, T, I) -> logits of the actions (B, T, A)"""
@@ -163,7 +164,7 @@ class SNAILAgent(nn.Module):
 
     def step(self, seen: Tensor, before: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
         """As `forward`, one step after another: (B, I) -> logits (B, A), and the state for the next step"""
-        x, after = self.blocks.step(self.embed(seen), before)
+        x, after = self.blocks.step(self.embed(seen.to(self.embed.weight.dtype)), before)
         return self.policy(x), after
 
     @torch.no_grad()
@@ -179,7 +180,7 @@ class SNAILAgent(nn.Module):
     def judge(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """log p of all actions (B, T, A), and the shares (B, T)"""
         states = self.states(inputs)
-        return self.policy(states).float().log_softmax(-1), self.value(states).float()[..., 0]
+        return at_least_float32(self.policy(states)).log_softmax(-1), at_least_float32(self.value(states))[..., 0]
 
     @torch.no_grad()
     def experience(self, batch: Seeds) -> Experience:
@@ -238,5 +239,5 @@ def of_actions(logs: Tensor, actions: Tensor) -> Tensor:
 
 def choose(logits: Tensor, chance: Tensor) -> Tensor:
     """Draw from softmax(logits) (B, A) by uniform numbers (B,), without a GPU sync."""
-    below = logits.float().softmax(-1).cumsum(-1) < chance[:, None]
+    below = at_least_float32(logits).softmax(-1).cumsum(-1) < chance[:, None]
     return below.sum(-1).clamp_max(logits.shape[-1] - 1)

@@ -61,6 +61,9 @@ class CausalConv(nn.Linear):
         before, now = self.weight.chunk(2, 1)
         y = F.linear(x, now, self.bias)
         first = x.shape[1] - alternatives  # of the alternatives
+        if torch.compiler.is_exporting():  # for any number of steps
+            earlier = F.pad(x, (0, 0, self.dilation, 0))[:, : first + 1]
+            return y + F.linear(torch.cat([earlier[:, :-1], earlier[:, -1:].expand(-1, alternatives, -1)], 1), before)
         if first < self.dilation:
             return y
         earlier = F.linear(x[:, : first - self.dilation + 1], before)
@@ -162,7 +165,10 @@ class AttentionBlock(nn.Module):
         query_weight, memory_weight = self.project.weight.split(sizes)
         query_bias, memory_bias = self.project.bias.split(sizes)
         keys, values = F.linear(x, memory_weight, memory_bias).split((self.keys, self.values), -1)
-        query = F.linear(x[:, -alternatives:], query_weight, query_bias)
+        last = x[:, -alternatives:]
+        if torch.compiler.is_exporting():  # else torch would tell one row from several, by their strides
+            last = last.clone(memory_format=torch.contiguous_format)
+        query = F.linear(last, query_weight, query_bias)
         mask = _apart(x, alternatives, alternatives)
         return Question(query, newest=True, mask=mask), self.attend.remember(keys, values)
 
@@ -184,7 +190,7 @@ def _apart(x: Tensor, queries: int, alternatives: int) -> Tensor | None:
     if alternatives == 1:
         return None
     place = torch.arange(x.shape[1], device=x.device)
-    return (place < len(place) - alternatives) | (place == place[-queries:, None])
+    return (place < place.shape[0] - alternatives) | (place == place[-queries:, None])
 
 
 class CausalStack(nn.ModuleList):

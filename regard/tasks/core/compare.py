@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import platform
@@ -21,9 +22,11 @@ from urllib.parse import quote
 
 import torch
 
-from regard.base.files import write_file
+from regard.base.files import open_to_append, write_file
+from regard.base.overwriting import refuse_overwriting
 from regard.errors import RecipeError, RunError
 from regard.learn.checkpoint import checkpoints
+from regard.learn.progress import say
 from regard.runs.folder import find
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Metric
@@ -32,7 +35,8 @@ from regard.tasks.core.table import TASKS, AnyTask, load
 from regard.tasks.core.training import train
 
 Result = dict[str, float]  # metrics and the number of parameters
-RESULT = "result.json"  # beside the run
+TABLE, STARTED = "table.md", "from.txt"  # beside the runs: the result, and what they began with
+RESULT = "result.json"  # of a run
 Way = tuple[str, tuple[str, ...]]  # what is trained, as RECIPE or RECIPE,KEY=VALUE,..., and the values varied
 
 
@@ -50,7 +54,7 @@ def compare(
     """Trains every recipe in every combination with every seed; the table, also written to out/table.md."""
     combinations = list(itertools.product(*map(_choices, vary)))
     ways = [(recipe, way) for recipe in recipes for way in combinations]
-    begin = find(start) if start else None
+    begin = None if start is None else find(start)
     planned = [read(*_settings(way, changes), begin)[0] for way in ways]  # a mistake stops here, before training
     task = _common_task(planned)
     metric = next(iter(task.metrics)) if metric is None else metric
@@ -60,6 +64,8 @@ def compare(
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in trainings]
     if len(set(folders)) < len(folders):
         raise RecipeError("two of the trainings would share a folder; give each recipe and value once")
+    data = [file for job in planned for file in TASKS[job.task].desk.data_files(job.data) if not file.is_dir()]
+    refuse_overwriting([*data, *(Path(_parts(recipe)[0]) for recipe in recipes)], [out / TABLE, out / STARTED])
     _check_start(out, begin)
     results: dict[tuple[Way, int], Result] = {}
     calls = [
@@ -72,17 +78,15 @@ def compare(
         if metric not in result:
             raise RecipeError(f"{way[0]} gives no {metric} on this data; take another --metric")
         results[way, seed] = result
-        print(
+        say(
             f"{len(results)}/{len(trainings)}  {' '.join([way[0], *way[1]])}  seed {seed}  "
-            f"{metric} {result[metric]:.{task.metrics[metric].digits}f}",
-            file=sys.stderr,
-            flush=True,
+            f"{metric} {result[metric]:.{task.metrics[metric].digits}f}"
         )
 
     _run_all(calls, jobs, tell)
     rows = [[results[way, seed] for seed in range(seeds)] for way in ways]
     table = _table(ways, rows, metric, task.metrics[metric], tested=tested)
-    write_file(out / "table.md", table.encode())
+    write_file(out / TABLE, table.encode())
     return table
 
 
@@ -162,7 +166,7 @@ def _check_metric(metric: str, task: AnyTask, jobs: list[AnyJob]) -> None:
 
 def _check_start(out: Path, start: Path | None) -> None:
     """A recipe does not say what a training was begun with, so that the folder does."""
-    file, now = out / "from.txt", str(start or "")
+    file, now = out / STARTED, str(start or "")
     then = file.read_text(encoding="utf-8") if file.is_file() else now
     if then != now and any(out.glob("*/recipe.toml")):
         was, comes = (f"--from {path}" if path else "no --from" for path in (then, now))
@@ -214,7 +218,7 @@ def _run(recipe: str, changes: list[str], folder: Path, jobs: int, start: Path |
     folder.mkdir(parents=True, exist_ok=True)
     words = ["regard", "train", recipe, *(["--from", str(start)] if start else [])]
     command = shlex.join([*words, *(word for change in changes for word in ("--set", change))])
-    with open(folder / "progress.txt", "a", encoding="utf-8") as file, redirect_stderr(file):
+    with io.TextIOWrapper(open_to_append(folder / "progress.txt"), "utf-8") as file, redirect_stderr(file):
         train(job, folder, recipe=text, command=command, resume=bool(checkpoints(folder)), start=start)
     run, desk = load(folder), TASKS[job.task].desk
     with desk.test_data(run, job.data) as data:

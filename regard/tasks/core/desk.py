@@ -8,14 +8,16 @@ import dataclasses
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from regard.base.fields import build
+from regard.base.files import find_files
 from regard.base.line_writer import line_writer
-from regard.errors import BadInput, RecipeError, RunError
+from regard.base.memory import explain_memory
+from regard.errors import BadInput, DataError, RecipeError, RunError
 from regard.tasks.core.card import Card, Options
 from regard.tasks.core.options import check_options
 from regard.tasks.core.recipe_files import BY_NAME, files_of_recipe
@@ -177,8 +179,20 @@ class Desk(ABC, Generic[S, R, D]):
         """RunError where this run cannot be asked; `drawing`: or cannot show where it looked."""
 
     def files(self, options: Options) -> Sequence[Path]:
-        """Files beside the inputs that are read, so that no answer or picture may overwrite them."""
-        return ()
+        """Files and folders beside the inputs that are read, so that no answer or picture may overwrite them."""
+        named = [option.name for option in self.card.options if option.kind is Path and not option.written]
+        return [options[name] for name in named if options.get(name)]
+
+    def data_files(self, settings: S) -> list[Path]:
+        """Files and folders that the settings name: texts among them that name something there is."""
+        paths = []
+        for field in dataclasses.fields(settings):
+            value = getattr(settings, field.name)
+            for name in value if isinstance(value, tuple) else (value,):
+                if isinstance(name, str) and name and not field.metadata.get("choices"):
+                    with suppress(DataError, ValueError, OSError):
+                        paths += find_files(name)
+        return paths
 
     def reader(self, run: R, options: Options) -> Callable[[Any], Any]:
         """Reads one input as `ask` takes it, so that it is read only once. BadInput where it cannot be answered."""
@@ -213,7 +227,10 @@ class Desk(ABC, Generic[S, R, D]):
             raise self.not_trained()
         settings = self.test_settings(run.folder, data, columns=columns, options=options)
         chosen = {name: value for name, value in (options or {}).items() if value is not None}
+        counts = [option.flag for option in self.card.evaluate_options if option.kind is int]
+        lower = " or ".join([*counts, "the amount of data"])
         with (
+            explain_memory(f"evaluating on {settings.test_name}", lower),
             nullcontext() if data is not None else files_of_recipe(settings.test_files),
             self.test_data(run, settings) as prepared,
             progress(self.ticks(prepared)) as tick,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from regard.base.overwriting import refuse_overwriting
 from regard.errors import DataError, RunError
 from regard.learn.progress import say
 from regard.metrics.bootstrap import Comparison
-from regard.runs.folder import Folder
+from regard.runs.folder import Folder, find, own_files
 from regard.show.html_table import html_table
 from regard.tasks.core.card import Options
 from regard.tasks.core.results import Evaluation, Tick
@@ -131,17 +132,22 @@ def evaluate_runs(
     *,
     columns: str = "",
     options: Options,
-    plotting: bool = False,
+    picture: Path | None = None,
     progress: Callable[[str, int | None], AbstractContextManager[Tick]],
 ) -> SideBySide:
-    """`plotting`: a run without anything to draw is refused before it is evaluated. `progress(run, count)` gives a
-    tick for each unit of work, `count` of them where that is known."""
+    """`picture`: the file it will be drawn to. Before anything is evaluated, a run without anything to draw is
+    refused, and a picture that would overwrite what is read. `progress(run, count)` gives a tick for each unit of
+    work, `count` of them where that is known."""
     task = task_of_runs(runs)
     tested = check_data(task, runs, data, columns, options)
+    if picture:
+        settings = [task.desk.test_settings(Folder(run), data, columns=columns, options=options) for run in runs]
+        read = [file for each in settings for file in task.desk.data_files(each)]
+        refuse_overwriting([*read, *(file for run in runs for file in own_files(find(run)))], [picture])
     evaluations: dict[str, Evaluation] = {}
     for run in runs:
         show, opened = partial(progress, run), load(run)
-        if plotting:
+        if picture:
             task.desk.check_plot(opened)
         evaluations[run] = task.desk.evaluate_on(opened, data, columns=columns, options=options, progress=show)
     first, *others = runs

@@ -35,6 +35,7 @@ class Option:
     flags: str = ""  # another spelling on the command line, as "--replace-unknown/--keep-unknown"
     limit: Literal["", "beams", "tokens"] = ""  # the limit of a server that its value is held to
     received: Received | None = None  # how it is sent to a server, where it names files on the command line
+    written: bool = False  # it names a file that is written, and not read
 
     @property
     def flag(self) -> str:
@@ -154,6 +155,7 @@ class GenerateOptions(SearchOptions, total=False):
     stop: str | Sequence[str] | None
 
 
+MOST_TESTED = 1_000_000  # generated examples of an evaluation: more would take days, and memory for each
 TOP = Option("top", int, "How many of the likeliest to show.", 5, min=1, metavar="N")
 
 

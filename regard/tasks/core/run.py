@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from regard.base.files import named_path
+from regard.base.short_repr import printable
 from regard.errors import BadInput, RunError
 from regard.tasks.core.card import Card
 from regard.tasks.core.options import checks_keywords
@@ -39,7 +41,7 @@ class Run:
         from regard.runs.writing import save
 
         _, own = self._opened("save")
-        save(own, Path(folder), self.model)
+        save(own, named_path(folder, "folder"), self.model)
 
     def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
         """Write a new folder of `transformers` or `timm` with the weights the run has now, as `regard export` does.
@@ -48,7 +50,9 @@ class Run:
 
         task, own = self._opened("export")
         artifacts = task.desk.artifacts(own)
-        export(own, Path(folder), artifacts, "decode" in task.sections, dtype=dtype, model=self.model)
+        export(
+            own, named_path(folder, "folder"), artifacts, "decode" in task.sections, dtype=dtype, model=self.model
+        )
 
     def _opened(self, verb: str) -> tuple[Card[Any], Folder]:
         if self.task is None or self.folder is None:
@@ -68,13 +72,13 @@ class Run:
                 "data must be the name of a file to evaluate on, or None for the test data of the run's recipe; "
                 f"got {data!r:.40} ({type(data).__name__})"
             )
-        file = None if data is None else str(data)
+        file = None if data is None else str(named_path(data, "data"))
         evaluation: Evaluation = task.desk.evaluate_on(self, file, columns=columns, options=options)
         return evaluation
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
-        where = f" from {self.folder.path}" if self.folder else ""
+        where = f" from {printable(str(self.folder.path))}" if self.folder else ""
         return f"<{type(self).__name__}: {type(self.model).__name__}, {count:,} parameters{where}>"
 
     def _repr_html_(self) -> str:

@@ -15,7 +15,9 @@ import torch
 
 from regard.attention.trace import sites_of
 from regard.base.device import choose_device
-from regard.base.files import write_file
+from regard.base.files import named_path, write_file
+from regard.base.memory import explain_memory
+from regard.base.overwriting import identity, refuse_overwriting
 from regard.base.tensors import fill, named_tensors
 from regard.data.artifacts import Artifacts
 from regard.errors import Interrupted, NoTokenizer, RecipeError, RunError
@@ -29,7 +31,7 @@ from regard.learn.validation import Validation
 from regard.models import MODELS, name_of
 from regard.models.protocols import Adopter, Model
 from regard.runs import folder as runs
-from regard.runs.folder import Folder, find
+from regard.runs.folder import Folder, find, own_files
 from regard.runs.weights import has_weights
 from regard.show import loss_curve
 from regard.tasks.core.desk import Prepared
@@ -42,6 +44,8 @@ from regard.tasks.core.table import TASKS, AnyTask, load, task_for
 
 # Settings that may change when a training goes on.
 FREE = tuple(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture"))
+
+SIZES = ("batch_tokens", "batch_size", "memory_mib", "train_count", "valid_count")  # what takes memory
 
 
 class Trained(NamedTuple):
@@ -62,11 +66,13 @@ def train_recipe(
     start: str | Path | None = None,
 ) -> Trained:
     """What `regard train` and `regard.train` do. `start`: a run's folder or name."""
-    begin = find(start) if start else None
+    begin = None if start is None else find(start)
+    out = None if out is None else named_path(out, "out")
     job, text = read(recipe, changes, begin)
     if out is None and isinstance(recipe, Mapping):
         raise RecipeError("a recipe without a name needs a folder for its run: out=...")
-    folder = Path("runs", Path(str(recipe)).stem) if out is None else Path(out)
+    folder = out or Path("runs", Path(str(recipe)).stem)
+    keep_recipe(recipe, folder, text)
     report = train(job, folder, recipe=text, command=command, resume=resume, start=begin)
     best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
     say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
@@ -100,7 +106,9 @@ def train(
 
     start: a run whose weights and vocabulary to begin with. RunError, with nothing touched, if another process is
     training in `out`."""
-    with locked(out):
+    lower = [f"data.{name}" for name in SIZES if name in job.data.__dataclass_fields__]
+    what = f"training {job.model} on {job.data.name}"
+    with locked(out), explain_memory(what, " or ".join([*lower, "the sizes of [model]"])):
         try:
             return _train(job, out, recipe, command, resume, start)
         except (KeyboardInterrupt, SystemExit):
@@ -116,9 +124,12 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
     choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
     check_out(out, begun, resume)
     task = TASKS[job.task]
-    job = fit_to_data(job, task, out if begun else None)
+    files = [file for file in task.desk.data_files(job.data) if not file.is_dir()]
+    refuse_overwriting([*files, *(own_files(start) if start and not begun else [])], own_files(out))
     if begun:
         check_recipe(out, recipe, job.train)
+    job = fit_to_data(job, task, out if begun else None)
+    if begun:
         artifacts = read_artifacts(task, out)
     else:
         artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
@@ -196,6 +207,17 @@ def check_out(out: Path, begun: bool, resume: bool) -> None:
     own = [name for name in ("config.json", "README.md", "log.jsonl") if (out / name).exists()]
     if own and not (out / runs.RECIPE).exists():
         raise RunError(f"{out} is no run, and its {' and '.join(own)} would be lost; take another --out")
+
+
+def keep_recipe(recipe: object, folder: Path, text: str) -> None:
+    """The recipe in a run's folder is the run's own, without the comments of the recipe that was read."""
+    own = folder / runs.RECIPE
+    is_read = isinstance(recipe, str | Path) and own.is_file() and identity(own) == identity(Path(recipe))
+    if is_read and not checkpoints(folder) and own.read_bytes() != text.encode():
+        raise RecipeError(
+            f"{own} is the recipe that is read, and would be overwritten by all its settings without its comments; "
+            "move it out of that folder, or take another --out"
+        )
 
 
 def build_model(job: AnyJob, artifacts: Artifacts) -> Model:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from regard.base.files import drafted
+from regard.base.line_writer import check_output
 from regard.base.records import need_parquet
 from regard.tasks.core.desk import write_answers
 from regard.tasks.core.inputs import Failed
@@ -32,13 +34,15 @@ def vector_writer(
             yield write
         return
     assert output is not None
-    if output.is_dir():
-        raise IsADirectoryError(f"{output} is a folder; let --output name a file")
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {output.parent} to write {output.name} in; make it first")
-    with drafted(output) as draft, (_npy if suffix == ".npy" else _parquet)(draft, width, tokens) as add:
+    check_output(output)
+    count = 0
+    with (
+        drafted(output, lambda: f"vectors of {count:,} texts" if count else "") as draft,
+        (_npy if suffix == ".npy" else _parquet)(draft, width, tokens) as add,
+    ):
 
         def put(answer: Vector | TokenVectors | Failed) -> None:
+            nonlocal count
             if isinstance(answer, Failed):
                 text = answer.text or ""
                 add((text, 0, "") if tokens else (text,), np.full(width, np.nan, np.float32))
@@ -47,42 +51,44 @@ def vector_writer(
                     add((str(answer.text), place, token), vector)
             else:
                 add((str(answer.text),), answer.vector)
+            count += 1
 
         yield put
 
 
 @contextmanager
-def _npy(path: Path, width: int, tokens: bool) -> Iterator[Add]:
+def _npy(file: BinaryIO, width: int, tokens: bool) -> Iterator[Add]:
     """The number of rows stands in the header, which has a fixed length and is written again at the end."""
     count = 0
-    with open(path, "wb") as file:
-        _header(file, count, width)
+    _header(file, count, width)
 
-        def add(names: Names, vector: np.ndarray) -> None:
-            nonlocal count
-            file.write(np.ascontiguousarray(vector, "<f4").tobytes())
-            count += 1
+    def add(names: Names, vector: np.ndarray) -> None:
+        nonlocal count
+        file.write(np.ascontiguousarray(vector, "<f4").tobytes())
+        count += 1
 
+    try:
         yield add
+    finally:  # a part of the vectors is a valid file too
         file.seek(0)
         _header(file, count, width)
 
 
-def _header(file: object, count: int, width: int) -> None:
+def _header(file: BinaryIO, count: int, width: int) -> None:
     """numpy pads the header for a first dimension of 20 digits, so that another count keeps its length."""
     table = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
-    np.lib.format.write_array_header_1_0(file, table)  # type: ignore[arg-type]
+    np.lib.format.write_array_header_1_0(file, table)
 
 
 @contextmanager
-def _parquet(path: Path, width: int, tokens: bool) -> Iterator[Add]:
-    arrow, parquet = need_parquet(path)
+def _parquet(draft: BinaryIO, width: int, tokens: bool) -> Iterator[Add]:
+    arrow, parquet = need_parquet(".parquet")
     columns = [("text", arrow.string())]
     columns += [("place", arrow.int32()), ("token", arrow.string())] if tokens else []
     schema = arrow.schema([*columns, ("vector", arrow.list_(arrow.float32(), width))])
     rows: list[Names] = []
     vectors: list[np.ndarray] = []
-    with parquet.ParquetWriter(path, schema) as file:
+    with parquet.ParquetWriter(draft, schema) as file:
 
         def flush() -> None:
             flat = arrow.array(np.concatenate(vectors), arrow.float32())
@@ -99,6 +105,8 @@ def _parquet(path: Path, width: int, tokens: bool) -> Iterator[Add]:
             if len(rows) == PART:
                 flush()
 
-        yield add
-        if rows:
-            flush()
+        try:
+            yield add
+        finally:
+            if rows:
+                flush()

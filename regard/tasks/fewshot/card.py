@@ -8,7 +8,7 @@ from typing import Any
 from regard.errors import BadInput
 from regard.tasks.core.card import Card, TaskRequest
 from regard.tasks.core.inputs import Queries
-from regard.tasks.core.options import TOP, Option
+from regard.tasks.core.options import MOST_TESTED, TOP, Option
 from regard.tasks.core.results import Metric
 from regard.tasks.shared.received import SUPPORT
 
@@ -53,7 +53,15 @@ fewshot_card = Card[Any](
     best_by=("accuracy", "loss"),
     unit="queries",
     evaluate_options=(
-        Option("test_episodes", int, "How many episodes to draw.", min=1, metavar="N", flags="--episodes"),
+        Option(
+            "test_episodes",
+            int,
+            "How many episodes to draw.",
+            min=1,
+            max=MOST_TESTED,
+            metavar="N",
+            flags="--episodes",
+        ),
     ),
     columns=(("image", "label"),),
     trains_with=frozenset({"label_smoothing", "capture"}),

@@ -85,8 +85,7 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
     # -- asking
 
     def files(self, options: Options) -> Sequence[Path]:
-        named = [Path(example.partition("=")[2] or example) for example in options["support"]]
-        return [file for path in named for file in (path.rglob("*") if path.is_dir() else [path])]
+        return [Path(example.partition("=")[2] or example) for example in options["support"]]
 
     def ask(
         self,

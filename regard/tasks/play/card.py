@@ -9,7 +9,7 @@ from typing import Any
 from regard.errors import BadInput
 from regard.tasks.core.card import Card
 from regard.tasks.core.inputs import InputKind, Inputs, listed
-from regard.tasks.core.options import Option
+from regard.tasks.core.options import MOST_TESTED, Option
 from regard.tasks.core.results import Metric
 from regard.tasks.shared.received import Received
 
@@ -64,6 +64,8 @@ play_card = Card[Any](
     validated=("reward", "regret"),
     best_by=("reward",),
     unit="steps",
-    evaluate_options=(Option("test_count", int, "Play: in how many environments.", min=2, metavar="N"),),
+    evaluate_options=(
+        Option("test_count", int, "Play: in how many environments.", min=2, max=MOST_TESTED, metavar="N"),
+    ),
     trains_with=frozenset({"capture", "ppo_passes", "ppo_parts", "ppo_clip"}),
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from regard.data.made.environments import Bandits, Environments, MDPs, World
 from regard.metrics import bandits, mdps
@@ -17,6 +19,8 @@ from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.play.run import Agent
 from regard.tasks.shared.measuring import aligned, device_of
 
+COMPARED = 32  # times as many environments as an agent plays at once are played at once by the other players
+
 
 @dataclass(frozen=True)
 class Earned:
@@ -26,26 +30,25 @@ class Earned:
     rewards: np.ndarray  # (E,)
 
 
+class Played(NamedTuple):
+    """Total rewards (E,) in E environments."""
+
+    rewards: np.ndarray  # of the agent
+    best: np.ndarray  # what a player who knows each environment can expect
+    others: dict[str, np.ndarray]
+
+
 def evaluate(
     run: Agent, data: range, *, only: Sequence[str] = (), options: Options | None = None, tick: Tick = no_tick
 ) -> Evaluation:
-    """`data`: the numbers of environments."""
-    kind, seeds = run.player.environments, torch.tensor(list(data), device=device_of(run.model))
-    totals, bests, worlds = [], [], []
-    for part in seeds.split(run.at_once):
-        world = kind.draw(part)
-        totals.append(run.trajectory(part).rewards.sum(1).cpu())
-        bests.append(kind.best(world).cpu())
-        if not only:
-            worlds.append(World(*(x.cpu() for x in world)))
-        for _ in part:
-            tick()
-    rewards, best = (torch.cat(x).double().numpy() for x in (totals, bests))
+    """`data`: the numbers of environments. Of each only the total rewards are kept, to bound the memory."""
+    kind, size = run.player.environments, COMPARED * run.at_once
+    parts = [play_all(run, data[first : first + size], bool(only), tick) for first in range(0, len(data), size)]
+    rewards, best = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rewards", "best"))
     metrics = measures(rewards, best)
     if only:
         return Evaluation({name: metrics[name] for name in only})
-    world = World(*(torch.cat(x) for x in zip(*worlds, strict=True)))
-    players = other_players(kind, world)
+    players = {name: np.concatenate([part.others[name] for part in parts]) for name in parts[0].others}
     others = {name: {**measures(earned, best), **interval(earned)} for name, earned in players.items()}
     return Evaluation(
         metrics,
@@ -55,6 +58,21 @@ def evaluate(
         (table(others),),
         Earned(kind, rewards),
     )
+
+
+def play_all(run: Agent, numbers: range, alone: bool, tick: Tick) -> Played:
+    """All players in the environments of these numbers; `alone`: the agent only."""
+    kind, rewards, bests, worlds = run.player.environments, list[Tensor](), list[Tensor](), list[World]()
+    for seeds in torch.tensor(numbers, device=device_of(run.model)).split(run.at_once):
+        world = kind.draw(seeds)
+        rewards.append(run.trajectory(seeds).rewards.sum(1).cpu())
+        bests.append(kind.best(world).cpu())
+        if not alone:
+            worlds.append(World(*(x.cpu() for x in world)))
+        for _ in seeds:
+            tick()
+    others = {} if alone else other_players(kind, World(*(torch.cat(x) for x in zip(*worlds, strict=True))))
+    return Played(torch.cat(rewards).double().numpy(), torch.cat(bests).double().numpy(), others)
 
 
 def measures(rewards: np.ndarray, best: np.ndarray) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from regard.errors import BadInput
 from regard.tasks.core.card import Card, TaskRequest
 from regard.tasks.core.inputs import Inputs, Texts
-from regard.tasks.core.options import Option
+from regard.tasks.core.options import MOST_TESTED, Option
 from regard.tasks.core.results import Metric
 
 DRAWN = "drawn"  # stands for a sequence that is drawn at random
@@ -94,6 +94,7 @@ recall_card = Card[Any](
             int,
             "Play, recall: in how many environments, or sequences of each length.",
             min=2,
+            max=MOST_TESTED,
             metavar="N",
         ),
         Option(

@@ -37,7 +37,9 @@ translate_card = Card[Any](
     inputs=Texts(),
     options=(
         *TRANSLATE,
-        Option("alignments", Path, "Write word alignments to this file, one line an answer: 0-0 1-2."),
+        Option(
+            "alignments", Path, "Write word alignments to this file, one line an answer: 0-0 1-2.", written=True
+        ),
         Option("dictionary", Path, "Source TAB target words, to look an unknown word's source word up in."),
     ),
     check_request=check_request,

@@ -1,11 +1,13 @@
 """Coloured shapes, and captions that say what is where."""
 
+import colorsys
 import re
 
 import numpy as np
 import pytest
 
-from regard.data.made.scenes import CLASSES, COLOURS, DARK, SHADE, scenes
+from regard.data.made.painting import CLASSES, CONTRAST, NOISE
+from regard.data.made.scenes import COLOURS, scenes
 
 NOUN = rf"a ({'|'.join(COLOURS)}) ({'|'.join(CLASSES)})"
 CAPTION = re.compile(rf"{NOUN}(?: (left of|above) {NOUN}(?: (left of|above) {NOUN})?)?")
@@ -49,33 +51,79 @@ def test_each_is_clearly_left_of_or_above_the_next(train):
 
 
 def test_masks_are_the_objects_pixels(train):
-    """Within a mask the pixels have the colour that the caption says, outside of all that of the background."""
+    """They do not overlap, each has pixels that are plainly not the ground's, and nearly none of these is outside."""
+    for row, objects in enumerate(train.objects):
+        image, words = train.images.read(row).astype(float), train.captions[row][0].split()
+        taken = np.sum([one.mask for one in objects], axis=0)
+        assert taken.max() == 1
+        ground = np.median(image[taken == 0], axis=0)
+        for one in objects:
+            assert one.mask.dtype == bool
+            assert one.mask.sum() >= 15  # the least has a thin cross
+            away = np.linalg.norm(image[one.mask] - ground, axis=-1)
+            assert np.sort(away)[-8:].mean() > 40, words
+        spread = image[taken == 0].std(0).max()
+        if spread < 3:  # a plain ground
+            assert (np.linalg.norm(image - ground, axis=-1)[taken == 0] > 60).mean() < 0.02, words  # edges
+
+
+def hue_of(colour: np.ndarray) -> tuple[float, float]:
+    hue, saturation, _ = colorsys.rgb_to_hsv(*(colour / 255))
+    return 360 * hue, saturation
+
+
+def test_filled_shapes_have_a_tone_of_the_colour_that_is_said(train):
+    """The middle of a circle or a square, which no border reaches."""
+    seen = set()
     for row, objects in enumerate(train.objects):
         image, words = train.images.read(row).astype(float), train.captions[row][0].split()
         for one in objects:
-            assert one.mask.dtype == bool
-            assert one.mask.sum() >= 30
-            inside = np.median(image[one.mask], axis=0)
-            assert np.abs(inside - COLOURS[words[one.word - 1]]).max() < SHADE + 12, words
-        taken = np.sum([one.mask for one in objects], axis=0)
-        assert taken.max() == 1
-        assert np.median(image[taken == 0], axis=0).max() < DARK[1] + 12
+            if words[one.word] not in ("circle", "square"):
+                continue
+            across, down = middle(one.mask).round().astype(int)
+            part = image[down - 1 : down + 2, across - 1 : across + 2].reshape(-1, 3)
+            tone, name = np.median(part, axis=0), words[one.word - 1]
+            ground = np.median(image[np.sum([each.mask for each in objects], axis=0) == 0], axis=0)
+            if np.linalg.norm(tone - ground) < CONTRAST / 2:
+                continue  # a square in outline
+            hue, saturation = hue_of(tone)
+            seen.add(name)
+            if name == "white":
+                assert saturation < 0.2, words
+            else:
+                low, high = COLOURS[name][0]
+                assert low - 12 < (hue + 30) % 360 - 30 < high + 12, (words, hue)
+                assert saturation > 0.3, words
+    assert seen == set(COLOURS)
 
 
-def test_colours_stay_apart():
-    shades = np.array(list(COLOURS.values()))
-    apart = np.abs(shades[:, None] - shades).max(-1) + 255 * np.eye(len(shades))
-    assert apart.min() > 2 * SHADE + 24  # the noise has a standard deviation of 12
-    assert (shades.max(-1) - SHADE - DARK[1]).min() > 72
+def test_grounds_are_light_and_dark_plain_and_uneven(train):
+    edges = np.concatenate((train.images.pixels[:, 0], train.images.pixels[:, -1]), 1).astype(float)
+    bright = np.median(edges.mean(-1), axis=1)
+    assert (bright > 200).mean() > 0.25
+    assert (bright < 60).mean() > 0.2
+    assert ((bright > 60) & (bright < 200)).mean() > 0.1
+    spread = edges.std(1).max(-1)
+    assert (spread < 1).mean() > 0.15
+    assert (spread > 4).mean() > 0.3
+    assert NOISE < 20
+
+
+def test_no_two_colours_share_a_tone():
+    """Names of hues do not overlap, and white is paler than all."""
+    spans = sorted(hue for name, (hue, _, _) in COLOURS.items() if name != "white")
+    assert all(one[1] + 15 < two[0] for one, two in zip(spans[:-1], spans[1:], strict=True))
+    assert spans[-1][1] + 15 < spans[0][0] + 360
+    palest = min(saturation[0] for name, (_, saturation, _) in COLOURS.items() if name != "white")
+    assert COLOURS["white"][1][1] + 0.3 < palest
 
 
 def test_shapes_lie_inside(train):
-    """None is cut off at the edge: as many pixels of a circle lie on either side of its middle."""
+    """None is cut off at the edge: a shape may not touch the border of its image along a line."""
     for (caption,), objects in zip(train.captions, train.objects, strict=True):
         for one in objects:
-            if caption.split()[one.word] in ("circle", "square", "cross", "ring"):
-                rows, columns = np.nonzero(one.mask)
-                assert abs(np.ptp(rows) - np.ptp(columns)) <= 2, caption
+            for edge in (one.mask[0], one.mask[-1], one.mask[:, 0], one.mask[:, -1]):
+                assert edge.sum() <= 12, caption
 
 
 def test_a_larger_count_begins_with_a_smaller(train):

@@ -1,0 +1,171 @@
+"""Watch modules that attend by torch's functions: F.scaled_dot_product_attention in anybody's module, and softmax in an
+attention layer of `transformers` that does not ask for an attention function (DeBERTa, BLOOM, XLNet).
+
+While such a module runs in the thread of a trace, a mode of torch's sees the functions it calls. They are called as
+before; the weights of scaled_dot_product_attention are computed once more from its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from inspect import unwrap
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from regard.attention import trace_transformers
+from regard.attention.record import Trace, active
+from regard.attention.weigh import masked_softmax
+from regard.base.dtype import at_least_float32
+
+FUSED = "scaled_dot_product_attention"
+SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
+HIDDEN = -5e29  # lower scores are those of masked places; in half precision, half of the lowest
+DEPTH = 3  # of functions that call functions
+
+
+def is_attention(module: nn.Module) -> bool:
+    return _attends(type(module)) and not trace_transformers.is_attention(module)
+
+
+@cache
+def _attends(kind: type[nn.Module]) -> bool:
+    library = kind.__module__.split(".")[0]
+    if library in ("torch", "regard"):
+        return False
+    if library == "transformers":
+        return "Attention" in kind.__name__ and (_calls(kind, "softmax") or _calls(kind, FUSED))
+    return _calls(kind, FUSED)
+
+
+def _calls(kind: type[nn.Module], name: str) -> bool:
+    """Whether its methods name this function, or functions of their modules that they call do."""
+    own = (base for base in kind.__mro__ if issubclass(base, nn.Module) and base.__module__.split(".")[0] != "torch")
+    methods = (getattr(value, "__func__", value) for base in own for value in vars(base).values())  # also static ones
+    return any(_names(method, name, DEPTH) for method in methods if isinstance(method, FunctionType))
+
+
+def _names(function: FunctionType, name: str, depth: int) -> bool:
+    function = unwrap(function)
+    names = set(_names_in(function.__code__))
+    if name in names:
+        return True
+    called = (function.__globals__.get(other) for other in names) if depth else ()
+    ours = (other for other in called if isinstance(other, FunctionType) and other is not function)
+    return any(not other.__module__.startswith("torch.") and _names(other, name, depth - 1) for other in ours)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+@contextmanager
+def watch(seen: Trace, sites: Iterable[nn.Module]) -> Iterator[None]:
+    """Within it, the trace sees what those of these modules do that it watches. Sites of other kinds are shown by
+    themselves, so what they call is not shown again."""
+    sites = list(sites)
+    with ExitStack() as stack:
+        if any(seen.watches(module) and is_attention(module) for module in sites):
+            mode = _Functions(seen)
+            for module in sites:
+                stack.callback(module.register_forward_pre_hook(mode.open, with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(mode.close, with_kwargs=True, always_call=True).remove)
+        yield
+
+
+class _Functions(TorchFunctionMode):
+    """Active while a site runs; the innermost one called the function."""
+
+    def __init__(self, seen: Trace):
+        super().__init__()
+        self.seen = seen
+        self.running: list[tuple[nn.Module, int]] = []  # the open sites, with the calls shown of each
+
+    def open(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling() or self.seen not in active.get():
+            return
+        if not self.running:
+            self.__enter__()
+        self.running.append((module, 0))
+
+    def close(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or self.seen not in active.get():
+            return
+        self.running.pop()
+        if not self.running:
+            self.__exit__(None, None, None)
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = function(*args, **(kwargs or {}))
+        module, shown = self.running[-1]
+        if self.seen.watches(module) and is_attention(module):
+            if function is F.scaled_dot_product_attention:
+                self._show_fused(module, shown > 0, *args, **(kwargs or {}))
+            elif function in SOFTMAX and output.dim() == 4 and _in_transformers(module):
+                self._show_softmax(module, shown > 0, args[0] if args else kwargs["input"], output)
+            else:
+                return output
+            self.running[-1] = module, shown + 1
+        return output
+
+    @torch.no_grad()
+    def _show_fused(
+        self,
+        module: nn.Module,
+        again: bool,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> None:
+        """Without dropout. All dimensions but heads, queries and features are the batch's."""
+        (*lead, count, width), size = query.shape, key.shape[-2]
+        rows = self.seen.take(module, count, size, again=again)
+        if not rows:
+            return
+        allowed = None if attn_mask is None else attn_mask if attn_mask.dtype == torch.bool else ~attn_mask.isneginf()
+        if is_causal:
+            allowed = torch.ones(count, size, dtype=torch.bool, device=query.device).tril()
+        if enable_gqa:
+            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+        scores = at_least_float32(query[..., rows, :] @ key.transpose(-2, -1))
+        scores = scores * (1 / math.sqrt(width) if scale is None else scale)
+        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            scores = scores + _of_rows(attn_mask, rows)
+        allowed = None if allowed is None else _of_rows(allowed, rows).expand(scores.shape)
+        weights = masked_softmax(scores, allowed).to(query.dtype)
+        shape = (math.prod(lead[:-1]), lead[-1] if len(lead) > 1 else 1, len(rows), size)
+        if len(lead) < 2:
+            shape = (lead[0] if lead else 1, *shape[1:])
+        self.seen.keep_weights(module, weights.reshape(shape), None if allowed is None else allowed.reshape(shape))
+
+    @torch.no_grad()
+    def _show_softmax(self, module: nn.Module, again: bool, scores: Tensor, weights: Tensor) -> None:
+        """(B, H, Q, K), before dropout"""
+        rows = self.seen.take(module, weights.shape[-2], weights.shape[-1], again=again)
+        if rows:
+            low = max(HIDDEN, torch.finfo(scores.dtype).min / 2)
+            allowed = scores[..., rows, :] > low
+            self.seen.keep_weights(module, weights[..., rows, :].masked_fill(~allowed, 0), allowed)
+
+
+def _of_rows(mask: Tensor, rows: list[int]) -> Tensor:
+    """The rows of a mask (.., Q, K), which may be one for all queries."""
+    return mask[..., rows, :] if mask.dim() > 1 and mask.shape[-2] > 1 else mask
+
+
+def _in_transformers(module: nn.Module) -> bool:
+    return type(module).__module__.split(".")[0] == "transformers"
