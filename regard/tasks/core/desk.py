@@ -84,7 +84,7 @@ class Desk(ABC, Generic[S, R, D]):
         """The training batches and the validation data. `out`: the run's folder, for data too large for memory."""
 
     def amount(self, job: Job[S]) -> Amount:
-        """Asked where model.size is "auto"."""
+        """Asked where the model's size is left to the data."""
         raise RecipeError(f"model.size=auto is not for a model that is made to {self.card.verb}; name a size")
 
     def trained_with(self, config: ModelConfig) -> frozenset[str]:

@@ -1,4 +1,5 @@
-"""`model.size = "auto"`: a model's size by how much there is to learn from.
+"""A model's size by the data: `model.size = "auto"` by how much there is to learn from, `model.image_size = 0` by the
+size of the images.
 
 A large model learns slowly from few examples and then overfits them. The model's own tables say which of its sizes
 is for how many examples (`AUTO_SIZES`), and which settings are for images of which size (`AUTO_IMAGES`)."""
@@ -26,18 +27,15 @@ def fit_to_data(job: AnyJob, task: AnyTask, begun: Path | None) -> AnyJob:
         return _with(job, {name: getattr(config, name) for name in job.sized})
     model: Any = MODELS[job.model]
     amount = task.desk.amount(job)
-    size = [name for name, least in model.AUTO_SIZES.items() if least <= amount.count][-1]
-    sides = getattr(model, "AUTO_IMAGES", {})
-    numbers = dict(model.SIZES[size])
-    if sides:
-        numbers |= sides[next((side for side in sides if amount.side <= side), max(sides))]
-    numbers = {name: value for name, value in numbers.items() if name in job.sized}
-    of_images = f" of {amount.side} pixels" if sides else ""
+    by_amount, by_side = model.AUTO_SIZES, getattr(model, "AUTO_IMAGES", {})
+    size = [name for name, least in by_amount.items() if least <= amount.count][-1]
+    side = next((side for side in by_side if amount.side <= side), max(by_side, default=0))
+    every = {**model.SIZES[size], **by_side.get(side, {})}
+    numbers = {name: value for name, value in every.items() if name in job.sized}
     shown = ", ".join(f"{name} {value}" for name, value in numbers.items() if isinstance(value, int))
-    say(
-        f"model.size is {size} for {amount.count:,} {amount.unit}{of_images}{f' ({shown})' if shown else ''}; "
-        f"sizes to set: {', '.join(model.SIZES)}"
-    )
+    of_images = f" of {amount.side} pixels" if amount.side else ""
+    named = f"model.size {size}" if job.sized != tuple(by_side.get(side, {})) else "the size of the images"
+    say(f"For {amount.count:,} {amount.unit}{of_images}: {named}{f' ({shown})' if shown else ''}, unless it is set")
     return _with(job, numbers)
 
 
@@ -45,4 +43,4 @@ def _with(job: AnyJob, numbers: dict[str, Any]) -> AnyJob:
     try:
         return replace(job, config=replace(job.config, **numbers))
     except ValueError as error:
-        raise RecipeError(f"[model]: {error}; set them all, or leave them to model.size=auto") from None
+        raise RecipeError(f"[model]: {error}; set all of these numbers, or none") from None

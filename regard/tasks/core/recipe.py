@@ -44,10 +44,8 @@ FROM_DATA = {
     "outputs": "follow from the data; set data.made and data.bits instead",
 }
 AUTO = "auto"
-AUTO_TABLES = (
-    "AUTO_SIZES",
-    "AUTO_IMAGES",
-)  # of a model: sizes by the fewest examples, settings by the side of images
+# Of a model: sizes by the fewest examples that they are for, settings by the side of images.
+AUTO_TABLES = ("AUTO_SIZES", "AUTO_IMAGES")
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
 
@@ -298,31 +296,30 @@ def _tokens(model: str, table: dict[str, Any]) -> Tokens:
 
 
 def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """model.size = "base" stands for the numbers of that name; others that are set win. Of "auto", the smallest
-    until the data has been counted (`model_size.py`)."""
-    if "size" not in config:
-        return config
+    """model.size = "base" stands for the numbers of that name; others that are set win. What is left to the data has
+    the smallest numbers until that has been counted (`model_size.py`)."""
     sizes, by_amount, by_side = (getattr(MODELS[model], name, {}) for name in ("SIZES", *AUTO_TABLES))
-    size = config.pop("size")
-    if size == AUTO and by_amount:
-        free = auto_sized(model, {**config, "size": AUTO})
-        numbers = {**sizes[next(iter(by_amount))], **next(iter(by_side.values()), {})}
-        return {**{name: value for name, value in numbers.items() if name in free}, **config}
-    if size not in sizes:
-        named = ", ".join([*sizes, *[AUTO] * bool(by_amount)])
-        raise RecipeError(f"model.size of {model} must be one of {named or 'none'}, got {size!r}")
-    return {**sizes[size], **config}
+    free = auto_sized(model, config)
+    smallest = sizes[next(iter(by_amount))] if by_amount else {}
+    numbers = {**smallest, **next(iter(by_side.values()), {})}
+    if "image_size" in free:
+        config.pop("image_size")
+    if "size" in config and (size := config.pop("size")) not in [AUTO] * bool(by_amount):
+        if size not in sizes:
+            named = ", ".join([*sizes, *[AUTO] * bool(by_amount)])
+            raise RecipeError(f"model.size of {model} must be one of {named or 'none'}, got {size!r}")
+        config = {**sizes[size], **config}
+    return {**{name: value for name, value in numbers.items() if name in free}, **config}
 
 
 def auto_sized(model: str, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings that model.size = "auto" leaves to the data: those that are not set beside it. Those that depend
-    on the size of images are left all or none."""
+    """The settings that are left to the data: with model.size = "auto" the numbers of sizes, with
+    model.image_size = 0 what depends on the size of images; those that are set beside them are not."""
     sizes, by_amount, by_side = (getattr(MODELS[model], name, {}) for name in ("SIZES", *AUTO_TABLES))
-    if config.get("size") != AUTO:
-        return ()
-    names = {name: None for size in by_amount for name in sizes[size] if name not in config}
-    of_images = {name: None for numbers in by_side.values() for name in numbers}
-    return (*names, *(of_images if not of_images.keys() & config.keys() else ()))
+    names = [name for size in by_amount for name in sizes[size]] if config.get("size") == AUTO else []
+    if config.get("image_size") == 0:
+        names += [name for numbers in by_side.values() for name in numbers]
+    return tuple(dict.fromkeys(name for name in names if name == "image_size" or name not in config))
 
 
 def dump(table: Recipe) -> str:

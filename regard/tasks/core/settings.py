@@ -46,7 +46,7 @@ class Tokens:
 
     kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
     size: int = 8000  # the most tokens of the vocabulary
-    # What occurs less often is unknown (words, characters) or stays in pieces. With 2, unknown words are learned too.
+    # What occurs less often is unknown (words, characters) or stays in pieces; with 2, unknown is learned too.
     min_count: int = setting(1, at_least=1)
     joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False
@@ -79,7 +79,7 @@ class Job(Generic[S]):
     tokens: Tokens = field(default_factory=Tokens)
     decode: Decoding = field(default_factory=Decoding)
     task: str = ""  # its verb
-    sized: tuple[str, ...] = ()  # settings of config that follow from the amount of data: model.size = "auto"
+    sized: tuple[str, ...] = ()  # settings of config that the recipe leaves to the data, see model_size.py
 
 
 AnyJob = Job[DataSettings]

@@ -100,8 +100,7 @@ def test_a_model_is_sized_by_its_data_and_says_so(tmp_path: Path, train: Any, ca
     changes = sized(tmp_path, f"data.train={file}", "model.size=auto")
     train("transformer-pairs", tmp_path / "run", *changes)
     said = capfd.readouterr().err
-    assert "model.size is large for 55 training pairs (dim 16, layers 2, heads 2, ff 8)" in said
-    assert "sizes to set: small, large" in said
+    assert "For 55 training pairs: model.size large (dim 16, layers 2, heads 2, ff 8), unless it is set" in said
     assert Folder(tmp_path / "run").config.dim == 16
 
     # What goes on keeps its size, also where sizes have changed since; what is set beside it wins.
@@ -129,6 +128,9 @@ def test_an_image_model_follows_the_size_of_the_images(
         assert getattr(config, "patch_size", patch) == patch
     told, _ = read("vit-images", {"data.train": str(tmp_path / "mine.npz"), "model.image_size": 48})
     assert fit_to_data(told, task, None).config.image_size == 48
+    large, _ = read("vit-images", {"data.train": str(tmp_path / "mine.npz"), "model.size": "small"})
+    config = fit_to_data(large, task, None).config
+    assert (config.dim, config.image_size) == (384, image_size), "a size that is set leaves that of images to them"
 
 
 def test_auto_is_for_models_that_have_sizes_by_data() -> None:
