@@ -1,5 +1,5 @@
-"""A model's size by the data: `model.size = "auto"` by how much there is to learn from, `model.image_size = 0` by the
-size of the images.
+"""A model's size by the data: `model.size = "auto"` by how much there is to learn from, `model.image_size = 0` by
+the size of the images.
 
 A large model learns slowly from few examples and then overfits them. The model's own tables say which of its sizes
 is for how many examples (`AUTO_SIZES`), and which settings are for images of which size (`AUTO_IMAGES`)."""

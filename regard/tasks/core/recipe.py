@@ -296,8 +296,8 @@ def _tokens(model: str, table: dict[str, Any]) -> Tokens:
 
 
 def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """model.size = "base" stands for the numbers of that name; others that are set win. What is left to the data has
-    the smallest numbers until that has been counted (`model_size.py`)."""
+    """model.size = "base" stands for the numbers of that name; others that are set win. What is left to the data
+    has the smallest numbers until that has been counted (`model_size.py`)."""
     sizes, by_amount, by_side = (getattr(MODELS[model], name, {}) for name in ("SIZES", *AUTO_TABLES))
     free = auto_sized(model, config)
     smallest = sizes[next(iter(by_amount))] if by_amount else {}
