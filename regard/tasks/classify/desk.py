@@ -18,7 +18,7 @@ from regard.tasks.classify.bag_of_words import bag_accuracy
 from regard.tasks.classify.prepare import build_data, prepare, survey
 from regard.tasks.classify.settings import LabelledSettings
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Amount, Prepared, Stream, ticked
+from regard.tasks.core.desk import Prepared, Stream, ticked
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.core.settings import Job
 from regard.tasks.core.simple_ways import majority
@@ -33,9 +33,6 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
     kind = TextReader
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
-
-    def amount(self, job: Job[LabelledSettings]) -> Amount:
-        return Amount(len(job.data.rows("train")), "labelled texts")
 
     def trained_with(self, config: ModelConfig) -> frozenset[str]:
         """A step that packs rows cannot be captured."""
