@@ -4,12 +4,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import regard
 from regard.data.made.glyphs import glyphs
 from regard.data.made.scenes import scenes
 from regard.data.made.shapes import shapes
-from regard.show import Line, Looks
+from regard.layers.positions import sinusoids
+from regard.show import Line, Looks, barcode
 
 
 def main(folder: Path) -> None:
@@ -29,6 +31,7 @@ def main(folder: Path) -> None:
     regard.load("omniglot").fewshot(signs[5], examples).examples().save(folder / "fewshot.svg")
     regard.load("copy").recall(length=20).picture().save(folder / "tape.svg")
     regard.load("shapes-senet").class_gates().save(folder / "gates.svg")
+    barcode(sinusoids(torch.arange(100), 64).numpy()).save(folder / "barcode.svg")
 
 
 def looks() -> Looks:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -161,7 +161,10 @@ def train(
     *,
     out: str | Path | None = None,
     set: Mapping[str, Any] | None = None,
+    data: Mapping[str, str | Path | Iterable[Any]] | None = None,
     resume: bool = False,
+    accept_changed_data: bool = False,
+    overwrite: bool = False,
     start: str | Path | None = None,
 ) -> Run:
     """Train by a recipe, as `regard train` does, and open the run: its best weights, and how the training ended in
@@ -174,13 +177,27 @@ def train(
         {"data": {"train": "pairs.tsv"}, "model": {"name": "bahdanau"}, "train": {"steps": 500}}.
     out: the run's folder; runs/RECIPE unless given. A dict needs one.
     set: settings to change, by section.key.
-    resume: go on from the newest checkpoint in the folder.
+    data: rows in memory in place of the recipe's files, {"train": rows}, also "valid" and "test": lists of tuples
+        or dicts with the columns of files, a data frame, a dataset. See docs/data.md.
+    resume: go on from the newest checkpoint in the folder. Data that has changed since is refused, unless
+        accept_changed_data, which log.jsonl then says.
+    overwrite: replace a run that is in the folder, once the data is read and the new training begins. A folder with
+        anything else in it is refused.
     start: a run, or a `transformers` folder, whose weights and vocabulary to begin with.
 
     Ctrl-C saves a checkpoint and raises `regard.Interrupted`; the same call with resume=True goes on from there."""
     from regard.tasks.core.training import train_and_open
 
-    return train_and_open(recipe, out, set or {}, resume=resume, start=start)
+    return train_and_open(
+        recipe,
+        out,
+        set or {},
+        resume=resume,
+        overwrite=overwrite,
+        accept_changed_data=accept_changed_data,
+        start=start,
+        data=data,
+    )
 
 
 def __getattr__(name: str) -> Any:

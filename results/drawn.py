@@ -4,8 +4,8 @@
     python results/drawn.py --sheet drawings.jpg        # a sheet of the drawings, no run is asked
 
 Drawings as people make them, by other code than the generator's: in turn by Pillow's ImageDraw, by matplotlib's
-paths, and, where resvg is installed (`pip install resvg-py`) and `--svg` asked for it, from SVG files. Pictures of 64
-to 1,000 pixels, square or not, in colour, grey or with transparency, PNG or JPEG; paper, screens and plain grounds;
+paths, and, with `--svg` and resvg installed (`pip install resvg-py`), from SVG files. Pictures of 64 to 1,000
+pixels, square or not, in colour, grey or with transparency, PNG or JPEG; paper, screens and plain grounds;
 filled, outlined and bordered shapes, drawn with a ruler or by a shaky hand. A hollow circle is a ring.
 
 Everything is a function of the kind and the number of the drawing."""
@@ -45,7 +45,17 @@ OTHERS = "#000000 #333333 #808080 #a52a2a #ff7f0e #00bcd4 #e377c2 #008080 #ffc0c
 LIGHT = "#ffffff #f8f8f8 #fdf6e3 #faf0e6 #fffff0 #f0f8ff #e8f5e9 #fce4ec #e0e0e0 #fff8dc"
 DARK = "#000000 #101010 #1e1e1e #263238 #0d1b2a #2b2b2b #3b1f2b #1b2a1b #222244"
 MIDDLE = "#808080 #bdb76b #5f9ea0 #d2b48c #cd853f #87ceeb #90a4ae #ffb6c1 #6b8e23 #b0c4de"
-SIZES = [(400, 300), (300, 400), (512, 512), (1000, 1000), (640, 480), (256, 256), (600, 400), (200, 200), (128, 128)]
+SIZES = [
+    (400, 300),
+    (300, 400),
+    (512, 512),
+    (1000, 1000),
+    (640, 480),
+    (256, 256),
+    (600, 400),
+    (200, 200),
+    (128, 128),
+]
 SIZES += [(640, 360), (1000, 700), (450, 600), (64, 64)]
 APART = 110  # distance of a shape's colour from the ground's, in RGB: no white shape on white paper
 SMALLEST = 0.08  # radius of a shape, as a share of the picture's longer side
@@ -72,7 +82,9 @@ class Drawn:
     def line(self) -> Points:
         """Its closed outline."""
         count = {"square": 4, "triangle": 3, "star": 10}.get(self.name, 90)
-        angles = 2 * math.pi * np.arange(count) / count - math.pi / 2 + (math.pi / 4 if self.name == "square" else 0)
+        angles = (
+            2 * math.pi * np.arange(count) / count - math.pi / 2 + (math.pi / 4 if self.name == "square" else 0)
+        )
         points = np.stack((np.cos(angles), np.sin(angles)), 1)
         if self.name == "star":
             points[1::2] *= 0.36 + 0.16 * self.form
@@ -169,9 +181,7 @@ def draw_shape(
     border = hexes("#000000 #ffffff #333333")[generator.integers(3)]
     shaky = generator.uniform(0.01, 0.03) if generator.random() < 0.35 else 0.0
     turned = 0.0 if generator.random() < 0.5 else generator.uniform(-0.2, 0.2)
-    return Drawn(
-        name, colour, middle, radius, style, thick, turned, border, shaky, float(generator.random())
-    )
+    return Drawn(name, colour, middle, radius, style, thick, turned, border, shaky, float(generator.random()))
 
 
 def plan_shape(number: int) -> Drawing:
@@ -184,7 +194,11 @@ def plan_shape(number: int) -> Drawing:
     while True:
         colour = table[generator.integers(len(table))]
         level = round(float(np.dot(colour, (0.299, 0.587, 0.114))))
-        if differs((level,) * 3, np.repeat(ground.mean(-1, keepdims=True), 3, -1)) if grey else differs(colour, ground):
+        if (
+            differs((level,) * 3, np.repeat(ground.mean(-1, keepdims=True), 3, -1))
+            if grey
+            else differs(colour, ground)
+        ):
             break
     radius = generator.uniform(0.18, 0.42) * side
     middle = generator.uniform(1.1 * radius, np.array(size) - 1.1 * radius)
@@ -329,8 +343,8 @@ PROGRAMS = {"pillow": by_pillow, "matplotlib": by_matplotlib}
 
 
 def drawings(kind: str, count: int, *, svg: bool = False) -> Iterator[tuple[np.ndarray, str, str]]:
-    """Pictures (H, W, 3), their captions or classes, and the program that drew each: in turn, so that every class and
-    every number of shapes comes from each."""
+    """Pictures (H, W, 3), their captions or classes, and the program that drew each: in turn, so that every class
+    and every number of shapes comes from each."""
     programs = {**PROGRAMS, **({"resvg": by_resvg} if svg else {})}
     for number in range(count):
         program = list(programs)[number // 6 % len(programs)]

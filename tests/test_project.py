@@ -243,6 +243,7 @@ import json, regard
 from regard.data.made.shapes import shapes
 from regard.runs.shipped import shipped
 from regard.tasks.core.recipe_files import recipes
+from regard.tasks.core.systems import describe_recipe
 runs = [regard.load(name) for name in shipped()]
 image = shapes("test", 1).pixels[0]
 asked = {"recognise": [image], "caption": [image], "recall": ["01010101 11001100"]}
@@ -254,6 +255,8 @@ for run in runs:
     texts.append(getattr(run, verb)(*asked.get(verb, ["3 May 1979"]), **options.get(verb, {})).line())
 html = regard.load("dates").translate("3 May 1979").attention.html()
 assert "function show(" in html
+told = describe_recipe("bert-labelled").settings
+assert all(setting.meaning for settings in told.values() for setting in settings)  # read from the sources
 print(json.dumps([regard.__file__, list(recipes()), shipped(), texts]))
 """
     where, there, runs, texts = json.loads(python(script, path=target, cwd=empty))

@@ -60,8 +60,8 @@ class MultiHead(Attend):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention, *, causal: bool = False) -> MultiHead:
-        """A copy of torch's module: its weights, which of them learn, dropout, device, dtype and mode. Two things differ: the batch is
-        first, whatever `module.batch_first` is, and masks are True where a query may look.
+        """A copy of torch's module: its weights, which of them learn, dropout, device, dtype and mode. Two things
+        differ: the batch is first, whatever `module.batch_first` is, and masks are True where a query may look.
 
         torch                                 here
         mha(q, k, v)[0]                       attend(q, k, v)
@@ -73,8 +73,9 @@ class MultiHead(Attend):
         """
         if not isinstance(module, nn.MultiheadAttention):
             raise BadInput(
-                f"from_torch copies an nn.MultiheadAttention, got {type(module).__module__}.{type(module).__name__}; "
-                "pass the attention inside it, as layer.self_attn of an nn.TransformerEncoderLayer"
+                "from_torch copies an nn.MultiheadAttention, got "
+                f"{type(module).__module__}.{type(module).__name__}; pass the attention inside it, as "
+                "layer.self_attn of an nn.TransformerEncoderLayer"
             )
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError(
@@ -176,7 +177,7 @@ class MultiHead(Attend):
         return Question(query, mask=query_mask, bias=bias), memory
 
 
-def _parts(module: nn.MultiheadAttention) -> list[nn.Parameter]:
+def _parts(module: nn.MultiheadAttention) -> list[Tensor]:
     """The weights of queries, keys and values, in one tensor or apart."""
     if module.in_proj_weight is not None:
         return [module.in_proj_weight]
@@ -184,7 +185,7 @@ def _parts(module: nn.MultiheadAttention) -> list[nn.Parameter]:
 
 
 @torch.no_grad()
-def _copy(ours: list[nn.Parameter], theirs: list[nn.Parameter]) -> None:
+def _copy(ours: list[Tensor], theirs: list[Tensor]) -> None:
     """Numbers, and whether they learn; one tensor of theirs may hold several of ours."""
     each = [part for parameter in theirs for part in parameter.chunk(len(ours) // len(theirs))]
     for number, (mine, values) in enumerate(zip(ours, each, strict=True)):

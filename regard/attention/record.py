@@ -21,9 +21,9 @@ class Trace:
     """What was recorded: `seen[site]` the weights (B, .., Q, K), `seen[site, "mask"]` where each query may look
     (B, Q, K), `seen[site, kind]` tensors of another kind, such as gates.
 
-    The calls of a site add up, so that a decoder's steps become the queries of one text. But a module that reads the
-    same sequence several times within one pass of the model (a layer shared by all depths) has an entry for each
-    call: `seen["layer.attention#1"]`, `seen["layer.attention#2"]`, ..."""
+    The calls of a site add up, so that a decoder's steps become the queries of one text. But a module that reads
+    the same sequence several times within one pass of the model (a layer shared by all depths) has an entry for
+    each call: `seen["layer.attention#1"]`, `seen["layer.attention#2"]`, ..."""
 
     def __init__(self, names: dict[int, str], heads: Sequence[int] | None, rows: Sequence[int] | None):
         self.heads, self.rows = heads, rows
@@ -33,7 +33,7 @@ class Trace:
         self._queries: dict[tuple[int, int], int] = {}  # how many each call of a site has answered so far
         self._numbers: dict[int, int] = {}  # of each site: the call to which belongs what it records now
         self._asked: dict[int, tuple[int, int]] = {}  # queries and places of its last call in this pass
-        self._depth = 0  # of the open calls of modules with sites inside: 0 outside a pass
+        self._depth = 0  # of the open calls of sites and of modules with sites inside: 0 outside a pass
 
     def __repr__(self) -> str:
         seen = [self._shape_of(site) for site in self.sites[:4]]
@@ -51,7 +51,7 @@ class Trace:
         return id(module) in self._names
 
     def enter(self) -> None:
-        """A module with sites inside is called; the outermost call is a pass of the model."""
+        """A site, or a module with sites inside, is called; the outermost call is a pass of the model."""
         self._depth += 1
         if self._depth == 1:
             self._asked.clear()

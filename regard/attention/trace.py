@@ -5,15 +5,16 @@
     seen["decoder.0.cross"]            # (B, heads, rows, K)
 
 The model may be your own: sites are regard's attention and gates, torch's nn.MultiheadAttention (so
-nn.TransformerEncoder and nn.Transformer too), modules that call F.scaled_dot_product_attention, and the attention of
-`transformers` models. The weights of the named
-sites are computed in addition to the usual read, so outputs do not change by a bit (one exception: `trace_torch`),
-and without a trace nothing extra is computed. Gates have names: `seen["stages.0.0.excite", "gate"]` (B, C); of
-recurrent layers `seen["encoder.l0", "forget"]` (N, T, D), or "input", "output" (LSTM), "reset", "update" (GRU).
+nn.TransformerEncoder and nn.Transformer too), modules that call F.scaled_dot_product_attention, and the attention
+of `transformers` models. The weights of the named sites are computed in addition to the usual read, so outputs do
+not change by a bit (one exception: `trace_torch`), and without a trace nothing extra is computed. Gates have names:
+`seen["stages.0.0.excite", "gate"]` (B, C); of recurrent layers `seen["encoder.l0", "forget"]` (N, T, D), or
+"input", "output" (LSTM), "reset", "update" (GRU).
+
 Calls add up: when a model generates with a cache, each step adds its queries. A site that reads the same sequence
-several times within one pass (ALBERT's shared layer) has an entry for each call: `seen["...attention#1"]`. Traces are per thread. A compiled
-model (torch.compile) runs as compiled; what is recorded comes from a second, uncompiled pass over the same inputs,
-so that its output stays bit-identical."""
+several times within one pass (ALBERT's shared layer) has an entry for each call: `seen["...attention#1"]`. Traces
+are per thread. A compiled model (torch.compile) runs as compiled; what is recorded comes from a second, uncompiled
+pass over the same inputs, so that its output stays bit-identical."""
 
 from __future__ import annotations
 
@@ -28,6 +29,11 @@ from torch import nn
 from regard.attention import trace_functions, trace_torch, trace_transformers
 from regard.attention.record import Trace, active, tracing
 from regard.errors import NoAttention
+
+VISIBLE = (
+    "regard's attention and gates, nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
+    "attention layers of transformers 5 (those that ask its AttentionInterface, or call softmax themselves)"
+)
 
 
 class Traceable(Protocol):
@@ -94,9 +100,7 @@ def _plain(model: Traceable) -> Traceable:
 def _check(patterns: Sequence[str], sites: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in sites):
-            names = ", ".join(map(repr, sites)) if sites else "none: a trace sees regard's attention and gates, "
-            names += "" if sites else "nn.MultiheadAttention, modules that call F.scaled_dot_product_attention, and "
-            names += "" if sites else "layers of transformers 5 that are called Attention"
+            names = ", ".join(map(repr, sites)) or f"none: a trace sees {VISIBLE}"
             raise NoAttention(f"no site has a name like {pattern!r}; the sites of this model are {names}")
 
 
@@ -104,7 +108,7 @@ def _check(patterns: Sequence[str], sites: Sequence[str]) -> None:
 def _passes(
     seen: Trace, modules: dict[str, nn.Module], sites: Sequence[str], compiled: Container[int]
 ) -> Iterator[None]:
-    """Tell the trace when a module with sites inside is called and when it is done."""
+    """Tell the trace when a site, or a module with sites inside, is called and when it is done."""
 
     def enter(*_: Any) -> None:
         if tracing() and seen in active.get():
@@ -114,9 +118,10 @@ def _passes(
         if tracing() and seen in active.get():
             seen.leave()
 
-    around = {name for name in modules if any(site.startswith(f"{name}." if name else "") for site in sites)}
+    parts = [site.split(".") for site in sites]
+    around = {"", *(".".join(part[: end + 1]) for part in parts for end in range(len(part)))}
     with ExitStack() as stack:
-        for name in around - set(sites):
+        for name in around:
             if id(modules[name]) not in compiled:  # a hook inside would have it compiled again; see `_again`
                 stack.callback(modules[name].register_forward_pre_hook(enter).remove)
                 stack.callback(modules[name].register_forward_hook(leave, always_call=True).remove)

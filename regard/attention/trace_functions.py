@@ -1,4 +1,4 @@
-"""Watch modules that attend by torch's functions: F.scaled_dot_product_attention in anybody's module, and softmax in an
+"""Watch modules that attend by torch's functions: F.scaled_dot_product_attention in any module, and softmax in an
 attention layer of `transformers` that does not ask for an attention function (DeBERTa, BLOOM, XLNet).
 
 While such a module runs in the thread of a trace, a mode of torch's sees the functions it calls. They are called as
@@ -31,11 +31,12 @@ DEPTH = 3  # of functions that call functions
 
 
 def is_attention(module: nn.Module) -> bool:
-    return _attends(type(module)) and not trace_transformers.is_attention(module)
+    kind: Any = type(module)
+    return _attends(kind) and not trace_transformers.is_attention(module)
 
 
 @cache
-def _attends(kind: type[nn.Module]) -> bool:
+def _attends(kind: Any) -> bool:
     library = kind.__module__.split(".")[0]
     if library in ("torch", "regard"):
         return False
@@ -46,8 +47,12 @@ def _attends(kind: type[nn.Module]) -> bool:
 
 def _calls(kind: type[nn.Module], name: str) -> bool:
     """Whether its methods name this function, or functions of their modules that they call do."""
-    own = (base for base in kind.__mro__ if issubclass(base, nn.Module) and base.__module__.split(".")[0] != "torch")
-    methods = (getattr(value, "__func__", value) for base in own for value in vars(base).values())  # also static ones
+    own = (
+        base for base in kind.__mro__ if issubclass(base, nn.Module) and base.__module__.split(".")[0] != "torch"
+    )
+    methods = (
+        getattr(value, "__func__", value) for base in own for value in vars(base).values()
+    )  # also static ones
     return any(_names(method, name, DEPTH) for method in methods if isinstance(method, FunctionType))
 
 
@@ -136,7 +141,9 @@ class _Functions(TorchFunctionMode):
         rows = self.seen.take(module, count, size, again=again)
         if not rows:
             return
-        allowed = None if attn_mask is None else attn_mask if attn_mask.dtype == torch.bool else ~attn_mask.isneginf()
+        allowed = (
+            None if attn_mask is None else attn_mask if attn_mask.dtype == torch.bool else ~attn_mask.isneginf()
+        )
         if is_causal:
             allowed = torch.ones(count, size, dtype=torch.bool, device=query.device).tril()
         if enable_gqa:

@@ -60,7 +60,7 @@ def fits(kind: Any, value: Any) -> bool:
         return len(value) == len(inner) and all(map(fits, inner, value))
     if kind is float:
         return type(value) in (int, float) and is_finite(value)
-    if kind in (int, str, bool):
+    if kind in (int, bool):
         return type(value) is kind
     if kind is None or kind is type(None):
         return value is None
@@ -87,6 +87,17 @@ def words_of(kind: Any) -> str:
         many = MANY.get(inner[0], "values")
         return f"a list of {many}" if origin is list or inner[-1] is Ellipsis else f"a list of {len(inner)} {many}"
     return WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
+
+
+def name_of_type(kind: Any) -> str:
+    """The type as programmers name it: "int", "list of float", "str or list of str"."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(name_of_type(alternative) for alternative in inner)
+    if origin is tuple or origin is list:
+        count = "" if origin is list or inner[-1] is Ellipsis else f"{len(inner)} "
+        return f"list of {count}{name_of_type(inner[0])}"
+    return getattr(kind, "__name__", str(kind))
 
 
 def takes_text(kind: Any) -> bool:

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+from regard.base.memory_rows import AGAIN, NAME
 from regard.errors import BadInput, DataError
 
 # Where the data sets of our recipes can be downloaded, by the first folder of their names.
@@ -49,6 +50,8 @@ def find_data(name: str) -> Path:
         raise FileNotFoundError('"" names no file; give its path')
     if Path(name).exists():
         return Path(name)
+    if name == NAME:
+        raise FileNotFoundError(AGAIN)
     root = os.environ.get("REGARD_DATA")
     origin = SETS.get(Path(name).parts[0])
     where = f"; it can be had from {origin}" if origin else ""
@@ -82,6 +85,16 @@ def find_files(name: str | Path) -> list[Path]:
         return [find_data(before + choice + after) for choice in choices.split(",")]
     except FileNotFoundError as error:
         raise DataError(f"{name}: {error}") from None
+
+
+def class_folders(folder: Path, fits: Callable[[Path], bool]) -> dict[Path, list[Path]]:
+    """The folders in a folder, each with the files directly in it that fit, all sorted. What is hidden does not
+    count."""
+    with explain_os_errors(folder):
+        folders = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+        return {
+            each: [path for path in sorted(each.iterdir()) if fits(path) and path.is_file()] for each in folders
+        }
 
 
 @contextmanager

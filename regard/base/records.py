@@ -13,7 +13,9 @@ from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
 
+from regard.base.files import find_files
 from regard.base.lines import COMPRESSED, open_lines
+from regard.base.memory_rows import MemoryRows
 from regard.errors import DataError
 
 LONGEST_FIELD = 1 << 24  # characters of a CSV field; a longer field means a quote that is never closed
@@ -22,10 +24,18 @@ NOT_UTF8 = re.compile("[\0\ud800-\udfff]")  # JSON can escape what UTF-8 cannot 
 
 Row = tuple[str, Sequence[str]]  # its place, its fields
 Record = tuple[str, dict[str, object]]  # its place, its keys and values
+Table = Path | MemoryRows  # a file, or rows in memory, which are read as JSONL is
 
 
-def form_of(path: Path) -> str:
+def find_tables(name: str | Path, *shapes: tuple[str, ...]) -> Sequence[Table]:
+    """The files of that name, or rows in memory; `shapes`: the keys of rows that are tuples."""
+    return [name.keyed(*shapes)] if isinstance(name, MemoryRows) else find_files(name)
+
+
+def form_of(path: Table) -> str:
     """The form by the file's name, whether compressed or not; "" for none of FORMS."""
+    if isinstance(path, MemoryRows):
+        return "jsonl"
     name = path.stem if path.suffix.lower() in COMPRESSED else path.name
     return FORMS.get(Path(name).suffix.lower(), "")
 
@@ -62,8 +72,11 @@ def read_csv(path: Path) -> Iterator[Row]:
         raise DataError(f"{_lines(name, first, reader.line_num)}: is not CSV: {error}") from None
 
 
-def read_jsonl(path: Path, keys: str) -> Iterator[Record]:
+def read_jsonl(path: Table, keys: str) -> Iterator[Record]:
     """One object per line; `keys` says in error messages which keys it needs."""
+    if isinstance(path, MemoryRows):
+        yield from path.records()
+        return
     for where, line in filled_lines(path):
         try:
             record = json.loads(line)
@@ -140,7 +153,7 @@ def by_tabs(rows: Iterator[Row], columns: Columns, usual: tuple[str, str], *, ex
             )
 
 
-def by_keys(path: Path, columns: Columns, keys: str) -> Iterator[tuple[str, list[tuple[str, object]]]]:
+def by_keys(path: Table, columns: Columns, keys: str) -> Iterator[tuple[str, list[tuple[str, object]]]]:
     """The chosen keys and values of each object of JSONL, in the order of the columns. Columns without a name get
     their keys from the first object. `keys`: as in `read_jsonl`."""
     chosen: list[str] = []

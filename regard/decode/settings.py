@@ -20,23 +20,29 @@ class Decoding:
     The same object goes from a recipe, the command line, Python or a request to the search. It is checked here, and
     nowhere else."""
 
-    beam: int = setting(1, at_least=1, below=1000)
+    beam: int = setting(1, at_least=1, below=1000)  # hypotheses kept in beam search; 1: greedy
     n_best: int = setting(1, at_least=1, below=1000)  # answers to give for each input
+    # beam: rank by log p / length^X; 0 prefers short answers, 1 is the mean
     length_penalty: float = setting(1.0, at_least=-MOST_PENALTY, at_most=MOST_PENALTY)
-    # Beam: penalty for source tokens left unread (Wu 2016, eq. 14).
+    # beam: penalty for source tokens left unread (Wu 2016, eq. 14); translators
     coverage: float = setting(0.0, at_least=0, at_most=MOST_COVERAGE)
-    min_length: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)  # tokens
-    max_length: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)  # 0: twice the source and 20; with the end
-    replace_unknown: bool = False  # copy the source word most looked at in place of an unknown one
-    # Above 1, earlier tokens are less likely (Keskar 2019).
+    min_length: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)  # tokens written before an answer may end
+    # most tokens of an answer, the end token included; 0: twice the source and 20
+    max_length: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)
+    replace_unknown: bool = False  # translators: copy the source word most looked at in place of an unknown one
+    # above 1, tokens written before become less likely (Keskar 2019)
     repetition_penalty: float = setting(1.0, at_least=1 / MOST_REPETITION, at_most=MOST_REPETITION)
-    no_repeat_ngram: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)  # none of this length twice; 0: off
+    # no sequence of so many tokens is written twice; 0: off
+    no_repeat_ngram: int = setting(0, at_least=0, below=TOO_MANY_TOKENS)
     renormalise: bool = False  # beam: renormalise log p after tokens were ruled out
-    stop: tuple[str, ...] = setting((), words="a text or a list of texts")  # generation ends before any of these
-    temperature: float = setting(0.0, at_least=0)  # 0: no sampling
-    top_k: int = setting(0, at_least=0, below=1 << 31)
+    # generation ends before any of these texts
+    stop: tuple[str, ...] = setting((), words="a text or a list of texts")
+    # sample from logits divided by this; 0: no sampling, take the most likely token
+    temperature: float = setting(0.0, at_least=0)
+    top_k: int = setting(0, at_least=0, below=1 << 31)  # sample among the so many most likely tokens; 0: among all
+    # sample among the most likely tokens that sum to this probability; 1: among all
     top_p: float = setting(1.0, above=0, at_most=1)
-    seed: int = setting(0, at_least=0, below=1 << 63)
+    seed: int = setting(0, at_least=0, below=1 << 63)  # of sampling: the same seed gives the same text
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):

@@ -194,15 +194,17 @@ class _Slopes:
     def __init__(self, states: Tensor, weight: Tensor, bias: bool):
         self.states, self.weight = states, weight
         self.for_states = torch.empty_like(states)
-        wide = {"dtype": torch.promote_types(weight.dtype, torch.float32), "device": weight.device}
-        self.for_weight = torch.zeros(weight.shape, **wide)
-        self.for_bias = torch.zeros(len(weight), **wide) if bias else None
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        self.for_weight = torch.zeros_like(weight, dtype=wide, memory_format=torch.contiguous_format)
+        self.for_bias = torch.zeros(len(weight), dtype=wide, device=weight.device) if bias else None
 
     def add(self, part: slice, slope: Tensor, real: Tensor | None) -> None:
         """slope (n, V): the gradient of the logits of these rows; real (n,): which rows count, None: all."""
         slope, rows = slope.to(self.states.dtype), self.states[part]
         if self.for_bias is not None:
-            self.for_bias += slope.sum(0, dtype=self.for_bias.dtype) if real is None else real.to(slope.dtype) @ slope
+            self.for_bias += (
+                slope.sum(0, dtype=self.for_bias.dtype) if real is None else real.to(slope.dtype) @ slope
+            )
         self.for_states[part] = slope @ self.weight
         if real is not None:  # cheaper here than on the slope
             self.for_states[part] *= real[:, None]

@@ -1,8 +1,8 @@
 """Loops over time for `torch.export`: one step in the exported program, whatever the length.
 
-A Python loop would be unrolled, and torch's own recurrent layers too: the program would take sequences of one length
-alone. Models call this only while they are exported (`torch.compiler.is_exporting()`); it computes the same as their
-loops."""
+A Python loop would be unrolled, and torch's own recurrent layers too: the program would take sequences of one
+length alone. Models call this only while they are exported (`torch.compiler.is_exporting()`); it computes the same
+as their loops."""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ def apart(memory: Memory) -> Memory:
 def scan_layer(
     kind: str, x: Tensor, begin: list[Tensors], weights: list[list[Tensor]], mask: Tensor | None
 ) -> tuple[Tensor, list[Tensors]]:
-    """A layer of torch's over x (N, T, E), forward and, if there are two states and lists of weights, backward. From
-    the states `begin` (N, dim): the states (N, T, D), 0 at padding (mask False), which may be on either side, and
-    those after the last step of each direction. Both directions are one loop, in which the second reads from the
-    end."""
+    """A layer of torch's over x (N, T, E), forward and, if there are two states and lists of weights, backward.
+
+    From the states `begin` (N, dim): the states (N, T, D), 0 at padding (mask False), which may be on either side,
+    and those after the last step of each direction. Both are one loop, in which the second reads from the end."""
     run: Any = {"rnn": torch.rnn_tanh_cell, "gru": torch.gru_cell, "lstm": torch.lstm_cell}[kind]
     parts, given = len(begin[0]), 1 if mask is None else 2  # tensors of a state, and of an input
 
     def step(before: Tensors, *now: Tensor) -> tuple[Tensors, Tensors]:
-        states, outputs = [], []
+        states: list[Tensor] = []
+        outputs: list[Tensor] = []
         for number, own in enumerate(weights):
             old = before[number * parts : (number + 1) * parts]
             x, *real = now[number * given : (number + 1) * given]

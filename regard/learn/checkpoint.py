@@ -144,7 +144,7 @@ def save(
             write_file(draft / name, data)
         _write_state(draft, standing, files, type(optimiser).__name__)
         if path.exists():  # a damaged checkpoint that was skipped when the run was resumed
-            _remove(path)
+            remove(path)
     sync_folder(path.parent)
     _prune(folder, standing.step, average)
     return path
@@ -182,10 +182,10 @@ def _prune(folder: Path, step: int, average: int) -> None:
     keep = past[:2] + [path for path in past if _validated(path)][:average]
     for path in checkpoints(folder):
         if path not in keep:
-            _remove(path)
+            remove(path)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Rename, then delete: a run killed in between leaves nothing that looks like a checkpoint."""
     away = draft_of(path)
     os.rename(path, away)

@@ -99,10 +99,11 @@ def fit(
     eval_every: steps between validations, and between checkpoints.
     patience: validations without improvement before the training stops early; 0: it never does.
 
-    Ctrl-C saves a checkpoint and raises `regard.Interrupted`; the same call with resume=True goes on from there. It
-    takes exactly the steps of an uninterrupted training if the data is the same again. The global seeds of torch
-    are set for each batch, so a DataLoader with shuffle=True is. Data that is shuffled by Python's `random`, by
-    NumPy or by a generator of its own is not: give a function of the epoch that seeds it."""
+    Ctrl-C saves a checkpoint and raises `regard.Interrupted`; an exception of data, loss or validate comes out as
+    it is, after a checkpoint of the last good step. The same call with resume=True goes on from there. It takes
+    exactly the steps of an uninterrupted training if the data is the same again. The global seeds of torch are set
+    for each batch, so a DataLoader with shuffle=True is. Data that is shuffled by Python's `random`, by NumPy or by
+    a generator of its own is not: give a function of the epoch that seeds it."""
     settings = Training(
         steps=steps,
         optimiser=optimiser,

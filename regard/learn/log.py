@@ -15,6 +15,8 @@ from torch import Tensor
 from regard.base.files import check_regular, open_to_append, refuse_link, write_file
 from regard.learn.checkpoint import Say, Standing
 
+CHANGED_DATA = "changed_data"  # of a row: how the data differs from what the training was begun with
+
 
 class Log:
     """Rows are buffered and written about once a second. Until then their values may stay on the GPU, so that
@@ -68,7 +70,8 @@ def _happened(line: bytes, standing: Standing) -> bool:
     try:
         row = json.loads(line)
         step, averaged = row["step"], "averaged" in row
-        numbers = all(value is None or isinstance(value, int | float) for value in row.values())
+        values = (value for key, value in row.items() if key != CHANGED_DATA)
+        numbers = all(value is None or isinstance(value, int | float) for value in values)
     except (ValueError, TypeError, KeyError):
         return False
     if not line.endswith(b"\n") or not isinstance(step, int) or not numbers:

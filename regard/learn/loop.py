@@ -6,7 +6,7 @@ generator that is reseeded before each batch. A run that was killed and resumed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,14 +19,14 @@ from regard.base.device import choose_device, with_tf32
 from regard.base.files import DRAFT, FULL, sync_folder
 from regard.base.tensors import fill, named_tensors
 from regard.data.batches.batch import Batch
-from regard.errors import Interrupted, RunError
+from regard.errors import Diverged, Interrupted, RunError
 from regard.layers.loss import Loss
 from regard.layers.onednn import without_onednn
 from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
 from regard.learn.interrupt import Interrupt
-from regard.learn.log import Log
+from regard.learn.log import CHANGED_DATA, Log
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.progress import Progress
 from regard.learn.reinforce import Objective
@@ -71,14 +71,20 @@ def take_steps(
     folder: Path,
     resume: bool,
     progress: Progress,
+    changed: Sequence[str] = (),
 ) -> Report:
-    """Train in a folder that the caller has locked; the model is left with the weights of the last step.
+    """Train in a folder that the caller has locked; the model is left with the weights of the last step. `changed`,
+    for the log: how the data differs from what a resumed training was begun with.
 
-    Ctrl-C and SIGTERM save a checkpoint and raise Interrupted."""
+    Ctrl-C and SIGTERM save a checkpoint and raise Interrupted. An error of the data, the loss or the validation
+    leaves a checkpoint of the last good step."""
     settings = stepper.settings
     standing = _start(folder, stepper, resume, progress.say)
     log = Log(folder / "log.jsonl")
     log.cut(standing, progress.say)
+    if changed:
+        log.add({"step": standing.step, CHANGED_DATA: list(changed)})
+        log.flush(sync=True)
     if standing.ended:
         more = "Set patience to 0" if _is_perfect(standing, settings) else "Raise steps or patience"
         progress.say(f"{folder} is already trained: {standing.step} steps. {more} to go on.")
@@ -92,14 +98,15 @@ def take_steps(
         products,
         _showing(progress, standing, settings),
         _full_disk_explained(folder),
+        _saving_on_errors(stepper, standing, watch, folder),
         Interrupt() as interrupt,
     ):
         while (unfinished := _due(standing, settings)) or not _over(standing, settings):
             if not unfinished:  # else the validation that was interrupted comes first
-                standing.step, standing.validated = standing.step + 1, False
                 taken = list(islice(places, settings.accumulate_steps))
-                rate = rate_at(standing.step, settings, standing.plateau_scale)
-                numbers = stepper.step(standing.step, (data.batch(item) for *_, item in taken), rate)
+                rate = rate_at(standing.step + 1, settings, standing.plateau_scale)
+                numbers = stepper.step(standing.step + 1, (data.batch(item) for *_, item in taken), rate)
+                standing.step, standing.validated = standing.step + 1, False  # taken: before, it may have failed
                 standing.epoch, standing.index = taken[-1][0], taken[-1][1] + 1
                 watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
             if _due(standing, settings):
@@ -340,6 +347,30 @@ def _showing(progress: Progress, standing: Standing, settings: Training) -> Iter
         yield
     finally:
         progress.end()
+
+
+@contextmanager
+def _saving_on_errors(stepper: Stepper, standing: Standing, watch: Watch, folder: Path) -> Iterator[None]:
+    """After an error of the data, the loss or the validation, save where the training stands, and say so."""
+    begun = standing.step
+    try:
+        yield
+    except (Interrupted, Diverged):  # saved already; not worth saving
+        raise
+    except Exception as error:
+        steps, saved = f"{standing.step} of {stepper.settings.steps}", None
+        # Where a step has several updates, some of them may be made already.
+        if standing.step > begun and not standing.validated and stepper.settings.updates == 1:
+            with suppress(Exception):  # the disk may be full or the GPU lost; the first error is the one to tell
+                watch.look(sync=True)
+                saved = stepper.save(folder, standing, tensors=True)
+        if standing.step:
+            note = f"Stopped by an error after step {steps}; {f'saved in {saved}' if saved else last_good(folder)}"
+            if checkpoint.checkpoints(folder):
+                note += ". Go on with --resume (in Python: resume=True)"
+            error.add_note(note)
+            watch.progress.say(note)
+        raise
 
 
 @contextmanager

@@ -13,47 +13,57 @@ CAPTURED = {"precision": ("float32", "tf32", "bfloat16"), "accumulate_steps": (1
 class Training:
     """A recipe's [train]. The learning rate rises over `warmup_steps`, then follows the schedule."""
 
+    # training steps, one update of the weights each (an agent: ppo_passes x ppo_parts updates)
     steps: int = setting(at_least=1)
-    optimiser: str = setting("adamw", choices=("adamw", "sgd"))
-    learning_rate: float = setting(1e-3, above=0)
-    betas: tuple[float, float] = setting((0.9, 0.999), at_least=0, below=1)  # adamw
-    weight_decay: float = setting(0.0, at_least=0)  # on matrices only, see build_optimiser
-    momentum: float = setting(0.0, at_least=0, below=1)  # sgd
+    optimiser: str = setting("adamw", choices=("adamw", "sgd"))  # AdamW, or stochastic gradient descent
+    learning_rate: float = setting(1e-3, above=0)  # its highest value, reached after the warm-up
+    # adamw: decay of the averages of gradients and of their squares
+    betas: tuple[float, float] = setting((0.9, 0.999), at_least=0, below=1)
+    weight_decay: float = setting(0.0, at_least=0)  # weight decay, on matrices only: not on biases and norms
+    momentum: float = setting(0.0, at_least=0, below=1)  # sgd: share of the last update that is kept
     nesterov: bool = False  # sgd: the gradient is taken after the momentum's step
+    # the learning rate after the warm-up: constant; cosine down to min_lr_ratio; inverse_root falls with the square
+    # root of the step; plateau falls when validation stops improving
     schedule: str = setting("constant", choices=("constant", "cosine", "inverse_root", "plateau"))
-    warmup_steps: int = setting(0, at_least=0)
+    warmup_steps: int = setting(0, at_least=0)  # steps in which the learning rate rises linearly from 0
     min_lr_ratio: float = setting(0.0, at_least=0, at_most=1)  # where cosine ends, as a share of learning_rate
-    plateau_factor: float = setting(0.5, above=0, below=1)
-    plateau_patience: int = setting(2, at_least=1)  # validations without improvement before the rate falls
+    plateau_factor: float = setting(0.5, above=0, below=1)  # plateau: the learning rate is multiplied by this
+    plateau_patience: int = setting(2, at_least=1)  # plateau: validations without improvement before the rate falls
+    # share of the target probability spread over all tokens or classes
     label_smoothing: float = setting(0.0, at_least=0, below=1)
-    r_drop: float = setting(0.0, at_least=0)  # weight of the divergence of two passes with dropout (Liang 2021)
+    # weight of the divergence of two passes with dropout (Liang 2021); 0: one pass
+    r_drop: float = setting(0.0, at_least=0)
     max_grad_norm: float = setting(1.0, at_least=0)  # clip the global gradient norm; 0: no clipping
-    accumulate_steps: int = setting(1, at_least=1)  # batches in one step
-    # tf32: float32, but products on a GPU have 10 bits, as those of convolutions have anyway; elsewhere float32
+    accumulate_steps: int = setting(1, at_least=1)  # batches whose gradients are summed in one step
+    # tf32: float32, but products on a GPU have 10 bits, as those of convolutions have anyway; elsewhere float32.
+    # bfloat16 and float16: mixed precision
     precision: str = setting("float32", choices=("float32", "tf32", "bfloat16", "float16"))
-    compile: bool = False
-    capture: bool = False  # GPU: capture a training step in a CUDA graph and replay it, see capture.py
-    # May change with --resume; `patience`, `plateau_patience` and `average_checkpoints` count validations, so that
-    # with another interval they stand for other numbers of steps.
-    eval_every: int = setting(100, at_least=1)  # steps between validations, and between checkpoints
-    # The validation metric by which the best weights are chosen and patience is counted; auto: the task's own.
+    compile: bool = False  # torch.compile the model: slow to start, then faster
+    capture: bool = False  # GPU: capture a training step in a CUDA graph and replay it; for small models
+    # steps between validations, and between checkpoints; patience, plateau_patience and average_checkpoints count
+    # validations
+    eval_every: int = setting(100, at_least=1)
+    # the validation metric by which the best weights are chosen and patience is counted; auto: the task's own
     best_by: str = "auto"
-    # Validations without improvement before stopping early, or two perfect ones; 0: never stop.
+    # validations without improvement before stopping early; two perfect ones in a row stop too; 0: never stop
     patience: int = setting(0, at_least=0)
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
-    seed: int = setting(0, at_least=0)
+    seed: int = setting(0, at_least=0)  # of the first weights, dropout and the order of the data
     device: str = "auto"  # torch's name (cpu, cuda, cuda:1, mps); auto: a GPU if there is one
-    # Of hard attention and of agents, see reinforce.py.
+    # hard attention and agents: weight of the REINFORCE term in the loss
     reinforce_weight: float = setting(1.0, at_least=0)
-    reinforce_reward: str = setting("token", choices=("token", "row"))  # whose log-likelihood rewards a look
-    reinforce_baseline: str = setting("rows", choices=("rows", "moving"))  # the other rows, or a moving average
+    # hard attention: what rewards a look: the log-likelihood of its token, or of the whole row (Xu 2015)
+    reinforce_reward: str = setting("token", choices=("token", "row"))
+    # hard attention: what rewards are compared with: the other rows, or a moving average (Xu 2015)
+    reinforce_baseline: str = setting("rows", choices=("rows", "moving"))
+    # hard attention and agents: reward for undecided looks or actions, so that training goes on exploring
     entropy_weight: float = setting(0.05, at_least=0)
-    # Agents: passes over the trials of a step, each in so many parts, with an update by each part.
-    ppo_passes: int = setting(1, at_least=1)
-    ppo_parts: int = setting(1, at_least=1)
-    # How far an update may change p(action) / p(action) of the policy that acted.
+    ppo_passes: int = setting(1, at_least=1)  # agents: passes over the trials of one step
+    ppo_parts: int = setting(1, at_least=1)  # agents: parts of a pass, with an update by each
+    # agents: how far an update may change p(action) relative to the policy that acted
     ppo_clip: float = setting(0.2, above=0)
-    entropy_schedule: str = setting("constant", choices=("constant", "linear"))  # linear: it falls to 0
+    # linear: entropy_weight falls to 0 over the training
+    entropy_schedule: str = setting("constant", choices=("constant", "linear"))
 
     @property
     def updates(self) -> int:

@@ -34,21 +34,25 @@ class BahdanauConfig:
 
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
-    embed: int = setting(256, at_least=1)
-    encoder: int = setting(256, at_least=1)  # states of each direction; a memory slot is twice as wide
-    decoder: int = setting(512, at_least=1)
+    embed: int = setting(256, at_least=1)  # size of the embeddings
+    # size of the encoder's states in each direction; a place of the memory is twice as wide
+    encoder: int = setting(256, at_least=1)
+    decoder: int = setting(512, at_least=1)  # size of the decoder's states
     readout: int = setting(256, at_least=1)  # width of the maxout layer before the softmax
-    cell: str = setting("gru", choices=KINDS)
-    encoder_layers: int = setting(1, at_least=1, layers=True)
+    cell: str = setting("gru", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    encoder_layers: int = setting(1, at_least=1, layers=True)  # recurrent layers of the encoder
+    # recurrent layers of the decoder; only the first attends
     decoder_layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
-    score: str = setting("additive", choices=SCORES)
-    weigh: str = setting("soft", choices=WAYS)
-    window: int = setting(5, at_least=1)  # half-width of local attention
-    soft_share: float = setting(0.5, at_least=0, below=1, later=True)  # hard: looks in training that stay soft
+    # gates start by keeping states for up to so many steps (Tallec & Ollivier 2018); 0: off
+    chrono_steps: int = setting(0, at_least=0, later=True)
+    score: str = setting("additive", choices=SCORES)  # how query and key are compared; the paper's is additive
+    weigh: str = setting("soft", choices=WAYS)  # from scores to weights: soft, hard (one place) or local (a window)
+    window: int = setting(5, at_least=1)  # half-width of the window of local attention
+    # hard attention: share of the looks in training that stay soft
+    soft_share: float = setting(0.5, at_least=0, below=1, later=True)
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
-    dropout: float = setting(0.1, at_least=0, below=1)
+    dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and states
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
 
     def __post_init__(self) -> None:
@@ -106,10 +110,11 @@ class Bahdanau(EncoderDecoder):
         """Teacher forcing: target (B, T), already shifted right -> read-out states (B, T, readout) and the looks"""
         embedded = self.dropout(self.target_embed(target))  # (B, T, E)
         inputs, times = self.cell.input(embedded), torch.arange(target.shape[1], device=target.device)
+        looks: list[Look] = []
         if torch.compiler.is_exporting():
-            hidden, reads, looks = *self._scan(inputs, times, memory, state), []
+            hidden, reads = self._scan(inputs, times, memory, state)
         else:
-            looks, states = [], []
+            states = []
             for ahead, time in zip(inputs.unbind(1), times.unbind(), strict=True):
                 look, state = self.move(ahead, state, memory, time)
                 looks.append(look)

@@ -44,20 +44,21 @@ class BertConfig:
     """The settings of a Bert."""
 
     vocabulary: int = setting(at_least=1)
-    dim: int = setting(768, at_least=1)
-    layers: int = setting(12, at_least=1, layers=True)
-    heads: int = setting(12, at_least=1)
-    ff: int = setting(0, at_least=0)  # 0: four times dim
-    max_positions: int = setting(512, at_least=3)  # at least [CLS], a word and [SEP]
-    segments: int = setting(2, at_least=1)
-    activation: str = setting("gelu", choices=ACTIVATIONS)
-    eps: float = setting(1e-12, above=0, below=1)  # of the norms
+    dim: int = setting(768, at_least=1)  # width of the model
+    layers: int = setting(12, at_least=1, layers=True)  # how many layers
+    heads: int = setting(12, at_least=1)  # attention heads of a layer
+    ff: int = setting(0, at_least=0)  # width of the feed-forward layers; 0: four times dim
+    max_positions: int = setting(512, at_least=3)  # most tokens of a text, [CLS] and [SEP] included
+    segments: int = setting(2, at_least=1)  # how many kinds of segment a token may be in: text A, text B
+    activation: str = setting("gelu", choices=ACTIVATIONS)  # of the feed-forward layers
+    eps: float = setting(1e-12, above=0, below=1)  # added to the variance in layer norms
+    # what it is for: states alone, masked words, masked words and next sentences, or classes
     head: str = setting("pretrain", choices=HEADS)
     pooler: bool = True  # tanh layer on [CLS]; pretrain and classify need it, masked has none
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
     tied: bool = True  # one table for input and output
-    dropout: float = setting(0.1, at_least=0, below=1)
-    attention_dropout: float = setting(0.1, at_least=0, below=1)
+    dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
+    attention_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of attention weights
 
     def __post_init__(self) -> None:
         check(self)

@@ -25,19 +25,23 @@ class CaptionerConfig:
 
     vocabulary: int = setting(at_least=1)
     image_size: int = setting(64, at_least=1, at_most=LARGEST)  # height of the training images
-    image_width: int = setting(0, at_least=0, at_most=LARGEST)  # 0: the same as the height
-    channels: int = setting(3, at_least=1)
+    # width of the training images; 0: the same as the height
+    image_width: int = setting(0, at_least=0, at_most=LARGEST)
+    channels: int = setting(3, at_least=1)  # 3: colour, 1: grey
+    # of the network that reads the image; basic and bottleneck: a ResNet; inception: an Inception
     block: str = setting("basic", choices=("basic", "bottleneck", "inception"))
     depths: tuple[int, ...] = setting((3, 3, 3), at_least=1, layers=True)  # blocks in each stage
     widths: tuple[int, ...] = setting((16, 32, 64), at_least=1)  # channels in each stage, before the expansion
     stem: str = setting("small", choices=STEMS)  # small: a 3x3 convolution; large: 7x7, stride 2, and max-pooling
-    shortcut: str = setting("pad", choices=SHORTCUTS)  # of a ResNet, where the shape changes
-    reduction: int = setting(16, at_least=1, or_zero="no squeeze-and-excitation")  # of the channels in W_1
+    # ResNet, where the shape changes: new channels are 0, or a 1x1 convolution
+    shortcut: str = setting("pad", choices=SHORTCUTS)
+    # squeeze-and-excitation: the channels are divided by this in its hidden layer
+    reduction: int = setting(16, at_least=1, or_zero="no squeeze-and-excitation")
     stage: int = -1  # whose grid is looked at; -1: the last. Each lower stage has twice as many rows and columns
-    frozen: bool = False  # the eye is not trained: eval mode, no gradients
-    embed: int = setting(256, at_least=1)
-    decoder: int = setting(512, at_least=1)  # states of the LSTM
-    dropout: float = setting(0.1, at_least=0, below=1)
+    frozen: bool = False  # the network that reads the image is not trained: eval mode, no gradients
+    embed: int = setting(256, at_least=1)  # size of the embeddings of words
+    decoder: int = setting(512, at_least=1)  # size of the LSTM's states
+    dropout: float = setting(0.1, at_least=0, below=1)  # dropout of words and of what the output layer reads
     tied: bool = False  # one table for input and output embeddings
 
     def __post_init__(self) -> None:

@@ -32,17 +32,17 @@ class GPT2Config:
     """The settings of a GPT2."""
 
     vocabulary: int = setting(at_least=1)
-    dim: int = setting(768, at_least=1)
-    layers: int = setting(12, at_least=1, layers=True)
-    heads: int = setting(12, at_least=1)
-    ff: int = setting(0, at_least=0)  # 0: four times dim
-    max_positions: int = setting(1024, at_least=1)  # a text has at most so many tokens
-    activation: str = setting("gelu_new", choices=ACTIVATIONS)
-    eps: float = setting(1e-5, above=0, below=1)  # of the norms
+    dim: int = setting(768, at_least=1)  # width of the model
+    layers: int = setting(12, at_least=1, layers=True)  # how many layers
+    heads: int = setting(12, at_least=1)  # attention heads of a layer
+    ff: int = setting(0, at_least=0)  # width of the feed-forward layers; 0: four times dim
+    max_positions: int = setting(1024, at_least=1)  # most tokens that are seen at once
+    activation: str = setting("gelu_new", choices=ACTIVATIONS)  # of the feed-forward layers
+    eps: float = setting(1e-5, above=0, below=1)  # added to the variance in layer norms
     tied: bool = True  # one table for input and output
-    dropout: float = setting(0.1, at_least=0, below=1)
-    embed_dropout: float = setting(0.1, at_least=0, below=1)
-    attention_dropout: float = setting(0.1, at_least=0, below=1)
+    dropout: float = setting(0.1, at_least=0, below=1)  # dropout of each sub-layer's output
+    embed_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of the embeddings
+    attention_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of attention weights
 
     def __post_init__(self) -> None:
         check(self)

@@ -38,17 +38,19 @@ class HANConfig:
 
     vocabulary: int = setting(at_least=1)
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
-    embed: int = setting(200, at_least=1)
-    dim: int = setting(50, at_least=1)  # of the cells, in each direction
-    layers: int = setting(1, at_least=1, layers=True)  # at each level
-    cell: str = setting("gru", choices=KINDS)
+    embed: int = setting(200, at_least=1)  # size of the embeddings
+    dim: int = setting(50, at_least=1)  # size of the states in each direction
+    layers: int = setting(1, at_least=1, layers=True)  # recurrent layers at each level
+    cell: str = setting("gru", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    # how words become a sentence, and sentences a document
     pool: str = setting("attention", choices=("attention", "mean", "max"))
     attention: int = setting(0, at_least=0)  # size of u_it and u_i; 0: as the states
-    split: str = setting("rules", choices=WAYS)  # how a text becomes sentences
-    max_sentences: int = setting(64, at_least=1)  # of a document; the rest is not read
-    max_words: int = setting(64, at_least=1)  # tokens of a sentence; a longer sentence becomes several
-    dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings, states and what is read
-    word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
+    # how a text becomes sentences: by rules of punctuation, or by its lines
+    split: str = setting("rules", choices=WAYS)
+    max_sentences: int = setting(64, at_least=1)  # most sentences of a document; the rest is not read
+    max_words: int = setting(64, at_least=1)  # most tokens of a sentence; a longer sentence becomes several
+    dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings, states and what is read
+    word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
 
     def __post_init__(self) -> None:
         check(self)

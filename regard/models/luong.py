@@ -34,20 +34,24 @@ class LuongConfig:
 
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
-    embed: int = setting(256, at_least=1)
-    dim: int = setting(512, at_least=1)  # states of encoder and decoder
-    cell: str = setting("lstm", choices=KINDS)
-    layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
-    bidirectional: bool = False  # two directions of dim / 2 each
-    feeding: bool = True  # input feeding
+    embed: int = setting(256, at_least=1)  # size of the embeddings
+    dim: int = setting(512, at_least=1)  # size of the states of encoder and decoder
+    cell: str = setting("lstm", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    layers: int = setting(1, at_least=1, layers=True)  # recurrent layers of encoder and decoder
+    # gates start by keeping states for up to so many steps (Tallec & Ollivier 2018); 0: off
+    chrono_steps: int = setting(0, at_least=0, later=True)
+    bidirectional: bool = False  # the encoder reads in two directions of dim / 2 each
+    feeding: bool = True  # input feeding: the last attentional state is an input of the next step
+    # how query and key are compared; the paper's concat is additive
     score: str = setting("general", choices=SCORES)
+    # from scores to weights: soft (the paper's global), hard (one place) or local (a window)
     weigh: str = setting("soft", choices=WAYS)
-    window: int = setting(10, at_least=1)  # half-width of local attention
-    soft_share: float = setting(0.5, at_least=0, below=1, later=True)  # hard: looks in training that stay soft
+    window: int = setting(10, at_least=1)  # half-width of the window of local attention
+    # hard attention: share of the looks in training that stay soft
+    soft_share: float = setting(0.5, at_least=0, below=1, later=True)
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
-    dropout: float = setting(0.2, at_least=0, below=1)
+    dropout: float = setting(0.2, at_least=0, below=1)  # dropout of embeddings and states
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
 
     def __post_init__(self) -> None:

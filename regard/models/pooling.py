@@ -32,14 +32,14 @@ class PoolingConfig:
 
     vocabulary: int = setting(at_least=1)
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
-    embed: int = setting(200, at_least=1)
-    dim: int = setting(50, at_least=1)  # of the cells, in each direction
-    layers: int = setting(1, at_least=1, or_zero="the embeddings are pooled", layers=True)
-    cell: str = setting("gru", choices=KINDS)
-    pool: str = setting("attention", choices=POOLS)
-    attention: int = setting(0, at_least=0)  # size of u_i; 0: as the states
-    dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings, states and what is read
-    word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
+    embed: int = setting(200, at_least=1)  # size of the embeddings
+    dim: int = setting(50, at_least=1)  # size of the states in each direction
+    layers: int = setting(1, at_least=1, or_zero="the embeddings are pooled", layers=True)  # recurrent layers
+    cell: str = setting("gru", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    pool: str = setting("attention", choices=POOLS)  # how states become one vector
+    attention: int = setting(0, at_least=0)  # attention pooling: size of u_i; 0: as the states
+    dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings, states and what is read
+    word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
 
     def __post_init__(self) -> None:
         check(self)

@@ -29,17 +29,20 @@ class RNNLMConfig:
     """The settings of a RNNLM."""
 
     vocabulary: int = setting(at_least=1)
-    embed: int = setting(512, at_least=1)
-    dim: int = setting(512, at_least=1)
-    layers: int = setting(2, at_least=1, layers=True)
-    cell: str = setting("lstm", choices=KINDS)
-    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
-    max_positions: int = setting(1 << 20, at_least=1)  # a recurrent model has no limit of its own
+    embed: int = setting(512, at_least=1)  # size of the embeddings
+    dim: int = setting(512, at_least=1)  # size of the states
+    layers: int = setting(2, at_least=1, layers=True)  # recurrent layers
+    cell: str = setting("lstm", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    # gates start by keeping states for up to so many steps (Tallec & Ollivier 2018); 0: off
+    chrono_steps: int = setting(0, at_least=0, later=True)
+    # most tokens of a text; a recurrent model has no limit of its own
+    max_positions: int = setting(1 << 20, at_least=1)
     tied: bool = False  # one table for input and output
-    dropout: float = setting(0.5, at_least=0, below=1)
+    dropout: float = setting(0.5, at_least=0, below=1)  # dropout between layers, none along time
     locked: bool = setting(False, later=True)  # dropout has one mask for all words of a row (Gal & Ghahramani 2016)
-    word_dropout: float = setting(0.0, at_least=0, below=1, later=True)  # of whole words
-    weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)  # of recurrent weights (Merity 2018)
+    word_dropout: float = setting(0.0, at_least=0, below=1, later=True)  # dropout of whole words
+    # dropout of recurrent weights (Merity 2018)
+    weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)
 
     def __post_init__(self) -> None:
         check(self)

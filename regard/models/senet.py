@@ -47,14 +47,18 @@ class SENetConfig:
 
     labels: tuple[str, ...] = setting((), words="a tuple of class names")
     image_size: int = setting(32, at_least=1, at_most=LARGEST)  # height of the training images
-    image_width: int = setting(0, at_least=0, at_most=LARGEST)  # 0: the same as the height
-    channels: int = setting(3, at_least=1)
+    # width of the training images; 0: the same as the height
+    image_width: int = setting(0, at_least=0, at_most=LARGEST)
+    channels: int = setting(3, at_least=1)  # 3: colour, 1: grey
+    # basic and bottleneck: a ResNet; inception: an Inception
     block: str = setting("basic", choices=("basic", "bottleneck", "inception"))
     depths: tuple[int, ...] = setting((3, 3, 3), at_least=1, layers=True)  # blocks in each stage
     widths: tuple[int, ...] = setting((16, 32, 64), at_least=1)  # channels in each stage, before the expansion
     stem: str = setting("small", choices=STEMS)  # small: a 3x3 convolution; large: 7x7, stride 2, and max-pooling
-    shortcut: str = setting("pad", choices=SHORTCUTS)  # of a ResNet, where the shape changes
-    reduction: int = setting(16, at_least=1, or_zero="no squeeze-and-excitation")  # of the channels in W_1
+    # ResNet, where the shape changes: new channels are 0, or a 1x1 convolution
+    shortcut: str = setting("pad", choices=SHORTCUTS)
+    # squeeze-and-excitation: the channels are divided by this in its hidden layer
+    reduction: int = setting(16, at_least=1, or_zero="no squeeze-and-excitation")
 
     def __post_init__(self) -> None:
         check(self)

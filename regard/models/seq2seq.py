@@ -38,16 +38,18 @@ class Seq2seqConfig:
 
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
-    embed: int = setting(256, at_least=1)
-    dim: int = setting(512, at_least=1)  # states of encoder and decoder
-    cell: str = setting("lstm", choices=KINDS)
-    layers: int = setting(1, at_least=1, layers=True)
-    chrono_steps: int = setting(0, at_least=0, later=True)  # gates start by keeping so many steps: `chrono_`
+    embed: int = setting(256, at_least=1)  # size of the embeddings
+    dim: int = setting(512, at_least=1)  # size of the states of encoder and decoder
+    cell: str = setting("lstm", choices=KINDS)  # plain RNN (tanh), GRU or LSTM
+    layers: int = setting(1, at_least=1, layers=True)  # recurrent layers of encoder and decoder
+    # gates start by keeping states for up to so many steps (Tallec & Ollivier 2018); 0: off
+    chrono_steps: int = setting(0, at_least=0, later=True)
     reverse: bool = False  # read the source backwards (Sutskever 2014, sec. 3.3)
     remind: bool = False  # c is an input of every step, not only the initial state (Cho 2014)
-    summary: str = setting("last", choices=SUMMARIES, later=True)  # what the source becomes: see above
+    # what the source becomes: the last state, or the mean of all
+    summary: str = setting("last", choices=SUMMARIES, later=True)
     max_positions: int = setting(256, at_least=1)  # most source tokens, the end token included
-    dropout: float = setting(0.2, at_least=0, below=1)
+    dropout: float = setting(0.2, at_least=0, below=1)  # dropout of embeddings and states
     tied: bool = False  # one table for target and output embeddings, and the source's with a joint vocabulary
 
     def __post_init__(self) -> None:

@@ -42,11 +42,16 @@ from regard.models.captioner import CaptionerConfig, ImageCaptioner
 class ShowAttendTellConfig(CaptionerConfig):
     """The settings of a ShowAttendTell."""
 
+    # how query and key are compared; the paper's is additive
     score: str = setting("additive", choices=[name for name in SCORES if name != "location"])
+    # from scores to weights: soft (all places) or hard (one place)
     weigh: str = setting("soft", choices=("soft", "hard"))
-    gate: bool = True  # beta_t; without it all of what was read is used
-    penalty: float = setting(0.0, at_least=0)  # lambda; soft attention only
-    soft_share: float = setting(0.5, at_least=0, below=1)  # hard: images in training of which all looks are soft
+    gate: bool = True  # beta_t, how far the image is used for a word; without it, all of what was read is
+    # soft attention: weight of the doubly stochastic penalty (lambda in the paper), so that all parts of an image
+    # are looked at
+    penalty: float = setting(0.0, at_least=0)
+    # hard attention: share of the images in training of which all looks are soft
+    soft_share: float = setting(0.5, at_least=0, below=1)
     straight_through: bool = False  # hard attention: learn through the soft weights instead of REINFORCE
 
 
@@ -151,7 +156,9 @@ class ShowAttendTell(ImageCaptioner):
         """lambda sum_i (1 - sum_t w_ti)^2 over the words of each caption"""
         if self.config.weigh != "soft" or not self.config.penalty or not self.training:
             return None
-        weights = at_least_float32(torch.cat([look.weights for look in looks], 1)) * mask[..., None]  # (B, T, places)
+        weights = (
+            at_least_float32(torch.cat([look.weights for look in looks], 1)) * mask[..., None]
+        )  # (B, T, places)
         return self.config.penalty * (1 - weights.sum(1)).square().sum()
 
     def start(self, images: Tensor, mask: Tensor | None = None) -> State:

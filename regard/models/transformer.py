@@ -33,22 +33,23 @@ class TransformerConfig:
 
     vocabulary: int = setting(at_least=1)
     source_vocabulary: int = setting(0, at_least=0)  # 0: one vocabulary for both sides
-    dim: int = setting(512, at_least=1)
-    layers: int = setting(6, at_least=1, layers=True)
-    heads: int = setting(8, at_least=1)
-    ff: int = setting(2048, at_least=1)
-    decoder_layers: int = setting(0, at_least=0, layers=True)  # 0: as in the encoder; the same for the next two
-    decoder_heads: int = setting(0, at_least=0)
-    decoder_ff: int = setting(0, at_least=0)
-    activation: str = setting("relu", choices=ACTIVATIONS)
-    norm: str = setting("post", choices=NORMS)
+    dim: int = setting(512, at_least=1)  # width of the model
+    layers: int = setting(6, at_least=1, layers=True)  # layers of the encoder
+    heads: int = setting(8, at_least=1)  # attention heads of an encoder layer
+    ff: int = setting(2048, at_least=1)  # width of the encoder's feed-forward layers
+    decoder_layers: int = setting(0, at_least=0, layers=True)  # layers of the decoder; 0: as the encoder
+    decoder_heads: int = setting(0, at_least=0)  # attention heads of a decoder layer; 0: as the encoder
+    decoder_ff: int = setting(0, at_least=0)  # width of the decoder's feed-forward layers; 0: as the encoder
+    activation: str = setting("relu", choices=ACTIVATIONS)  # of the feed-forward layers
+    norm: str = setting("post", choices=NORMS)  # layer norm after each sub-layer, as in 2017, or before it
+    # how positions are told: sines and cosines, a learned table, position / length, the plain number, or not at all
     positions: str = setting("sinusoidal", choices=POSITIONS)
     scaled: bool = True  # multiply embeddings by sqrt(dim)
     tied: bool = True  # one table for target and output embeddings, and the source's with a joint vocabulary
     max_positions: int = setting(512, at_least=1)  # most source tokens; with learned positions target tokens too
-    dropout: float = setting(0.1, at_least=0, below=1)
-    attention_dropout: float = setting(0.0, at_least=0, below=1)
-    activation_dropout: float = setting(0.0, at_least=0, below=1)
+    dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
+    attention_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of attention weights
+    activation_dropout: float = setting(0.0, at_least=0, below=1)  # dropout inside the feed-forward layers
 
     def __post_init__(self) -> None:
         check(self)

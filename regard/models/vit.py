@@ -40,25 +40,23 @@ class ViTConfig:
 
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # (): no head, the model gives states
     image_size: int = setting(224, at_least=1)  # height of the training images
-    image_width: int = setting(0, at_least=0)  # 0: the same as the height
-    patch_size: int = setting(16, at_least=1)
-    channels: int = setting(3, at_least=1)
-    dim: int = setting(768, at_least=1)
-    layers: int = setting(12, at_least=1, layers=True)
-    heads: int = setting(12, at_least=1)
-    ff: int = setting(0, at_least=0)  # 0: four times dim
-    activation: str = setting("gelu", choices=ACTIVATIONS)
-    eps: float = setting(1e-12, above=0, below=1)  # of the norms
-    pool: str = setting(
-        "class", choices=POOLS
-    )  # what the head reads: the class token's state, or the mean of the patch states
+    image_width: int = setting(0, at_least=0)  # width of the training images; 0: the same as the height
+    patch_size: int = setting(16, at_least=1)  # height and width of a patch in pixels
+    channels: int = setting(3, at_least=1)  # 3: colour, 1: grey
+    dim: int = setting(768, at_least=1)  # width of the model
+    layers: int = setting(12, at_least=1, layers=True)  # how many layers
+    heads: int = setting(12, at_least=1)  # attention heads of a layer
+    ff: int = setting(0, at_least=0)  # width of the feed-forward layers; 0: four times dim
+    activation: str = setting("gelu", choices=ACTIVATIONS)  # of the feed-forward layers
+    eps: float = setting(1e-12, above=0, below=1)  # added to the variance in layer norms
+    # what the head reads: the class token's state, or the mean of the patch states
+    pool: str = setting("class", choices=POOLS)
     pooler: bool = False  # tanh layer on the class token, only in a model without a head
-    bias: bool = True  # of queries, keys and values
-    dropout: float = setting(0.0, at_least=0, below=1)
-    attention_dropout: float = setting(0.0, at_least=0, below=1)
-    drop_path: float = setting(
-        0.0, at_least=0, below=1
-    )  # stochastic depth of the last layer; it rises linearly from 0 at the first
+    bias: bool = True  # queries, keys and values have biases
+    dropout: float = setting(0.0, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
+    attention_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of attention weights
+    # stochastic depth of the last layer; it rises linearly from 0 at the first
+    drop_path: float = setting(0.0, at_least=0, below=1)
 
     def __post_init__(self) -> None:
         check(self)

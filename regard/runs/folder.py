@@ -48,7 +48,7 @@ RECIPE = "recipe.toml"
 OWN_FILES = (
     *("config.json", "options.json", "*_config.json", "*tokenizer.json", "*_map.json", "added_tokens.json"),
     *("vocab.json", "vocab.txt", "merges.txt", "*.spm", "*.safetensors", "*.safetensors.index.json", "*.hdf5"),
-    *(RECIPE, "log.jsonl", "README.md", "loss.svg", "examples.json", "result.json", "training/*/*"),
+    *(RECIPE, "log.jsonl", "README.md", "loss.svg", "data.json", "examples.json", "result.json", "training/*/*"),
 )
 TYPE = "regard-"  # model_type of a run that only regard can open begins with this
 FORMAT_VERSION = 1  # of the folders of our own form

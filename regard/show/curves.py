@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from regard.show.colours import line_look
 from regard.show.label_text import clean, trim
+from regard.show.plot import Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,11 +23,12 @@ INSIDE = 4  # lines whose legend fits inside the axes; for more lines the legend
 
 
 @dataclass(frozen=True, eq=False)
-class Curves:
+class Curves(Plot):
     """Lines by name: {"train": (x, y)}. NaN or None in y leaves a gap in the line.
 
     `spread` shades a band around a line, such as from the worst to the best seed: {"train": (low, high)}.
-    `ticks` labels places on the x axis: {5.5: "1–10"}. `from_zero` starts the y axis at 0."""
+    `ticks` labels places on the x axis: {5.5: "1–10"}. `from_zero` starts the y axis at 0.
+    `legend_beside` puts the legend beside the axes, for lines that fill them; many lines have it there anyway."""
 
     series: Mapping[str, tuple[Any, Any]]
     title: str = ""
@@ -37,6 +38,7 @@ class Curves:
     spread: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     ticks: Mapping[float, str] = field(default_factory=dict)
     from_zero: bool = False
+    legend_beside: bool = False
 
     def __repr__(self) -> str:
         return f"<Curves: {', '.join(map(repr, self.series))}{f', {self.title!r}' if self.title else ''}>"
@@ -88,7 +90,7 @@ class Curves:
         style, drawable = text_style([*names, *titles, *(line for lines in ticks for line in lines)])
         lines = [self._line(ax, at, name) for at, name in enumerate(self.series)]
         beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-        place = beside if len(lines) > INSIDE else {}
+        place = beside if self.legend_beside or len(lines) > INSIDE else {}
         legend = ax.legend(lines, [drawable(name) for name in names], frameon=False, **place)
         for text in legend.get_texts():
             text.set(**style)
@@ -116,12 +118,6 @@ class Curves:
         if name in self.spread:
             ax.fill_between(x, *self.spread[name], color=colour, alpha=0.15, linewidth=0)
         return line
-
-    def save(self, path: str | Path) -> None:
-        """Write a .png or .svg file, by the path's suffix."""
-        from regard.show.figure import save_plot
-
-        save_plot(path, self.plot)
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]]) -> Curves:

@@ -3,9 +3,9 @@ drawn, because importing matplotlib is slow."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import matplotlib
@@ -34,7 +34,6 @@ from regard.show.drawing import (
 )
 from regard.show.fonts import text_style
 from regard.show.images import FINE, blend, resize, smooth
-from regard.show.saving import suffix_of, write_whole
 
 POINTS = 72 / 96  # points in a pixel of a drawing
 FINEST = 192  # dots per inch of a PNG: two for each pixel of a drawing
@@ -169,18 +168,23 @@ def save_png(figure: Figure, file: BinaryIO, *, side: int, **options: Any) -> No
     figure.savefig(file, format="png", dpi=dots, facecolor="white", **options)
 
 
-def save_plot(path: str | Path, plot: Callable[[Axes], object]) -> None:
-    """Let `plot` draw into the axes of a new figure, and save it as .png or .svg."""
-    suffix = suffix_of(path, (".png", ".svg"))
+def write_plot(file: BinaryIO, plot: Callable[[Axes], object]) -> None:
+    """Let `plot` draw into the axes of a new figure, and write it as PNG."""
+    _plotted(plot).savefig(file, format="png", dpi=160, facecolor="white")
+
+
+def plot_svg(plot: Callable[[Axes], object]) -> str:
+    """The same as SVG. Text stays text; without a date and with a fixed salt, equal pictures are equal texts."""
+    figure, text = _plotted(plot), io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard"}):
+        figure.savefig(text, format="svg", facecolor="white", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _plotted(plot: Callable[[Axes], object]) -> Figure:
     figure = Figure(figsize=PLOT_SIZE, layout="constrained")
     plot(figure.add_subplot())
-    # Text stays text in an SVG. Without a date and with a fixed salt, equal pictures are equal files.
-    metadata: dict[str, Any] = {"metadata": {"Date": None}} if suffix == ".svg" else {}
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard"}):
-        write_whole(
-            path,
-            lambda file: figure.savefig(file, format=suffix[1:], dpi=160, facecolor="white", **metadata),
-        )
+    return figure
 
 
 def new_plot() -> Axes:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from regard.show.colours import DIVERGING
 from regard.show.curves import Curves
+from regard.show.plot import Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
-class Barcode:
+class Barcode(Plot):
     """Values (positions, dimensions) as colours: blue below 0, orange above, on the same scale."""
 
     values: np.ndarray
@@ -45,12 +45,6 @@ class Barcode:
         ax.figure.colorbar(image, ax=ax).outline.set_visible(False)
         return ax
 
-    def save(self, path: str | Path) -> None:
-        """Write a .png or .svg file, by the path's suffix."""
-        from regard.show.figure import save_plot
-
-        save_plot(path, self.plot)
-
 
 def position_curves(encodings: np.ndarray, dims: Sequence[int] | None = None) -> Curves:
     """Some dimensions over the positions; without `dims`, up to five of them, evenly spaced."""
@@ -62,7 +56,7 @@ def position_curves(encodings: np.ndarray, dims: Sequence[int] | None = None) ->
         raise ValueError(f"dimensions must lie in 0 to {width - 1}, got {wrong[0]}")
     places = np.arange(len(encodings))
     series = {f"dimension {dim}": (places, encodings[:, dim]) for dim in dims}
-    return Curves(series, title="Position encodings", x_label="position", y_label="value")
+    return Curves(series, title="Position encodings", x_label="position", y_label="value", legend_beside=True)
 
 
 def barcode(encodings: np.ndarray) -> Barcode:

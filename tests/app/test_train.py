@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from own_data import ROWS
+from own_data import recipe as own_recipe
 
 from regard.data.made.pairs import reverse
+from regard.tasks.core.recipe import dump
 from regard.tasks.core.table import TASKS
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
@@ -47,6 +50,26 @@ def test_train_again_and_resume(call: Any, recipe: str) -> None:
     more = call("train", recipe, "--set", "train.steps=3", "--out", "r", "--resume")
     assert (more.code, more.out) == (0, "r\n")
     assert "Resuming after step 2" in more.err
+
+
+def test_train_overwrites_a_run_and_refuses_changed_data(call: Any) -> None:
+    Path("own.toml").write_text(dump({**own_recipe("classify"), "data": {"train": "texts"}}))
+    for at, (text, label) in enumerate(ROWS["classify"]):
+        Path("texts", label).mkdir(parents=True, exist_ok=True)
+        Path("texts", label, f"{at}.txt").write_text(text)
+    assert call("train", "own.toml", "--out", "r").code == 0
+    assert "--overwrite" in call("train", "own.toml", "--out", "r").err
+    assert call("train", "own.toml", "--out", "r", "--overwrite").code == 0
+    assert "`regard train own.toml --out r`" in Path("r/README.md").read_text()
+    assert json.loads(call("evaluate", "r", "--data", "texts", "--json").out)["count"] == 60
+    Path("texts/a/0.txt").write_text("the mat")
+    more = ["train", "own.toml", "--out", "r", "--set", "train.steps=3", "--resume"]
+    refused = call(*more)
+    assert (refused.code, refused.out) == (2, "")
+    assert "error: the data is not what the training in r was begun with: texts/a: " in refused.err
+    accepted = call(*more, "--accept-changed-data")
+    assert (accepted.code, accepted.out) == (0, "r\n")
+    assert "Going on with changed data: texts/a: " in accepted.err
 
 
 @pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "stopped\n"), (15, 143, "stopped by SIGTERM\n")])

@@ -54,4 +54,6 @@ def test_hard_attention_weighs_in_float64() -> None:
 def test_heads(causal: bool) -> None:
     attend = MultiHead(4, 2, causal=causal).double()
     x = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert gradcheck(lambda x, *_: attend(x, x, mask=torch.tensor([[True, True, False]])), (x, *attend.parameters()))
+    assert gradcheck(
+        lambda x, *_: attend(x, x, mask=torch.tensor([[True, True, False]])), (x, *attend.parameters())
+    )

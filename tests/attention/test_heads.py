@@ -289,7 +289,10 @@ def test_from_torch_keeps_what_learns(shape, frozen):
     for name, parameter in ours.named_parameters():
         linear, kind = name.split(".")
         joint = f"in_proj_{kind}" if kind == "bias" or "kdim" not in shape else f"{linear[0]}_proj_{kind}"
-        assert parameter.requires_grad == theirs.get_parameter(f"out_proj.{kind}" if linear == "out" else joint).requires_grad
+        assert (
+            parameter.requires_grad
+            == theirs.get_parameter(f"out_proj.{kind}" if linear == "out" else joint).requires_grad
+        )
 
 
 def test_from_torch_refuses_another_module_by_name():

@@ -1,5 +1,5 @@
-"""Modules of one's own that call F.scaled_dot_product_attention, layers of transformers that call softmax, and modules
-that are called several times in a pass."""
+"""Modules of one's own that call F.scaled_dot_product_attention, layers of transformers that call softmax, and
+modules that are called several times in a pass."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_decoder_of_ones_own_in_steps(x: Tensor) -> None:
 
 KINDS: dict[str, tuple[str, Any, str]] = {
     "deberta": ("DebertaV2Model", lambda: transformers.DebertaV2Config(
-        **SMALL, intermediate_size=8, relative_attention=True, pos_att_type=["c2p", "p2c"], max_position_embeddings=16
+        **SMALL, intermediate_size=8, relative_attention=True, pos_att_type=["c2p", "p2c"]
     ), "encoder.layer.{}.attention.self"),
     "bloom": ("BloomForCausalLM", lambda: transformers.BloomConfig(
         vocab_size=20, hidden_size=D, n_head=H, n_layer=2

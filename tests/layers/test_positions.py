@@ -135,7 +135,8 @@ def test_positions_in_float64_are_exact(name):
     encoded = encode.double()(positions, lengths=torch.tensor([7]))
     exact = {
         "sinusoidal": [
-            [f(place / 10000 ** (pair / 6)) for pair in (0, 2, 4) for f in (math.sin, math.cos)] for place in range(7)
+            [f(place / 10000 ** (pair / 6)) for pair in (0, 2, 4) for f in (math.sin, math.cos)]
+            for place in range(7)
         ],
         "fraction": [[[place / 6] * 6 for place in range(7)]],
         "number": [[place] * 6 for place in range(7)],

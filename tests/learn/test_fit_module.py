@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import regard
 from regard.learn import Report, fit
+from regard.learn.checkpoint import checkpoints
 from regard.learn.progress import Progress
 
 
@@ -233,3 +234,39 @@ def test_the_example_of_the_docstring_runs(tmp_path, monkeypatch, capsys):
     exec(textwrap.dedent(text), {})
     assert "valid_loss" in capsys.readouterr().out
     assert (tmp_path / "runs/sum/model.safetensors").exists()
+
+
+class Trouble(Exception):
+    """Of a user's own code."""
+
+
+def test_fit_raises_the_users_own_error_and_goes_on(tmp_path):
+    whole = module()
+    train(whole, tmp_path / "whole")
+    calls = []
+
+    def loss(model, batch):
+        calls.append(batch)
+        if len(calls) == 9:  # two are of the validation
+            raise Trouble("in the loss")
+        return squared(model, batch)
+
+    with pytest.raises(Trouble, match="in the loss") as caught:
+        train(module(), tmp_path / "run", loss=loss)
+    assert "Stopped by an error after step 6 of 12; saved in" in caught.value.__notes__[0]
+    again = module()
+    train(again, tmp_path / "run", resume=True)
+    assert log(tmp_path / "run", "loss") == log(tmp_path / "whole", "loss")
+    assert same(weights(again), weights(whole))
+
+
+def test_fit_saves_when_the_users_data_fails(tmp_path):
+    def epoch(number):
+        for place, batch in enumerate(TRAIN):
+            if number == 1 and place == 1:
+                raise OSError("the disk with the images is gone")
+            yield batch
+
+    with pytest.raises(OSError, match="the disk with the images is gone"):
+        train(module(), tmp_path, epoch)
+    assert checkpoints(tmp_path)[0].name == "step-00000006"

@@ -54,7 +54,10 @@ def test_a_red_circle_and_a_blue_square(tmp_path, ground, size):
     pen.ellipse(boxes[0], fill="red")
     pen.rectangle(boxes[1], fill="blue")
     image.save(tmp_path / "two.png")
-    assert regard.load("scenes", device="cpu").caption(tmp_path / "two.png").text == "a red circle left of a blue square"
+    assert (
+        regard.load("scenes", device="cpu").caption(tmp_path / "two.png").text
+        == "a red circle left of a blue square"
+    )
 
 
 @pytest.mark.parametrize("name", ["shapes", "shapes-senet"])

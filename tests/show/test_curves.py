@@ -77,7 +77,7 @@ def test_saved_pictures_open(tmp_path):
     curves.save(tmp_path / "c.svg")
     assert (tmp_path / "c.svg").read_bytes() == first
     with pytest.raises(ValueError, match=r"end the name in \.png or \.svg"):
-        curves.save(tmp_path / "c.html")
+        curves.save(tmp_path / "c.gif")
 
 
 @pytest.mark.parametrize(

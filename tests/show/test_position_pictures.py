@@ -82,5 +82,18 @@ def test_saved_pictures_open(picture, tmp_path):
     assert "position" in " ".join(ElementTree.fromstring(first).itertext()) or picture is similarity
     drawn.save(tmp_path / "p.svg")
     assert (tmp_path / "p.svg").read_bytes() == first
-    with pytest.raises(ValueError, match=r"\.png or \.svg"):
-        drawn.save(tmp_path / "p.html")
+    drawn.save(tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert page.count("<svg") == drawn._repr_html_().count("<svg") == 1
+    assert "<script" not in page
+    with pytest.raises(ValueError, match=r"\.png or \.svg or \.html"):
+        drawn.save(tmp_path / "p.gif")
+
+
+@pytest.mark.parametrize("dim", [2, 4, 16])
+def test_the_legend_does_not_lie_over_the_curves(dim):
+    figure = Figure(layout="constrained")
+    ax = position_curves(waves(50, dim)).plot(figure.add_subplot())
+    figure.draw_without_rendering()
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1

@@ -239,7 +239,7 @@ def test_the_card_tells_tokens_and_command(recipe: str, tmp_path: Path, train: A
         "# gpt2 on train.txt",
         "Radford et al. 2019",
         f"`train.txt`, {len(watched[0]):,} training tokens",
-        "that of your file",
+        "that of your data",
         f"valid_loss {report.best['valid_loss']:.4f}",
         "`regard train tiny`",
         'regard generate DIR "..."',

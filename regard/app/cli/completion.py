@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from regard.app.cli.model_settings import Setting, as_set, model_settings, task_name
+from regard.app.cli.model_settings import Setting, as_set, model_names, model_settings, task_name
 from regard.runs.shipped import shipped
 from regard.tasks.core.recipe_files import read_table, recipes
 from regard.tasks.core.table import TASKS
@@ -41,6 +41,11 @@ def recipe_names(incomplete: str) -> Offer:
     """Shipped recipes, and TOML files in the folder that is being typed."""
     files = [str(path) for path in _begun(incomplete) if path.suffix == ".toml" and path.is_file()]
     return [*recipes().items(), *((file, "a recipe") for file in _plain(files))]
+
+
+@harmless
+def system_names(incomplete: str) -> Offer:
+    return [(name, "") for name in model_names()]
 
 
 @harmless

@@ -15,7 +15,8 @@ from regard import __version__
 from regard.app.cli.arguments import refuse_empty_names
 from regard.app.cli.ask import command_for
 from regard.app.cli.completion import BASH, complete_in_bash
-from regard.app.cli.run_commands import align, evaluate_command, export, models
+from regard.app.cli.list_commands import models, recipe
+from regard.app.cli.run_commands import align, evaluate_command, export
 from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
@@ -61,7 +62,7 @@ def options(
         os.environ[DEBUG] = "1"
 
 
-COMMANDS: list[Callable[..., None]] = [demo, models, train, evaluate_command()]
+COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, evaluate_command()]
 COMMANDS += [command_for(task) for task in TASKS.values()]
 COMMANDS += [serve, align, export, compare]
 for command in COMMANDS:

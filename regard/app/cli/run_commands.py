@@ -1,4 +1,4 @@
-"""Commands for trained runs: models, evaluate, align, export."""
+"""Commands for trained runs: evaluate, align, export."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
 
 from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
 from regard.app.cli.completion import of, run_names
@@ -27,27 +25,6 @@ PLOTTED = "; ".join(
     f"{task.plotted} ({task.verb}: {', '.join(task.plot_suffixes)})" for task in TASKS.values() if task.plotted
 )
 SUFFIXES = tuple(dict.fromkeys(suffix for task in TASKS.values() if task.plotted for suffix in task.plot_suffixes))
-
-
-def models() -> None:
-    """List every system: its paper, its recipes, its shipped runs."""
-    from regard.models import MODELS
-    from regard.runs.folder import Folder
-    from regard.runs.shipped import SHIPPED, shipped
-    from regard.tasks.core.recipe_files import model_of, recipes
-
-    recipe_names = Column("recipes", no_wrap=True)  # else long names would be cut
-    table = Table("system", "paper", recipe_names, "shipped runs", box=None, pad_edge=False, padding=(0, 2, 1, 0))
-    uses = {name: model_of(name) for name in recipes()}
-    runs = {name: Folder(SHIPPED / name).name for name in shipped()}
-    for name, model in MODELS.items():
-        table.add_row(
-            name,
-            model.paper,
-            "\n".join(recipe for recipe, used in uses.items() if used == name),
-            "\n".join(run for run, used in runs.items() if used == name),
-        )
-    Console().print(table)
 
 
 def evaluate_command() -> Callable[..., None]:

@@ -37,6 +37,14 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")
     ] = False,
+    accept_changed_data: Annotated[
+        bool,
+        typer.Option("--accept-changed-data", help="Resume although the data has changed; log.jsonl says so."),
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a run in the folder, once the new training begins."),
+    ] = False,
 ) -> None:
     """Train a model by a recipe; the best weights, log, loss curve and a model card go to one folder.
 
@@ -53,12 +61,24 @@ def train(
         regard train bert-labelled --from FOLDER --set data.train=reviews.tsv
 
     Ctrl-C and SIGTERM (of timeout, docker, Slurm) save a checkpoint; the same command with --resume goes on from
-    it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then. A folder in
-    which another process is training is refused."""
+    it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then; files of data
+    that have changed are refused by name. An error in the middle, such as a broken image, saves a checkpoint too:
+    repair the image, or leave broken ones out with --set data.skip_broken=true. A folder in which another process
+    is training is refused."""
     from regard.tasks.core.training import train_recipe
 
-    command = shlex.join(["regard", *(word for word in sys.argv[1:] if word != "--resume")])
-    tell(str(train_recipe(recipe, out, changes or [], command=command, resume=resume, start=start).folder))
+    once = ("--resume", "--accept-changed-data", "--overwrite")  # no part of how the run is made
+    trained = train_recipe(
+        recipe,
+        out,
+        changes or [],
+        command=shlex.join(["regard", *(word for word in sys.argv[1:] if word not in once)]),
+        resume=resume,
+        overwrite=overwrite,
+        accept_changed_data=accept_changed_data,
+        start=start,
+    )
+    tell(str(trained.folder))
 
 
 def compare(

@@ -16,6 +16,7 @@ import numpy as np
 
 from regard.base.files import explain_os_errors, find_data
 from regard.base.lines import DAMAGED, open_decompressed
+from regard.base.memory_rows import MemoryRows
 from regard.base.records import (
     Columns,
     Row,
@@ -35,6 +36,7 @@ from regard.base.records import (
 )
 from regard.base.zip_files import explain_zip_errors, read_member
 from regard.data.images.images import Images, Size, decode_image, read_image
+from regard.data.images.memory_images import held_images, image_columns
 from regard.errors import DataError
 
 USUAL = (("image", "file_name", "filename"), ("caption", "text", "sentence"))  # names of columns
@@ -72,6 +74,11 @@ class CaptionSet:
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files of the images."""
+        return self.images.files
+
     def subset(self, rows: Sequence[int] | np.ndarray) -> CaptionSet:
         places = [int(row) for row in rows]
         objects = None if self.objects is None else [self.objects[row] for row in places]
@@ -89,7 +96,11 @@ def open_caption_set(
     Flickr8k. .json is COCO's form: `images` with `id` and `file_name`, `annotations` with `image_id` and `caption`.
 
     `images`: the folder or .zip with the images ("" = the folder of the file). `only`: a file with the names of the
-    images to take, one per line."""
+    images to take, one per line.
+
+    Of rows in memory the image is the image itself, or a file in the folder `images` ("" = from here)."""
+    if isinstance(name, MemoryRows):
+        return _memory(name, image, caption, Path(images))
     path = _find(name)
     captions: dict[str, list[str]] = {}  # by the names of their images
     places: dict[str, str] = {}  # where an image is first named
@@ -106,6 +117,19 @@ def open_caption_set(
     folder = _find(images) if images else path.parent
     open_images = _folder if folder.is_dir() else _zip
     return CaptionSet(open_images(folder, names, places), [tuple(captions[each]) for each in names])
+
+
+def _memory(rows: MemoryRows, image: str, caption: str, folder: Path) -> CaptionSet:
+    """A row for each image, with its caption or a list of them."""
+    images, texts = image_columns(rows, Columns((image, caption), USUAL), ("image", "caption"))
+    captions = []
+    for place, text in enumerate(texts):
+        where = f"{rows.where}[{place}]"
+        captions.append(tuple(each.strip() for each in check_texts(text, "caption", where)))
+        for each in captions[-1]:
+            refuse_empty(each, "caption", where)
+    values = [folder / image if isinstance(image, str | Path) else image for image in images]
+    return CaptionSet(held_images(values, f"{rows.where}[{{}}]".format), captions)
 
 
 def _find(name: str | Path) -> Path:
@@ -224,7 +248,10 @@ def _folder(folder: Path, names: list[str], places: dict[str, str]) -> Images:
         if not file.is_file():
             raise _missing(name, folder, places)
     return Images(
-        len(files), name=lambda row: str(files[row]), decode=lambda row, size: read_image(files[row], size)
+        len(files),
+        name=lambda row: str(files[row]),
+        decode=lambda row, size: read_image(files[row], size),
+        files=files,
     )
 
 
@@ -257,7 +284,7 @@ def _zip(path: Path, names: list[str], places: dict[str, str]) -> Images:
             data = read_member(archive, chosen[row], name(row), LARGEST_IMAGE)
         return decode_image(io.BytesIO(data), name(row), size)
 
-    return Images(len(chosen), name=name, decode=decode)
+    return Images(len(chosen), name=name, decode=decode, files=[path])
 
 
 def _missing(name: str, folder: Path, places: dict[str, str]) -> DataError:

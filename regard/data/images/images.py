@@ -8,6 +8,7 @@ import io
 import math
 import struct
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -52,7 +53,7 @@ ANY = (0, 0)  # the size of no model
 class Images:
     """Images, each (H, W, C) uint8, C = 1 (grey) or 3: from one array `pixels` (N, H, W, C), or decoded on demand.
     `name(row)` is for error messages. `decode(row, size)` may give a large image reduced, for a model of that
-    size."""
+    size. `files`: those that are read whenever an image of theirs is decoded."""
 
     def __init__(
         self,
@@ -61,10 +62,11 @@ class Images:
         name: Callable[[int], str],
         pixels: np.ndarray | None = None,
         decode: Callable[[int, Size], np.ndarray] | None = None,
+        files: Sequence[Path] = (),
     ) -> None:
         if (pixels is None) == (decode is None):
             raise ValueError("give either pixels or decode")
-        self.count, self.name, self.pixels, self.decode = count, name, pixels, decode
+        self.count, self.name, self.pixels, self.decode, self.files = count, name, pixels, decode, files
 
     def __len__(self) -> int:
         return self.count
@@ -73,7 +75,27 @@ class Images:
         if self.decode is None:
             assert self.pixels is not None
             return self.pixels[row]
-        return self.decode(row, size)
+        try:
+            return self.decode(row, size)
+        except DataError as error:
+            raise DataError(f"{error}; data.skip_broken=true leaves out images that cannot be read") from None
+
+    def readable(self, rows: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Those of the rows whose images can be read, and why the others cannot. Every image is decoded once."""
+        if self.decode is None:
+            return rows, []
+        with ThreadPoolExecutor() as pool:  # Pillow releases the GIL
+            errors = list(pool.map(self._error, rows.tolist()))
+        fine = np.array([not error for error in errors], bool)
+        return rows[fine], [error for error in errors if error]
+
+    def _error(self, row: int) -> str:
+        assert self.decode is not None
+        try:
+            self.decode(row, ANY)
+        except DataError as error:
+            return str(error)
+        return ""
 
     def subset(self, rows: Sequence[int]) -> Images:
         def name(row: int) -> str:
@@ -96,7 +118,7 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
 
     A large image is reduced by a whole factor, to at most MOST_DECODED pixels or KEPT times those of a model's
     `size`. JPEG is reduced as it is decoded; other formats are decoded whole first, at up to 4 bytes per pixel."""
-    most = max(MOST_DECODED, KEPT * size[0] * size[1])
+    most = _most(size)
     try:
         with Image.open(file, formats=FORMATS) as opened:
             if opened.format == "WEBP" and opened.width * opened.height > MOST_WEBP:
@@ -104,9 +126,7 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
                 raise ValueError(f"it has {came}, and at most {MOST_WEBP:,} are read; save it as JPEG, or smaller")
             factor = 1 << (_factor(opened, most) - 1).bit_length()  # JPEG can be decoded at 1/2, 1/4 and 1/8
             opened.draft(None, (max(1, opened.width // factor), max(1, opened.height // factor)))
-            opened.load()
-            reduced = _reduce(opened, _factor(opened, most))
-            turn = TURNS.get(opened.getexif().get(ORIENTATION, 1))
+            return pillow_array(opened, size)
     except FAILED as error:
         why: object = error
         if isinstance(error, UnidentifiedImageError):
@@ -114,7 +134,19 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
         elif isinstance(error, Image.DecompressionBombError):
             why = f"{error} Save it with fewer pixels"
         raise DataError(f"{name} cannot be decoded as {', '.join(FORMATS)}: {why}") from None
+
+
+def pillow_array(image: Image.Image, size: Size = ANY) -> np.ndarray:
+    """The same of an image that Pillow has opened."""
+    image.load()
+    reduced = _reduce(image, _factor(image, _most(size)))
+    turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
     return reduced if turn is None else np.asarray(Image.fromarray(reduced).transpose(turn))
+
+
+def _most(size: Size) -> int:
+    """Pixels up to which an image is not reduced."""
+    return max(MOST_DECODED, KEPT * size[0] * size[1])
 
 
 def _factor(image: Image.Image, most: int) -> int:

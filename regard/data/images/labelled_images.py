@@ -8,14 +8,17 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from regard.base.files import explain_os_errors, find_data
+from regard.base.files import class_folders, explain_os_errors, find_data
+from regard.base.memory_rows import MemoryRows
 from regard.base.records import Columns, first_ten, need_parquet
 from regard.base.zip_files import explain_zip_errors
 from regard.data.images.images import SUFFIXES, Images, Size, decode_image, is_image, read_image
+from regard.data.images.memory_images import held_images, image_columns
 from regard.errors import DataError
 
 LARGEST = 16 << 30  # bytes that an array may declare; even a small file can declare more than fits in memory
@@ -37,8 +40,9 @@ class ImageSet(Images):
         name: Callable[[int], str],
         pixels: np.ndarray | None = None,
         decode: Callable[[int, Size], np.ndarray] | None = None,
+        files: Sequence[Path] = (),
     ) -> None:
-        super().__init__(len(labels), name=name, pixels=pixels, decode=decode)
+        super().__init__(len(labels), name=name, pixels=pixels, decode=decode, files=files)
         self.labels, self.classes = labels.astype(np.int64), tuple(classes)
 
     def relabelled(self, classes: Sequence[str]) -> ImageSet:
@@ -53,11 +57,19 @@ class ImageSet(Images):
         table = np.array([places.get(name, -1) for name in self.classes])
         return ImageSet(table[self.labels], classes, name=self.name, pixels=self.pixels, decode=self.decode)
 
+    def taking(self, rows: np.ndarray) -> ImageSet:
+        """The images of these rows alone."""
+        part = self.subset(rows.tolist())
+        return ImageSet(self.labels[rows], self.classes, name=part.name, pixels=part.pixels, decode=part.decode)
+
 
 def open_image_set(path: str | Path, *, image: str = "", label: str = "") -> ImageSet:
-    """A folder with a folder for each class, an .npz or a .parquet file, found here or under $REGARD_DATA.
+    """A folder with a folder for each class, an .npz or a .parquet file, found here or under $REGARD_DATA; or rows
+    in memory.
 
     `image` and `label` name the arrays or columns ("" = the usual names)."""
+    if isinstance(path, MemoryRows):
+        return _memory(path, image, label)
     try:
         path = find_data(str(path))
     except FileNotFoundError as error:
@@ -86,27 +98,36 @@ def need_classes(images: ImageSet, name: str | Path) -> None:
         raise DataError(f"{name} has the class {first_ten(images.classes)} alone; a classifier needs at least two")
 
 
+def image_folders(path: Path) -> dict[Path, list[Path]]:
+    """The folders of the classes, each with its images."""
+    return class_folders(path, lambda file: is_image(Path(file.name)))
+
+
 def _folder(path: Path) -> ImageSet:
-    folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
+    folders = image_folders(path)
     if not folders:
         raise DataError(f"{path} has no folders in it; it needs one for each class, with the images of that class")
-    files, labels = [], []
-    for label, folder in enumerate(folders):
-        own = [file for file in sorted(folder.iterdir()) if is_image(Path(file.name)) and file.is_file()]
+    for folder, own in folders.items():
         if not own:
             raise DataError(
                 f"{folder} holds no images ({', '.join(SUFFIXES)}); each folder in {path} is a class, with its "
                 "images directly in it: add some, or remove the folder"
             )
-        files += own
-        labels += [label] * len(own)
-    names = [folder.name for folder in folders]
+    files = list(chain.from_iterable(folders.values()))
     return ImageSet(
-        np.array(labels),
-        names,
+        np.repeat(np.arange(len(folders)), [len(own) for own in folders.values()]),
+        [folder.name for folder in folders],
         name=lambda number: str(files[number]),
         decode=lambda number, size: read_image(files[number], size),
+        files=files,
     )
+
+
+def _memory(rows: MemoryRows, image: str, label: str) -> ImageSet:
+    images, values = image_columns(rows, Columns((image, label), COLUMNS), ("image", "label"))
+    labels, classes = _classes(np.array(values), (), rows.where)
+    held = held_images(images, f"{rows.where}[{{}}]".format)
+    return ImageSet(labels, classes, name=held.name, pixels=held.pixels, decode=held.decode, files=held.files)
 
 
 def _npz(path: Path, image: str, label: str) -> ImageSet:

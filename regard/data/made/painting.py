@@ -1,8 +1,9 @@
 """How generated images are painted: shapes as people draw them, on light and dark, plain and uneven grounds.
 
-Everything is numpy on many images at a time. A shape is a closed line of `CORNERS` points; how far each pixel is from
-it gives smooth edges, filled shapes and outlines of any thickness alike. Random numbers come from the generator that
-is passed in, for a fixed number of images at a time (`ROUND`), so that a larger set begins with a smaller one."""
+Everything is numpy on many images at a time. A shape is a closed line of `CORNERS` points; how far each pixel is
+from it gives smooth edges, filled shapes and outlines of any thickness alike. Random numbers come from the
+generator that is passed in, for a fixed number of images at a time (`ROUND`), so that a larger set begins with a
+smaller one."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def draw_strokes(labels: np.ndarray, turn: np.ndarray, generator: np.random.Gene
     borders = np.cumsum(list(STYLES.values()))
     filled = ((style < borders[0]) | (style >= borders[1]) | ring) & ~hollow
     lined = (style >= borders[1]) | ~filled
-    pen = np.exp(generator.uniform(*np.log(PEN), count))
+    pen = np.exp(generator.uniform(math.log(PEN[0]), math.log(PEN[1]), count))
     wide = hollow & (generator.random(count) < 0.6)  # a band rather than a line
     band = np.where(wide, generator.uniform(*RING, count), np.where(filled, BORDER, THICKEST))
     return Strokes(labels, points, filled, lined, np.where(wide, 1.0, pen), band)
@@ -122,7 +123,7 @@ def _outlines(name: str, form: np.ndarray) -> np.ndarray:
 
 
 def _sides(corners: np.ndarray) -> np.ndarray:
-    """(N, k, 2) -> (N, CORNERS, 2): more points on each side. Sides of no length fill the end and change nothing."""
+    """(N, k, 2) -> (N, CORNERS, 2): more points on each side. Sides of no length fill the end, unseen."""
     steps = CORNERS // corners.shape[1]
     share = np.arange(steps)[:, None] / steps
     line = corners[:, :, None] + share * (np.roll(corners, -1, 1) - corners)[:, :, None]
@@ -161,7 +162,7 @@ def distances(points: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         x, y = middles - one[:, :1], middles - one[:, 1:]  # (N, size): from the side's first point
         side = two - one
         length = np.hypot(*side.T)[:, None]
-        unit = np.where(length > 0, side / np.maximum(length, 1e-9), np.float32([1, 0]))
+        unit = np.where(length > 0, side / np.maximum(length, 1e-9), np.array([1, 0], np.float32))
         np.add((x * unit[:, :1])[:, None], (y * unit[:, 1:])[:, :, None], out=beyond)  # along the side,
         beyond -= np.clip(beyond, 0, length[:, None], out=beside)  # past its ends
         np.subtract((x * unit[:, 1:])[:, None], (y * unit[:, :1])[:, :, None], out=beside)
@@ -176,8 +177,8 @@ def cover(
     strokes: Strokes, points: np.ndarray, thick: np.ndarray, soft: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How much of each pixel the body of a shape covers, and how much its line, (N, size, size); and which pixels
-    the shape takes up, with what an outline encloses. Its `points` (N, CORNERS, 2), the thickness of its line and the
-    width of its soft edges (N,) are in pixels."""
+    the shape takes up, with what an outline encloses. Its `points` (N, CORNERS, 2), the thickness of its line and
+    the width of its soft edges (N,) are in pixels."""
     away, inside = distances(points.astype(np.float32), size)
     # A line is no sharper than a pixel: thin ones would be dotted.
     columns = (thick / 2, 1 / soft, 1 / np.maximum(soft, 1))
@@ -205,8 +206,8 @@ class Grounds:
     noise: np.ndarray  # (N,): standard deviation of what is added in the end
 
     def pick(self, rows: np.ndarray, colours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of colours (N, k, 3) that are proposed for shapes on these grounds, the first that can be seen: its number
-        (N,) and its distance (N,) from the nearest colour of the ground."""
+        """Of colours (N, k, 3) that are proposed for shapes on these grounds, the first that can be seen: its
+        number (N,) and its distance (N,) from the nearest colour of the ground."""
         grounds = self.pixels[:, 4::8, 4::8].reshape(ROUND, 1, -1, 3)[rows]
         away = np.sqrt(((grounds - colours[:, :, None].astype(np.float32)) ** 2).sum(-1).min(-1))  # (N, k)
         first = np.where((away >= CONTRAST).any(1), (away >= CONTRAST).argmax(1), away.argmax(1))
@@ -237,7 +238,7 @@ def paint_grounds(size: int, generator: np.random.Generator) -> Grounds:
             pixels[row] += slopes[row, :, :, None] * tint[row]
         if 0.7 <= uneven[row] < 0.9:
             pixels[row] += 0.2 * stains[row, :, :, None] * tint[row]
-        if 0.9 <= uneven[row]:
+        if uneven[row] >= 0.9:
             lines = (np.arange(size) + start[row]) % step[row] == 0
             pixels[row, lines] += ink[row] * 0.7
             pixels[row, :, lines] += ink[row] * 0.7

@@ -5,8 +5,9 @@
     a white ring above a red cross left of a green star
 
 Three shapes form a chain: the first is left of or above the second, and so the second to the third. There is one
-right caption for each image, and the pixels of each shape are known, so that looking can be scored. Shapes are filled
-or in outline, of any tone of their colour, on light and dark grounds; a circle that is not filled is a ring."""
+right caption for each image, and the pixels of each shape are known, so that looking can be scored. Shapes are
+filled or in outline, of any tone of their colour, on light and dark grounds; a circle that is not filled is a
+ring."""
 
 from __future__ import annotations
 
@@ -18,7 +19,19 @@ import numpy as np
 
 from regard.data.images.captions import CaptionSet, Named
 from regard.data.images.images import Images
-from regard.data.made.painting import CLASSES, ROUND, SOFT, TRIES, Grounds, cover, draw_strokes, finish, paint, paint_grounds, rounds
+from regard.data.made.painting import (
+    CLASSES,
+    ROUND,
+    SOFT,
+    TRIES,
+    Grounds,
+    cover,
+    draw_strokes,
+    finish,
+    paint,
+    paint_grounds,
+    rounds,
+)
 from regard.data.made.splits import SPLITS, check_split
 
 # The tones that have a name: ranges of hue (degrees), saturation and brightness.
@@ -33,7 +46,7 @@ COLOURS = {
 BORDERS = (0.0, 60.0, 255.0)  # their shades of grey; some have a darker tone of the shape's colour
 TURNED = math.pi / 12  # most that a shape is turned either way
 SLANTED = 0.15  # share of the crosses that are turned like an X
-# By the number of shapes: the range of radii, and how far a neighbour may lie off the line, as a share of its distance.
+# By the number of shapes: the range of radii, and how far a neighbour lies off the line, as a share of the way.
 RADII = {1: (0.11, 0.36), 2: (0.095, 0.23), 3: (0.09, 0.16)}
 ASIDE = {1: 0.0, 2: 0.28, 3: 0.22}
 GAPS = (0.03, 0.3)  # between neighbours, as shares of the image
@@ -42,8 +55,8 @@ NAMES = tuple(RELATIONS)
 
 
 class SceneObjects(Sequence[tuple[Named, ...]]):
-    """The named objects of each image. `numbers` (N, H, W) has 1 in the pixels of an image's first object and within
-    its outline, 2 in the second's, 0 elsewhere."""
+    """The named objects of each image. `numbers` (N, H, W) has 1 in the pixels of an image's first object and
+    within its outline, 2 in the second's, 0 elsewhere."""
 
     def __init__(self, numbers: np.ndarray, words: Sequence[Sequence[int]]) -> None:
         self.numbers, self.words = numbers, words
@@ -122,9 +135,9 @@ def _draw(pixels: np.ndarray, numbers: np.ndarray, generator: np.random.Generato
 def _places(
     relations: Sequence[str], reach: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The middle of each shape (count, 2), from left and from above, and its radius (count,), as shares of the image:
-    all shapes are inside and apart, and each is clearly left of or above the next. `reach` (count, 2) is how far each
-    extends for a radius of 1."""
+    """The middle of each shape (count, 2), from left and from above, and its radius (count,), as shares of the
+    image: all shapes are inside and apart, and each is clearly left of or above the next. `reach` (count, 2) is how
+    far each extends for a radius of 1."""
     count = len(reach)
     while True:
         radii = generator.uniform(*RADII[count]) * generator.uniform(0.88, 1.15, count)
@@ -145,8 +158,8 @@ def _places(
 def _colours(
     grounds: Grounds, rows: np.ndarray, generator: np.random.Generator
 ) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """For shapes on these grounds: the names of colours that can be seen, a tone of each (N, 3), the tones of borders
-    (N, 3), and how far the tones are from the ground (N,)."""
+    """For shapes on these grounds: the names of colours that can be seen, a tone of each (N, 3), the tones of
+    borders (N, 3), and how far the tones are from the ground (N,)."""
     count = len(rows)
     numbers = generator.integers(len(COLOURS), size=(count, TRIES))
     low, high = np.array(list(COLOURS.values())).transpose(2, 0, 1)[:, numbers]  # (N, TRIES, 3)

@@ -11,7 +11,19 @@ import math
 import numpy as np
 
 from regard.data.images.labelled_images import ImageSet
-from regard.data.made.painting import CLASSES, ROUND, SOFT, TRIES, Grounds, cover, draw_strokes, finish, paint, paint_grounds, rounds
+from regard.data.made.painting import (
+    CLASSES,
+    ROUND,
+    SOFT,
+    TRIES,
+    Grounds,
+    cover,
+    draw_strokes,
+    finish,
+    paint,
+    paint_grounds,
+    rounds,
+)
 from regard.data.made.splits import SPLITS, check_split
 
 DOTS = 6  # at most, in one image of three
@@ -98,10 +110,7 @@ def _boxes(taken: np.ndarray) -> np.ndarray:
     """(N, H, W) -> (N, 4)."""
     edges = []
     for axis in (1, 2):  # across, down
-        some = taken.any(axis)
+        some = np.asarray(taken.any(axis))
         edges.append((some.argmax(1), some.shape[1] - some[:, ::-1].argmax(1)))
     (left, right), (top, bottom) = edges
     return np.stack((left, top, right, bottom), 1)
-
-
-MADE_IMAGES = {"shapes": shapes}

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, islice
 from pathlib import Path
 
-from regard.base.files import find_files
 from regard.base.lines import open_chunks, open_lines
-from regard.base.records import Columns, by_header, by_keys, check_text, form_of, read_csv
+from regard.base.records import Columns, Table, by_header, by_keys, check_text, find_tables, form_of, read_csv
 from regard.errors import DataError
 
 # Where a sentence ends within a line: before a capital or a quote, or at a full stop between spaces.
@@ -28,21 +27,21 @@ def read_documents(name: str | Path, *, documents: str = "file", column: str = "
     In plain text `documents` says what a document is: the whole "file", every "line" (empty lines too, and without
     its line break), what lies between "blank" lines, or what follows a "heading" = Like this =. In CSV and JSONL
     each row is a document, with its text in `column`. "wiki.{1,2}.txt" is several files, one after the other. Line
-    breaks are always \\n."""
+    breaks are always \\n. Of rows in memory each is a document too."""
     if documents not in READERS:
         raise ValueError(f"documents must be one of {', '.join(READERS)}, got {documents!r}")
-    paths = find_files(name)
-    return (document for path in paths for document in _read(path, documents, column))
+    tables = find_tables(name, (column,))
+    return (document for table in tables for document in _read(table, documents, column))
 
 
-def _read(path: Path, documents: str, column: str) -> Iterator[Document]:
+def _read(path: Table, documents: str, column: str) -> Iterator[Document]:
     match form_of(path):
-        case "csv":
-            every = _csv(path, column)
         case "jsonl":
             every = _jsonl(path, column)
+        case "csv":
+            every = _csv(Path(path), column)
         case _:
-            every = READERS[documents](path)
+            every = READERS[documents](Path(path))
     empty = True
     for document in every:
         empty = False
@@ -93,7 +92,7 @@ def _csv(path: Path, column: str) -> Iterator[Document]:
         yield iter(texts)
 
 
-def _jsonl(path: Path, column: str) -> Iterator[Document]:
+def _jsonl(path: Table, column: str) -> Iterator[Document]:
     for where, values in by_keys(path, Columns((column,), ((column,),)), repr(column)):
         yield iter([check_text(text, key, where) for key, text in values])
 

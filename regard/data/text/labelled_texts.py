@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.base.files import find_files
+from regard.base.files import class_folders, explain_os_errors
+from regard.base.lines import COMPRESSED, open_chunks
 from regard.base.records import (
     Columns,
     Row,
+    Table,
     by_header,
     by_keys,
     by_tabs,
     check_text,
+    find_tables,
     first_ten,
     form_of,
     read_csv,
@@ -99,12 +102,13 @@ def read_labelled(
     numbers from 1; then there is no header. If none is given, the usual names are looked for in the header
     (TEXTS, LABELS); a TSV without them has two columns, text and label. A file with another suffix is read as a
     TSV if columns are given or its first line holds a tab; else each line is a label, a space and the text.
-    "reviews.{1,2}.tsv" is several files, one after the other."""
+    "reviews.{1,2}.tsv" is several files, one after the other. A folder has a folder of .txt files for each
+    class."""
     names = [column for column in (text, second, label) if column]
     if len(set(names)) < len(names):
         raise DataError(f"{name}: two of text, second and label are the same column; got {', '.join(names)}")
     columns = LabelledColumns((text, second, label), ())
-    for path in find_files(name):
+    for path in find_tables(name, ("text", "label"), ("text1", "text2", "label")):
         empty = True
         for where, row in _rows(path, columns):
             empty = False
@@ -120,16 +124,45 @@ def read_labelled(
             raise DataError(f"{path} has no labelled text; it needs at least one")
 
 
-def _rows(path: Path, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
+def _rows(path: Table, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
     form = form_of(path)
-    if form == "csv":
-        return _labelled(by_header(read_csv(path), columns))
     if form in ("jsonl", "json"):
         return _jsonl(path, columns)
+    assert isinstance(path, Path)
+    if path.is_dir():
+        return _folder(path)
+    if form == "csv":
+        return _labelled(by_header(read_csv(path), columns))
     in_tabs, lines = tabbed_lines(path)
     if not in_tabs and not any(columns.names):
         return _label_first(lines)
     return _tsv(path, split_at_tabs(lines), columns)
+
+
+def text_folders(folder: Path) -> dict[Path, list[Path]]:
+    """The folders of the classes, each with its texts. A folder whose texts are directly in it is a class by
+    itself, as those of "aclImdb/train/{pos,neg}"."""
+    folders = class_folders(folder, _is_text)
+    if any(folders.values()):
+        return folders
+    with explain_os_errors(folder):
+        return {folder: [path for path in sorted(folder.iterdir()) if _is_text(path) and path.is_file()]}
+
+
+def _is_text(path: Path) -> bool:
+    name = path.stem if path.suffix.lower() in COMPRESSED else path.name
+    return name.lower().endswith(".txt") and not name.startswith(".")
+
+
+def _folder(folder: Path) -> Iterator[tuple[str, Labelled]]:
+    for each, paths in text_folders(folder).items():
+        if not paths:
+            raise DataError(
+                f"{each} holds no text files (.txt); a folder of labelled texts has a folder for each class, with "
+                "its texts directly in it, one a file: add some, or remove the folder"
+            )
+        for path in paths:
+            yield str(path), ("".join(open_chunks(path)).strip(), "", each.name)
 
 
 def _label_first(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Labelled]]:
@@ -164,7 +197,7 @@ def _tsv(path: Path, rows: Iterator[Row], columns: LabelledColumns) -> Iterator[
         print(printable(said), file=sys.stderr)
 
 
-def _jsonl(path: Path, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
+def _jsonl(path: Table, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
     """A label may be a whole number, true or false."""
     for where, values in by_keys(path, columns, "text and label"):
         *texts, (key, label) = values

@@ -10,6 +10,7 @@ from regard.base.files import find_files
 from regard.base.records import (
     Columns,
     Row,
+    Table,
     by_header,
     by_keys,
     check_text,
@@ -17,6 +18,7 @@ from regard.base.records import (
     column_number,
     count_columns,
     filled_lines,
+    find_tables,
     form_of,
     read_csv,
     read_tsv,
@@ -44,11 +46,11 @@ def read_references(name: str | Path, *, source: str = "", target: str = "") -> 
 
 
 def _read(name: str | Path, named: tuple[str, str], *, single: bool) -> Iterator[tuple[str, ...]]:
-    paths = find_files(name)
+    paths = find_tables(name, ("source", "target"))
     if single and len(paths) > 2:
         raise DataError(f"{name}: {len(paths)} files, but exactly two are needed: source and target")
     empty = True
-    for where, fields in _aligned(paths) if len(paths) > 1 else _rows(paths[0], named, single):
+    for where, fields in _aligned(find_files(name)) if len(paths) > 1 else _rows(paths[0], named, single):
         empty = False
         for place, text in enumerate(fields):
             refuse_empty(text, "target" if place else "source", where)
@@ -70,7 +72,7 @@ def _aligned(paths: list[Path]) -> Iterator[Row]:
         yield lines[0][0], [text for _, text in lines]
 
 
-def _rows(path: Path, named: tuple[str, str], single: bool) -> Iterator[Row]:
+def _rows(path: Table, named: tuple[str, str], single: bool) -> Iterator[Row]:
     form = form_of(path)
     usual = ("source", "target") if form in ("csv", "jsonl", "json") else ("1", "2")
     source, target = named[0] or usual[0], named[1] or usual[1]
@@ -79,9 +81,10 @@ def _rows(path: Path, named: tuple[str, str], single: bool) -> Iterator[Row]:
     columns = Columns((source, target), ((source,), (target,)))
     match form:
         case "csv":
-            return by_header(read_csv(path), columns)
+            return by_header(read_csv(Path(path)), columns)
         case "jsonl" | "json":
             return _jsonl(path, columns, single)
+    assert isinstance(path, Path)
     if columns.numbers is None:
         wrong = next(name for name in columns.names if column_number(name) is None)
         raise DataError(
@@ -100,7 +103,7 @@ def _tsv(path: Path, single: bool) -> Iterator[Row]:
         yield where, fields
 
 
-def _jsonl(path: Path, columns: Columns, single: bool) -> Iterator[Row]:
+def _jsonl(path: Table, columns: Columns, single: bool) -> Iterator[Row]:
     """The target is a text or a list of them."""
     for where, values in by_keys(path, columns, " and ".join(columns.names)):
         (source, text), (target, texts) = values

@@ -46,28 +46,34 @@ class ELMoConfig:
     """The settings of an ELMo."""
 
     vocabulary: int = setting(at_least=1)  # of predicted words
-    max_characters: int = setting(50, at_least=3)  # of a word
-    character_dim: int = setting(16, at_least=1)
-    widths: tuple[int, ...] = setting((1, 2, 3, 4, 5, 6, 7), at_least=1)  # of filters, in characters
-    filters: tuple[int, ...] = setting((32, 32, 64, 128, 256, 512, 1024), at_least=1)  # how many of each width
-    activation: str = setting("relu", choices=ACTIVATIONS)
-    highways: int = setting(1, at_least=1, or_zero="none", layers=True)
-    dim: int = setting(128, at_least=1)  # of the words' vectors and of the states, in each direction
-    cell: int = setting(0, at_least=0)  # of an LSTM before its projection to dim; 0: eight times dim
-    layers: int = setting(2, at_least=1, layers=True)
-    cell_clip: float = setting(3.0, at_least=0)  # 0: none
-    projection_clip: float = setting(3.0, at_least=0)
+    max_characters: int = setting(50, at_least=3)  # most characters of a word
+    character_dim: int = setting(16, at_least=1)  # size of the embeddings of characters
+    widths: tuple[int, ...] = setting((1, 2, 3, 4, 5, 6, 7), at_least=1)  # widths of the filters, in characters
+    # how many filters of each width
+    filters: tuple[int, ...] = setting((32, 32, 64, 128, 256, 512, 1024), at_least=1)
+    activation: str = setting("relu", choices=ACTIVATIONS)  # after the filters
+    highways: int = setting(1, at_least=1, or_zero="none", layers=True)  # highway layers after the filters
+    dim: int = setting(128, at_least=1)  # size of the words' vectors and of the states, in each direction
+    cell: int = setting(0, at_least=0)  # size of an LSTM's cell before its projection to dim; 0: eight times dim
+    layers: int = setting(2, at_least=1, layers=True)  # LSTM layers in each direction
+    cell_clip: float = setting(3.0, at_least=0)  # cells are clipped to this range; 0: not
+    projection_clip: float = setting(3.0, at_least=0)  # projected states are clipped to this range; 0: not
     skip: bool = True  # from the second layer on, a layer adds to the layer below
-    cutoffs: tuple[int, ...] = setting((), at_least=1)  # of an adaptive softmax; (): a full softmax
-    head: str = setting("predict", choices=TASKS)
+    # borders of the clusters of an adaptive softmax; empty: a full softmax
+    cutoffs: tuple[int, ...] = setting((), at_least=1)
+    head: str = setting("predict", choices=TASKS)  # what it is for: vectors alone, a language model, or classes
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
-    mix: tuple[int, ...] = setting((), at_least=0)  # the layers that a classifier reads, 0: the words; (): all
-    frozen: bool = True  # under a classifier
-    word_dim: int = setting(0, at_least=1, or_zero="none", later=True)  # a classifier's own vectors of words
-    reader: int = setting(128, at_least=1)  # of a classifier's LSTM, in each direction
+    # classifier: the layers that it reads, 0 being the words; empty: all
+    mix: tuple[int, ...] = setting((), at_least=0)
+    frozen: bool = True  # classifier: the language model below is not trained
+    # classifier: size of its own vectors of words, beside ELMo's
+    word_dim: int = setting(0, at_least=1, or_zero="none", later=True)
+    reader: int = setting(128, at_least=1)  # classifier: size of its LSTM's states in each direction
+    # classifier: layers of its LSTM
     reader_layers: int = setting(1, at_least=1, or_zero="the mix is pooled", layers=True)
-    pool: str = setting("max", choices=POOLS)
-    dropout: float = setting(0.1, at_least=0, below=1)  # of what is trained: language model, mix, classifier
+    pool: str = setting("max", choices=POOLS)  # classifier: how states become one vector
+    # dropout of what is trained: language model, mix, classifier
+    dropout: float = setting(0.1, at_least=0, below=1)
 
     def __post_init__(self) -> None:
         check(self)

@@ -65,8 +65,8 @@ class ProjectedLSTM(nn.Module):
 
         ahead = ahead.view(size, steps, rows, -1)
         if torch.compiler.is_exporting() and mask is None:
-            last, (states,) = scan_steps(_with_output(move), (hidden, cell), (ahead.transpose(0, 1),))
-            return states.movedim(0, 2), last
+            (hidden, cell), (out,) = scan_steps(_with_output(move), (hidden, cell), (ahead.transpose(0, 1),))
+            return out.movedim(0, 2), (hidden, cell)
         states = []
         for step, now in enumerate(ahead.unbind(1)):
             new_hidden, new_cell = move((hidden, cell), now)

@@ -41,19 +41,21 @@ class LSTMNConfig:
     """The settings of an LSTMN."""
 
     vocabulary: int = setting(at_least=1)
-    embed: int = setting(300, at_least=1)
-    dim: int = setting(300, at_least=1)
-    layers: int = setting(1, at_least=1, layers=True)
-    attention: int = setting(0, at_least=0)  # size of v; 0: as dim
-    max_positions: int = setting(1 << 20, at_least=1)  # a recurrent model has no limit of its own
-    head: str = setting("generate", choices=HEADS)
+    embed: int = setting(300, at_least=1)  # size of the embeddings
+    dim: int = setting(300, at_least=1)  # size of the states
+    layers: int = setting(1, at_least=1, layers=True)  # layers, each with a tape of its own
+    attention: int = setting(0, at_least=0)  # size of v in the additive score; 0: as dim
+    # most tokens of a text; a recurrent model has no limit of its own
+    max_positions: int = setting(1 << 20, at_least=1)
+    head: str = setting("generate", choices=HEADS)  # what it is for: continue texts, or classify them
     labels: tuple[str, ...] = setting((), words="a tuple of class names")  # () until the data has been read
-    pool: str = setting("mean", choices=POOLS)  # of the states, for a classifier
+    pool: str = setting("mean", choices=POOLS)  # classifier: how states become one vector
     tied: bool = False  # one table for input and output
-    dropout: float = setting(0.5, at_least=0, below=1)  # of embeddings and states
+    dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings and states
     locked: bool = setting(False, later=True)  # dropout has one mask for all words of a row (Gal & Ghahramani 2016)
-    word_dropout: float = setting(0.0, at_least=0, below=1)  # of whole words
-    weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)  # of recurrent weights (Merity 2018)
+    word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
+    # dropout of recurrent weights (Merity 2018)
+    weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)
 
     def __post_init__(self) -> None:
         check(self)

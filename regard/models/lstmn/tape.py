@@ -102,8 +102,8 @@ class TapeLSTM(nn.Module):
         return torch.cat(states, 1)
 
     def _scan(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """As `forward`, for `torch.export`: its loop has tensors of fixed size, so the tape has a place for each step
-        from the first on, and a mask hides those to come."""
+        """As `forward`, for `torch.export`: its loop has tensors of fixed size, so the tape has a place for each
+        step from the first on, and a mask hides those to come."""
         (rows, steps, _), places = x.shape, torch.arange(x.shape[1], device=x.device)
         empty = self.attend.remember(x.new_zeros(rows, steps, self.dim), x.new_zeros(rows, steps, 2 * self.dim))
         allowed = torch.ones(rows, steps, dtype=torch.bool, device=x.device) if mask is None else mask

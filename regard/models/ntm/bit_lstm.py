@@ -26,8 +26,8 @@ class BitLSTMConfig:
 
     inputs: int = setting(9, at_least=1, at_most=MOST)  # numbers of a step: the bits, and the flags of the task
     outputs: int = setting(8, at_least=1, at_most=MOST)  # bits of a step that are predicted
-    dim: int = setting(256, at_least=1, at_most=MOST)
-    layers: int = setting(3, at_least=1, at_most=100, layers=True)
+    dim: int = setting(256, at_least=1, at_most=MOST)  # size of the states
+    layers: int = setting(3, at_least=1, at_most=100, layers=True)  # how many LSTM layers
 
     def __post_init__(self) -> None:
         check(self)

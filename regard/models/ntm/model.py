@@ -38,11 +38,12 @@ class NTMConfig:
 
     inputs: int = setting(9, at_least=1, at_most=MOST)  # numbers of a step: the bits, and the flags of the task
     outputs: int = setting(8, at_least=1, at_most=MOST)  # bits of a step that are predicted
+    # what drives the heads: an LSTM, or one feed-forward layer
     controller: str = setting("lstm", choices=("lstm", "feedforward"))
-    dim: int = setting(100, at_least=1, at_most=MOST)  # of the controller
+    dim: int = setting(100, at_least=1, at_most=MOST)  # size of the controller
     heads: int = setting(1, at_least=1, at_most=MOST)  # read heads, and as many write heads
-    places: int = setting(128, at_least=1, at_most=MOST)  # of the memory
-    width: int = setting(20, at_least=1, at_most=MOST)  # of a place
+    places: int = setting(128, at_least=1, at_most=MOST)  # places of the memory
+    width: int = setting(20, at_least=1, at_most=MOST)  # numbers of a place
     shift: int = setting(1, at_least=1, at_most=MOST)  # places that a head may move by, in both directions
 
     def __post_init__(self) -> None:

@@ -71,20 +71,21 @@ MOST, MOST_STEPS, MOST_TRANSITIONS = 1000, 10_000, 1_000_000
 class SNAILAgentConfig:
     """The environments, the network, and how actions are judged in training."""
 
-    environment: str = setting("bandits", choices=("bandits", "mdps"))
-    actions: int = setting(5, at_least=2, at_most=MOST)  # arms of a bandit
-    pulls: int = setting(10, at_least=1, at_most=MOST)  # of a bandit
-    states: int = setting(10, at_least=1, at_most=MOST)  # of an MDP
-    horizon: int = setting(10, at_least=1, at_most=MOST)  # steps of an episode in an MDP
-    episodes: int = setting(10, at_least=1, at_most=MOST)  # in the same MDP
-    dim: int = setting(32, at_least=1)  # of the first layer
-    tc_filters: int = setting(32, at_least=1)  # of each convolution
+    environment: str = setting("bandits", choices=("bandits", "mdps"))  # what is played: bandits, or tabular MDPs
+    actions: int = setting(5, at_least=2, at_most=MOST)  # actions to choose from: the arms of a bandit
+    pulls: int = setting(10, at_least=1, at_most=MOST)  # bandits: pulls of a trial
+    states: int = setting(10, at_least=1, at_most=MOST)  # MDPs: how many states
+    horizon: int = setting(10, at_least=1, at_most=MOST)  # MDPs: steps of an episode
+    episodes: int = setting(10, at_least=1, at_most=MOST)  # MDPs: episodes of a trial, all in the same MDP
+    dim: int = setting(32, at_least=1)  # width of the first layer
+    tc_filters: int = setting(32, at_least=1)  # filters of each convolution
     tc_layers: int = setting(2, at_least=1, layers=True)  # TC blocks
-    keys: int = setting(32, at_least=1)
-    values: int = setting(32, at_least=1)
+    keys: int = setting(32, at_least=1)  # size of the keys of the look
+    values: int = setting(32, at_least=1)  # size of the values of the look
     temporal: bool = True  # false: no TC blocks
-    gae_lambda: float = setting(0.95, at_least=0, at_most=1)  # see `models.snail.policy_gradient.advantages`
-    value_weight: float = setting(2.5, at_least=0)  # of the values' squared error in the loss
+    # generalised advantage estimation: 1 sums all rewards to come, 0 trusts the value of the next step
+    gae_lambda: float = setting(0.95, at_least=0, at_most=1)
+    value_weight: float = setting(2.5, at_least=0)  # weight of the values' squared error in the loss
 
     def __post_init__(self) -> None:
         check(self)

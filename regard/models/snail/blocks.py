@@ -63,7 +63,9 @@ class CausalConv(nn.Linear):
         first = x.shape[1] - alternatives  # of the alternatives
         if torch.compiler.is_exporting():  # for any number of steps
             earlier = F.pad(x, (0, 0, self.dilation, 0))[:, : first + 1]
-            return y + F.linear(torch.cat([earlier[:, :-1], earlier[:, -1:].expand(-1, alternatives, -1)], 1), before)
+            return y + F.linear(
+                torch.cat([earlier[:, :-1], earlier[:, -1:].expand(-1, alternatives, -1)], 1), before
+            )
         if first < self.dilation:
             return y
         earlier = F.linear(x[:, : first - self.dilation + 1], before)

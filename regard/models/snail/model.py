@@ -39,15 +39,15 @@ class SNAILConfig:
 
     ways: int = setting(5, at_least=2)  # classes of an episode
     shots: int = setting(1, at_least=1)  # labelled images of each class
-    image_size: int = setting(28, at_least=1, at_most=LARGEST)  # height
-    image_width: int = setting(0, at_least=0, at_most=LARGEST)  # 0: the same as the height
-    channels: int = setting(1, at_least=1)
-    conv_layers: int = setting(4, at_least=1, layers=True)  # of the embedding; each halves the image
-    conv_filters: int = setting(64, at_least=1)
+    image_size: int = setting(28, at_least=1, at_most=LARGEST)  # height of the images
+    image_width: int = setting(0, at_least=0, at_most=LARGEST)  # width of the images; 0: the same as the height
+    channels: int = setting(1, at_least=1)  # 3: colour, 1: grey
+    conv_layers: int = setting(4, at_least=1, layers=True)  # convolutions of the embedding; each halves the image
+    conv_filters: int = setting(64, at_least=1)  # filters of each of them
     embed: int = setting(64, at_least=1)  # size of an image's embedding
-    keys: tuple[int, ...] = setting((64, 256, 512), at_least=1)  # sizes of each look's keys and values
-    values: tuple[int, ...] = setting((32, 128, 256), at_least=1)
-    tc_filters: int = setting(128, at_least=1)  # of each convolution between two looks
+    keys: tuple[int, ...] = setting((64, 256, 512), at_least=1)  # size of the keys of each look
+    values: tuple[int, ...] = setting((32, 128, 256), at_least=1)  # size of the values of each look
+    tc_filters: int = setting(128, at_least=1)  # filters of each convolution between two looks
     temporal: bool = True  # false: no convolutions between the looks
 
     def __post_init__(self) -> None:

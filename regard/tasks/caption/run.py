@@ -31,6 +31,7 @@ from regard.show import Gates, Heads, Line, Looks, Words
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import CAPTION, CaptionOptions, change_decoding, check_options, checks_keywords
 from regard.tasks.core.results import Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
+from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
 from regard.tasks.shared.search import check_search, need, never_written, sites_like
@@ -135,7 +136,7 @@ class Captioner(ImageRun):
 
     @checks_keywords
     def evaluate(
-        self, data: str | Path | None = None, *, columns: str = "", images: str = "", beam: int | None = None
+        self, data: Data | None = None, *, columns: str = "", images: str = "", beam: int | None = None
     ) -> Evaluation:
         """How good the captions are: CIDEr, exact match, BLEU-1 to 4, ROUGE-L, perplexity, and where the objects
         are known whether their words looked at them; on a file of captions, or without one on the test data of the

@@ -21,15 +21,17 @@ class CaptionSettings(AugmentedSplits["CaptionSet"]):
 
     images: str = ""  # the folder or .zip that the images are in; without one, the folder of the captions
     image: str = ""  # the column with the names of the images
-    caption: str = ""  # and that of their captions
-    train_names: str = ""  # where one file has the captions of all images: a file with a name a line for each part
-    valid_names: str = ""
-    test_names: str = ""
+    caption: str = ""  # the column with their captions
+    # where one file has the captions of all images: a file with the name of one training image a line
+    train_names: str = ""
+    valid_names: str = ""  # the same for validation
+    test_names: str = ""  # the same for the test
     valid_fraction: float = setting(0.05, above=0, below=1)
     eval_images: int = setting(500, at_least=1)  # validation images that are also captioned at each validation
-    batch_size: int = setting(64, at_least=1)  # captions
-    truncate: int = setting(50, at_least=1)  # tokens of a caption in training, without the end token
-    flip: bool = False  # left and right, one time in two; what is left of something would be right of it
+    batch_size: int = setting(64, at_least=1)  # captions of a batch
+    truncate: int = setting(50, at_least=1)  # most tokens of a caption in training, without the end token
+    # augmentation: mirror left and right, one time in two; what is left of something would be right of it
+    flip: bool = False
 
     def make(self, split: str) -> CaptionSet:
         from regard.data.made.scenes import scenes
@@ -45,7 +47,8 @@ class CaptionSettings(AugmentedSplits["CaptionSet"]):
     def captions(self, split: str) -> CaptionSet:
         """The images of train, valid or test with their captions."""
         captions = self.whole(split)
-        return captions.subset(self.rows_of(split, len(captions))) if self.is_part(split) else captions
+        rows = self.readable(split, captions.images, self.rows_of(split, len(captions)))
+        return captions.subset(rows) if len(rows) < len(captions) else captions
 
     @property
     def holds_out(self) -> bool:

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
+from regard.base.files import find_files
 from regard.data.artifacts import Artifacts
 from regard.data.text.labelled_texts import LabelledData
 from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig
 from regard.runs.folder import Folder
 from regard.show import bars
 from regard.tasks.classify.bag_of_words import bag_accuracy
-from regard.tasks.classify.prepare import build_data, prepare, survey
+from regard.tasks.classify.prepare import build_data, prepare, survey, take_vectors
 from regard.tasks.classify.settings import LabelledSettings
 from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Prepared, Stream, ticked
@@ -33,6 +34,10 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
     kind = TextReader
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
+
+    def initialise(self, job: Job[LabelledSettings], model: Model, artifacts: Artifacts) -> None:
+        if job.data.vectors:
+            take_vectors(job.data.vectors, model, artifacts.own_tokenizer)
 
     def trained_with(self, config: ModelConfig) -> frozenset[str]:
         """A step that packs rows cannot be captured."""
@@ -53,6 +58,11 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
     def test_data(self, run: TextReader, settings: LabelledSettings) -> Iterator[LabelledData]:
         run.check_classify()
         yield build_data(settings, settings.rows("test", run.model.config.labels), run, seed=0)
+
+    def has_columns(self, settings: LabelledSettings) -> bool:
+        """A folder has none."""
+        files = [path for name in settings.test_files for path in find_files(name)]
+        return bool(files) and not any(path.is_dir() for path in files)
 
     def evaluate(
         self,

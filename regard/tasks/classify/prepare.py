@@ -17,7 +17,6 @@ from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.word_vectors import read_vectors
 from regard.errors import DataError, RecipeError
-from regard.learn.checkpoint import checkpoints
 from regard.learn.progress import say
 from regard.models import name_of
 from regard.models.protocols import Model, WordReader
@@ -51,8 +50,6 @@ def prepare(
     if not valid:
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
     reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
-    if settings.vectors and not checkpoints(out):  # a training that goes on has its own
-        take_vectors(settings.vectors, model, reader.tokenizer)
     captured = job.train.capture and choose_device(job.train.device).type == "cuda"
     data = build_data(settings, settings.rows("train"), reader, seed=job.train.seed, few_shapes=captured)
     fixed = build_data(settings, valid, reader, seed=0)

@@ -6,8 +6,11 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from regard.base.digests import Source, known_as
 from regard.base.fields import setting
+from regard.base.files import find_data
 from regard.tasks.core.splits import MadeSplits
 
 LabelledText = tuple[str, str, str]  # a text, the second text of a pair or "", and the label
@@ -23,12 +26,26 @@ class LabelledSettings(MadeSplits[list[LabelledText]]):
 
     train_count: int = setting(4000, at_least=1)
     valid_count: int = setting(500, at_least=1)
-    text: str = ""  # the column: its name in CSV, JSONL and TSV with a header, its number in other TSV
+    text: str = ""  # the column of the text: its name in CSV, JSONL and TSV with a header, its number in other TSV
     second: str = ""  # the column of the second text, where pairs are labelled
-    label: str = ""
+    label: str = ""  # the column of the label
     truncate: int = setting(128, at_least=8)  # tokens kept of a text, the special ones included
-    batch_tokens: int = setting(2048, at_least=1)  # rows x longest of a batch
+    batch_tokens: int = setting(2048, at_least=1)  # size of a batch in tokens, padding included
     vectors: str = ""  # a text file of word vectors that embeddings begin with (word2vec, GloVe, fastText)
+
+    def sources(self) -> dict[str, Source]:
+        found = super().sources()
+        if self.vectors:
+            try:
+                found[self.vectors] = find_data(self.vectors)
+            except FileNotFoundError:
+                found[self.vectors] = Path(self.vectors)  # only needed to begin with
+        return found
+
+    def files_in(self, folder: Path) -> dict[str, Source]:
+        from regard.data.text.labelled_texts import text_folders
+
+        return {known_as(each): files for each, files in text_folders(folder).items()}
 
     def make(self, split: str) -> list[LabelledText]:
         from regard.data.made.reviews import reviews

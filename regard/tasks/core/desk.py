@@ -17,6 +17,7 @@ from regard.base.fields import build
 from regard.base.files import find_files
 from regard.base.line_writer import line_writer
 from regard.base.memory import explain_memory
+from regard.base.memory_rows import MemoryRows
 from regard.errors import BadInput, DataError, RecipeError, RunError
 from regard.tasks.core.card import Card, Options
 from regard.tasks.core.options import check_options
@@ -86,6 +87,9 @@ class Desk(ABC, Generic[S, R, D]):
     def amount(self, job: Job[S]) -> Amount:
         """Asked where the model's size is left to the data."""
         raise RecipeError(f"model.size=auto is not for a model that is made to {self.card.verb}; name a size")
+
+    def initialise(self, job: Job[S], model: Model, artifacts: Artifacts) -> None:
+        """Give weights of a new training other values to begin with."""
 
     def trained_with(self, config: ModelConfig) -> frozenset[str]:
         """The part of the card's `trains_with` that applies to a model of this configuration."""
@@ -271,7 +275,10 @@ class Desk(ABC, Generic[S, R, D]):
 
     def with_columns(self, settings: S, columns: str) -> S:
         """The settings; BadInput where columns are named of test data that has none."""
-        if columns and not self.has_columns(settings):
+        if not columns:
+            return settings
+        memory = [rows for rows in settings.test_files if isinstance(rows, MemoryRows)]
+        if not (all(rows.in_columns for rows in memory) if memory else self.has_columns(settings)):
             raise BadInput(f"columns {columns} are named, and {settings.test_name} has none; leave them out")
         return settings
 

@@ -18,6 +18,7 @@ from regard.learn.settings import Training
 from regard.models import MODELS, blank, task_of
 from regard.models.protocols import ModelConfig
 from regard.runs.folder import Folder, shapes
+from regard.tasks.core.given_data import Given, with_data, without_data
 from regard.tasks.core.recipe_files import Recipe, read_table
 from regard.tasks.core.settings import AnyJob, DataSettings, Job, Tokens
 from regard.tasks.core.table import TASKS, AnyTask
@@ -53,13 +54,17 @@ def read(
     recipe: str | Path | Mapping[str, Any],
     changes: Iterable[str] | Mapping[str, Any] = (),
     start: Path | None = None,
+    data: Given | None = None,
 ) -> tuple[AnyJob, str]:
     """The job of a recipe, by file, shipped name or its sections, with changes: `section.key=value` or values by
     `section.key`; and the text of just that job.
 
-    start: a run to begin with, whose model and tokens the job then has, but for the dropout."""
+    start: a run to begin with, whose model and tokens the job then has, but for the dropout.
+    data: in place of the recipe's own."""
     table = sections_from_python(recipe) if isinstance(recipe, Mapping) else read_table(str(recipe))
     parsed = changes_from_python(changes) if isinstance(changes, Mapping) else list(map(parse_change, changes))
+    if data:
+        table = without_data(table)
     # model.size first: it replaces the recipe's numbers, but not those that are changed beside it.
     parsed.sort(key=lambda change: change.key != "model.size")
     for change in parsed:
@@ -67,6 +72,8 @@ def read(
         apply_change(table, change)
     if start:
         take_model(table, start, parsed)
+    if data:
+        table = with_data(table, data)
     return build_job(table), dump(table)
 
 
@@ -199,15 +206,12 @@ def take_part(table: Recipe, start: Path, folder: Folder, changes: list[Change])
 def build_job(table: Recipe) -> AnyJob:
     """Every section checked, the model's shapes too."""
     table = {name: dict(part) if isinstance(part, dict) else part for name, part in table.items()}
-    check_known(table, SECTIONS, "section")
-    for name, part in table.items():
-        if not isinstance(part, dict):
-            raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
+    check_sections(table)
     model = table.get("model", {}).pop("name", None)
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
     sized = auto_sized(model, table.get("model", {}))
-    config = _config(model, _sized(model, table.get("model", {})))
+    config = model_config(model, table.get("model", {}))
     task = TASKS[task_of(model, config)]
     if not task.desk.metrics_of(config):
         raise task.desk.not_trained()
@@ -231,8 +235,16 @@ def build_job(table: Recipe) -> AnyJob:
     )
 
 
-def _config(model: str, table: dict[str, Any]) -> ModelConfig:
-    """The model's configuration, with placeholders for what follows from the data."""
+def check_sections(table: Recipe) -> None:
+    check_known(table, SECTIONS, "section")
+    for name, part in table.items():
+        if not isinstance(part, dict):
+            raise RecipeError(f"{name} must be a section [{name}], got {part!r}")
+
+
+def model_config(model: str, table: dict[str, Any]) -> ModelConfig:
+    """A model's configuration of its part of a recipe, with placeholders for what follows from the data."""
+    table = _sized(model, dict(table))
     for key, why in FROM_DATA.items():
         if key in table:
             raise RecipeError(f"model.{key} {why}")

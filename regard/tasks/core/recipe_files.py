@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.base.fields import nearest, read_toml
 from regard.base.files import find_files
+from regard.base.memory_rows import MemoryRows
 from regard.errors import DataError, RecipeError
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -30,7 +31,7 @@ def model_of(name: str) -> str:
     return read_table(name)["model"]["name"]
 
 
-def read_table(name: str) -> Recipe:
+def find_recipe(name: str) -> Path:
     """A recipe by its file, else by its shipped name."""
     path = Path(name)
     if not path.is_file():
@@ -38,13 +39,25 @@ def read_table(name: str) -> Recipe:
         if Path(name).name != name or not path.is_file():
             near = nearest(name, recipes())
             raise RecipeError(f"there is no recipe {name!r}, neither a file nor shipped{near}")
-    return read_toml(path)
+    return path
+
+
+def read_table(name: str) -> Recipe:
+    return read_toml(find_recipe(name))
+
+
+def recipe_text(name: str) -> str:
+    """The TOML of a recipe, with its comments."""
+    return find_recipe(name).read_text(encoding="utf-8")
 
 
 @contextmanager
 def files_of_recipe(names: Sequence[str]) -> Iterator[None]:
     """Checks that the files are there. A run from a stranger may name any of your files, so an error in reading
     them does not show what is in them."""
+    if not (names := [name for name in names if not isinstance(name, MemoryRows)]):
+        yield
+        return
     where = "paths are relative to the current folder, as in training"
     for name in names:
         try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from regard.base.files import named_path
+from regard.base.memory_rows import rows_of
 from regard.base.short_repr import printable
-from regard.errors import BadInput, RunError
+from regard.errors import RunError
 from regard.tasks.core.card import Card
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from regard.models.protocols import Model
     from regard.runs.folder import Folder
 
+Data = str | Path | Iterable[Any]  # a file, or rows in memory: dicts or tuples, a data frame, a dataset
 CLASSES = 10  # that `about` names
 
 
@@ -60,19 +63,17 @@ class Run:
         return self.task, self.folder
 
     @checks_keywords
-    def evaluate(self, data: str | Path | None = None, *, columns: str = "") -> Evaluation:
-        """How good the run is on data it has not seen, as `regard evaluate` says: a file, or without one the test
-        data of its recipe. `columns`: as in "text,label"."""
+    def evaluate(self, data: Data | None = None, *, columns: str = "") -> Evaluation:
+        """How good the run is on data it has not seen, as `regard evaluate` says: a file or rows in memory, without
+        either the test data of its recipe. `columns`: as in "text,label"."""
         return self._evaluate(data, columns)
 
-    def _evaluate(self, data: str | Path | None, columns: str, **options: object) -> Evaluation:
+    def _evaluate(self, data: Data | None, columns: str, **options: object) -> Evaluation:
         task, _ = self._opened("evaluate")
-        if not isinstance(data, str | Path | None):
-            raise BadInput(
-                "data must be the name of a file to evaluate on, or None for the test data of the run's recipe; "
-                f"got {data!r:.40} ({type(data).__name__})"
-            )
-        file = None if data is None else str(named_path(data, "data"))
+        if data is None:
+            file = None
+        else:
+            file = str(named_path(data, "data")) if isinstance(data, str | Path) else rows_of(data, "data")
         evaluation: Evaluation = task.desk.evaluate_on(self, file, columns=columns, options=options)
         return evaluation
 

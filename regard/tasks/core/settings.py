@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from regard.base.digests import Source
 from regard.base.fields import check, setting
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.tokenizer_training import KINDS, NORMAL_FORMS
@@ -20,6 +21,8 @@ class DataSettings(Protocol):
 
     @property
     def name(self) -> str: ...  # what the data is called in a run's README
+
+    def sources(self) -> Mapping[str, Source]: ...  # all that a training reads
 
     @property
     def has_own_test(self) -> bool: ...
@@ -44,13 +47,15 @@ BLOCKS = ".blocks"  # in a run's folder, during training: data that does not fit
 class Tokens:
     """A recipe's [tokens]."""
 
-    kind: str = setting("bpe", choices=tuple(KINDS))  # space splits at spaces alone; wordpiece is BERT's
+    # what a token is: a character, a word, what stands between spaces, a piece of a word by byte-level BPE, or
+    # BERT's WordPiece
+    kind: str = setting("bpe", choices=tuple(KINDS))
     size: int = 8000  # the most tokens of the vocabulary
     # What occurs less often is unknown (words, characters) or stays in pieces; with 2, unknown is learned too.
     min_count: int = setting(1, at_least=1)
     joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
-    lowercase: bool = False
-    normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form
+    lowercase: bool = False  # lower-case all text first
+    normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form of all text; empty: as it comes
 
     def __post_init__(self) -> None:
         check(self)

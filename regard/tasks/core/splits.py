@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from regard.base.digests import Source, known_as
 from regard.base.field_types import types_of
 from regard.base.fields import FILES, check, file_names, setting
+from regard.base.files import find_files
+from regard.base.memory_rows import MemoryRows
 from regard.errors import BadInput
 
 T = TypeVar("T")  # a generated set
@@ -22,9 +26,10 @@ class Splits:
 
     form: ClassVar[str]  # what `train` must name, for an error message: "a file of text"
 
-    train: str | tuple[str, ...] = setting("", words=FILES)  # one or several, here or under $REGARD_DATA
-    valid: str = ""  # without one, a part of train is held out
-    test: str = ""  # without one, the validation data is taken
+    # the training data, one or several, looked for here and under $REGARD_DATA
+    train: str | tuple[str, ...] = setting("", words=FILES)
+    valid: str = ""  # the validation data; without it, a part of train is held out
+    test: str = ""  # the test data; without it, the validation data is taken
 
     def __post_init__(self) -> None:
         check(self)
@@ -64,6 +69,22 @@ class Splits:
         """The files of the split, or those that it is a part of."""
         return file_names(getattr(self, self.source_of(split)) or self.train)
 
+    def sources(self) -> dict[str, Source]:
+        """All that a training reads, by name: each file, and of folders the files of each class."""
+        found: dict[str, Source] = {}
+        for split in ("train", "valid"):
+            for name in self.files_of(split):
+                if isinstance(name, MemoryRows):
+                    found[f"{self.source_of(split)} {name}"] = name
+                    continue
+                for path in find_files(name):
+                    found |= self.files_in(path) if path.is_dir() else {known_as(path): path}
+        return found
+
+    def files_in(self, folder: Path) -> dict[str, Source]:
+        """Where data may be a folder: the files in it, by the folders of the classes."""
+        return {}
+
     # -- the test data
 
     @property
@@ -102,10 +123,10 @@ class MadeSplits(Splits, ABC, Generic[T]):
 
     sets: ClassVar[tuple[str, ...]]  # the names of the generated sets
 
-    made: str = ""  # a generated set instead of files
+    made: str = ""  # the name of a generated set instead of files
     train_count: int = setting(20000, at_least=1)  # how many examples of a generated set
-    valid_count: int = setting(1000, at_least=1)
-    test_count: int = setting(1000, at_least=1)
+    valid_count: int = setting(1000, at_least=1)  # how many validation examples of a generated set
+    test_count: int = setting(1000, at_least=1)  # how many test examples of a generated set
 
     def check_source(self) -> None:
         sets = ", ".join(self.sets)
@@ -153,9 +174,9 @@ class Generated(ABC):
 
     examples: ClassVar[str]  # what is generated, for an error message: "sequences"
 
-    made: str
-    valid_count: int = setting(1000, at_least=2)
-    test_count: int = setting(1000, at_least=2)
+    made: str  # which kind is generated
+    valid_count: int = setting(1000, at_least=2)  # how many are generated for validation
+    test_count: int = setting(1000, at_least=2)  # how many are generated for the test
 
     def __post_init__(self) -> None:
         check(self)
@@ -163,6 +184,9 @@ class Generated(ABC):
     @property
     def name(self) -> str:
         return self.made
+
+    def sources(self) -> dict[str, Source]:
+        return {}
 
     @property
     def has_own_test(self) -> bool:

@@ -6,7 +6,7 @@ import json
 import shutil
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +15,14 @@ import torch
 
 from regard.attention.trace import sites_of
 from regard.base.device import choose_device
+from regard.base.digests import digests
 from regard.base.files import named_path, write_file
 from regard.base.memory import explain_memory
+from regard.base.memory_rows import AGAIN, NAME
 from regard.base.overwriting import identity, refuse_overwriting
 from regard.base.tensors import fill, named_tensors
 from regard.data.artifacts import Artifacts
-from regard.errors import Interrupted, NoTokenizer, RecipeError, RunError
+from regard.errors import BadInput, Interrupted, NoTokenizer, RecipeError, RunError
 from regard.learn.checkpoint import checkpoints, refuse_files
 from regard.learn.lock import locked
 from regard.learn.loop import GO_ON, Report, Stepper, take_steps
@@ -32,18 +34,24 @@ from regard.models import MODELS, name_of
 from regard.models.protocols import Adopter, Model
 from regard.runs import folder as runs
 from regard.runs.folder import Folder, find, own_files
+from regard.runs.replacing import check_replaceable, clear_run
 from regard.runs.weights import has_weights
 from regard.show import loss_curve
 from regard.tasks.core.desk import Prepared
+from regard.tasks.core.given_data import Given, data_of
 from regard.tasks.core.model_size import fit_to_data
 from regard.tasks.core.recipe import chosen_by, logged, read
 from regard.tasks.core.run import Run
+from regard.tasks.core.same_data import check_same, record
 from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.simple_ways import tell_if_below
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
 
 # Settings that may change when a training goes on.
-FREE = tuple(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture"))
+FREE = (
+    *(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture")),
+    "data.skip_broken",  # a broken image may have stopped the training
+)
 
 SIZES = ("batch_tokens", "batch_size", "memory_mib", "train_count", "valid_count")  # what takes memory
 
@@ -63,17 +71,30 @@ def train_recipe(
     *,
     command: str,
     resume: bool = False,
+    overwrite: bool = False,
+    accept_changed_data: bool = False,
     start: str | Path | None = None,
+    data: Given | None = None,
 ) -> Trained:
-    """What `regard train` and `regard.train` do. `start`: a run's folder or name."""
+    """What `regard train` and `regard.train` do. `start`: a run's folder or name. `data`: in place of the recipe's
+    train, valid and test."""
     begin = None if start is None else find(start)
     out = None if out is None else named_path(out, "out")
-    job, text = read(recipe, changes, begin)
+    job, text = read(recipe, changes, begin, data)
     if out is None and isinstance(recipe, Mapping):
         raise RecipeError("a recipe without a name needs a folder for its run: out=...")
     folder = out or Path("runs", Path(str(recipe)).stem)
     keep_recipe(recipe, folder, text)
-    report = train(job, folder, recipe=text, command=command, resume=resume, start=begin)
+    report = train(
+        job,
+        folder,
+        recipe=text,
+        command=command,
+        resume=resume,
+        overwrite=overwrite,
+        accept_changed_data=accept_changed_data,
+        start=begin,
+    )
     best = "  ".join(f"{name} {value:.4f}" for name, value in (report.best or {}).items())
     say(f"{folder}: best at step {report.best_step} of {report.step}  {best}")
     return Trained(folder, report, job.train.device)
@@ -85,54 +106,95 @@ def train_and_open(
     changes: Mapping[str, Any],
     *,
     resume: bool = False,
+    overwrite: bool = False,
+    accept_changed_data: bool = False,
     start: str | Path | None = None,
+    data: Mapping[str, Any] | None = None,
 ) -> Run:
     """`regard.train`: the run, opened on the device it was trained on."""
+    given = None if data is None else data_of(data)
     # All of a dict of sections, and what was changed, is in the run's own recipe.toml.
     keywords = {"set": dict(changes), "start": start and str(start)} if not isinstance(recipe, Mapping) else {}
     name = "recipe.toml" if isinstance(recipe, Mapping) else str(recipe)
     words = [repr(name), *(f"{key}={value!r}" for key, value in keywords.items() if value)]
-    command = f"regard.train({', '.join(words)})"
-    trained = train_recipe(recipe, out, changes, command=command, resume=resume, start=start)
+    command = f"regard.train({', '.join([*words, *(['data=...'] if given else [])])})"
+    trained = train_recipe(
+        recipe,
+        out,
+        changes,
+        command=command,
+        resume=resume,
+        overwrite=overwrite,
+        accept_changed_data=accept_changed_data,
+        start=start,
+        data=given,
+    )
     run = load(trained.folder, trained.device)
     run.report = trained.report
+    if given and run.folder and run.folder.recipe:
+        run.folder.recipe["data"] |= given  # recipe.toml has only the name of rows; `run.evaluate()` has them
     return run
 
 
 def train(
-    job: AnyJob, out: Path, *, recipe: str, command: str, resume: bool = False, start: Path | None = None
+    job: AnyJob,
+    out: Path,
+    *,
+    recipe: str,
+    command: str,
+    resume: bool = False,
+    overwrite: bool = False,
+    accept_changed_data: bool = False,
+    start: Path | None = None,
 ) -> Report:
     """Train and leave a run in `out`: the best weights, the log, the loss curve, a model card.
 
-    start: a run whose weights and vocabulary to begin with. RunError, with nothing touched, if another process is
-    training in `out`."""
+    start: a run whose weights and vocabulary to begin with. overwrite: a run in `out` is replaced once the data is
+    read and the training begins. RunError, with nothing touched, if another process is training in `out`."""
+    if resume and overwrite:
+        raise BadInput("either go on with the run in the folder (resume) or replace it (overwrite), not both")
     lower = [f"data.{name}" for name in SIZES if name in job.data.__dataclass_fields__]
     what = f"training {job.model} on {job.data.name}"
     with locked(out), explain_memory(what, " or ".join([*lower, "the sizes of [model]"])):
         try:
-            return _train(job, out, recipe, command, resume, start)
+            return _train(job, out, recipe, command, resume, overwrite, accept_changed_data, start)
         except (KeyboardInterrupt, SystemExit):
             if not checkpoints(out):
                 say(f"{out} holds no step yet: nothing was trained that could be lost")
             raise
 
 
-def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, start: Path | None) -> Report:
+def _train(
+    job: AnyJob,
+    out: Path,
+    recipe: str,
+    command: str,
+    resume: bool,
+    overwrite: bool,
+    accept_changed_data: bool,
+    start: Path | None,
+) -> Report:
     refuse_files(out)
-    newest = checkpoints(out)[:1]
+    newest = [] if overwrite else checkpoints(out)[:1]
     begun = bool(newest)  # without a checkpoint, what is in the folder is begun anew
     choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
-    check_out(out, begun, resume)
+    if overwrite:
+        check_replaceable(out)
+    else:
+        check_out(out, begun, resume)
     task = TASKS[job.task]
     files = [file for file in task.desk.data_files(job.data) if not file.is_dir()]
     refuse_overwriting([*files, *(own_files(start) if start and not begun else [])], own_files(out))
     if begun:
         check_recipe(out, recipe, job.train)
+        found = digests(job.data.sources())
+        changed = check_same(out, found, accept=accept_changed_data)
     job = fit_to_data(job, task, out if begun else None)
     if begun:
         artifacts = read_artifacts(task, out)
     else:
         artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
+        found, changed = digests(job.data.sources()), []
     model = build_model(job, artifacts)
     if start and begun:
         say(f"{out} goes on with its own weights; {start} is only for the beginning")
@@ -140,13 +202,18 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
         take_weights(model, start)
     elif not begun:
         warn_of_frozen(model)
+    if not begun:
+        task.desk.initialise(job, model, artifacts)
     try:
         prepared = task.desk.prepare(job, model, artifacts, out)
+        if overwrite:
+            clear_run(out)
         if begun:
             write_file(out / runs.RECIPE, recipe.encode())
         else:
             runs.begin(out, model, artifacts, recipe, job.decode)
-        report = run_loop(job, task, model, prepared, out, resume)
+        record(out, found)
+        report = run_loop(job, task, model, prepared, out, resume, changed)
     finally:
         shutil.rmtree(out / BLOCKS, ignore_errors=True)  # made again if the training goes on
     if checkpoints(out)[:1] != newest or not (out / "README.md").exists():  # it was trained, or killed just before
@@ -160,7 +227,13 @@ def _train(job: AnyJob, out: Path, recipe: str, command: str, resume: bool, star
 
 
 def run_loop(
-    job: AnyJob, task: AnyTask, model: Model, prepared: Prepared[Any, Any], out: Path, resume: bool
+    job: AnyJob,
+    task: AnyTask,
+    model: Model,
+    prepared: Prepared[Any, Any],
+    out: Path,
+    resume: bool,
+    changed: Sequence[str],
 ) -> Report:
     """The training loop, with validation by the task's own evaluation."""
     progress = Progress(unit=task.unit)
@@ -183,7 +256,7 @@ def run_loop(
     )
     try:
         stepper = Stepper(model, job.train, passes=passes(model, job.train))
-        return take_steps(stepper, prepared.data, validation, out, resume, progress)
+        return take_steps(stepper, prepared.data, validation, out, resume, progress, changed)
     except Interrupted as stop:
         if stop.best:
             raise
@@ -199,11 +272,16 @@ def check_out(out: Path, begun: bool, resume: bool) -> None:
     """Nothing that is in the folder may be lost."""
     if begun:
         if not resume:
-            raise RunError(f"{out} already holds a training: {GO_ON}")
+            raise RunError(
+                f"{out} already holds a training: {GO_ON}, or --overwrite (overwrite=True) to replace it"
+            )
         return
     killed_early = resume and (out / "training").exists()
     if has_weights(out) and not killed_early:
-        raise RunError(f"{out} already holds a model, whose weights would be lost; take another --out")
+        raise RunError(
+            f"{out} already holds a model, whose weights would be lost; take another --out, or replace it with "
+            "--overwrite (in Python: overwrite=True)"
+        )
     own = [name for name in ("config.json", "README.md", "log.jsonl") if (out / name).exists()]
     if own and not (out / runs.RECIPE).exists():
         raise RunError(f"{out} is no run, and its {' and '.join(own)} would be lost; take another --out")
@@ -309,6 +387,7 @@ def readme(job: AnyJob, task: AnyTask, report: Report, model: Model, command: st
     best = ", ".join(f"{name} {value:.4f}" for name, value in sorted((report.best or {}).items()))
     count = sum(parameter.numel() for parameter in model.parameters())
     show = f" --show {task.picture}" if sites_of(model) else ""
+    memory = f"\nIn this run {AGAIN}; data.json has their sha256.\n" if job.data.name == NAME else ""
     return f"""# {job.model} on {job.data.name}
 
 {MODELS[job.model].paper}.
@@ -316,11 +395,11 @@ def readme(job: AnyJob, task: AnyTask, report: Report, model: Model, command: st
 | | |
 |---|---|
 | data | {data}, {amount} |
-| licence of the data | {"made by regard, Apache-2.0" if made else "that of your file"} |
+| licence of the data | {"made by regard, Apache-2.0" if made else "that of your data"} |
 | parameters | {count:,} |
 | steps | {report.step:,}, best at {report.best_step:,}, seed {job.train.seed} |
 | on the validation data | {best} |
 | command | `{command}` |
-
+{memory}
 Use it: `regard {job.task} DIR {task.inputs.example}{show}`, where DIR is this folder.
 """

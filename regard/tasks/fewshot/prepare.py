@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.base.device import choose_device
+from regard.base.memory_rows import MemoryRows
 from regard.data.artifacts import Artifacts
 from regard.data.images.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
 from regard.errors import DataError
@@ -36,7 +37,8 @@ def prepare(
 
 def test_data(settings: EpisodeSettings, run: FewShot) -> EpisodeData:
     """Episodes drawn from the test classes, or those that a file gives."""
-    runs = open_runs(find_list(settings.test)) if settings.test else None
+    named = settings.test and not isinstance(settings.test, MemoryRows)
+    runs = open_runs(find_list(settings.test)) if named else None
     if runs is None:
         return drawn(settings, "test", run, count=settings.test_episodes, device=run.device)
     config = run.model.config

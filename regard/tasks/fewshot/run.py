@@ -24,6 +24,7 @@ from regard.show import Example, Examples
 from regard.tasks.core.inputs import check_top, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation, Shown
+from regard.tasks.core.run import Data
 from regard.tasks.shared.image_run import Image, ImageRun, Images, OpenedImage, pixels_of
 from regard.tasks.shared.reader_answers import one_line
 from regard.tasks.shared.search import need, sites_like
@@ -111,7 +112,7 @@ class FewShot(ImageRun):
 
     @checks_keywords
     def evaluate(
-        self, data: str | Path | None = None, *, columns: str = "", test_episodes: int | None = None
+        self, data: Data | None = None, *, columns: str = "", test_episodes: int | None = None
     ) -> Evaluation:
         """How often the class of a query is told, with a 95 % interval, in episodes drawn from the classes of a
         file or folder, without one from the test classes of the run's recipe. A file with the arrays support, test

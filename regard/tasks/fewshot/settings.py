@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from regard.base.digests import Source
 from regard.base.fields import setting
 from regard.base.files import find_data
 from regard.errors import DataError
@@ -26,22 +27,26 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
     form = "images: a folder with a folder for each class, an .npz or a .parquet file"
     sets = ("glyphs",)
 
-    train_count: int = setting(400, at_least=1)  # classes of a generated set
-    valid_count: int = setting(50, at_least=1)
-    test_count: int = setting(100, at_least=1)
-    train_classes: str = ""  # a file with the name of one class a line; without one, those that no other list has
-    valid_classes: str = ""
-    test_classes: str = ""
+    train_count: int = setting(400, at_least=1)  # training classes of a generated set
+    valid_count: int = setting(50, at_least=1)  # validation classes of a generated set
+    test_count: int = setting(100, at_least=1)  # test classes of a generated set
+    # a file with the name of one training class a line; without it, those that no other list has
+    train_classes: str = ""
+    valid_classes: str = ""  # the same for validation
+    test_classes: str = ""  # the same for the test
     image: str = ""  # the column or array that holds the images
-    label: str = ""  # and that of their classes
+    label: str = ""  # the column or array that holds their classes
     rotations: bool = False  # each class turned by 90, 180 and 270 degrees is a class too
-    valid_fraction: float = setting(0.1, above=0, below=1)  # of the classes; model.ways of them at least
-    batch_size: int = setting(32, at_least=1)  # episodes
-    queries: int = setting(1, at_least=1)  # of a training episode, about the same examples; in the paper one
+    # share of the classes that is held out; model.ways of them at least
+    valid_fraction: float = setting(0.1, above=0, below=1)
+    batch_size: int = setting(32, at_least=1)  # episodes of a batch
+    # images to be told of a training episode, about the same examples; in the paper one
+    queries: int = setting(1, at_least=1)
     distort: float = setting(0.0, at_least=0, at_most=1)  # how far training images are turned, scaled and shifted
-    curriculum_steps: int = setting(0, at_least=0)  # in which the classes of an episode rise from 2; 0: all at once
-    valid_episodes: int = setting(1000, at_least=1)
-    test_episodes: int = setting(10000, at_least=1)
+    # steps in which the classes of an episode rise from 2; 0: all at once
+    curriculum_steps: int = setting(0, at_least=0)
+    valid_episodes: int = setting(1000, at_least=1)  # episodes of a validation
+    test_episodes: int = setting(10000, at_least=1)  # episodes of the test
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,6 +72,11 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
         """The lists of classes are those of the recipe's own files."""
         return {**super().changes_to_test(file), "test_classes": ""}
 
+    def sources(self) -> dict[str, Source]:
+        """The lists of classes too: a class of the test list is none of training."""
+        lists = [name for name in (self.train_classes, self.valid_classes, self.test_classes) if name]
+        return {**super().sources(), **{name: find_list(name) for name in lists}}
+
     def make(self, split: str) -> ImageSet:
         from regard.data.made.glyphs import glyphs
 
@@ -83,6 +93,8 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
         from regard.data.images.episodes import listed_classes, with_rotations
 
         images, source = self.whole(split), self.source_of(split)
+        if self.skip_broken:
+            images = images.taking(self.readable(source, images, np.arange(len(images))))
         if names := getattr(self, f"{source}_classes"):
             chosen = listed_classes(find_list(names), images.classes)
         else:

@@ -14,8 +14,9 @@ class MaskedSettings(TextFiles):
     """A recipe's [data]."""
 
     documents: str = setting("blank", choices=tuple(READERS))
-    valid_fraction: float = setting(0.05, above=0, below=1)  # of train's documents, or of a single one's sentences
+    # share of train's documents, or of a single one's sentences, that is held out to validate on
+    valid_fraction: float = setting(0.05, above=0, below=1)
     length: int = setting(128, at_least=8)  # tokens in a row, the special ones included
     mask_probability: float = setting(0.15, above=0, below=1)  # the share of tokens that are to be predicted
     whole_words: bool = False  # mask all pieces of a word together
-    batch_tokens: int = setting(8192, at_least=1)
+    batch_tokens: int = setting(8192, at_least=1)  # tokens of a batch

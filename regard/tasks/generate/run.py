@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 import torch
@@ -26,7 +25,7 @@ from regard.show import Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import GENERATE, GenerateOptions, change_decoding, check_options, checks_keywords
 from regard.tasks.core.results import NOTHING_BEFORE, Evaluation
-from regard.tasks.core.run import Run
+from regard.tasks.core.run import Data, Run
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
@@ -126,9 +125,7 @@ class LanguageModel(Run):
         return change_decoding(decode or self.decode, changes)
 
     @checks_keywords
-    def evaluate(
-        self, data: str | Path | None = None, *, columns: str = "", stride: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, data: Data | None = None, *, columns: str = "", stride: int | None = None) -> Evaluation:
         """How well the run predicts text: perplexity and bits per character on a file, or without one on the test
         data of its recipe. `columns` names the column of texts; windows begin `stride` tokens apart."""
         return self._evaluate(data, columns, stride=stride)

@@ -12,9 +12,10 @@ from regard.tasks.shared.text_files import TextFiles
 class TextSettings(TextFiles):
     """A recipe's [data]."""
 
-    valid_fraction: float = setting(0.1, above=0, below=1)  # of train, from its end, to validate on
+    # share of train, from its end, that is held out to validate on
+    valid_fraction: float = setting(0.1, above=0, below=1)
     separate_documents: bool = False  # attention does not cross documents in a window; false: as in GPT-2
     length: int = setting(0, at_least=2, or_zero="as many as the model has positions")  # tokens in a window
     stride: int = setting(0, at_least=0)  # tokens between the starts of windows in evaluation; 0: as length
-    memory_mib: int = setting(2048, at_least=1)  # training tokens held in memory; more are read from a file
-    batch_tokens: int = setting(16384, at_least=1)
+    memory_mib: int = setting(2048, at_least=1)  # MiB of training tokens held in memory; more are read from a file
+    batch_tokens: int = setting(16384, at_least=1)  # tokens of a batch

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import index
-from pathlib import Path
 from typing import overload
 
 import numpy as np
@@ -23,7 +22,7 @@ from regard.show.map import LONG
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation, Shown
-from regard.tasks.core.run import Run
+from regard.tasks.core.run import Data, Run
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need, sites_like
 
@@ -137,9 +136,7 @@ class Agent(Run):
         return next(self.answers([self.number(environment)], greedy=greedy))
 
     @checks_keywords
-    def evaluate(
-        self, data: str | Path | None = None, *, columns: str = "", test_count: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, data: Data | None = None, *, columns: str = "", test_count: int | None = None) -> Evaluation:
         """The mean total reward in `test_count` environments, beside those of other players. They are generated, so
         no data can be named."""
         return self._evaluate(data, columns, test_count=test_count)

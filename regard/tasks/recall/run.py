@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypedDict, Unpack, overload
 
 import numpy as np
@@ -21,7 +20,7 @@ from regard.show import Tape
 from regard.tasks.core.inputs import check_text, read_all
 from regard.tasks.core.options import checks_keywords, is_number
 from regard.tasks.core.results import Evaluation, Shown
-from regard.tasks.core.run import Run
+from regard.tasks.core.run import Data, Run
 from regard.tasks.recall.card import DRAWN
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import need, sites_like
@@ -140,7 +139,7 @@ class Recaller(Run):
     @checks_keywords
     def evaluate(
         self,
-        data: str | Path | None = None,
+        data: Data | None = None,
         *,
         columns: str = "",
         test_count: int | None = None,

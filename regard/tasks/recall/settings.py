@@ -24,18 +24,24 @@ class RecallSettings(Generated):
 
     examples = "sequences"
 
-    made: str = setting("copy-bits", choices=KINDS)
-    bits: int = setting(0, at_least=0, at_most=MOST)  # of a vector; 0: as in the paper
+    made: str = setting("copy-bits", choices=KINDS)  # which sequences, of the five tasks of Graves 2014
+    bits: int = setting(0, at_least=0, at_most=MOST)  # bits of a vector; 0: as in the paper
     batch_size: int = setting(64, at_least=1)  # sequences of a training step
+    # shortest training sequence, in vectors, items or bits; 0: as in the paper
     min_length: int = setting(0, at_least=0, at_most=MOST)
-    max_length: int = setting(0, at_least=0, at_most=MOST)
-    min_repeats: int = setting(0, at_least=0, at_most=MOST)  # copies that repeat-copy asks for
+    max_length: int = setting(0, at_least=0, at_most=MOST)  # longest training sequence; 0: as in the paper
+    # repeat-copy: fewest copies that are asked for; 0: as in the paper
+    min_repeats: int = setting(0, at_least=0, at_most=MOST)
+    # repeat-copy: most copies that are asked for; 0: as in the paper
     max_repeats: int = setting(0, at_least=0, at_most=MOST)
-    curriculum_steps: int = setting(0, at_least=0)  # in which the longest length rises from min to max; 0: at once
-    valid_count: int = setting(250, at_least=VALIDATED)
-    test_count: int = setting(200, at_least=2)  # sequences of each length
-    test_lengths: tuple[int, ...] | str = setting((), words="whole numbers, as in 20,40")  # none: max_length
-    test_repeats: int = setting(0, at_least=0, at_most=MOST)  # 0: max_repeats
+    # steps in which the longest length rises from min_length to max_length; 0: at once
+    curriculum_steps: int = setting(0, at_least=0)
+    valid_count: int = setting(250, at_least=VALIDATED)  # validation sequences
+    test_count: int = setting(200, at_least=2)  # test sequences of each length
+    # lengths of the test sequences, as in 20,40; none: max_length
+    test_lengths: tuple[int, ...] | str = setting((), words="whole numbers, as in 20,40")
+    # repeat-copy: copies that the test asks for; 0: max_repeats
+    test_repeats: int = setting(0, at_least=0, at_most=MOST)
 
     def __post_init__(self) -> None:
         if self.made == "n-gram" and self.bits > 1:

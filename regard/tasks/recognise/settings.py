@@ -22,10 +22,11 @@ class ImageSettings(AugmentedSplits["ImageSet"]):
     sets = ("shapes",)
 
     image: str = ""  # the column or array that holds the images
-    label: str = ""  # and that of their classes
-    batch_size: int = setting(128, at_least=1)  # images
-    mixup: float = 0.0  # above 0: images are mixed by shares from Beta(mixup, mixup)
-    cutmix: float = 0.0  # above 0: a rectangle of an image is another's, by shares from Beta(cutmix, cutmix)
+    label: str = ""  # the column or array that holds their classes
+    batch_size: int = setting(128, at_least=1)  # images of a batch
+    mixup: float = 0.0  # augmentation: mix two images by shares from Beta(mixup, mixup) (Zhang 2018); 0: off
+    # augmentation: a rectangle of an image is another's, by shares from Beta(cutmix, cutmix) (Yun 2019); 0: off
+    cutmix: float = 0.0
 
     def make(self, split: str) -> ImageSet:
         from regard.data.made.shapes import shapes
@@ -40,4 +41,4 @@ class ImageSettings(AugmentedSplits["ImageSet"]):
     def images(self, split: str) -> tuple[ImageSet, np.ndarray]:
         """The images of train, valid or test: where they are, and which of them."""
         images = self.whole(split)
-        return images, self.rows_of(split, len(images))
+        return images, self.readable(split, images, self.rows_of(split, len(images)))

@@ -19,8 +19,9 @@ class TextFiles(Splits):
 
     form = "a file of text"
 
-    documents: str = setting("file", choices=tuple(READERS))  # what is one document of plain text
-    column: str = "text"  # of CSV and JSONL, where each row is a document
+    # what is one document of plain text: a file, a line, what stands between blank lines, or under a "= heading ="
+    documents: str = setting("file", choices=tuple(READERS))
+    column: str = "text"  # CSV and JSONL: the column with the text; each row is a document
 
     def in_columns(self, names: Iterable[str]) -> bool:
         """Are these files CSV or JSONL, whose rows have columns?"""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Unpack, overload
 
 import torch
@@ -29,7 +28,7 @@ from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import TRANSLATE, TranslateOptions, change_decoding, check_options, checks_keywords
 from regard.tasks.core.results import Evaluation, Tick, no_tick
-from regard.tasks.core.run import Run
+from regard.tasks.core.run import Data, Run
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.search import check_batch, check_search, head_weights, need, never_written, sites_like
@@ -112,7 +111,7 @@ class Translator(Run):
         return change_decoding(decode or self.decode, options)
 
     @checks_keywords
-    def evaluate(self, data: str | Path | None = None, *, columns: str = "", beam: int | None = None) -> Evaluation:
+    def evaluate(self, data: Data | None = None, *, columns: str = "", beam: int | None = None) -> Evaluation:
         """How good the translations are: BLEU, chrF, exact match, perplexity, on a file of pairs, or without one on
         the test data of the run's recipe. `columns`: as in "source,target"."""
         return self._evaluate(data, columns, beam=beam)

@@ -27,16 +27,16 @@ class PairSettings(MadeSplits[list[Pair]]):
     form = "a file of pairs, one a line: source, tab, target"
     sets = tuple(MADE)
 
-    distance: int = setting(10, at_least=2)  # of the generated set recall: steps from the letter to the question
-    source: str = ""  # the column: its name in CSV and JSONL, its number in TSV
-    target: str = ""
+    distance: int = setting(10, at_least=2)  # of the generated set `recall`: steps from the letter to the question
+    source: str = ""  # the column of the source: its name in CSV and JSONL, its number in TSV
+    target: str = ""  # the column of the target
     drop_longer: int = setting(0, at_least=0)  # drop training pairs with more tokens on a side; 0: keep all
-    max_ratio: float = setting(0.0, at_least=1, or_zero="keep all")  # drop pairs of more uneven lengths
-    memory_mib: int = setting(
-        2048, at_least=1
-    )  # held in memory; more training pairs are shuffled in blocks on disk
+    # drop training pairs of which one side is so many times as long as the other
+    max_ratio: float = setting(0.0, at_least=1, or_zero="keep all")
+    # MiB of training pairs held in memory; more are shuffled in blocks on disk
+    memory_mib: int = setting(2048, at_least=1)
     eval_pairs: int = setting(200, at_least=1)  # validation pairs that are also translated at each validation
-    batch_tokens: int = setting(4096, at_least=1)  # rows x longest side of a batch
+    batch_tokens: int = setting(4096, at_least=1)  # size of a batch in tokens of its longer side, padding included
 
     def make(self, split: str) -> list[Pair]:
         options = {"distance": self.distance} if self.made == "recall" else {}

@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from regard.data.made.painting import CLASSES, CORNERS, ROUND, Strokes, cover, distances, draw_strokes, paint_grounds, rounds
+from regard.data.made.painting import (
+    CLASSES,
+    CORNERS,
+    ROUND,
+    Strokes,
+    cover,
+    distances,
+    draw_strokes,
+    paint_grounds,
+    rounds,
+)
 
 
 def line_of(*corners):

@@ -2,6 +2,7 @@
 
 import colorsys
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_each_is_clearly_left_of_or_above_the_next(train):
 
 
 def test_masks_are_the_objects_pixels(train):
-    """They do not overlap, each has pixels that are plainly not the ground's, and nearly none of these is outside."""
+    """They do not overlap, each has pixels that are plainly not the ground's, and nearly none is outside."""
     for row, objects in enumerate(train.objects):
         image, words = train.images.read(row).astype(float), train.captions[row][0].split()
         taken = np.sum([one.mask for one in objects], axis=0)
@@ -112,7 +113,7 @@ def test_grounds_are_light_and_dark_plain_and_uneven(train):
 def test_no_two_colours_share_a_tone():
     """Names of hues do not overlap, and white is paler than all."""
     spans = sorted(hue for name, (hue, _, _) in COLOURS.items() if name != "white")
-    assert all(one[1] + 15 < two[0] for one, two in zip(spans[:-1], spans[1:], strict=True))
+    assert all(one[1] + 15 < two[0] for one, two in pairwise(spans))
     assert spans[-1][1] + 15 < spans[0][0] + 360
     palest = min(saturation[0] for name, (_, saturation, _) in COLOURS.items() if name != "white")
     assert COLOURS["white"][1][1] + 0.3 < palest

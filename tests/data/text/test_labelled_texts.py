@@ -280,3 +280,41 @@ def test_data_says_what_is_wrong():
         make(truncate=3)
     with pytest.raises(ValueError, match="batch_tokens must be at least 1"):
         make(batch_tokens=0)
+
+
+def class_folders(folder):
+    for name, text in (("pos/2.txt", "Good.\n\nVery good.\n"), ("pos/10.TXT", "good"), ("neg/1.txt", "bad")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "neg/2.txt.gz").write_bytes(gzip.compress(b"worse"))
+    for other in ("urls_pos.txt", "pos/.2.txt", "pos/labels.csv"):
+        (folder / other).write_text("no text of a class")
+
+
+def test_a_folder_has_a_folder_of_texts_for_each_class(tmp_path):
+    class_folders(tmp_path)
+    bad, good = (
+        [("bad", "", "neg"), ("worse", "", "neg")],
+        [("good", "", "pos"), ("Good.\n\nVery good.", "", "pos")],
+    )
+    assert list(read_labelled(tmp_path)) == bad + good
+    assert list(read_labelled(tmp_path, text="review", label="stars")) == bad + good, "it has no columns"
+    assert list(read_labelled(f"{tmp_path}/{{pos,neg}}")) == good + bad
+    assert list(read_labelled(tmp_path / "pos")) == good
+
+
+def test_what_is_wrong_with_a_folder_of_texts_is_said(tmp_path):
+    class_folders(tmp_path)
+    with pytest.raises(DataError, match=r"neg/1\.txt: the label 'neg' is no class of this model; there are 'pos'"):
+        list(read_labelled(tmp_path, labels=["pos"]))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty holds no text files \(\.txt\); a folder of labelled texts has"):
+        list(read_labelled(tmp_path))
+    with pytest.raises(DataError, match=r"empty holds no text files"):
+        list(read_labelled(tmp_path / "empty"))
+    (tmp_path / "empty/a.txt").write_text(" \n")
+    with pytest.raises(DataError, match=r"empty/a\.txt: the text is empty"):
+        list(read_labelled(tmp_path))
+    (tmp_path / "empty/a.txt").write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"empty/a\.txt, line 1: the byte 0xff is not UTF-8"):
+        list(read_labelled(tmp_path))

@@ -89,11 +89,16 @@ def test_what_a_model_does_not_read_is_said() -> None:
     assert TASKS["recognise"].desk.artifacts(Folder("shapes")).pixels is not None
 
 
-@pytest.mark.parametrize("data", [["test.tsv"], 3, {"a": 1}])
-def test_data_is_the_name_of_a_file(data: Any) -> None:
-    with pytest.raises(
-        BadInput, match=r"data must be the name of a file to evaluate on, .* got .* \((list|int|dict)\)"
-    ):
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (["test.tsv"], r"data\[0\] must be a dict or \(source, target\), got 'test\.tsv'"),
+        (3, r"data must be rows \(a list of .*\) or the name of a file, got 3 \(int\)"),
+        ({"a": 1}, "data must have a list under each key, got 1 under 'a'"),
+    ],
+)
+def test_data_is_rows_or_the_name_of_a_file(data: Any, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
         regard.load("dates").evaluate(data)
 
 

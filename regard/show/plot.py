@@ -1,0 +1,57 @@
+"""What curves and barcodes, which matplotlib draws, have in common for their users: saving, and showing themselves
+in a notebook."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.show.label_text import clean
+from regard.show.saving import suffix_of, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # nothing is loaded, and nothing runs
+
+
+class Plot(ABC):
+    """What can be saved as .png, .svg or .html, and shows itself in a notebook."""
+
+    title: str
+
+    @abstractmethod
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw into matplotlib's `ax`, or into a new figure."""
+
+    def svg(self) -> str:
+        """The plot as SVG: text as text. Equal plots are equal texts."""
+        from regard.show.figure import plot_svg
+
+        return plot_svg(self.plot)
+
+    def html(self) -> str:
+        """The plot as one HTML file that needs nothing else."""
+        return (
+            f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+            f"<title>{escape(clean(self.title) or 'regard')}</title>\n</head>\n"
+            f"<body>\n{self._repr_html_()}</body>\n</html>\n"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write a .png, .svg or .html file, by the path's suffix."""
+        from regard.show.figure import write_plot
+
+        suffix = suffix_of(path, (".png", ".svg", ".html"))
+        if suffix == ".png":
+            write_whole(path, lambda file: write_plot(file, self.plot))
+        else:
+            text = self.svg() if suffix == ".svg" else self.html()
+            write_whole(path, lambda file: file.write(text.encode()))
+
+    def _repr_html_(self) -> str:
+        drawn = self.svg()
+        return f'<div style="max-width:46em">{drawn[drawn.index("<svg") :]}</div>\n'
