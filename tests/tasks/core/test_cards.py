@@ -126,9 +126,8 @@ def test_every_model_and_every_recipe_has_a_task() -> None:
         assert task_of(name, model.Config(**blank(name))) in TASKS
     for path in RECIPES.glob("*.toml"):
         table = read_table(path.stem)
-        own = {key: value for key, value in table["model"].items() if key not in ("name", "size")}
-        name = table["model"]["name"]
-        assert task_of(name, MODELS[name].Config(**blank(name), **own)) in TASKS
+        name = table["model"].pop("name")
+        assert task_of(name, model_config(name, table["model"])) in TASKS
 
 
 def test_columns_are_named_as_the_task_says() -> None:
