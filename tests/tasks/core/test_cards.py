@@ -17,7 +17,7 @@ from regard.models import MODELS, blank, task_of
 from regard.tasks.core.desk import Desk
 from regard.tasks.core.inputs import InputKind
 from regard.tasks.core.options import Option
-from regard.tasks.core.recipe import NOT_FOR_ALL, SECTIONS, read
+from regard.tasks.core.recipe import NOT_FOR_ALL, SECTIONS, model_config, read
 from regard.tasks.core.recipe_files import RECIPES, read_table
 from regard.tasks.core.results import Metric
 from regard.tasks.core.run import Run
