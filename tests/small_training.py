@@ -68,10 +68,10 @@ class Letters(nn.Module):
 
 def train(
     model, data, settings, folder, validate, keep_best=lambda model, metrics: None, *,
-    better=("valid_loss", "min"), resume=False, progress=None,
+    better=("valid_loss", "min"), resume=False, progress=None, **judged,
 ):  # fmt: skip
-    """As a task trains, in a folder that nobody else trains in."""
-    validation = Validation(model, validate, keep_best, better, settings)
+    """As a task trains, in a folder that nobody else trains in. `judged`: ties and perfect, of the validation."""
+    validation = Validation(model, validate, keep_best, better, settings, **judged)
     return take_steps(Stepper(model, settings), data, validation, folder, resume, progress or Progress())
 
 
@@ -96,10 +96,10 @@ class Run:
     def keep_best(self, model, metrics):
         self.kept.append((metrics["valid_loss"], model.embed.weight.detach().clone()))
 
-    def fit(self, resume=False, better=("valid_loss", "min")):
+    def fit(self, resume=False, better=("valid_loss", "min"), **judged):
         return train(
             self.model, self.data, self.settings, self.folder, self.validate, self.keep_best,
-            better=better, resume=resume, progress=Progress(self.shown),
+            better=better, resume=resume, progress=Progress(self.shown), **judged,
         )  # fmt: skip
 
     def rows(self, key):

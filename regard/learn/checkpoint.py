@@ -47,6 +47,7 @@ class Standing:
     best: dict[str, float] | None = None  # metrics of the best validation
     best_step: int = 0
     stale: int = 0  # validations since the best
+    perfect: int = 0  # validations in a row that were perfect, up to this one
     plateau_scale: float = 1.0
     plateau_stale: int = 0
     scaler: dict[str, Any] = field(default_factory=dict)

@@ -32,7 +32,7 @@ from regard.learn.progress import Progress
 from regard.learn.reinforce import Objective
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
-from regard.learn.validation import Metrics, Validation, words
+from regard.learn.validation import PERFECT, Metrics, Validation, words
 from regard.learn.watch import Watch, last_good
 from regard.models.protocols import Learner, Module
 
@@ -60,7 +60,7 @@ class Report:
     step: int
     best: Metrics | None
     best_step: int
-    early: bool  # stopped by `patience`
+    early: bool  # stopped by `patience`, or perfect
     averaged: int  # checkpoints in the average; 0: none was made
 
 
@@ -86,7 +86,8 @@ def take_steps(
         log.add({"step": standing.step, CHANGED_DATA: list(changed)})
         log.flush(sync=True)
     if standing.ended:
-        progress.say(f"{folder} is already trained: {standing.step} steps. Raise steps or patience to go on.")
+        more = "Set patience to 0" if _is_perfect(standing, settings) else "Raise steps or patience"
+        progress.say(f"{folder} is already trained: {standing.step} steps. {more} to go on.")
         return _report(standing, settings)
     watch = Watch(log, progress, settings, folder)
     places = _walk(data, standing.epoch, standing.index)
@@ -273,7 +274,22 @@ def _start(folder: Path, stepper: Stepper, resume: bool, say: checkpoint.Say) ->
 
 
 def _over(standing: Standing, settings: Training) -> bool:
-    return standing.step >= settings.steps or 0 < settings.patience <= standing.stale
+    stale = 0 < settings.patience <= standing.stale
+    return standing.step >= settings.steps or stale or _is_perfect(standing, settings)
+
+
+def _is_perfect(standing: Standing, settings: Training) -> bool:
+    """Early stopping is on, and there is nothing left to improve."""
+    return settings.patience > 0 and standing.perfect >= PERFECT
+
+
+def _early(standing: Standing, settings: Training) -> str:
+    """Why it stopped before its last step."""
+    if _is_perfect(standing, settings):
+        why = f"the last {standing.perfect} validations were perfect"
+    else:
+        why = f"the last {standing.stale} validations brought nothing better than step {standing.best_step}"
+    return f"Stopped early, after step {standing.step:,} of {settings.steps:,}: {why} (train.patience)"
 
 
 def _due(standing: Standing, settings: Training) -> bool:
@@ -312,6 +328,8 @@ def _finish(
         progress.say(
             f"average of {standing.averaged} checkpoints  {words(metrics)}{'  best so far' if best else ''}"
         )
+    if standing.step < validation.settings.steps:
+        progress.say(_early(standing, validation.settings))
     log.flush(sync=True)
     standing.ended = True
     checkpoint.update(folder, standing, average=count)

@@ -43,8 +43,10 @@ class Training:
     # steps between validations, and between checkpoints; patience, plateau_patience and average_checkpoints count
     # validations
     eval_every: int = setting(100, at_least=1)
-    best_by: str = "valid_loss"  # the validation metric by which the best weights are chosen
-    patience: int = setting(0, at_least=0)  # validations without improvement before stopping early; 0: never stop
+    # the validation metric by which the best weights are chosen and patience is counted; auto: the task's own
+    best_by: str = "auto"
+    # validations without improvement before stopping early; two perfect ones in a row stop too; 0: never stop
+    patience: int = setting(0, at_least=0)
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end
     seed: int = setting(0, at_least=0)  # of the first weights, dropout and the order of the data
     device: str = "auto"  # torch's name (cpu, cuda, cuda:1, mps); auto: a GPU if there is one

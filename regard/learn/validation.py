@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -15,6 +15,10 @@ from regard.learn.settings import Training
 from regard.models.protocols import Module
 
 Metrics = dict[str, float]
+Better = tuple[str, str]  # a metric and its direction, min or max
+PERFECT = (
+    2  # perfect validations in a row before `patience` stops: the first may be luck where few rows are held out
+)
 Trained = TypeVar("Trained", bound=Module)
 
 
@@ -26,12 +30,18 @@ class Validation(Generic[Trained]):
         model: Trained,
         validate: Callable[[Trained], Metrics],
         keep_best: Callable[[Trained, Metrics], None],
-        better: tuple[str, str],
+        better: Better,
         settings: Training,
+        *,
+        ties: Sequence[Better] = (("valid_loss", "min"),),
+        perfect: Mapping[str, float] | None = None,
     ) -> None:
-        self.key, self.direction = better
-        if self.direction not in ("min", "max"):
-            raise ValueError(f"better must be (metric, 'min' or 'max'), got {better!r}")
+        """`ties`: what decides, one after the other, where `better` is equal. `perfect`: values of metrics that
+        cannot be improved."""
+        self.key, self.ranks, self.perfect = better[0], (better, *ties), dict(perfect or {})
+        for _, direction in self.ranks:
+            if direction not in ("min", "max"):
+                raise ValueError(f"better must be (metric, 'min' or 'max'), got {better!r}")
         self.model, self.validate, self.keep_best, self.settings = model, validate, keep_best, settings
 
     def measure(self, step: int) -> Metrics:
@@ -46,10 +56,13 @@ class Validation(Generic[Trained]):
             raise ValueError(f"no metric is called {self.key!r}; validation gives {', '.join(metrics)}")
         return {name: float(value) for name, value in metrics.items()}
 
-    def _rank(self, metrics: Metrics) -> tuple[float, float]:
-        """Lower is better. Ties, which are common in accuracy, are broken by the lower loss."""
-        value = metrics[self.key]
-        return value if self.direction == "min" else -value, metrics.get("valid_loss", 0.0)
+    def _rank(self, metrics: Metrics) -> tuple[float, ...]:
+        """Lower is better. Ties are common in accuracy, and a BLEU of short answers is always 0."""
+        values = [metrics.get(name, 0.0) * (1 if direction == "min" else -1) for name, direction in self.ranks]
+        return tuple(math.inf if math.isnan(value) else value for value in values)
+
+    def _is_perfect(self, metrics: Metrics) -> bool:
+        return any(metrics.get(name) == value for name, value in self.perfect.items())
 
     def keep_if_best(self, metrics: Metrics, standing: Standing) -> bool:
         if not math.isfinite(metrics[self.key]):
@@ -65,6 +78,7 @@ class Validation(Generic[Trained]):
     def judge(self, metrics: Metrics, standing: Standing, progress: Progress) -> dict[str, Any]:
         """Returns the row for the log. No improvement counts towards both `patience` and `plateau_patience`."""
         standing.validated = True
+        standing.perfect = standing.perfect + 1 if self._is_perfect(metrics) else 0
         if best := self.keep_if_best(metrics, standing):
             standing.stale = standing.plateau_stale = 0
         else:

@@ -226,6 +226,8 @@ class SENet(nn.Module):
         "resnet152": _imagenet("bottleneck", 3, 8, 36, 3),
         "inception": {"block": "inception", "depths": (2, 2, 2), "widths": (64, 128, 256), "stem": "small"},
     }
+    AUTO_SIZES: ClassVar = {"resnet20": 0}  # by the fewest images that they are for
+    AUTO_IMAGES: ClassVar = {32: {"image_size": 32}, 64: {"image_size": 64}}  # by their longer side
     task = "recognise"
     numbering = ""
     alignment = ""  # no attention over places

@@ -65,11 +65,13 @@ class Transformer(EncoderDecoder):
     paper = "Vaswani et al. 2017, Attention is all you need"
     Config = TransformerConfig
     SIZES: ClassVar = {
+        "mini": {"dim": 128, "layers": 2, "heads": 4, "ff": 512},
         "tiny": {"dim": 128, "layers": 4, "heads": 4, "ff": 256},
         "small": {"dim": 256, "layers": 3, "heads": 4, "ff": 1024},
         "base": {"dim": 512, "layers": 6, "heads": 8, "ff": 2048},
         "big": {"dim": 1024, "layers": 6, "heads": 16, "ff": 4096},
     }
+    AUTO_SIZES: ClassVar = {"mini": 0, "tiny": 20_000, "small": 50_000}  # by the fewest pairs that they are for
     numbering = "marian"
 
     def __init__(self, config: TransformerConfig):

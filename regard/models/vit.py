@@ -123,11 +123,17 @@ class ViT(nn.Module):
     paper = "Dosovitskiy et al. 2021, An image is worth 16x16 words: Transformers for image recognition at scale"
     Config = ViTConfig
     SIZES: ClassVar = {
+        "micro": {"dim": 128, "layers": 4, "heads": 4},
         "tiny": {"dim": 192, "layers": 12, "heads": 3},
         "small": {"dim": 384, "layers": 12, "heads": 6},
         "base": {"dim": 768, "layers": 12, "heads": 12},
         "large": {"dim": 1024, "layers": 24, "heads": 16},
         "huge": {"dim": 1280, "layers": 32, "heads": 16, "patch_size": 14},
+    }
+    AUTO_SIZES: ClassVar = {"micro": 0, "tiny": 50_000}  # by the fewest images that they are for
+    AUTO_IMAGES: ClassVar = {  # by their longer side
+        32: {"image_size": 32, "patch_size": 4},
+        64: {"image_size": 64, "patch_size": 8},
     }
     task = "recognise"
     numbering = ""

@@ -205,7 +205,8 @@ def test_settings_read_from_the_text_are_those_of_the_class(name: str) -> None:
     assert set(found) == (set(fields) - from_data) | {"name"} | ({"size"} if sizes else set())
     assert found["name"].default == name
     if sizes:
-        assert found["size"].choices == tuple(sizes)
+        auto = ["auto"] * hasattr(MODELS[name], "AUTO_SIZES")
+        assert found["size"].choices == (*sizes, *auto)
     usual = config(**blank(name))
     for key in set(found) - {"name", "size"}:
         choices = (

@@ -99,6 +99,39 @@ def test_early_stopping_and_the_best_are_kept(tmp_path):
     assert other.fit(better=("valid_loss", "max")).best == {"valid_loss": 0.7}
 
 
+def test_patience_counts_what_chooses_the_best_and_ties_are_broken_in_turn(tmp_path):
+    """The loss goes on falling; the score does not. A score that is always equal leaves the choice to the next."""
+    run = Run(tmp_path, steps=100, patience=2)
+    scores = iter([(0, 40), (0, 50), (0, 50), (0, 45), (0, 40), (0, 60)])
+    run.validate = lambda model: dict(zip(("bleu", "exact_match"), next(scores), strict=True)) | {"valid_loss": 1}
+    report = run.fit(better=("bleu", "max"), ties=[("exact_match", "max"), ("valid_loss", "min")])
+    assert (report.step, report.best_step, report.early) == (16, 8, True)
+    assert "Stopped early, after step 16 of 100: the last 2 validations brought nothing better than step 8" in (
+        run.shown.getvalue()
+    )
+
+
+@pytest.mark.parametrize("patience", [0, 5])
+def test_a_run_that_is_perfect_twice_stops_early_where_patience_is_on(tmp_path, patience):
+    """Once may be luck; the loss, which goes on falling, is no reason to go on."""
+    given = [(90, 5), (100, 4), (90, 3), (100, 2), (100, 1), (100, 0.5)]
+
+    def trained(resume=False, **settings):
+        run = Run(tmp_path, steps=24, **settings)
+        scores = iter(given)
+        run.validate = lambda model: dict(zip(("accuracy", "valid_loss"), next(scores), strict=True))
+        return run, run.fit(resume, better=("accuracy", "max"), perfect={"accuracy": 100})
+
+    run, report = trained(patience=patience)
+    assert (report.step, report.early) == ((20, True) if patience else (24, False))
+    assert ("after step 20 of 24: the last 2 validations were perfect" in run.shown.getvalue()) == bool(patience)
+    again, _ = trained(resume=True, patience=patience)
+    assert ("Set patience to 0 to go on" in again.shown.getvalue()) == bool(patience)
+    if patience:
+        given = given[5:]
+        assert trained(resume=True, patience=0)[1].step == 24
+
+
 def test_plateau_lowers_the_rate(tmp_path):
     run = Run(
         tmp_path, steps=24, schedule="plateau", plateau_factor=0.5, plateau_patience=2, learning_rate=0.4,

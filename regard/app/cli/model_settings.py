@@ -32,8 +32,10 @@ def model_settings(model: str) -> dict[str, Setting]:
         for field in body.body:
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 settings[field.target.id] = _setting(module, field)
-    with suppress(KeyError):  # a model may have no sizes
+    with suppress(KeyError):  # a model may have no sizes, and none by the amount of data
         settings["size"] = Setting("", _words(*_attribute(place, "SIZES")))
+        _attribute(place, "AUTO_SIZES")
+        settings["size"] = Setting("", (*settings["size"].choices, "auto"))
     from_data = ("vocabulary", "source_vocabulary", "labels")
     return {"name": Setting(model, model_names()), **{k: v for k, v in settings.items() if k not in from_data}}
 

@@ -72,13 +72,15 @@ class Tokenizer:
         *,
         kind: str,
         size: int | None = None,
+        min_count: int = 1,
         lowercase: bool = False,
         normalise: str = "",
         numbering: str = "regard",
     ) -> Tokenizer:
         """`size` is the size of the vocabulary with its special tokens; the most frequent pieces are kept.
 
-        Without it all characters or words are kept, BPE stops at 8,000 and WordPiece at 30,000. `normalise` is "",
+        Without it all characters or words are kept, BPE stops at 8,000 and WordPiece at 30,000. What occurs less
+        often than `min_count` in the texts is left out (BPE merges no pair that occurs once). `normalise` is "",
         "nfc" or "nfkc", before lower-casing; WordPiece has BERT's own. The texts are read once, in order."""
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -91,7 +93,13 @@ class Tokenizer:
         order = numbering_for(numbering, kind)
         check_training(kind, size, normalise, order)
         inner = train_vocabulary(
-            _checked_texts(texts), kind=kind, size=size, lowercase=lowercase, normalise=normalise, numbering=order
+            _checked_texts(texts),
+            kind=kind,
+            size=size,
+            min_count=min_count,
+            lowercase=lowercase,
+            normalise=normalise,
+            numbering=order,
         )
         special = order.ids(inner)
         assert special is not None

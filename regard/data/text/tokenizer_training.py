@@ -48,17 +48,24 @@ def check_training(kind: str, size: int | None, normalise: str, numbering: Numbe
 
 
 def train_vocabulary(
-    texts: Iterable[str], *, kind: str, size: int | None, lowercase: bool, normalise: str, numbering: Numbering
+    texts: Iterable[str],
+    *,
+    kind: str,
+    size: int | None,
+    min_count: int = 1,
+    lowercase: bool,
+    normalise: str,
+    numbering: Numbering,
 ) -> tokenizers.Tokenizer:
     """See Tokenizer.train."""
     if kind == "wordpiece":
-        return train_word_pieces(texts, size=size or SIZE, lowercase=lowercase)
+        return train_word_pieces(texts, size=size or SIZE, min_count=min_count, lowercase=lowercase)
     steps = NORMAL_FORMS[normalise] + ([normalizers.Lowercase()] if lowercase else [])
     names = (*numbering.first, *numbering.last)
     if kind == "space":
         steps = [*steps, _unknown_special(names)]
     limit = size or (BPE_SIZE if kind == "bpe" else NO_LIMIT)
-    inner, trainer = _bpe(limit, names) if kind == "bpe" else _whole(kind, limit, names)
+    inner, trainer = _bpe(limit, min_count, names) if kind == "bpe" else _whole(kind, limit, min_count, names)
     if steps:
         inner.normalizer = normalizers.Sequence(steps)
     if numbering is MARIAN:  # for other libraries, which encode with special tokens; we never do
@@ -69,13 +76,13 @@ def train_vocabulary(
     return _renumber(inner, numbering, limit)
 
 
-def _bpe(size: int, names: Sequence[str]) -> tuple[tokenizers.Tokenizer, trainers.BpeTrainer]:
+def _bpe(size: int, min_count: int, names: Sequence[str]) -> tuple[tokenizers.Tokenizer, trainers.BpeTrainer]:
     inner = tokenizers.Tokenizer(models.BPE())
     inner.pre_tokenizer = SPLITTERS["bpe"]
     inner.decoder = decoders.Sequence([_leave_out(names), decoders.ByteLevel()])
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        min_frequency=2,
+        min_frequency=max(2, min_count),
         special_tokens=list(names),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -83,7 +90,9 @@ def _bpe(size: int, names: Sequence[str]) -> tuple[tokenizers.Tokenizer, trainer
     return inner, trainer
 
 
-def _whole(kind: str, size: int, names: Sequence[str]) -> tuple[tokenizers.Tokenizer, trainers.WordLevelTrainer]:
+def _whole(
+    kind: str, size: int, min_count: int, names: Sequence[str]
+) -> tuple[tokenizers.Tokenizer, trainers.WordLevelTrainer]:
     """Single characters; split at white space; or words, other single characters and meaningful spaces.
 
     Two words are always separated by a space, so kind "word" has no token for a single space between words.
@@ -101,7 +110,7 @@ def _whole(kind: str, size: int, names: Sequence[str]) -> tuple[tokenizers.Token
     inner.decoder = decoders.Sequence([_leave_out(names), *steps])
     # One more than asked for, because "<unk>" may be counted among the words too; `_renumber` truncates.
     trainer = trainers.WordLevelTrainer(
-        vocab_size=size + 1, min_frequency=0, special_tokens=list(names), show_progress=False
+        vocab_size=size + 1, min_frequency=min_count, special_tokens=list(names), show_progress=False
     )
     return inner, trainer
 

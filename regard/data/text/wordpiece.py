@@ -48,7 +48,9 @@ def word_pieces(
     return inner
 
 
-def train_word_pieces(texts: Iterable[str], *, size: int, lowercase: bool) -> tokenizers.Tokenizer:
+def train_word_pieces(
+    texts: Iterable[str], *, size: int, min_count: int = 1, lowercase: bool
+) -> tokenizers.Tokenizer:
     """NAMES, then the most frequent characters, then pieces by byte-pair merges: at most `size`.
 
     `tokenizers` can train WordPiece too, but the ids of its pieces "##x" differ from run to run, and ties between
@@ -67,7 +69,9 @@ def train_word_pieces(texts: Iterable[str], *, size: int, lowercase: bool) -> to
     mark = pre_tokenizers.Metaspace(replacement=FIRST, prepend_scheme="always", split=False)
     inner.pre_tokenizer = pre_tokenizers.Sequence([whole.pre_tokenizer, mark])
     # BPE also learns every single character, and those that begin a word once more; they are dropped below.
-    trainer = trainers.BpeTrainer(vocab_size=size + 2 * CHARACTERS, min_frequency=2, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size + 2 * CHARACTERS, min_frequency=max(2, min_count), show_progress=False
+    )
     inner.train_from_iterator(counted(), trainer)
     learned = inner.get_vocab()
     merged = (

@@ -32,7 +32,7 @@ caption_card = Card[Any](
     writes=True,
     metrics={
         "cider": Metric("max"),
-        "exact_match": Metric("max"),
+        "exact_match": Metric("max", perfect=100),
         "bleu1": Metric("max"),
         "bleu2": Metric("max"),
         "bleu3": Metric("max"),
@@ -44,6 +44,7 @@ caption_card = Card[Any](
         "loss": Metric("min", 4),
     },
     validated=("loss", "exact_match", "bleu4", "cider"),
+    best_by=("cider", "exact_match", "loss"),
     unit="tokens",
     evaluate_options=(
         BEAM,

@@ -42,6 +42,7 @@ classify_card = Card[Any](
     check_request=check_request,
     metrics=CLASS_METRICS,
     validated=("loss", "accuracy"),
+    best_by=("accuracy", "loss"),
     unit="texts",
     columns=(("text", "label"), ("text", "second", "label")),
     sections=("tokens",),

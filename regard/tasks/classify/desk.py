@@ -15,13 +15,15 @@ from regard.data.text.labelled_texts import TEXTS, LabelledData
 from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig
 from regard.runs.folder import Folder
 from regard.show import bars
+from regard.tasks.classify.bag_of_words import bag_accuracy
 from regard.tasks.classify.prepare import build_data, prepare, survey, take_vectors
 from regard.tasks.classify.settings import LabelledSettings
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Stream
+from regard.tasks.core.desk import Prepared, Stream
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.core.settings import Job
+from regard.tasks.core.simple_ways import majority
 from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
 from regard.tasks.shared.reader_answers import ClassifiedText, Texts
 from regard.tasks.shared.reader_desk import ReaderDesk
@@ -86,6 +88,16 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
 
     def ticks(self, data: LabelledData) -> int:
         return len(data.order(0))
+
+    def simple_ways(
+        self, job: Job[LabelledSettings], prepared: Prepared[TextReader, LabelledData]
+    ) -> dict[str, float]:
+        train, valid = job.data.rows("train"), job.data.rows("valid")
+        texts = ([f"{text} {second}" for text, second, _ in rows] for rows in (train, valid))
+        labels = [label for *_, label in train], [label for *_, label in valid]
+        learned, tested = texts
+        bag = bag_accuracy(learned, labels[0], tested, labels[1])
+        return {**majority(*labels), "a bag of words (TF-IDF and logistic regression)": bag}
 
     # -- asking
 

@@ -61,6 +61,9 @@ class Card(Generic[K]):
 
     metrics: Mapping[str, Metric]  # `regard compare` tabulates the first by default
     validated: tuple[str, ...]  # the metrics of a validation; "loss" is logged as valid_loss
+    # Of these, what chooses the best weights and stops early unless a recipe says otherwise; each next one breaks
+    # ties. (): the first.
+    best_by: tuple[str, ...] = ()
     unit: str = "tokens"  # what the loss is a mean over
     evaluate_options: tuple[Option, ...] = ()  # those that are fields of the settings change these
     plotted: str = ""  # what `Desk.plot` draws: "BLEU by source length"; "": nothing
@@ -72,6 +75,11 @@ class Card(Generic[K]):
 
     def __repr__(self) -> str:
         return f"<task {self.verb}: {self.summary}>"
+
+    @property
+    def chosen_by(self) -> tuple[str, ...]:
+        """The metrics by which the best weights are chosen, the first one first."""
+        return self.best_by or self.validated[:1]
 
     @cached_property
     def desk(self) -> K:

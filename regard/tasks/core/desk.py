@@ -55,6 +55,15 @@ class Prepared(Generic[R, D]):
     amount: str  # how much there is to learn from, for the README: "40,000 training pairs"
 
 
+@dataclass(frozen=True)
+class Amount:
+    """How much there is to learn from, which the size of a model can follow."""
+
+    count: int
+    unit: str  # "training pairs"
+    side: int = 0  # of the images, in pixels; 0: there are none
+
+
 class Desk(ABC, Generic[S, R, D]):
     """Does the work of one task. The task's card holds an instance.
 
@@ -75,6 +84,10 @@ class Desk(ABC, Generic[S, R, D]):
     @abstractmethod
     def prepare(self, job: Job[S], model: Model, artifacts: Artifacts, out: Path) -> Prepared[R, D]:
         """The training batches and the validation data. `out`: the run's folder, for data too large for memory."""
+
+    def amount(self, job: Job[S]) -> Amount:
+        """Asked where the model's size is left to the data."""
+        raise RecipeError(f"model.size=auto is not for a model that is made to {self.card.verb}; name a size")
 
     def initialise(self, job: Job[S], model: Model, artifacts: Artifacts) -> None:
         """Give weights of a new training other values to begin with."""
@@ -116,6 +129,11 @@ class Desk(ABC, Generic[S, R, D]):
     ) -> Evaluation:
         """The one path by which a run is evaluated: in training, by the commands, from Python. `only`: the metrics
         that are wanted, where the others would cost time."""
+
+    def simple_ways(self, job: Job[S], prepared: Prepared[R, D]) -> Mapping[str, float]:
+        """What the simplest ways reach on the validation data, by what they are called, in the first metric of the
+        card's `chosen_by`. Asked once, after a training; it may take seconds."""
+        return {}
 
     def compare(self, first: Evaluation, second: Evaluation) -> list[Comparison]:
         """Is the second better than the first, or could it be luck?"""

@@ -44,6 +44,9 @@ FROM_DATA = {
     "inputs": "follow from the data; set data.made and data.bits instead",
     "outputs": "follow from the data; set data.made and data.bits instead",
 }
+AUTO = "auto"
+# Of a model: sizes by the fewest examples that they are for, settings by the side of images.
+AUTO_TABLES = ("AUTO_SIZES", "AUTO_IMAGES")
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides
 
 
@@ -207,6 +210,7 @@ def build_job(table: Recipe) -> AnyJob:
     model = table.get("model", {}).pop("name", None)
     if not isinstance(model, str) or model not in MODELS:
         raise RecipeError(f"model.name must be one of {', '.join(MODELS)}, got {model!r}")
+    sized = auto_sized(model, table.get("model", {}))
     config = model_config(model, table.get("model", {}))
     task = TASKS[task_of(model, config)]
     if not task.desk.metrics_of(config):
@@ -227,6 +231,7 @@ def build_job(table: Recipe) -> AnyJob:
         _tokens(model, table.get("tokens", {})),
         build(Decoding, table.get("decode", {}), "decode"),
         task.verb,
+        sized,
     )
 
 
@@ -253,8 +258,11 @@ def model_config(model: str, table: dict[str, Any]) -> ModelConfig:
 
 def _check_training(training: Training, task: AnyTask, model: str, config: ModelConfig) -> None:
     allowed = [logged(name) for name in task.validated if name in task.desk.metrics_of(config)]
-    if training.best_by not in allowed:
-        raise RecipeError(f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}")
+    if training.best_by not in (AUTO, *allowed):
+        raise RecipeError(
+            f"[train]: best_by must be {' or '.join(allowed)} for {model}, got {training.best_by!r}; "
+            f"{AUTO} is {logged(task.chosen_by[0])}"
+        )
     for name, off in NOT_FOR_ALL.items():
         if getattr(training, name) != off and name not in task.desk.trained_with(config):
             raise RecipeError(
@@ -271,6 +279,12 @@ def _check_batches(data: DataSettings, model: str, config: ModelConfig) -> None:
             f"[data]: batch_size must be at least {least} for this {model}, whose batch normalisation cannot learn "
             f"from one image; got {size}"
         )
+
+
+def chosen_by(best_by: str, task: AnyTask) -> tuple[str, ...]:
+    """The metrics that choose the best weights, the next one where the one before is equal."""
+    first = [name for name in task.validated if logged(name) == best_by]
+    return tuple(dict.fromkeys([*first, *task.chosen_by]))
 
 
 def logged(metric: str) -> str:
@@ -294,14 +308,30 @@ def _tokens(model: str, table: dict[str, Any]) -> Tokens:
 
 
 def _sized(model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """model.size = "base" stands for the numbers of that name; others that are set win."""
-    if "size" not in config:
-        return config
-    sizes = getattr(MODELS[model], "SIZES", {})
-    size = config.pop("size")
-    if size not in sizes:
-        raise RecipeError(f"model.size of {model} must be one of {', '.join(sizes) or 'none'}, got {size!r}")
-    return {**sizes[size], **config}
+    """model.size = "base" stands for the numbers of that name; others that are set win. What is left to the data
+    has the smallest numbers until that has been counted (`model_size.py`)."""
+    sizes, by_amount, by_side = (getattr(MODELS[model], name, {}) for name in ("SIZES", *AUTO_TABLES))
+    free = auto_sized(model, config)
+    smallest = sizes[next(iter(by_amount))] if by_amount else {}
+    numbers = {**smallest, **next(iter(by_side.values()), {})}
+    if "image_size" in free:
+        config.pop("image_size")
+    if "size" in config and (size := config.pop("size")) not in [AUTO] * bool(by_amount):
+        if size not in sizes:
+            named = ", ".join([*sizes, *[AUTO] * bool(by_amount)])
+            raise RecipeError(f"model.size of {model} must be one of {named or 'none'}, got {size!r}")
+        config = {**sizes[size], **config}
+    return {**{name: value for name, value in numbers.items() if name in free}, **config}
+
+
+def auto_sized(model: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings that are left to the data: with model.size = "auto" the numbers of sizes, with
+    model.image_size = 0 what depends on the size of images; those that are set beside them are not."""
+    sizes, by_amount, by_side = (getattr(MODELS[model], name, {}) for name in ("SIZES", *AUTO_TABLES))
+    names = [name for size in by_amount for name in sizes[size]] if config.get("size") == AUTO else []
+    if config.get("image_size") == 0:
+        names += [name for numbers in by_side.values() for name in numbers]
+    return tuple(dict.fromkeys(name for name in names if name == "image_size" or name not in config))
 
 
 def dump(table: Recipe) -> str:

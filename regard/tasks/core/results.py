@@ -28,10 +28,11 @@ class Metric:
 
     better: Literal["min", "max"]
     digits: int = 2
+    perfect: float | None = None  # the value that cannot be improved
 
 
 CLASS_METRICS = {
-    "accuracy": Metric("max"),
+    "accuracy": Metric("max", perfect=100),
     "loss": Metric("min", 4),
     "macro_f1": Metric("max"),
     "matthews": Metric("max", 4),  # of two classes only

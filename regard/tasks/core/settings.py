@@ -51,6 +51,8 @@ class Tokens:
     # BERT's WordPiece
     kind: str = setting("bpe", choices=tuple(KINDS))
     size: int = 8000  # the most tokens of the vocabulary
+    # What occurs less often is unknown (words, characters) or stays in pieces; with 2, unknown is learned too.
+    min_count: int = setting(1, at_least=1)
     joint: bool = True  # one vocabulary for both sides; false: each has its own, of this size
     lowercase: bool = False  # lower-case all text first
     normalise: str = setting("", choices=tuple(NORMAL_FORMS))  # Unicode normal form of all text; empty: as it comes
@@ -63,6 +65,7 @@ class Tokens:
             texts,
             kind=self.kind,
             size=self.size,
+            min_count=self.min_count,
             lowercase=self.lowercase,
             normalise=self.normalise,
             numbering=numbering,
@@ -81,6 +84,7 @@ class Job(Generic[S]):
     tokens: Tokens = field(default_factory=Tokens)
     decode: Decoding = field(default_factory=Decoding)
     task: str = ""  # its verb
+    sized: tuple[str, ...] = ()  # settings of config that the recipe leaves to the data, see model_size.py
 
 
 AnyJob = Job[DataSettings]

@@ -39,10 +39,12 @@ from regard.runs.weights import has_weights
 from regard.show import loss_curve
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.given_data import Given, data_of
-from regard.tasks.core.recipe import logged, read
+from regard.tasks.core.model_size import fit_to_data
+from regard.tasks.core.recipe import chosen_by, logged, read
 from regard.tasks.core.run import Run
 from regard.tasks.core.same_data import check_same, record
 from regard.tasks.core.settings import BLOCKS, AnyJob
+from regard.tasks.core.simple_ways import tell_if_below
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
 
 # Settings that may change when a training goes on.
@@ -187,6 +189,8 @@ def _train(
         check_recipe(out, recipe, job.train)
         found = digests(job.data.sources())
         changed = check_same(out, found, accept=accept_changed_data)
+    job = fit_to_data(job, task, out if begun else None)
+    if begun:
         artifacts = read_artifacts(task, out)
     else:
         artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
@@ -218,6 +222,7 @@ def _train(
         if rows:  # else someone deleted them
             loss_curve(rows).save(out / "loss.svg")
         write_file(out / "README.md", readme(job, task, report, model, command, prepared.amount).encode())
+        tell_if_below(job, task, prepared, report)
     return report
 
 
@@ -238,9 +243,17 @@ def run_loop(
         metrics = task.desk.evaluate(prepared.run, valid, only=task.validated, tick=tick).metrics
         return {logged(name): value for name, value in metrics.items()}
 
-    directions = {logged(name): task.metrics[name].better for name in task.validated}
-    better = (job.train.best_by, directions[job.train.best_by])
-    validation = Validation(model, validate, lambda model, _: runs.save_weights(out, model), better, job.train)
+    better, *ties = ((logged(name), task.metrics[name].better) for name in chosen_by(job.train.best_by, task))
+    perfect = {logged(name): value for name in task.chosen_by if (value := task.metrics[name].perfect) is not None}
+    validation = Validation(
+        model,
+        validate,
+        lambda model, _: runs.save_weights(out, model),
+        better,
+        job.train,
+        ties=ties,
+        perfect=perfect,
+    )
     try:
         stepper = Stepper(model, job.train, passes=passes(model, job.train))
         return take_steps(stepper, prepared.data, validation, out, resume, progress, changed)

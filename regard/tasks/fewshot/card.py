@@ -48,8 +48,9 @@ fewshot_card = Card[Any](
     ),
     check_request=check_request,
     in_words=False,
-    metrics={"accuracy": Metric("max"), "loss": Metric("min", 4)},
+    metrics={"accuracy": Metric("max", perfect=100), "loss": Metric("min", 4)},
     validated=("loss", "accuracy"),
+    best_by=("accuracy", "loss"),
     unit="queries",
     evaluate_options=(
         Option(

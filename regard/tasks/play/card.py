@@ -65,6 +65,7 @@ play_card = Card[Any](
     in_words=False,
     metrics={"reward": Metric("max"), "regret": Metric("min"), "share": Metric("max", 3)},
     validated=("reward", "regret"),
+    best_by=("reward",),
     unit="steps",
     evaluate_options=(
         Option("test_count", int, "Play: in how many environments.", min=2, max=MOST_TESTED, metavar="N"),

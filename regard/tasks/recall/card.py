@@ -88,6 +88,7 @@ recall_card = Card[Any](
         "loss": Metric("min", 4),
     },
     validated=("bit_errors", "loss"),
+    best_by=("bit_errors", "loss"),
     unit="bits",
     evaluate_options=(
         Option(

@@ -29,6 +29,7 @@ recognise_card = Card[Any](
     shows_gates=True,
     metrics=CLASS_METRICS,
     validated=("loss", "accuracy"),
+    best_by=("accuracy", "loss"),
     unit="images",
     plotted="mean gates of each class, of models that weigh channels",
     plot_suffixes=(".svg", ".png", ".html"),

@@ -16,9 +16,12 @@ from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.show import Gates
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.desk import Amount, Prepared, Stream, ticked
 from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.core.settings import Job
+from regard.tasks.core.simple_ways import majority
 from regard.tasks.recognise.gates import ClassGates, gates_of, side_by_side
+from regard.tasks.recognise.nearest import COMPARED, nearest_accuracy, small_images
 from regard.tasks.recognise.prepare import build_data, prepare, survey
 from regard.tasks.recognise.run import Recognised, Recogniser
 from regard.tasks.recognise.settings import ImageSettings
@@ -27,11 +30,20 @@ from regard.tasks.shared.image_run import OpenedImage
 from regard.tasks.shared.measuring import class_logits, evaluate_classes
 from regard.tasks.shared.search import need_gates
 
+SIDES_OF = 20  # images whose sides are looked at
+
 
 class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
     kind = Recogniser
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
+
+    def amount(self, job: Job[ImageSettings]) -> Amount:
+        """The side is the median of some images' longer sides."""
+        images, rows = job.data.images("train")
+        some = rows[:: max(1, len(rows) // SIDES_OF)][:SIDES_OF]
+        side = int(np.median([max(images.read(int(row)).shape[:2]) for row in some]))
+        return Amount(len(rows), "images", side)
 
     def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> Recogniser:
         assert artifacts.pixels is not None
@@ -63,6 +75,10 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
         truths = torch.from_numpy(data.images.labels[np.concatenate([item.taken for item in items])])
         evaluation = evaluate_classes(logits, truths, labels, only, unit=self.card.unit)
         return replace(evaluation, compared=gates) if gates else evaluation
+
+    def simple_ways(self, job: Job[ImageSettings], prepared: Prepared[Recogniser, ImageData]) -> dict[str, float]:
+        (train, valid) = (small_images(*job.data.images(split), most) for split, most in COMPARED.items())
+        return {**majority(train[1], valid[1]), "the nearest image by its pixels": nearest_accuracy(train, valid)}
 
     def check_plot(self, run: Recogniser) -> None:
         need_gates(run.model)

@@ -55,7 +55,7 @@ translate_card = Card[Any](
     picture="alignment.png",
     writes=True,
     metrics={
-        "exact_match": Metric("max"),
+        "exact_match": Metric("max", perfect=100),
         "bleu": Metric("max"),
         "tokenised_bleu": Metric("max"),
         "chrf": Metric("max"),
@@ -63,6 +63,7 @@ translate_card = Card[Any](
         "loss": Metric("min", 4),
     },
     validated=("loss", "exact_match", "bleu"),
+    best_by=("bleu", "exact_match", "loss"),
     unit="tokens",
     evaluate_options=(BEAM,),
     plotted="BLEU by source length",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from regard.attention.trace import sites_of
@@ -16,10 +17,11 @@ from regard.metrics.alignment import pharaoh
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Desk, Stream, write_answers
+from regard.tasks.core.desk import Amount, Desk, Stream, write_answers
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.options import TRANSLATE
 from regard.tasks.core.results import Answer, Tick, no_tick
+from regard.tasks.core.settings import Job
 from regard.tasks.shared.stepping import Beginning
 from regard.tasks.shared.writing import Writing
 from regard.tasks.translate.evaluate import compare, evaluate, plot
@@ -29,6 +31,8 @@ from regard.tasks.translate.settings import PairSettings
 from regard.tasks.translate.source import Source
 from regard.tasks.translate.translation import Translation
 
+MOST_COUNTED = 1_000_000  # pairs
+
 
 class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
     kind = Translator
@@ -37,6 +41,10 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
     evaluate = staticmethod(evaluate)
     compare = staticmethod(compare)
     plot = staticmethod(plot)
+
+    def amount(self, job: Job[PairSettings]) -> Amount:
+        """Counted as far as it matters: a file may be larger than memory."""
+        return Amount(sum(1 for _ in islice(job.data.pairs("train"), MOST_COUNTED)), "training pairs")
 
     # -- a run
 

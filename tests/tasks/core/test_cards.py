@@ -17,7 +17,7 @@ from regard.models import MODELS, blank, task_of
 from regard.tasks.core.desk import Desk
 from regard.tasks.core.inputs import InputKind
 from regard.tasks.core.options import Option
-from regard.tasks.core.recipe import NOT_FOR_ALL, SECTIONS, read
+from regard.tasks.core.recipe import NOT_FOR_ALL, SECTIONS, model_config, read
 from regard.tasks.core.recipe_files import RECIPES, read_table
 from regard.tasks.core.results import Metric
 from regard.tasks.core.run import Run
@@ -86,7 +86,7 @@ def test_metrics_have_a_direction_and_validation_gives_some_of_them(task: AnyTas
         assert isinstance(metric, Metric)
         low = any(part in name for part in ("loss", "perplexity", "bits", "regret", "errors"))
         assert metric.better == ("min" if low else "max")
-    assert "loss" in task.validated or task is TASKS["play"], "valid_loss is what best_by is unless told"
+    assert set(task.chosen_by) <= set(task.validated), "what chooses the best weights"
     assert set(task.validated) <= set(task.metrics)
     assert task.unit
 
@@ -126,9 +126,8 @@ def test_every_model_and_every_recipe_has_a_task() -> None:
         assert task_of(name, model.Config(**blank(name))) in TASKS
     for path in RECIPES.glob("*.toml"):
         table = read_table(path.stem)
-        own = {key: value for key, value in table["model"].items() if key not in ("name", "size")}
-        name = table["model"]["name"]
-        assert task_of(name, MODELS[name].Config(**blank(name), **own)) in TASKS
+        name = table["model"].pop("name")
+        assert task_of(name, model_config(name, table["model"])) in TASKS
 
 
 def test_columns_are_named_as_the_task_says() -> None:

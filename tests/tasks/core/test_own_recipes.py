@@ -1,0 +1,196 @@
+"""Recipes for one's own data: what chooses the best weights, sizes by the data, and what a run is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.errors import RecipeError
+from regard.runs.folder import Folder
+from regard.tasks.classify.bag_of_words import bag_accuracy
+from regard.tasks.core.recipe import chosen_by, read
+from regard.tasks.core.settings import Tokens
+from regard.tasks.core.table import TASKS
+from regard.tasks.translate import evaluate
+
+OWN = [
+    path.stem
+    for path in sorted(Path(regard.__file__).with_name("recipes").glob("*.toml"))
+    if path.stem.endswith(("-labelled", "-pairs", "-images", "-text", "-captions"))
+]
+TINY = ["train.steps=2", "train.eval_every=1", "train.device=cpu"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_recipes_for_own_data_stop_early_by_the_tasks_own_metric(name: str) -> None:
+    job, _ = read(name, {"data.train": "mine.tsv"})
+    assert job.train.patience > 0
+    assert job.train.best_by == "auto"
+
+
+def test_what_has_a_direction_is_not_flipped() -> None:
+    for name in ("vit-images", "senet-images"):
+        assert not read(name, {"data.train": "mine"})[0].data.flip  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("verb", "best_by", "chosen"),
+    [
+        ("translate", "auto", ("bleu", "exact_match", "loss")),
+        ("translate", "exact_match", ("exact_match", "bleu", "loss")),
+        ("translate", "valid_loss", ("loss", "bleu", "exact_match")),
+        ("classify", "auto", ("accuracy", "loss")),
+        ("generate", "auto", ("loss",)),
+        ("caption", "auto", ("cider", "exact_match", "loss")),
+    ],
+)
+def test_the_card_says_what_chooses_the_best_weights(verb: str, best_by: str, chosen: tuple[str, ...]) -> None:
+    assert chosen_by(best_by, TASKS[verb]) == chosen
+
+
+def test_a_perfect_translator_stops(
+    words: str, tmp_path: Path, train: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loss goes on falling, which is no reason to go on."""
+    exact = iter([90.0, 100.0, 100.0])
+    monkeypatch.setattr(evaluate, "exact_match", lambda *_: next(exact))
+    report = train(words, tmp_path, "train.steps=9", "train.eval_every=1", "train.patience=9", "data.eval_pairs=1")
+    assert (report.step, report.early) == (3, True)
+    assert "the last 2 validations were perfect" in capfd.readouterr().err
+
+
+def test_rare_words_are_unknown_so_that_unknown_is_learned() -> None:
+    texts = ["a common word", "a common thing", "a rare one"]
+    for kind in ("word", "space"):
+        tokenizer = Tokens(kind=kind, size=100, min_count=2).learn(texts, "regard")
+        known = tokenizer.tokens(range(len(tokenizer)))
+        assert {"a", "common"} <= set(known)
+        assert not {"word", "rare", "thing"} & set(known)
+    assert len(Tokens(kind="bpe", size=400, min_count=9).learn(texts, "regard")) < 270
+    assert "rare" in (every := Tokens(kind="word", size=100).learn(texts, "regard")).tokens(range(len(every)))
+
+
+# ---- model.size = auto
+
+
+def pairs(path: Path, count: int) -> str:
+    path.write_text("".join(f"a{number} b\tb a{number}\n" for number in range(count)))
+    return str(path)
+
+
+def sized(tmp_path: Path, *changes: str) -> list[str]:
+    return ["data.batch_tokens=64", "tokens.size=300", "data.eval_pairs=2", *TINY, *changes]
+
+
+def test_a_model_is_sized_by_its_data_and_says_so(tmp_path: Path, train: Any, capfd: Any, monkeypatch: Any) -> None:
+    from regard.models.transformer import Transformer
+
+    file = pairs(tmp_path / "few.tsv", 60)
+    numbers = {
+        "small": {"dim": 8, "layers": 1, "heads": 2, "ff": 8},
+        "large": {"dim": 16, "layers": 2, "heads": 2, "ff": 8},
+    }
+    monkeypatch.setattr(Transformer, "SIZES", numbers)
+    monkeypatch.setattr(Transformer, "AUTO_SIZES", {"small": 0, "large": 40})
+    changes = sized(tmp_path, f"data.train={file}", "model.size=auto")
+    train("transformer-pairs", tmp_path / "run", *changes)
+    said = capfd.readouterr().err
+    assert "For 55 training pairs: model.size large (dim 16, layers 2, heads 2, ff 8), unless it is set" in said
+    assert Folder(tmp_path / "run").config.dim == 16
+
+    # What goes on keeps its size, also where sizes have changed since; what is set beside it wins.
+    monkeypatch.setattr(Transformer, "AUTO_SIZES", {"small": 0})
+    train("transformer-pairs", tmp_path / "run", *changes, "train.steps=3", resume=True)
+    assert Folder(tmp_path / "run").config.dim == 16
+    train("transformer-pairs", tmp_path / "own", *changes, "model.layers=3")
+    config = Folder(tmp_path / "own").config
+    assert (config.dim, config.layers) == (8, 3)
+
+
+@pytest.mark.parametrize(("side", "image_size", "patch"), [(8, 32, 4), (32, 32, 4), (50, 64, 8), (200, 64, 8)])
+def test_an_image_model_follows_the_size_of_the_images(
+    tmp_path: Path, side: int, image_size: int, patch: int
+) -> None:
+    from regard.tasks.core.model_size import fit_to_data
+
+    labels = np.arange(20) % 2
+    np.savez(tmp_path / "mine.npz", images=np.zeros((20, side, side), np.uint8), labels=labels)
+    task = TASKS["recognise"]
+    for name in ("vit-images", "senet-images"):
+        job, _ = read(name, {"data.train": str(tmp_path / "mine.npz")})
+        config = fit_to_data(job, task, None).config
+        assert config.image_size == image_size
+        assert getattr(config, "patch_size", patch) == patch
+    told, _ = read("vit-images", {"data.train": str(tmp_path / "mine.npz"), "model.image_size": 48})
+    assert fit_to_data(told, task, None).config.image_size == 48
+    large, _ = read("vit-images", {"data.train": str(tmp_path / "mine.npz"), "model.size": "small"})
+    config = fit_to_data(large, task, None).config
+    assert (config.dim, config.image_size) == (384, image_size), "a size that is set leaves that of images to them"
+
+
+def test_auto_is_for_models_that_have_sizes_by_data() -> None:
+    with pytest.raises(RecipeError, match=r"model\.size of bahdanau must be one of none, got 'auto'"):
+        read("bahdanau-pairs", ["data.train=x.tsv", "model.size=auto"])
+    with pytest.raises(RecipeError, match="must be one of mini, tiny, small, base, big, auto, got 'huge'"):
+        read("transformer-pairs", ["data.train=x.tsv", "model.size=huge"])
+
+
+# ---- a run that loses to the simplest ways
+
+
+def test_a_bag_of_words_knows_words_and_their_order() -> None:
+    texts = [f"{first} {second}" for first in "abcd" for second in "wxyz"] * 8
+    by_word = ["yes" if text[0] in "ab" else "no" for text in texts]
+    assert bag_accuracy(texts[:64], by_word[:64], texts[64:], by_word[64:]) == 100
+    turned = ["not good", "good not"] * 20
+    assert bag_accuracy(turned, ["a", "b"] * 20, turned, ["a", "b"] * 20) == 100
+    assert bag_accuracy(["a", "b"], ["x", "y"], ["a", "b", "c", ""], ["x", "x", "z", "z"]) == 25
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> str:
+    rows = [
+        (f"a {word} film {number}", label) for number in range(80) for word, label in (("fine", "+"), ("bad", "-"))
+    ]
+    path = tmp_path / "reviews.tsv"
+    path.write_text("".join(f"{text}\t{label}\n" for text, label in rows))
+    return str(path)
+
+
+def test_a_classifier_below_a_bag_of_words_says_so(reviews: str, tmp_path: Path, train: Any, capfd: Any) -> None:
+    small = [f"data.train={reviews}", "model.embed=4", "model.dim=2", "train.learning_rate=1e-9", *TINY]
+    train("pooling-labelled", tmp_path / "bad", *small)
+    said = [line for line in capfd.readouterr().err.splitlines() if "loses to simpler ways" in line]
+    assert len(said) == 1
+    assert "a bag of words (TF-IDF and logistic regression) 100.00" in said[0]
+    able = [
+        "model.embed=16",
+        "model.layers=0",
+        "model.dropout=0",
+        "model.word_dropout=0",
+        "train.schedule=constant",
+    ]
+    pace = ["train.learning_rate=0.1", "train.warmup_steps=0", "train.steps=40", "train.eval_every=40"]
+    train("pooling-labelled", tmp_path / "good", *small, *able, *pace)
+    assert "loses to" not in capfd.readouterr().err
+
+
+def test_a_recogniser_below_its_nearest_images_says_so(tmp_path: Path, train: Any, capfd: Any) -> None:
+    """Every second shade is of one class, which no straight line tells apart."""
+    shades = np.arange(90) % 15
+    pixels, labels = np.broadcast_to(16 * shades[:, None, None], (90, 8, 8)).astype(np.uint8), shades % 2
+    np.savez(tmp_path / "grey.npz", images=pixels, labels=labels)
+    tiny = [f"data.train={tmp_path / 'grey.npz'}", "model.image_size=8", "model.patch_size=4", "model.dim=8"]
+    train(
+        "vit-images", tmp_path / "run", *tiny, "model.layers=1", "model.heads=2", "train.learning_rate=1e-9", *TINY
+    )
+    assert "the nearest image by its pixels 100.00" in capfd.readouterr().err
+
+
+def test_tasks_without_simple_ways_say_nothing(words: str) -> None:
+    assert TASKS["translate"].desk.simple_ways(read(words)[0], replace) == {}
