@@ -138,6 +138,14 @@ def test_short_targets_are_compared_by_exact_match(lexicon: Any, words: str, tmp
         train(words, tmp_path / "other", "data.made=recall", "data.train=", "data.valid=", "train.best_by=bleu")
 
 
+def test_short_targets_choose_the_best_weights_by_exact_match(words: str, tmp_path: Path, train: Any) -> None:
+    """As a recipe for one's own pairs does that says nothing about it: codes and numbers have no BLEU."""
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{number}\t{number * number}\n" for number in range(60)))
+    report = train(words, tmp_path / "run", f"data.train={pairs}", "data.valid=", "train.steps=4", "train.eval_every=2")
+    assert set(report.best) == {"valid_loss", "exact_match"}
+
+
 def test_two_runs_are_compared(lexicon: Any, words: str, tmp_path: Path, train: Any) -> None:
     train(words, tmp_path, "train.steps=2")
     examples = read(words)[0].data.examples("valid")

@@ -53,6 +53,7 @@ class Prepared(Generic[R, D]):
     run: R  # the model that is being trained, to be evaluated as a user would ask it
     valid: D  # the validation data
     amount: str  # how much there is to learn from, for the README: "40,000 training pairs"
+    silent: tuple[str, ...] = ()  # metrics that say nothing about this validation data, and choose no weights
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,8 @@ def run_loop(
         metrics = task.desk.evaluate(prepared.run, valid, only=task.validated, tick=tick).metrics
         return {logged(name): value for name, value in metrics.items()}
 
-    better, *ties = ((logged(name), task.metrics[name].better) for name in chosen_by(job.train.best_by, task))
+    chosen = [name for name in chosen_by(job.train.best_by, task) if name not in prepared.silent]
+    better, *ties = ((logged(name), task.metrics[name].better) for name in chosen)
     perfect = {logged(name): value for name in task.chosen_by if (value := task.metrics[name].perfect) is not None}
     validation = Validation(
         model,
