@@ -107,13 +107,14 @@ Door = TypeVar("Door", bound=Callable[..., Any])
 
 
 def _checked(function: Door) -> Door:
-    """As `regard.base.arguments.checked`, which is imported when first needed: `import regard` is quick."""
+    """As `regard.base.arguments.checked`, which is imported when first needed: `import regard` is quick. `data` is
+    checked where it is read, which can say what rows look like."""
 
     @wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         from regard.base.arguments import checking
 
-        return checking(function)(*args, **keywords)
+        return checking(function, unchecked=("data",))(*args, **keywords)
 
     return call  # type: ignore[return-value]
 

@@ -95,8 +95,8 @@ def _rows(data: Any, where: str) -> list[Any]:
         return list(data.to_dict("records"))
     if isinstance(data, Mapping):
         return _from_columns(data, where)
-    if isinstance(data, tuple) and len(data) == 2 and all(hasattr(part, "shape") for part in data):
-        return list(_together(data, where))  # arrays of images and of labels
+    if isinstance(data, tuple) and len(data) == 2 and hasattr(data[0], "shape") and hasattr(data[1], "__len__"):
+        return list(_together(data, where))  # an array of images, and an array or a list of labels
     many = isinstance(data, Iterable) or hasattr(data, "__getitem__")
     if isinstance(data, str | bytes) or not many or getattr(data, "ndim", 1) == 0:  # a number of numpy is no rows
         raise BadInput(

@@ -277,7 +277,7 @@ def test_evaluation_draws_a_sheet(call: Any, teller: str, vector: str) -> None:
         "pointing",
         "pointing_near_by_chance",
         "paired bootstrap",
-        "6 of scenes",
+        "6 generated examples (scenes)",
     ):
         assert word in done.out
     assert "soft: " in Path("sheet.html").read_text()

@@ -45,7 +45,11 @@ def test_a_run_is_evaluated_on_the_test_split(call: Any, lively: str) -> None:
     done = call("evaluate", lively, "--json")
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
-    assert result == {"run": lively, "data": "20 of reverse", **table(lively, reverse("test", 20))}
+    assert result == {
+        "run": lively,
+        "data": "20 generated examples (reverse)",
+        **table(lively, reverse("test", 20)),
+    }
     assert [name for name in result if name in MEASURED] == list(MEASURED)
     assert result["pairs"] == 20 == sum(bucket["sentences"] for bucket in result["bleu_by_length"])
     plain = call("evaluate", lively)
@@ -156,7 +160,8 @@ def test_runs_of_different_sets_need_a_file(call: Any, run: str, tmp_path: Path)
     (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', 'made = "sort"'))
     done = call("evaluate", run, other)
     assert (done.code, done.out) == (2, "")
-    assert f"{other} would be tested on 20 of sort and {run} on 20 of reverse; name data for both" in done.err
+    both = f"{other} would be tested on 20 generated examples (sort) and {run} on 20 generated examples (reverse)"
+    assert f"{both}; name data for both" in done.err
     assert call("evaluate", run, other, "--data", tsv()).code == 0
 
 
@@ -172,7 +177,8 @@ def test_a_run_trained_on_files_is_evaluated_on_those_of_its_recipe(call: Any, r
     assert told == "evaluating on test.tsv, as the recipe says"
     assert error.startswith("error: the test data of the recipe: there is no file test.tsv")
     assert error.endswith(
-        "relative to the current folder, as in training); or name other data: --data FILE, in Python evaluate(FILE)"
+        "relative to the current folder, as in training); or name other data: --data FILE, in Python "
+        "evaluate(FILE) or evaluate(rows)"
     )
     tsv("test.tsv")
     done = call("evaluate", other, "--json")
@@ -186,7 +192,10 @@ def test_a_run_trained_on_files_is_evaluated_on_those_of_its_recipe(call: Any, r
     (other / "recipe.toml").write_text(recipe.replace('made = "reverse"', names))
     done = call("evaluate", run, other)
     assert (done.code, done.out) == (2, "")
-    assert f"{other} would be tested on test.tsv and {run} on 20 of reverse; name data for both" in done.err
+    assert (
+        f"{other} would be tested on test.tsv and {run} on 20 generated examples (reverse); name data for both"
+        in done.err
+    )
 
 
 def test_a_run_is_not_set_against_itself(call: Any, run: str, vector: str) -> None:
@@ -312,8 +321,14 @@ def test_files_of_unequal_length(call: Any, run: str, command: str) -> None:
         ("--data pairs.tsv --columns 1,1", "source and target are both column '1'"),
         ("--data pairs.tsv --columns 1,3", "pairs.tsv, line 1: 2 columns, but a line needs at least 3"),
         ("--columns en", "columns must be SOURCE,TARGET"),
-        ("--columns a,b", "columns a,b are named, and 20 of reverse has none; leave them out"),
-        ("--data {pairs,pairs}.tsv --columns 1,2", "columns 1,2 are named, and {pairs,pairs}.tsv has none"),
+        (
+            "--columns a,b",
+            "columns a,b are named, and there are none in 20 generated examples (reverse); leave them out",
+        ),
+        (
+            "--data {pairs,pairs}.tsv --columns 1,2",
+            "columns 1,2 are named, and there are none in {pairs,pairs}.tsv",
+        ),
     ],
 )
 def test_data_asked_for_wrongly(

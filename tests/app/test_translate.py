@@ -49,8 +49,10 @@ def test_translate_writes_json_for_machines(call: Any, lively: str) -> None:
 def test_translate_prints_the_best_with_their_scores(call: Any, lively: str) -> None:
     done = call("translate", lively, TEXTS[0], "--n-best", "3")  # and so with a beam of 3
     answer = load(lively).translate(TEXTS[0], Decoding(beam=3, n_best=3))
-    wanted = [f"{score:.4f}\t{text}" for text, score in ((answer.text, answer.score), *answer.others)]
+    texts = [answer.text, *(text for text, _ in answer.others)]
+    wanted = [f"{rank:.4f}\t{text}" for rank, text in zip(answer.ranks, texts, strict=True)]
     assert done.out.splitlines() == wanted
+    assert list(answer.ranks) == sorted(answer.ranks, reverse=True)
     assert len(wanted) == 3
 
 

@@ -142,7 +142,9 @@ def test_short_targets_choose_the_best_weights_by_exact_match(words: str, tmp_pa
     """As a recipe for one's own pairs does that says nothing about it: codes and numbers have no BLEU."""
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{number}\t{number * number}\n" for number in range(60)))
-    report = train(words, tmp_path / "run", f"data.train={pairs}", "data.valid=", "train.steps=4", "train.eval_every=2")
+    report = train(
+        words, tmp_path / "run", f"data.train={pairs}", "data.valid=", "train.steps=4", "train.eval_every=2"
+    )
     assert set(report.best) == {"valid_loss", "exact_match"}
 
 

@@ -303,6 +303,9 @@ def test_a_beam_finds_no_worse_and_gives_as_many_as_asked(any_model: LanguageMod
     assert len(one.others) == 2
     assert len({one.text, *(text for text, _ in one.others)}) == 3
     assert one.score >= one.others[0][1] >= one.others[1][1]
+    long = any_model.generate("How now", Decoding(beam=5, n_best=4, max_length=6, length_penalty=2.0))
+    assert list(long.ranks) == sorted(long.ranks, reverse=True)
+    assert f"{long.ranks[1]:.4f}\tHow now{long.others[0][0]}" in long.line()
 
 
 def repeats(ids: list[int], count: int) -> bool:

@@ -57,6 +57,11 @@ def test_the_best_answers_are_different_and_in_order(run: Any) -> None:
     scores = [answer.score, *(score for _, score in answer.others)]
     assert len(set(texts)) == 5
     assert scores == sorted(scores, reverse=True)
+    for penalty in (0.0, 1.0, 2.0):
+        answer = run.translator.translate("a b c", Decoding(beam=5, n_best=5, length_penalty=penalty))
+        printed = [float(line.split("\t")[0]) for line in answer.line().splitlines()]
+        assert len(printed) == 5
+        assert printed == sorted(printed, reverse=True)
 
 
 def test_draws_follow_the_seed(run: Any) -> None:

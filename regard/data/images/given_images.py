@@ -8,6 +8,7 @@ import numpy as np
 import PIL.Image
 from torch import Tensor
 
+from regard.base.files import named_path
 from regard.data.images.images import ANY, Size, pillow_pixels, read_image, with_channels
 from regard.errors import BadInput
 
@@ -20,7 +21,7 @@ Images = (
 ALLOWED = (
     "an image must be the name of a file, a PIL image, a numpy array (height, width) or (height, width, 1, 3 or 4 "
     "channels), or a torch tensor (height, width) or (1, 3 or 4 channels, height, width); arrays and tensors are "
-    "of uint8, or of floats from 0 to 1"
+    "of uint8, or of floats from 0 to 1; several images are a list of these"
 )
 
 
@@ -28,7 +29,7 @@ def pixels_of(image: Image, size: Size = ANY) -> np.ndarray:
     """(H, W, 3) bytes: grey is repeated, transparent pixels are on white. A large file or PIL image is reduced for
     a model of this size. BadInput for anything else."""
     if isinstance(image, str | Path):
-        return read_image(image, size)
+        return read_image(named_path(image, "an image"), size)
     if isinstance(image, PIL.Image.Image):
         return pillow_pixels(image, image_name(image), size)
     if isinstance(image, np.ndarray):

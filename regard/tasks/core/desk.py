@@ -293,7 +293,9 @@ class Desk(ABC, Generic[S, R, D]):
             return settings
         memory = [rows for rows in settings.test_files if isinstance(rows, MemoryRows)]
         if not (all(rows.in_columns for rows in memory) if memory else self.has_columns(settings)):
-            raise BadInput(f"columns {columns} are named, and {settings.test_name} has none; leave them out")
+            raise BadInput(
+                f"columns {columns} are named, and there are none in {settings.test_name}; leave them out"
+            )
         return settings
 
     def has_columns(self, settings: S) -> bool:

@@ -34,8 +34,9 @@ def fit_to_data(job: AnyJob, task: AnyTask, begun: Path | None) -> AnyJob:
     numbers = {name: value for name, value in every.items() if name in job.sized}
     shown = ", ".join(f"{name} {value}" for name, value in numbers.items() if isinstance(value, int))
     of_images = f" of {amount.side} pixels" if amount.side else ""
-    named = f"model.size {size}" if job.sized != tuple(by_side.get(side, {})) else "the size of the images"
-    say(f"For {amount.count:,} {amount.unit}{of_images}: {named}{f' ({shown})' if shown else ''}, unless it is set")
+    named = [f"model.size {size}"] if job.sized != tuple(by_side.get(side, {})) else []
+    chosen = " ".join([*named, *([f"({shown})" if named else shown] if shown else [])])
+    say(f"For {amount.count:,} {amount.unit}{of_images}: {chosen}, unless it is set")
     return _with(job, numbers)
 
 

@@ -14,7 +14,7 @@ from regard.base.memory_rows import MemoryRows
 from regard.errors import DataError, RecipeError
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-BY_NAME = "--data FILE, in Python evaluate(FILE)"  # how data to evaluate on is named
+BY_NAME = "--data FILE, in Python evaluate(FILE) or evaluate(rows)"  # how data to evaluate on is named
 Recipe = dict[str, dict[str, Any]]  # sections as TOML has them
 
 

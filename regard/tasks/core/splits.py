@@ -161,7 +161,7 @@ class MadeSplits(Splits, ABC, Generic[T]):
 
     @property
     def test_name(self) -> str:
-        return f"{self.test_count:,} of {self.made}" if self.made else super().test_name
+        return f"{self.test_count:,} generated examples ({self.made})" if self.made else super().test_name
 
     def changes_to_test(self, file: str) -> dict[str, object]:
         instead = {"made": "", "train": file} if self.made else {}

@@ -40,7 +40,7 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
     image: str = ""  # the column or array that holds the images
     label: str = ""  # the column or array that holds their classes
     rotations: bool = False  # each class turned by 90, 180 and 270 degrees is a class too
-    # share of the classes that is held out; model.ways of them at least
+    # share of the classes that is held out; model.ways of them at least, where there are twice as many
     valid_fraction: float = setting(0.1, above=0, below=1)
     batch_size: int = setting(32, at_least=1)  # episodes of a batch
     # images to be told of a training episode, about the same examples; in the paper one

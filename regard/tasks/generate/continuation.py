@@ -22,6 +22,7 @@ class Continuation(Shown):
     score: float  # log p(text | prompt)
     finished: bool  # the model itself ended the text
     others: tuple[Scored, ...] = ()  # the next best texts with their scores
+    ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
     unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
     _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
@@ -65,10 +66,9 @@ class Continuation(Shown):
         }
 
     def line(self) -> str:
-        """The whole text, or of several answers lines `score TAB text`."""
-        return scored_lines(
-            [(self.prompt + text, score) for text, score in ((self.text, self.score), *self.others)]
-        )
+        """The whole text, or of several answers lines `score TAB text` in the order of these scores, `ranks`."""
+        answers = [(self.prompt + text, score) for text, score in ((self.text, self.score), *self.others)]
+        return scored_lines(answers, ranks=self.ranks)
 
     def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
         """Attention where the model has some or the sites are such, else gates."""

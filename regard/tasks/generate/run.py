@@ -332,7 +332,8 @@ class LanguageModel(Run):
         look = partial(self.look, prompt.ids, best.tokens) if best.tokens else None
         gates = partial(self.gates, prompt.ids, best.tokens) if best.tokens else None
         told = (prompt.text, texts[0], best.score, best.finished, rest)
-        return Continuation(*told, look, gates, unknown=prompt.unknown)
+        ranks = tuple(hypothesis.normalised(decode.length_penalty) for hypothesis in hypotheses)
+        return Continuation(*told, look, gates, unknown=prompt.unknown, ranks=ranks)
 
     def _text(self, prompt: Prompt, tokens: list[int]) -> str:
         """What the tokens add to the prompt, a space between two words included unless the prompt ends with one."""

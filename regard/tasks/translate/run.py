@@ -265,7 +265,8 @@ class Translator(Run):
         rest = tuple((text, other.score) for text, other in zip(texts[1:], others, strict=True))
         look, heads = partial(self.look, source.ids, best.tokens), partial(self.heads, source.ids, best.tokens)
         gates = partial(self.gates, source.ids, best.tokens)
-        return Translation(source.text, texts[0], best.score, rest, look, link, heads, gates)
+        ranks = () if decode.coverage else tuple(answer.normalised(decode.length_penalty) for answer in hypotheses)
+        return Translation(source.text, texts[0], best.score, rest, look, link, heads, gates, ranks=ranks)
 
     def _words(self, tokens: list[int], spoken: list[str] | None) -> list[int]:
         """The word of the answer's text that each token is part of; an unknown token that was left out has none."""

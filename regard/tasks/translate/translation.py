@@ -22,6 +22,7 @@ class Translation(Shown):
     text: str
     score: float  # log p(text | source)
     others: tuple[Scored, ...] = ()  # the next best translations with their scores
+    ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
     _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
@@ -68,8 +69,8 @@ class Translation(Shown):
         return {**self.of_input(), **own}
 
     def line(self) -> str:
-        """The text, or of several answers lines `score TAB text`."""
-        return scored_lines([(self.text, self.score), *self.others])
+        """The text, or of several answers lines `score TAB text` in the order of these scores, `ranks`."""
+        return scored_lines([(self.text, self.score), *self.others], ranks=self.ranks)
 
     def picture(self, sites: Sequence[str] = ()) -> Map | Heads | None:
         """Attention where the model has some or the sites are such, else gates."""

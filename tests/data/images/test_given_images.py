@@ -56,7 +56,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "nan": (np.full((4, 4), np.nan), "values from nan"),
     "planes in numpy": (PLANES.numpy(), r"a numpy array of uint8 \(3, 7, 5\)"),
     "channels last in torch": (torch.from_numpy(COLOURS), r"a torch tensor of uint8 \(7, 5, 3\)"),
-    "a batch": (PLANES[None], r"a torch tensor of uint8 \(1, 3, 7, 5\)"),
+    "a batch": (PLANES[None], r"several images are a list of these; got a torch tensor of uint8 \(1, 3, 7, 5\)"),
     "int64": (PLANES.long(), r"int64 \(3, 7, 5\)"),
     "bool": (GREY > 9, r"bool \(7, 5\)"),
     "nothing": (np.zeros((0, 4), np.uint8), r"\(0, 4\)"),
@@ -69,6 +69,11 @@ WRONG: dict[str, tuple[Any, str]] = {
 def test_what_is_no_image_is_refused(wrong: Any, said: str) -> None:
     with pytest.raises(BadInput, match=f"an image must be the name of a file, a PIL image, .*{said}"):
         pixels_of(wrong)
+
+
+def test_the_empty_name_is_no_folder() -> None:
+    with pytest.raises(BadInput, match='an image must name a file or a folder, got ""'):
+        pixels_of("")
 
 
 def test_a_pil_image_is_read_as_its_file(tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from own_data import FILES, ROWS, picture, recipe
 from PIL import Image
 
 import regard
+from regard.base.memory_rows import rows_of
 from regard.errors import BadInput, DataError, RecipeError, RunError
 from regard.runs.replacing import check_replaceable
 
@@ -194,6 +196,12 @@ def test_rows_train_and_are_evaluated_as_files_are(task: str, trained: Any, here
     assert "the data was given in memory and is in no file; give the same rows again" in card
     with pytest.raises(DataError, match="the data was given in memory and is in no file"):
         regard.load("run").evaluate()
+
+
+def test_an_array_of_images_has_its_labels_in_an_array_or_a_list() -> None:
+    images, labels = np.zeros((2, 4, 4, 3), np.uint8), ["a", "b"]
+    for held in (labels, np.array(labels), tuple(labels)):
+        assert [label for _, label in rows_of((images, held), "data").rows] == labels
 
 
 def test_rows_go_on_only_with_the_same_rows(here: Path) -> None:
