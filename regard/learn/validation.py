@@ -11,7 +11,7 @@ import torch
 from regard.learn.checkpoint import Standing
 from regard.learn.progress import Progress
 from regard.learn.seeds import noise
-from regard.learn.settings import AUTO, Training
+from regard.learn.settings import Training
 from regard.models.protocols import Module
 
 Metrics = dict[str, float]
@@ -34,10 +34,11 @@ class Validation(Generic[Trained]):
         *,
         ties: Sequence[Better] = (("valid_loss", "min"),),
         perfect: Mapping[str, float] | None = None,
+        may_lack: bool = False,
     ) -> None:
-        """`ties`: what decides, one after the other, where `better` is equal, or where best_by is "auto" and the
-        data has no such metric. `perfect`: values of metrics that cannot be improved."""
-        self.ranks, self.perfect = (better, *ties), dict(perfect or {})
+        """`ties`: what decides, one after the other, where `better` is equal; with `may_lack`, also where the data
+        has no such metric. `perfect`: values of metrics that cannot be improved."""
+        self.ranks, self.perfect, self.may_lack = (better, *ties), dict(perfect or {}), may_lack
         for _, direction in self.ranks:
             if direction not in ("min", "max"):
                 raise ValueError(f"better must be (metric, 'min' or 'max'), got {better!r}")
@@ -55,10 +56,9 @@ class Validation(Generic[Trained]):
         return {name: float(value) for name, value in metrics.items()}
 
     def _chosen_by(self, metrics: Metrics) -> str:
-        """The metric that chooses the best weights: the first that there is, or the one that was asked for."""
+        """The metric that chooses the best weights."""
         names = [name for name, _ in self.ranks]
-        names = names if self.settings.best_by == AUTO else names[:1]
-        for name in names:
+        for name in names if self.may_lack else names[:1]:
             if name in metrics:
                 return name
         raise ValueError(f"no metric is called {names[0]!r}; validation gives {', '.join(metrics)}")
