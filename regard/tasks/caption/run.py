@@ -35,7 +35,7 @@ from regard.tasks.core.results import Cut, Evaluation, Scored, Shown, Tick, no_t
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
-from regard.tasks.shared.search import check_search, need, never_written, sites_like
+from regard.tasks.shared.sites import check_search, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import words_of

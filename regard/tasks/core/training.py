@@ -16,7 +16,7 @@ import torch
 from regard.attention.trace import sites_of
 from regard.base.device import choose_device
 from regard.base.digests import digests
-from regard.base.files import named_path, write_file
+from regard.base.files import write_file
 from regard.base.memory import explain_memory
 from regard.base.memory_rows import AGAIN, NAME
 from regard.base.overwriting import identity, refuse_overwriting
@@ -79,7 +79,7 @@ def train_recipe(
     """What `regard train` and `regard.train` do. `start`: a run's folder or name. `data`: in place of the recipe's
     train, valid and test."""
     begin = None if start is None else find(start)
-    out = None if out is None else named_path(out, "out")
+    out = None if out is None else Path(out)
     job, text = read(recipe, changes, begin, data)
     if out is None and isinstance(recipe, Mapping):
         raise RecipeError("a recipe without a name needs a folder for its run: out=...")

@@ -31,7 +31,7 @@ from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.core.run import Data, Run
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import check_batch, check_search, head_weights, need, never_written, sites_like
+from regard.tasks.shared.sites import check_batch, check_search, head_weights, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import Tokens, heads_of, words_of
