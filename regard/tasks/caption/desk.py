@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from regard.data.artifacts import Artifacts
 from regard.errors import BadInput
@@ -59,11 +58,6 @@ class CaptionDesk(ImageDesk[CaptionSettings, Captioner, TestCaptions]):
 
     def has_columns(self, settings: CaptionSettings) -> bool:
         return bool(settings.test_files)
-
-    def data_files(self, settings: CaptionSettings) -> list[Path]:
-        """Images that are named nowhere else are beside their captions."""
-        files = super().data_files(settings)
-        return files if settings.images else [*files, *(file.parent for file in files if file.is_file())]
 
     def ticks(self, data: TestCaptions) -> int:
         return len(data.subset)

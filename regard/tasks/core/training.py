@@ -183,7 +183,7 @@ def _train(
     else:
         check_out(out, begun, resume)
     task = TASKS[job.task]
-    files = [file for file in task.desk.data_files(job.data) if not file.is_dir()]
+    files = [file for file in job.data.files() if not file.is_dir()]
     refuse_overwriting([*files, *(own_files(start) if start and not begun else [])], own_files(out))
     if begun:
         check_recipe(out, recipe, job.train)
