@@ -28,7 +28,7 @@ from regard.tasks.core.results import Cut, Evaluation, Shown
 from regard.tasks.core.run import Data
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
-from regard.tasks.shared.search import need, sites_like
+from regard.tasks.shared.sites import need, sites_like
 
 BATCH = 64  # queries, or images of the support
 

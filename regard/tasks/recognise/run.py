@@ -28,7 +28,7 @@ from regard.tasks.core.results import Cut, Shown
 from regard.tasks.recognise.gates import ClassGates, gates_of
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
-from regard.tasks.shared.search import need, need_gates, sites_like
+from regard.tasks.shared.sites import need, need_gates, sites_like
 
 BATCH = 32
 
