@@ -107,8 +107,9 @@ Door = TypeVar("Door", bound=Callable[..., Any])
 
 
 def _checked(function: Door) -> Door:
-    """As `regard.base.arguments.checked`, which is imported when first needed: `import regard` is quick. `data` is
-    checked where it is read, which can say what rows look like."""
+    """As `regard.base.arguments.checked`, which is imported when first needed: `import regard` is quick.
+
+    The rows of `data` are checked where they are read."""
 
     @wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:

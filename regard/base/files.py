@@ -38,17 +38,8 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # errors of a full disk
 DRAFT = ".tmp-"  # names of incomplete files and folders begin with this
 
 
-def named_path(name: str | Path, what: str) -> Path:
-    """The path of a file or folder. BadInput for "", of which Path makes the current folder."""
-    if name == "":
-        raise BadInput(f'{what} must name a file or a folder, got ""; the current folder is "."')
-    return Path(name)
-
-
 def find_data(name: str) -> Path:
     """A file by its path from here, else under the folder named by $REGARD_DATA."""
-    if not name:
-        raise FileNotFoundError('"" names no file; give its path')
     check_name(name)
     if Path(name).exists():
         return Path(name)
@@ -63,6 +54,14 @@ def find_data(name: str) -> Path:
     if not (Path(root) / name).exists():
         raise FileNotFoundError(f"there is no file {name}, neither here nor under REGARD_DATA ({root}){where}")
     return Path(root) / name
+
+
+def find_file(name: str | Path) -> Path:
+    """As `find_data`; DataError where there is none."""
+    try:
+        return find_data(str(name))
+    except FileNotFoundError as error:
+        raise DataError(str(error)) from None
 
 
 def find_files(name: str | Path) -> list[Path]:

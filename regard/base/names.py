@@ -1,4 +1,4 @@
-"""Names of files that no file system has."""
+"""Names of files that no file system has: the one check of a name, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ LONGEST_PART, LONGEST = 255, 4095  # bytes of a file's or folder's name, and of 
 
 
 def check_name(name: str | Path) -> None:
-    """DataError for a name with NUL or half a surrogate pair in it, or one that is too long: the operating system's
-    own errors for these do not say what was wrong with which name."""
+    """DataError for "", of which Path makes the current folder, and for a name with NUL or half a surrogate pair in
+    it, or one that is too long: the operating system's own errors for these do not say what was wrong with which
+    name."""
     text = str(name)
+    if not text:
+        raise DataError('"" names no file and no folder; the current folder is "."')
     try:
         raw = os.fsencode(text)
     except UnicodeEncodeError:

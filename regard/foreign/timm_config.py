@@ -8,27 +8,17 @@ for."""
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 from regard.data.artifacts import MOST_EDGE, Pixels
 from regard.data.images.images import RESAMPLING
 from regard.errors import Unrepresentable
 from regard.foreign.contents import Contents, Json, say_once
 from regard.foreign.form import Table, read_labels
-from regard.foreign.hf_files import LEAST_STD, read_numbers
+from regard.foreign.hf_files import LEAST_STD, ImageConfig, read_numbers
 from regard.models.labels import MOST_LABELS
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # where the folder has none
 LEAST_CROP = 1 / MOST_EDGE  # crop_pct
-
-
-class ImageConfig(Protocol):
-    """The settings of a model that reads images."""
-
-    @property
-    def channels(self) -> int: ...
-    @property
-    def size(self) -> tuple[int, int]: ...
 
 
 # ---- config.json

@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard.base.arguments import checked_but
-from regard.base.files import named_path
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.batches.batch import send, wide
 from regard.errors import BadInput, RunError
@@ -125,7 +124,7 @@ def fit(
         seed=seed,
         device=device,
     )
-    folder = named_path(out, "out")
+    folder = Path(out)
     batches = Batches(data, seed)
     measure = validate if callable(validate) else mean_loss(loss, validate)
     validation = Validation(

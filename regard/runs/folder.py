@@ -25,7 +25,7 @@ from regard.data.artifacts import AnyTokenizer, Artifacts, MissingTokenizer, Pix
 from regard.data.text.special_tokens import Special
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
-from regard.errors import RecipeError, RunError
+from regard.errors import DataError, RecipeError, RunError
 from regard.foreign import FORMS, form_of
 from regard.foreign.contents import Contents, Json, run_errors
 from regard.foreign.form import Form, Table, read_parts, settle_labels, used, write_parts
@@ -62,9 +62,11 @@ MOST_LAYERS, MOST = (
 
 def find(run: str | Path) -> Path:
     """The place of a run: a folder, else the name of a shipped run, else org/name on the Hugging Face Hub."""
-    if run == "":
-        raise RunError('there is no run "": name a folder, a shipped run, or org/name on the Hugging Face Hub')
-    check_name(run)
+    try:
+        check_name(run)
+    except DataError as error:
+        remedy = "name a folder, a shipped run, or org/name on the Hugging Face Hub"
+        raise RunError(f"there is no run of that name: {error}; {remedy}") from None
     path = Path(run)
     if path.is_dir():
         contents = Contents(path)

@@ -13,7 +13,7 @@ from regard.show.drawing import Drawing
 from regard.show.html_page import html_page, json_text, notebook_html
 from regard.show.label_text import clean
 from regard.show.plain import plain_fields
-from regard.show.saving import suffix_of, write_whole
+from regard.show.saving import save
 from regard.show.scales import Scale
 from regard.show.svg import render_svg
 
@@ -135,12 +135,7 @@ class Picture(ABC):
     @checked
     def save(self, path: str | Path) -> None:
         """Write a .png, .svg or .html file, by the path's suffix."""
-        suffix = suffix_of(path, (".png", ".svg", ".html"))
-        if suffix == ".png":
-            write_whole(path, self._write_png)
-        else:
-            text = self.svg() if suffix == ".svg" else self.html()
-            write_whole(path, lambda file: file.write(text.encode()))
+        save(path, png=self._write_png, svg=self.svg, html=self.html)
 
     def _repr_html_(self) -> str:
         return notebook_html(self.html(), self.svg(), clean(self.title))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from regard.base.arguments import checked
 from regard.show.label_text import clean
-from regard.show.saving import suffix_of, write_whole
+from regard.show.saving import save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,12 +47,7 @@ class Plot(ABC):
         """Write a .png, .svg or .html file, by the path's suffix."""
         from regard.show.figure import write_plot
 
-        suffix = suffix_of(path, (".png", ".svg", ".html"))
-        if suffix == ".png":
-            write_whole(path, lambda file: write_plot(file, self.plot))
-        else:
-            text = self.svg() if suffix == ".svg" else self.html()
-            write_whole(path, lambda file: file.write(text.encode()))
+        save(path, png=lambda file: write_plot(file, self.plot), svg=self.svg, html=self.html)
 
     def _repr_html_(self) -> str:
         drawn = self.svg()

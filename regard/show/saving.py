@@ -19,6 +19,18 @@ def suffix_of(path: str | Path, allowed: tuple[str, ...]) -> str:
     return suffix
 
 
+def save(
+    path: str | Path, *, png: Callable[[BinaryIO], object], svg: Callable[[], str], html: Callable[[], str]
+) -> None:
+    """Write a .png, .svg or .html file, by the path's suffix. `png` writes to a file, the others give its text."""
+    suffix = suffix_of(path, (".png", ".svg", ".html"))
+    if suffix == ".png":
+        write_whole(path, png)
+    else:
+        text = svg() if suffix == ".svg" else html()
+        write_whole(path, lambda file: file.write(text.encode()))
+
+
 def write_whole(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
     """Calls `write` with a temporary file in the same folder, then renames that file to `path`."""
     path = Path(path)

@@ -105,9 +105,12 @@ def test_all_files_of_a_setting_are_read(here: Path) -> None:
         Path(name).write_text("one\ttwo\n")
     pairs = PairSettings(train=["t.{en,de}", "u.tsv"], valid="v.tsv", test="none.tsv")  # type: ignore[arg-type]
     assert list(pairs.sources()) == ["t.en", "t.de", "u.tsv", "v.tsv"], "training does not read the test data"
+    assert list(map(str, pairs.files())) == list(pairs.sources()), "what is not there cannot be written over"
+    Path("none.tsv").write_text("one\ttwo\n")
+    assert list(map(str, pairs.files())) == [*pairs.sources(), "none.tsv"]
     assert PairSettings(made="copy").sources() == {}
     labelled = LabelledSettings(train="u.tsv", vectors="vectors.txt")
-    assert list(labelled.sources()) == ["u.tsv", "vectors.txt"]
+    assert list(labelled.sources()) == ["u.tsv", "vectors.txt"] == list(map(str, labelled.files()))
     before = digests(labelled.sources())
     Path("vectors.txt").write_text("one\t2\n")
     assert differences(before, digests(labelled.sources())) == ["vectors.txt: 8 bytes then, 6 now"]
@@ -124,7 +127,9 @@ def test_images_of_captions_are_read_and_no_others(here: Path) -> None:
     with zipfile.ZipFile("all.zip", "w") as archive:
         for name in ("a.png", "b.png"):
             archive.write(name)
+    assert settings.files() == [Path("train.tsv"), Path()], "the images are beside their captions"
     packed = CaptionSettings(train="train.tsv", images="all.zip")
+    assert packed.files() == [Path("train.tsv"), Path("all.zip")]
     before = digests(packed.sources())
     assert before.keys() == {"train.tsv", "all.zip"}
     Image.new("RGB", (4, 4), "red").save("a.png")
@@ -140,3 +145,4 @@ def test_arrays_and_lists_of_classes_are_read(here: Path) -> None:
     Path("few.txt").write_text("0\n1\n")
     settings = EpisodeSettings(train="a.npz", test_classes="few.txt")
     assert list(settings.sources()) == ["a.npz", "few.txt"], "its classes are none of training"
+    assert settings.files() == [Path("a.npz"), Path("few.txt")]

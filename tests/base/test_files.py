@@ -9,8 +9,6 @@ import pytest
 from regard.base.files import (
     drafted,
     drafted_folder,
-    find_data,
-    named_path,
     open_to_append,
     write_file,
 )
@@ -121,14 +119,6 @@ def test_nothing_is_kept_of_nothing(tmp_path):
         raise KeyboardInterrupt
     assert not hasattr(caught.value, "__notes__")
     assert not list(tmp_path.iterdir())
-
-
-def test_no_name_is_no_path():
-    with pytest.raises(BadInput, match='out must name a file or a folder, got "";'):
-        named_path("", "out")
-    assert named_path(".", "out") == Path()
-    with pytest.raises(FileNotFoundError, match='"" names no file'):
-        find_data("")
 
 
 def test_control_characters_are_escaped():

@@ -138,7 +138,7 @@ def test_a_caption_ends(run: Captioner) -> None:
     assert len(run.tokenizer.encode(run.caption(image(), max_length=2, min_length=1).text)) <= 2
     for wrong, words in (
         ({"beams": 3}, "caption has no option 'beams'; did you mean 'beam'"),
-        ({"beam": 0}, "beam must be at least 1, got 0"),
+        ({"beam": 0}, r"beam must lie in \[1, 1,000\), got 0"),
         ({"decode": Decoding(stop=("\n",))}, "stop strings are for language models; a caption ends by itself"),
         ({"decode": Decoding(beam=2, coverage=0.1)}, "coverage and replace_unknown are for translators"),
         ({"min_length": 4, "max_length": 4}, "min_length must be below max_length"),

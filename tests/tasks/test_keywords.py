@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 import regard
+from regard.decode.settings import Decoding
 from regard.errors import BadInput
 from regard.tasks.caption.run import Captioner
-from regard.tasks.core.options import check_options
+from regard.tasks.core.options import CAPTION, TRANSLATE, check_options
 from regard.tasks.core.run import Run
 from regard.tasks.core.table import TASKS, load_as
 from regard.tasks.embed.run import Embedder
@@ -129,6 +131,26 @@ def test_a_value_out_of_range_is_refused_as_on_the_command_line(
     assert str(error.value) == str(expected.value)
 
 
+def refusal(call: Callable[..., object], *arguments: Any, **keywords: Any) -> str:
+    try:
+        call(*arguments, **keywords)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1, 11, 1000, 1 << 20, 1 << 63, -0.5, 0.5, float("inf"), "a", True])
+def test_ranges_are_those_of_decoding(value: Any) -> None:
+    """What an option refuses, Decoding refuses in the same words, and the other way round."""
+    options = [option for option in (*TRANSLATE, *CAPTION) if option.kind in (int, float)]
+    for option in options:
+        expected = refusal(Decoding, **{"beam": 999, option.name: value})  # n_best and coverage need one
+        assert refusal(check_options, [option], {option.name: value}) == expected
+        if isinstance(value, option.kind) and value is not True and not expected:
+            assert option.min is None or value >= option.min
+            assert option.max is None or value <= option.max
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -159,8 +181,6 @@ def test_an_unknown_keyword_names_the_near_one_everywhere(translator: Translator
 
 
 def test_settings_can_be_given_whole_and_changed_by_keyword(writer: LanguageModel) -> None:
-    from regard.decode.settings import Decoding
-
     decode = Decoding(max_length=20, temperature=0.0)
     assert writer.generate("ROMEO:", decode).text == writer.generate("ROMEO:", max_tokens=20, temperature=0).text
     assert writer.generate("ROMEO:", decode, max_tokens=5).text == writer.generate("ROMEO:", decode).text[:5]

@@ -10,6 +10,8 @@ from typing import Annotated, Any, get_args
 import typer
 
 from regard.app.cli.completion import of, run_names, settings
+from regard.base.names import check_name
+from regard.errors import DataError
 from regard.tasks.core.options import Option
 
 Run = Annotated[
@@ -111,8 +113,10 @@ def refuse_empty_names(command: Callable[..., None]) -> None:
 
 
 def name(text: str) -> str:
-    if not text:
-        raise typer.BadParameter('"" names no file and no folder; the current folder is "."')
+    try:
+        check_name(text)
+    except DataError as error:
+        raise typer.BadParameter(str(error)) from None
     return text
 
 

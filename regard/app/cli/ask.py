@@ -181,6 +181,6 @@ def keep_inputs(task: AnyTask, run: Any, request: TaskRequest, inputs: Inputs, s
 
 def check_sites(task: AnyTask, run: Any, sites: list[str]) -> None:
     """A name that no site has which the task can draw is reported before anything is computed."""
-    from regard.tasks.shared.search import sites_like
+    from regard.tasks.shared.sites import sites_like
 
     sites_like(run.model, sites, kind=None if task.shows_gates else "weights")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.base.files import explain_os_errors, find_data
+from regard.base.files import explain_os_errors, find_file
 from regard.base.lines import DAMAGED, open_decompressed
 from regard.base.memory_rows import MemoryRows
 from regard.base.records import (
@@ -101,7 +101,7 @@ def open_caption_set(
     Of rows in memory the image is the image itself, or a file in the folder `images` ("" = from here)."""
     if isinstance(name, MemoryRows):
         return _memory(name, image, caption, Path(images))
-    path = _find(name)
+    path = find_file(name)
     captions: dict[str, list[str]] = {}  # by the names of their images
     places: dict[str, str] = {}  # where an image is first named
     for where, image_name, text in _read(path, image, caption):
@@ -111,10 +111,10 @@ def open_caption_set(
         captions.setdefault(image_name, []).append(text.strip())
     if not captions:
         raise DataError(f"{path} has no captions; it needs at least one")
-    names = _only(_find(only), captions) if only else list(captions)
+    names = _only(find_file(only), captions) if only else list(captions)
     for image_name in names:
         _check_name(image_name, places[image_name])
-    folder = _find(images) if images else path.parent
+    folder = find_file(images) if images else path.parent
     open_images = _folder if folder.is_dir() else _zip
     return CaptionSet(open_images(folder, names, places), [tuple(captions[each]) for each in names])
 
@@ -130,13 +130,6 @@ def _memory(rows: MemoryRows, image: str, caption: str, folder: Path) -> Caption
             refuse_empty(each, "caption", where)
     values = [folder / image if isinstance(image, str | Path) else image for image in images]
     return CaptionSet(held_images(values, f"{rows.where}[{{}}]".format), captions)
-
-
-def _find(name: str | Path) -> Path:
-    try:
-        return find_data(str(name))
-    except FileNotFoundError as error:
-        raise DataError(str(error)) from None
 
 
 # ---- the captions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,17 @@ ALLOWED = (
 
 
 def pixels_of(image: Image, size: Size = ANY) -> np.ndarray:
-    """(H, W, 3) bytes: grey is repeated, transparent pixels are on white. A large file or PIL image is reduced for
-    a model of this size. BadInput for anything else."""
+    """(H, W, 3) bytes: as `read_held`, grey is repeated."""
+    return with_channels(read_held(image, f"the PIL image {image_name(image)}", size), 3)
+
+
+def read_held(image: Image, name: str, size: Size = ANY) -> np.ndarray:
+    """(H, W, 1 or 3) bytes: transparent pixels are on white. A large file or PIL image is reduced for a model of
+    this size. BadInput for what is no image; `name` is for that of a PIL image, which knows no file's name."""
     if isinstance(image, str | Path):
         return read_image(named_path(image, "an image"), size)
     if isinstance(image, PIL.Image.Image):
-        return pillow_pixels(image, image_name(image), size)
+        return pillow_pixels(image, name, size)
     if isinstance(image, np.ndarray):
         return _bytes(image, "numpy array")
     if isinstance(image, Tensor):
@@ -42,6 +48,11 @@ def pixels_of(image: Image, size: Size = ANY) -> np.ndarray:
     raise BadInput(f"{ALLOWED}; got {type(image).__name__}")
 
 
+def has_pixels(array: np.ndarray, channels: Collection[int]) -> bool:
+    """Is it of the shape (H, W), or (H, W, one of these numbers of channels), and not empty?"""
+    return array.size > 0 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in channels))
+
+
 def image_name(image: Image) -> str:
     """What an image is called in an answer: the name of its file, else "image"."""
     if isinstance(image, str | Path):
@@ -50,9 +61,9 @@ def image_name(image: Image) -> str:
 
 
 def _bytes(array: np.ndarray, kind: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """(H, W) or (H, W, C) -> (H, W, 3) uint8. `shape`: as it was given."""
+    """(H, W) or (H, W, C) -> (H, W, 1 or 3) uint8. `shape`: as it was given."""
     came = f"a {kind} of {array.dtype} {array.shape if shape is None else shape}"
-    if not array.size or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3, 4))):
+    if not has_pixels(array, (1, 3, 4)):
         raise BadInput(f"{ALLOWED}; got {came}")
     if np.issubdtype(array.dtype, np.floating):
         low, high = float(array.min()), float(array.max())
@@ -64,4 +75,4 @@ def _bytes(array: np.ndarray, kind: str, shape: tuple[int, ...] | None = None) -
         raise BadInput(f"{ALLOWED}; got {came}")
     if array.ndim == 3 and array.shape[2] == 4:
         return pillow_pixels(PIL.Image.fromarray(np.ascontiguousarray(array)), "image")
-    return with_channels(array[..., None] if array.ndim == 2 else array, 3)
+    return array[..., None] if array.ndim == 2 else array

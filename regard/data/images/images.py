@@ -126,7 +126,7 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
                 raise ValueError(f"it has {came}, and at most {MOST_WEBP:,} are read; save it as JPEG, or smaller")
             factor = 1 << (_factor(opened, most) - 1).bit_length()  # JPEG can be decoded at 1/2, 1/4 and 1/8
             opened.draft(None, (max(1, opened.width // factor), max(1, opened.height // factor)))
-            return pillow_array(opened, size)
+            return _decoded(opened, size)
     except FAILED as error:
         why: object = error
         if isinstance(error, UnidentifiedImageError):
@@ -136,23 +136,21 @@ def decode_image(file: IO[bytes], name: str, size: Size = ANY) -> np.ndarray:
         raise DataError(f"{name} cannot be decoded as {', '.join(FORMATS)}: {why}") from None
 
 
-def pillow_array(image: Image.Image, size: Size = ANY) -> np.ndarray:
+def pillow_pixels(image: Image.Image, name: str, size: Size = ANY) -> np.ndarray:
     """The same of an image that Pillow has opened."""
+    try:
+        return _decoded(image, size)
+    except FAILED as error:
+        raise DataError(f"{name} cannot be read: {error}") from None
+
+
+def _decoded(image: Image.Image, size: Size) -> np.ndarray:
     image.load()
+    if not image.width or not image.height:
+        raise ValueError(f"it has {image.width} x {image.height} pixels")
     reduced = _reduce(image, _factor(image, _most(size)))
     turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
     return reduced if turn is None else np.asarray(Image.fromarray(reduced).transpose(turn))
-
-
-def pillow_pixels(image: Image.Image, name: str, size: Size = ANY) -> np.ndarray:
-    """As `pillow_array`; DataError for an image that cannot be read."""
-    try:
-        image.load()
-        if not image.width or not image.height:
-            raise ValueError(f"it has {image.width} x {image.height} pixels")
-        return pillow_array(image, size)
-    except FAILED as error:
-        raise DataError(f"the PIL image {name} cannot be read: {error}") from None
 
 
 def _most(size: Size) -> int:

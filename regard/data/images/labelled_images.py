@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.base.files import class_folders, explain_os_errors, find_data
+from regard.base.files import class_folders, explain_os_errors, find_file
 from regard.base.memory_rows import MemoryRows
 from regard.base.records import Columns, first_ten, need_parquet
 from regard.base.zip_files import explain_zip_errors
@@ -70,10 +70,7 @@ def open_image_set(path: str | Path, *, image: str = "", label: str = "") -> Ima
     `image` and `label` name the arrays or columns ("" = the usual names)."""
     if isinstance(path, MemoryRows):
         return _memory(path, image, label)
-    try:
-        path = find_data(str(path))
-    except FileNotFoundError as error:
-        raise DataError(str(error)) from None
+    path = find_file(path)
     if path.is_dir():
         images = _folder(path)
     elif path.suffix.lower() == ".npz":

@@ -12,7 +12,8 @@ from PIL import Image
 
 from regard.base.memory_rows import MemoryRows
 from regard.base.records import Columns, value_of
-from regard.data.images.images import ANY, FAILED, Images, Size, decode_image, pillow_array, read_image
+from regard.data.images.given_images import has_pixels, read_held
+from regard.data.images.images import ANY, Images, Size, decode_image
 from regard.errors import DataError
 
 FORMS = "a Pillow image, a uint8 array (height, width), (height, width, 1) or (height, width, 3), or a file's name"
@@ -32,23 +33,16 @@ def held_images(values: list[Any], name: Callable[[int], str]) -> Images:
 
 def held_image(value: Any, name: str, size: Size = ANY) -> np.ndarray:
     """(H, W, 1 or 3) uint8; DataError for what is no image."""
-    if isinstance(value, str | Path):
-        return read_image(value, size)
     if isinstance(value, Mapping) and isinstance(value.get("bytes"), bytes):  # undecoded, as `datasets` has it
         value = value["bytes"]
     if isinstance(value, bytes):
         return decode_image(io.BytesIO(value), name, size)
-    if isinstance(value, Image.Image):
-        try:
-            return pillow_array(value, size)
-        except FAILED as error:
-            raise DataError(f"{name} cannot be read: {error}") from None
-    if not isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray):
+        if value.dtype != np.uint8 or not has_pixels(value, (1, 3)):
+            raise DataError(f"{name} must be {FORMS}; got {value.dtype} {value.shape}")
+    elif not isinstance(value, str | Path | Image.Image):
         raise DataError(f"{name} must be {FORMS}; got {type(value).__name__}")
-    image = value[..., None] if value.ndim == 2 else value
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3) or 0 in image.shape:
-        raise DataError(f"{name} must be {FORMS}; got {value.dtype} {value.shape}")
-    return image
+    return read_held(value, name, size)
 
 
 def image_columns(rows: MemoryRows, columns: Columns, shape: tuple[str, str]) -> tuple[list[Any], list[Any]]:

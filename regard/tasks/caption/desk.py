@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from regard.data.artifacts import Artifacts
 from regard.errors import BadInput
@@ -17,15 +16,18 @@ from regard.tasks.caption.run import Caption, Captioner
 from regard.tasks.caption.settings import CaptionSettings
 from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Stream
+from regard.tasks.core.options import CAPTION
 from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.shared.image_desk import ImageDesk
 from regard.tasks.shared.image_run import OpenedImage
-from regard.tasks.shared.stepping import Beginning
-from regard.tasks.shared.writing import Writing
+from regard.tasks.shared.writing_desk import WritingDesk
 
 
-class CaptionDesk(ImageDesk[CaptionSettings, Captioner, TestCaptions]):
+class CaptionDesk(
+    WritingDesk[CaptionSettings, Captioner, TestCaptions], ImageDesk[CaptionSettings, Captioner, TestCaptions]
+):
     kind = Captioner
+    decodes_with = CAPTION
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
     evaluate = staticmethod(evaluate)
@@ -60,30 +62,16 @@ class CaptionDesk(ImageDesk[CaptionSettings, Captioner, TestCaptions]):
     def has_columns(self, settings: CaptionSettings) -> bool:
         return bool(settings.test_files)
 
-    def data_files(self, settings: CaptionSettings) -> list[Path]:
-        """Images that are named nowhere else are beside their captions."""
-        files = super().data_files(settings)
-        return files if settings.images else [*files, *(file.parent for file in files if file.is_file())]
-
     def ticks(self, data: TestCaptions) -> int:
         return len(data.subset)
 
     # -- asking
-
-    def settled(self, run: Captioner, options: Options) -> Options:
-        return {**options, "decoding": run.decoding(options)}
 
     def unanswered(self, run: Captioner, options: Options, text: str | None) -> str:
         """The file, without a caption."""
         count = options["decoding"].n_best
         line = f"{text or ''}\t"
         return line if count == 1 else "\n".join([f"{line}\t"] * count)
-
-    def writing(self, run: Captioner, item: OpenedImage, options: Options) -> Writing | None:
-        return run.writing(item, options["decoding"])
-
-    def beginning(self, run: Captioner, item: OpenedImage, prefix: list[int], options: Options) -> Beginning:
-        return run.beginning(item, prefix, options["decoding"])
 
     def ask(
         self,

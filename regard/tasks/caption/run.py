@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,16 +30,17 @@ from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Gates, Heads, Line, Looks, Words
 from regard.tasks.core.inputs import in_parts, read_all
-from regard.tasks.core.options import CAPTION, CaptionOptions, change_decoding, check_options, checks_keywords
+from regard.tasks.core.options import CaptionOptions, checks_keywords
 from regard.tasks.core.results import Cut, Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
-from regard.tasks.shared.search import check_search, need, never_written, sites_like
+from regard.tasks.shared.sites import check_search, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import words_of
 from regard.tasks.shared.writing import Passage, Writing, alone
+from regard.tasks.shared.writing_run import WritingRun
 
 LENGTH = 50  # tokens of a caption, at most, by default
 BATCH = 64  # images
@@ -110,7 +111,7 @@ class Caption(Shown):
         return self.channels(*sites)
 
 
-class Captioner(ImageRun):
+class Captioner(WritingRun, ImageRun):
     """A trained captioner, as `regard.load(run)` gives it."""
 
     model: protocols.Captioner
@@ -123,12 +124,12 @@ class Captioner(ImageRun):
 
     @overload
     def caption(
-        self, image: Image, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
-    ) -> Caption: ...
-    @overload
-    def caption(
         self, image: Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> list[Caption]: ...
+    @overload
+    def caption(
+        self, image: Image, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
+    ) -> Caption: ...
     @checks_keywords
     def caption(
         self, image: Image | Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
@@ -139,15 +140,10 @@ class Captioner(ImageRun):
         recipe says.
 
         `beam` hypotheses are kept (1 is greedy), `n_best` captions given; a `temperature` above 0 samples."""
-        check_options(CAPTION, options)
         settings = self.decoding(options, decode)
         if isinstance(image, list):
             return list(self.answers(read_all(image, self.open, "images"), settings))
         return next(self.answers([self.open(image)], settings))
-
-    def decoding(self, options: Mapping[str, object], decode: Decoding | None = None) -> Decoding:
-        """How to search: as the settings say, else the run's recipe, changed by the options that are given."""
-        return change_decoding(self.decode if decode is None else decode, options)
 
     @checks_keywords
     def evaluate(

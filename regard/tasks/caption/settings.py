@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.base.fields import setting
+from regard.base.fields import file_names, setting
 from regard.tasks.shared.image_settings import AugmentedSplits
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ class CaptionSettings(AugmentedSplits["CaptionSet"]):
         """The captions, and the list of images, if there is one."""
         names = getattr(self, f"{self.source_of(split)}_names")
         return (*super().files_of(split), names) if names else super().files_of(split)
+
+    def named(self, split: str) -> tuple[str, ...]:
+        return (*super().named(split), *file_names(self.images))
+
+    def files(self) -> list[Path]:
+        """Images that are named nowhere else are beside their captions."""
+        files = super().files()
+        return files if self.images else [*files, *(file.parent for file in files if file.is_file())]
 
     def changes_to_test(self, file: str) -> dict[str, object]:
         """Other captions have other images."""

@@ -27,7 +27,7 @@ from regard.tasks.core.simple_ways import majority
 from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
 from regard.tasks.shared.reader_answers import ClassifiedText, Texts
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.search import need
+from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded, TextReader
 
 

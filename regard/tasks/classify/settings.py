@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.base.digests import Source, known_as
-from regard.base.fields import setting
-from regard.base.files import find_data
+from regard.base.fields import file_names, setting
+from regard.errors import DataError
 from regard.tasks.core.splits import MadeSplits
 
 LabelledText = tuple[str, str, str]  # a text, the second text of a pair or "", and the label
@@ -33,14 +33,17 @@ class LabelledSettings(MadeSplits[list[LabelledText]]):
     batch_tokens: int = setting(2048, at_least=1)  # size of a batch in tokens, padding included
     vectors: str = ""  # a text file of word vectors that embeddings begin with (word2vec, GloVe, fastText)
 
-    def sources(self) -> dict[str, Source]:
-        found = super().sources()
-        if self.vectors:
-            try:
-                found[self.vectors] = find_data(self.vectors)
-            except FileNotFoundError:
-                found[self.vectors] = Path(self.vectors)  # only needed to begin with
-        return found
+    def named(self, split: str) -> tuple[str, ...]:
+        return (*super().named(split), *file_names(self.vectors)) if split == "train" else super().named(split)
+
+    def find(self, name: str) -> list[Path]:
+        """A training that goes on needs no vectors."""
+        try:
+            return super().find(name)
+        except DataError:
+            if name != self.vectors:
+                raise
+            return [Path(name)]
 
     def files_in(self, folder: Path) -> dict[str, Source]:
         from regard.data.text.labelled_texts import text_folders

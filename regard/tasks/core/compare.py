@@ -65,7 +65,7 @@ def compare(
     folders = [_folder(out, way, seed, several=len(recipes) > 1) for way, seed in trainings]
     if len(set(folders)) < len(folders):
         raise RecipeError("two of the trainings would share a folder; give each recipe and value once")
-    data = [file for job in planned for file in TASKS[job.task].desk.data_files(job.data) if not file.is_dir()]
+    data = [file for job in planned for file in job.data.files() if not file.is_dir()]
     refuse_overwriting([*data, *(Path(_parts(recipe)[0]) for recipe in recipes)], [out / TABLE, out / STARTED])
     _check_start(out, begin)
     results: dict[tuple[Way, int], Result] = {}

@@ -8,17 +8,16 @@ import dataclasses
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from regard.base.fields import build
-from regard.base.files import find_files
 from regard.base.line_writer import line_writer
 from regard.base.memory import explain_memory
 from regard.base.memory_rows import MemoryRows
-from regard.errors import BadInput, DataError, RecipeError, RunError
+from regard.errors import BadInput, RecipeError, RunError
 from regard.tasks.core.card import Card, Options
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.options import check_options
@@ -53,7 +52,6 @@ class Prepared(Generic[R, D]):
     run: R  # the model that is being trained, to be evaluated as a user would ask it
     valid: D  # the validation data
     amount: str  # how much there is to learn from, for the README: "40,000 training pairs"
-    silent: tuple[str, ...] = ()  # metrics that say nothing about this validation data, and choose no weights
 
 
 @dataclass(frozen=True)
@@ -188,17 +186,6 @@ class Desk(ABC, Generic[S, R, D]):
         """Files and folders beside the inputs that are read, so that no answer or picture may overwrite them."""
         named = [option.name for option in self.card.options if option.kind is Path and not option.written]
         return [options[name] for name in named if options.get(name)]
-
-    def data_files(self, settings: S) -> list[Path]:
-        """Files and folders that the settings name: texts among them that name something there is."""
-        paths = []
-        for field in dataclasses.fields(settings):
-            value = getattr(settings, field.name)
-            for name in value if isinstance(value, tuple) else (value,):
-                if isinstance(name, str) and name and not field.metadata.get("choices"):
-                    with suppress(DataError, ValueError, OSError):
-                        paths += find_files(name)
-        return paths
 
     def input_columns(self, run: R, named: str = "") -> InputColumns:
         """Which columns of a file hold the inputs: those that are named, as in "text" or "premise,hypothesis", else

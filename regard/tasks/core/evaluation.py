@@ -142,7 +142,7 @@ def evaluate_runs(
     tested = check_data(task, runs, data, columns, options)
     if picture:
         settings = [task.desk.test_settings(Folder(run), data, columns=columns, options=options) for run in runs]
-        read = [file for each in settings for file in task.desk.data_files(each)]
+        read = [file for each in settings for file in each.files()]
         refuse_overwriting([*read, *(file for run in runs for file in own_files(find(run)))], [picture])
     evaluations: dict[str, Evaluation] = {}
     for run in runs:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import Field, dataclass, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
 from regard.base.arguments import checking
-from regard.base.field_types import is_finite
+from regard.base.field_types import is_finite, types_of
+from regard.base.fields import check_value
 from regard.decode.settings import TOO_MANY_TOKENS, Decoding
 from regard.errors import BadInput
 from regard.tasks.shared.received import Received
 
 P = ParamSpec("P")  # the parameters of a method
 R = TypeVar("R")  # what it returns
+Limit = Literal["", "beams", "tokens"]
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,10 @@ class Option:
     many: bool = False  # it may be given several times
     choices: tuple[str, ...] = ()  # checked before anything is loaded
     flags: str = ""  # another spelling on the command line, as "--replace-unknown/--keep-unknown"
-    limit: Literal["", "beams", "tokens"] = ""  # the limit of a server that its value is held to
+    limit: Limit = ""  # the limit of a server that its value is held to
     received: Received | None = None  # how it is sent to a server, where it names files on the command line
     written: bool = False  # it names a file that is written, and not read
+    setting: Field[Any] | None = None  # of Decoding, whose own check and message it has
 
     @property
     def flag(self) -> str:
@@ -47,72 +50,71 @@ class Option:
         return self.received is not None or self.kind is not Path
 
 
-BEAM = Option(
-    "beam",
-    int,
-    "How many hypotheses to keep; 1 is greedy. As the run's recipe says unless given.",
-    min=1,
-    metavar="N",
-    limit="beams",
+def of_decoding(
+    name: str, help: str, *, least: bool = True, most: bool = False, limit: Limit = "", flags: str = ""
+) -> Option:
+    """An option that is a setting of Decoding: its type and its range are declared there, and nowhere else.
+    `least`, `most`: does --help show that end of the range? Not where it is far beyond useful values."""
+    field = Decoding.__dataclass_fields__[name]
+    kind, bounds = types_of(Decoding)[name], field.metadata.get("bounds", {})
+    lower = bounds.get("above") if bounds.get("at_least") is None else bounds["at_least"]
+    return Option(
+        name,
+        kind,
+        help,
+        metavar={int: "N", float: "X"}.get(kind),
+        min=lower if least else None,
+        max=bounds.get("at_most") if most else None,
+        flags=flags,
+        limit=limit,
+        setting=field,
+    )
+
+
+BEAM = of_decoding(
+    "beam", "How many hypotheses to keep; 1 is greedy. As the run's recipe says unless given.", limit="beams"
 )
 SEARCH = (
     BEAM,
-    Option(
-        "n_best",
-        int,
-        "How many answers to give for each input; the beam is at least as wide.",
-        min=1,
-        metavar="N",
-        limit="beams",
-    ),
-    Option("length_penalty", float, "Beam: score by log p / length^X; 0 prefers short answers.", metavar="X"),
-    Option("min_length", int, "At least this many tokens.", min=0, metavar="N", limit="tokens"),
-    Option("repetition_penalty", float, "Above 1, tokens that occurred before are less likely.", metavar="X"),
-    Option("no_repeat_ngram", int, "No n-gram of this length occurs twice; 0 allows them.", min=0, metavar="N"),
-    Option("temperature", float, "Above 0, sample at this temperature; 0 takes the likeliest.", min=0, metavar="X"),
-    Option("top_k", int, "Sample from the k likeliest tokens only.", min=0, metavar="N"),
-    Option("top_p", float, "Sample from the likeliest tokens that sum to p.", min=0, max=1, metavar="X"),
-    Option("seed", int, "The same seed samples the same answers.", metavar="N"),
+    of_decoding("n_best", "How many answers to give for each input; the beam is at least as wide.", limit="beams"),
+    of_decoding("length_penalty", "Beam: score by log p / length^X; 0 prefers short answers.", least=False),
+    of_decoding("min_length", "At least this many tokens.", limit="tokens"),
+    of_decoding("repetition_penalty", "Above 1, tokens that occurred before are less likely.", least=False),
+    of_decoding("no_repeat_ngram", "No n-gram of this length occurs twice; 0 allows them."),
+    of_decoding("temperature", "Above 0, sample at this temperature; 0 takes the likeliest."),
+    of_decoding("top_k", "Sample from the k likeliest tokens only."),
+    of_decoding("top_p", "Sample from the likeliest tokens that sum to p.", most=True),
+    of_decoding("seed", "The same seed samples the same answers."),
 )
 TRANSLATE = (
     *SEARCH,
-    Option("coverage", float, "Beam: prefer answers that looked at every source token.", min=0, metavar="X"),
-    Option(
+    of_decoding("coverage", "Beam: prefer answers that looked at every source token."),
+    of_decoding(
         "max_length",
-        int,
         "At most this many tokens, the end token included; 0: twice the source + 20.",
-        min=0,
-        metavar="N",
         limit="tokens",
     ),
-    Option(
+    of_decoding(
         "replace_unknown",
-        bool,
         "Copy the source word most looked at for an unknown word.",
         flags="--replace-unknown/--keep-unknown",
     ),
 )
 CAPTION = (
     *SEARCH,
-    Option(
-        "max_length",
-        int,
-        "At most this many tokens, the end token included; 0: 50.",
-        min=0,
-        metavar="N",
-        limit="tokens",
-    ),
+    of_decoding("max_length", "At most this many tokens, the end token included; 0: 50.", limit="tokens"),
+)
+MAX_TOKENS = Option(  # Decoding's max_length, where 0 would have no meaning
+    "max_tokens",
+    int,
+    "Write at most this many tokens.",
+    min=1,
+    max=TOO_MANY_TOKENS - 1,
+    metavar="N",
+    limit="tokens",
 )
 GENERATE = (
-    Option(
-        "max_tokens",
-        int,
-        "Write at most this many tokens.",
-        min=1,
-        max=TOO_MANY_TOKENS - 1,
-        metavar="N",
-        limit="tokens",
-    ),
+    MAX_TOKENS,
     Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),
     *SEARCH,
 )
@@ -170,6 +172,9 @@ def check_options(options: Iterable[Option], values: Mapping[str, Any], *, flags
         if option.kind in (int, float) and not is_number(value, option.kind):
             words = "a whole number" if option.kind is int else "a number"
             raise BadInput(f"{name} must be {words}, got {value!r:.80}")
+        if option.setting is not None:
+            check_value(option.setting, value)
+            continue
         if option.min is not None and value < option.min:
             raise BadInput(f"{name} must be at least {option.min}, got {value}")
         if option.max is not None and value > option.max:
@@ -189,9 +194,9 @@ def change_decoding(decoding: Decoding, options: Mapping[str, Any]) -> Decoding:
     changes = {name: value for name, value in options.items() if value is not None}
     if changes.get("temperature") and changes.get("beam", 1) > 1:
         raise BadInput("temperature samples an answer and beam searches for the likeliest; give one of them")
-    beam = max(changes.get("beam", decoding.beam), changes.get("n_best", decoding.n_best))
+    beam, answers = (changes.get(name, getattr(decoding, name)) for name in ("beam", "n_best"))
     try:
-        return replace(decoding, **{**changes, "beam": beam})
+        return replace(decoding, **{**changes, "beam": max(beam, answers) if beam > 0 else beam})
     except (ValueError, TypeError) as error:
         raise BadInput(str(error)) from None
 

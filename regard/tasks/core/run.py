@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from regard.base.arguments import checked
-from regard.base.files import named_path
+from regard.base.arguments import check_argument, checked
 from regard.base.memory_rows import rows_of
 from regard.base.short_repr import printable
 from regard.errors import RunError
@@ -47,7 +46,7 @@ class Run:
         from regard.runs.writing import save
 
         _, own = self._opened("save")
-        save(own, named_path(folder, "folder"), self.model)
+        save(own, Path(folder), self.model)
 
     @checked
     def export(self, folder: str | Path, *, dtype: str = "float32") -> None:
@@ -57,9 +56,7 @@ class Run:
 
         task, own = self._opened("export")
         artifacts = task.desk.artifacts(own)
-        export(
-            own, named_path(folder, "folder"), artifacts, "decode" in task.sections, dtype=dtype, model=self.model
-        )
+        export(own, Path(folder), artifacts, "decode" in task.sections, dtype=dtype, model=self.model)
 
     def _opened(self, verb: str) -> tuple[Card[Any], Folder]:
         if self.task is None or self.folder is None:
@@ -74,10 +71,11 @@ class Run:
 
     def _evaluate(self, data: Data | None, columns: str, **options: object) -> Evaluation:
         task, _ = self._opened("evaluate")
-        if data is None:
-            file = None
+        if isinstance(data, str | Path):
+            check_argument("data", data, str | Path)
+            file: str | None = str(data)
         else:
-            file = str(named_path(data, "data")) if isinstance(data, str | Path) else rows_of(data, "data")
+            file = None if data is None else rows_of(data, "data")
         evaluation: Evaluation = task.desk.evaluate_on(self, file, columns=columns, options=options)
         return evaluation
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from regard.base.digests import Source
@@ -22,7 +23,9 @@ class DataSettings(Protocol):
     @property
     def name(self) -> str: ...  # what the data is called in a run's README
 
-    def sources(self) -> Mapping[str, Source]: ...  # all that a training reads
+    def files(self) -> Sequence[Path]: ...  # what the settings name, so that nothing is written over it
+
+    def sources(self) -> Mapping[str, Source]: ...  # the part of it that a training reads, file by file
 
     @property
     def has_own_test(self) -> bool: ...

@@ -6,6 +6,7 @@ generated `Generated`."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -15,7 +16,8 @@ from regard.base.field_types import types_of
 from regard.base.fields import FILES, check, file_names, setting
 from regard.base.files import find_files
 from regard.base.memory_rows import MemoryRows
-from regard.errors import BadInput
+from regard.data.made.splits import SPLITS
+from regard.errors import BadInput, DataError
 
 T = TypeVar("T")  # a generated set
 
@@ -69,15 +71,34 @@ class Splits:
         """The files of the split, or those that it is a part of."""
         return file_names(getattr(self, self.source_of(split)) or self.train)
 
+    # -- what is read
+
+    def named(self, split: str) -> tuple[str, ...]:
+        """All files and folders that the split is read from, as they are set: its data, and what lists, vectors or
+        images go with it."""
+        return self.files_of(split)
+
+    def find(self, name: str) -> list[Path]:
+        """The files, or the folder, of such a name."""
+        return find_files(name)
+
+    def files(self) -> list[Path]:
+        """What is named for any split and is there, so that nothing is written over it."""
+        found: list[Path] = []
+        for name in dict.fromkeys(name for split in SPLITS for name in self.named(split)):
+            with suppress(DataError, OSError):
+                found += [path for path in self.find(name) if path.exists()]
+        return found
+
     def sources(self) -> dict[str, Source]:
         """All that a training reads, by name: each file, and of folders the files of each class."""
         found: dict[str, Source] = {}
         for split in ("train", "valid"):
-            for name in self.files_of(split):
+            for name in self.named(split):
                 if isinstance(name, MemoryRows):
                     found[f"{self.source_of(split)} {name}"] = name
                     continue
-                for path in find_files(name):
+                for path in self.find(name):
                     found |= self.files_in(path) if path.is_dir() else {known_as(path): path}
         return found
 
@@ -184,6 +205,9 @@ class Generated(ABC):
     @property
     def name(self) -> str:
         return self.made
+
+    def files(self) -> list[Path]:
+        return []
 
     def sources(self) -> dict[str, Source]:
         return {}

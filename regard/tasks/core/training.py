@@ -16,7 +16,7 @@ import torch
 from regard.attention.trace import sites_of
 from regard.base.device import choose_device
 from regard.base.digests import digests
-from regard.base.files import named_path, write_file
+from regard.base.files import write_file
 from regard.base.memory import explain_memory
 from regard.base.memory_rows import AGAIN, NAME
 from regard.base.overwriting import identity, refuse_overwriting
@@ -28,7 +28,7 @@ from regard.learn.lock import locked
 from regard.learn.loop import GO_ON, Report, Stepper, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
-from regard.learn.settings import Training
+from regard.learn.settings import AUTO, Training
 from regard.learn.validation import Validation
 from regard.models import MODELS, name_of
 from regard.models.protocols import Adopter, Model
@@ -79,7 +79,7 @@ def train_recipe(
     """What `regard train` and `regard.train` do. `start`: a run's folder or name. `data`: in place of the recipe's
     train, valid and test."""
     begin = None if start is None else find(start)
-    out = None if out is None else named_path(out, "out")
+    out = None if out is None else Path(out)
     job, text = read(recipe, changes, begin, data)
     if out is None and isinstance(recipe, Mapping):
         raise RecipeError("a recipe without a name needs a folder for its run: out=...")
@@ -183,7 +183,7 @@ def _train(
     else:
         check_out(out, begun, resume)
     task = TASKS[job.task]
-    files = [file for file in task.desk.data_files(job.data) if not file.is_dir()]
+    files = [file for file in job.data.files() if not file.is_dir()]
     refuse_overwriting([*files, *(own_files(start) if start and not begun else [])], own_files(out))
     if begun:
         check_recipe(out, recipe, job.train)
@@ -243,8 +243,7 @@ def run_loop(
         metrics = task.desk.evaluate(prepared.run, valid, only=task.validated, tick=tick).metrics
         return {logged(name): value for name, value in metrics.items()}
 
-    chosen = [name for name in chosen_by(job.train.best_by, task) if name not in prepared.silent]
-    better, *ties = ((logged(name), task.metrics[name].better) for name in chosen)
+    better, *ties = ((logged(name), task.metrics[name].better) for name in chosen_by(job.train.best_by, task))
     perfect = {logged(name): value for name in task.chosen_by if (value := task.metrics[name].perfect) is not None}
     validation = Validation(
         model,
@@ -254,6 +253,7 @@ def run_loop(
         job.train,
         ties=ties,
         perfect=perfect,
+        may_lack=job.train.best_by == AUTO,
     )
     try:
         stepper = Stepper(model, job.train, passes=passes(model, job.train))

@@ -22,7 +22,7 @@ from regard.tasks.embed.settings import SentenceSettings
 from regard.tasks.embed.writing import vector_writer
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.search import need
+from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded
 
 

@@ -18,7 +18,7 @@ from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
 from regard.tasks.embed.run import Embedder
 from regard.tasks.embed.settings import SentenceSettings
-from regard.tasks.shared.search import need
+from regard.tasks.shared.sites import need
 
 WORDS = ("word", "space")  # kinds of tokens
 

@@ -22,7 +22,7 @@ from regard.tasks.embed.answers import TokenVectors, Vector
 from regard.tasks.embed.card import Pool
 from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
 from regard.tasks.shared.reader_answers import LookAt, Texts
-from regard.tasks.shared.search import need
+from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded, Many, T, TextReader, is_single
 
 

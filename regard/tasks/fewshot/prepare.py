@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.base.device import choose_device
+from regard.base.files import find_file
 from regard.base.memory_rows import MemoryRows
 from regard.data.artifacts import Artifacts
 from regard.data.images.episodes import DrawnEpisodes, EpisodeData, build_pool, fixed_episodes, open_runs
@@ -16,7 +17,7 @@ from regard.models.protocols import Model
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
 from regard.tasks.fewshot.run import FewShot
-from regard.tasks.fewshot.settings import FEWEST, EpisodeSettings, find_list
+from regard.tasks.fewshot.settings import FEWEST, EpisodeSettings
 from regard.tasks.shared.image_settings import choose_pixels
 
 
@@ -39,7 +40,7 @@ def prepare(
 def test_data(settings: EpisodeSettings, run: FewShot) -> EpisodeData:
     """Episodes drawn from the test classes, or those that a file gives."""
     named = settings.test and not isinstance(settings.test, MemoryRows)
-    runs = open_runs(find_list(settings.test)) if named else None
+    runs = open_runs(find_file(settings.test)) if named else None
     if runs is None:
         return drawn(settings, "test", run, count=settings.test_episodes, device=run.device)
     config = run.model.config

@@ -28,7 +28,7 @@ from regard.tasks.core.results import Cut, Evaluation, Shown
 from regard.tasks.core.run import Data
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
-from regard.tasks.shared.search import need, sites_like
+from regard.tasks.shared.sites import need, sites_like
 
 BATCH = 64  # queries, or images of the support
 
@@ -104,9 +104,9 @@ class FewShot(ImageRun):
         pixels.check(self.model.config.channels, self.model.config.size)
 
     @overload
-    def fewshot(self, query: Image, support: SupportData | Support, top: int = 5) -> Told: ...
-    @overload
     def fewshot(self, query: Images, support: SupportData | Support, top: int = 5) -> list[Told]: ...
+    @overload
+    def fewshot(self, query: Image, support: SupportData | Support, top: int = 5) -> Told: ...
     @checks_keywords
     def fewshot(self, query: Image | Images, support: SupportData | Support, top: int = 5) -> Told | list[Told]:
         """The class of an image, or of each of a list, among those of the support: a folder with a folder of images

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.base.digests import Source
-from regard.base.fields import setting
-from regard.base.files import find_data
-from regard.errors import DataError
+from regard.base.fields import file_names, setting
+from regard.base.files import find_file
 from regard.tasks.shared.image_settings import ImageSplits
 
 if TYPE_CHECKING:
@@ -75,10 +72,10 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
         """The lists of classes are those of the recipe's own files."""
         return {**super().changes_to_test(file), "test_classes": ""}
 
-    def sources(self) -> dict[str, Source]:
-        """The lists of classes too: a class of the test list is none of training."""
-        lists = [name for name in (self.train_classes, self.valid_classes, self.test_classes) if name]
-        return {**super().sources(), **{name: find_list(name) for name in lists}}
+    def named(self, split: str) -> tuple[str, ...]:
+        """All lists of classes too: a class of the test list is none of training."""
+        lists = (self.train_classes, self.valid_classes, self.test_classes)
+        return (*super().named(split), *file_names(lists))
 
     def make(self, split: str) -> ImageSet:
         from regard.data.made.glyphs import glyphs
@@ -99,7 +96,7 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
         if self.skip_broken:
             images = images.taking(self.readable(source, images, np.arange(len(images))))
         if names := getattr(self, f"{source}_classes"):
-            chosen = listed_classes(find_list(names), images.classes)
+            chosen = listed_classes(find_file(names), images.classes)
         else:
             chosen = _every(images) if self.made or source != "train" else self._unlisted(images)
         if self.is_part(split):
@@ -112,7 +109,7 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
 
         lists = [(self.valid, self.valid_classes), (self.test, self.test_classes)]
         names = [listed for file, listed in lists if listed and file in ("", self.train)]
-        labels = {each.label for name in names for each in listed_classes(find_list(name), images.classes)}
+        labels = {each.label for name in names for each in listed_classes(find_file(name), images.classes)}
         return [each for each in _every(images) if each.label not in labels]
 
     def _part(self, chosen: list[Chosen], split: str, ways: int) -> list[Chosen]:
@@ -135,14 +132,6 @@ class EpisodeSettings(ImageSplits["ImageSet"]):
             count = least(max(FEWEST, int(sums[-1]) // 3))
         held_out = set(labels[order[:count]].tolist())
         return [each for each in chosen if (each.label in held_out) == (split != "train")]
-
-
-def find_list(name: str) -> Path:
-    """A list of classes, found here or under $REGARD_DATA."""
-    try:
-        return find_data(name)
-    except FileNotFoundError as error:
-        raise DataError(str(error)) from None
 
 
 def _every(images: ImageSet) -> list[Chosen]:

@@ -20,7 +20,7 @@ from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader import Encoded, Reader
 from regard.tasks.shared.reader_answers import Filled
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.search import need
+from regard.tasks.shared.sites import need
 
 
 class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):

@@ -17,7 +17,7 @@ from regard.metrics.perplexity import Perplexity
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Desk, Stream, ticked
+from regard.tasks.core.desk import Stream, ticked
 from regard.tasks.core.options import GENERATE
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.generate.continuation import Continuation
@@ -25,12 +25,12 @@ from regard.tasks.generate.prepare import TestText, prepare, survey, test_text
 from regard.tasks.generate.run import LanguageModel, Prompt
 from regard.tasks.generate.settings import TextSettings
 from regard.tasks.shared.measuring import total_loss
-from regard.tasks.shared.stepping import Beginning
-from regard.tasks.shared.writing import Writing
+from regard.tasks.shared.writing_desk import WritingDesk
 
 
-class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
+class GenerateDesk(WritingDesk[TextSettings, LanguageModel, TestText]):
     kind = LanguageModel
+    decodes_with = GENERATE
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
 
@@ -90,23 +90,14 @@ class GenerateDesk(Desk[TextSettings, LanguageModel, TestText]):
             run.check_looks()
 
     def settled(self, run: LanguageModel, options: Options) -> Options:
-        chosen = {option.name: options.get(option.name) for option in GENERATE}
-        return {**options, "decoding": run.decoding({**chosen, "stop": chosen["stop"] or None})}
+        """On the command line, [] is no --stop."""
+        return super().settled(run, {**options, "stop": options.get("stop") or None})
 
     def reader(self, run: LanguageModel, options: Options) -> Callable[[str], Prompt]:
         return partial(run.begin, decode=options["decoding"])
 
-    def unanswered(self, run: LanguageModel, options: Options, text: str | None) -> str:
-        return "\n" * (options["decoding"].n_best - 1)
-
     def streams(self, run: LanguageModel, options: Options) -> bool:
         return options["decoding"].n_best == 1
-
-    def writing(self, run: LanguageModel, item: Prompt, options: Options) -> Writing | None:
-        return run.writing(item, options["decoding"])
-
-    def beginning(self, run: LanguageModel, item: Prompt, prefix: list[int], options: Options) -> Beginning:
-        return run.beginning(item, prefix, options["decoding"])
 
     def ask(
         self,

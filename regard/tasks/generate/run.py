@@ -23,18 +23,19 @@ from regard.models import protocols
 from regard.models.protocols import Model
 from regard.show import Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
-from regard.tasks.core.options import GENERATE, GenerateOptions, change_decoding, check_options, checks_keywords
+from regard.tasks.core.options import MAX_TOKENS, GenerateOptions, check_options, checks_keywords
 from regard.tasks.core.results import NOTHING_BEFORE, Evaluation
-from regard.tasks.core.run import Data, Run
+from regard.tasks.core.run import Data
 from regard.tasks.generate.continuation import Continuation
 from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import looks_back, need, never_written, sites_like
+from regard.tasks.shared.sites import looks_back, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream, cut
 from regard.tasks.shared.words import heads_of
 from regard.tasks.shared.writing import Passage, Passages, Writing
+from regard.tasks.shared.writing_run import WritingRun
 
 Pieces = Generator[str, None, Continuation]  # of a text, as it is written
 
@@ -48,7 +49,7 @@ class Prompt:
     unknown: tuple[str, ...] = ()  # what the vocabulary does not have
 
 
-class LanguageModel(Run):
+class LanguageModel(WritingRun):
     """A trained language model, as `regard.load(run)` gives it."""
 
     model: protocols.LanguageModel
@@ -59,7 +60,12 @@ class LanguageModel(Run):
         """`opening`: the tokens that a new text follows; (): the one that begins a text."""
         self.model = need(model, protocols.LanguageModel)
         self.tokenizer, self.decode = tokenizer, decode or Decoding()
-        self.opening = list(opening) or [tokenizer.special.start]
+        self._opening = list(opening)
+
+    @property
+    def opening(self) -> list[int]:
+        """The tokens that a new text follows."""
+        return self._opening or [self.tokenizer.special.start]
 
     @property
     def max_positions(self) -> int:
@@ -108,7 +114,6 @@ class LanguageModel(Run):
         At most `max_tokens` are written, and nothing from a `stop` text on; a `temperature` above 0 samples, the
         same text for the same `seed`. With `stream` the text after a single prompt comes piece by piece, as it is
         written; closing the iterator ends the work."""
-        check_options(GENERATE, options)
         settings = self.decoding(options, decode)
         self._check(settings, streamed=stream)
         if isinstance(prompt, str):
@@ -122,12 +127,13 @@ class LanguageModel(Run):
 
     def decoding(self, options: Mapping[str, Any], decode: Decoding | None = None) -> Decoding:
         """How to write: as the settings say, else the run's recipe, changed by the options that are given."""
+        check_options([MAX_TOKENS], options)
         changes = {name: value for name, value in options.items() if value is not None}
         if max(changes.get("beam", 1), changes.get("n_best", 1)) > 1:
             changes.setdefault("temperature", 0.0)  # a beam is wanted, whatever the recipe samples with
         if "max_tokens" in changes:
             changes["max_length"] = changes.pop("max_tokens")
-        return change_decoding(self.decode if decode is None else decode, changes)
+        return super().decoding(changes, decode)
 
     @checks_keywords
     def evaluate(self, data: Data | None = None, *, columns: str = "", stride: int | None = None) -> Evaluation:

@@ -24,7 +24,7 @@ from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation, Shown
 from regard.tasks.core.run import Data, Run
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import need, sites_like
+from regard.tasks.shared.sites import need, sites_like
 
 # Of all environments that are played at once: their steps, and the numbers that describe them.
 STEPS, NUMBERS = 1 << 17, 1 << 24

@@ -23,7 +23,7 @@ from regard.tasks.core.results import Evaluation, Shown
 from regard.tasks.core.run import Data, Run
 from regard.tasks.recall.card import DRAWN
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import need, sites_like
+from regard.tasks.shared.sites import need, sites_like
 
 
 class DrawnOptions(TypedDict, total=False):

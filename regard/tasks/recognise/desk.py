@@ -28,7 +28,7 @@ from regard.tasks.recognise.settings import ImageSettings
 from regard.tasks.shared.image_desk import ImageDesk
 from regard.tasks.shared.image_run import OpenedImage
 from regard.tasks.shared.measuring import class_logits, evaluate_classes
-from regard.tasks.shared.search import need_gates
+from regard.tasks.shared.sites import need_gates
 
 SIDES_OF = 20  # images whose sides are looked at
 

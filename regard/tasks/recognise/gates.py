@@ -13,7 +13,7 @@ from regard.attention import trace
 from regard.models.protocols import Module
 from regard.show import Gates
 from regard.tasks.core.results import Evaluation
-from regard.tasks.shared.search import need_gates
+from regard.tasks.shared.sites import need_gates
 
 TITLE = "Mean gates of each class"
 

@@ -28,7 +28,7 @@ from regard.tasks.core.results import Cut, Shown
 from regard.tasks.recognise.gates import ClassGates, gates_of
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
-from regard.tasks.shared.search import need, need_gates, sites_like
+from regard.tasks.shared.sites import need, need_gates, sites_like
 
 BATCH = 32
 
@@ -98,9 +98,9 @@ class Recogniser(ImageRun):
         pixels.check(self.model.config.channels, self.model.config.size)
 
     @overload
-    def recognise(self, image: Image, top: int = 5) -> Recognised: ...
-    @overload
     def recognise(self, image: Images, top: int = 5) -> list[Recognised]: ...
+    @overload
+    def recognise(self, image: Image, top: int = 5) -> Recognised: ...
     @checks_keywords
     def recognise(self, image: Image | Images, top: int = 5) -> Recognised | list[Recognised]:
         """What is in an image, or in each of a list: files by their names, PIL images, numpy arrays (H, W) or

@@ -14,7 +14,7 @@ from regard.layers.recurrent import GATES
 from regard.models.protocols import Module
 from regard.show import Heads, Words
 from regard.show.words import merge_weights
-from regard.tasks.shared.search import sites_like
+from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.words import Tokens, words_of
 
 UNITS = 12  # of a layer that a picture shows

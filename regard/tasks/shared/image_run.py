@@ -20,7 +20,7 @@ from regard.layers.onednn import without_onednn
 from regard.tasks.core.results import Cut
 from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import need_gates
+from regard.tasks.shared.sites import need_gates
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.embed.run import Embedder
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader_answers import Classified, Filled, LookAt, Texts
-from regard.tasks.shared.search import need, sites_like
+from regard.tasks.shared.sites import need, sites_like
 from regard.tasks.shared.text_reader import Encoded, Many, is_single
 from regard.tasks.shared.words import heads_of
 

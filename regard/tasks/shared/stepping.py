@@ -13,7 +13,7 @@ from regard.attention import trace
 from regard.data.artifacts import AnyTokenizer
 from regard.decode.generator import at_least_float32, eval_mode
 from regard.errors import BadInput
-from regard.tasks.shared.search import sites_like
+from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.writing import Passage, Writer
 
 

@@ -23,7 +23,7 @@ from regard.tasks.core.results import Cut, Tick, no_tick
 from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import answer, can_replay, device_of
 from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
-from regard.tasks.shared.search import looks_back, need, sites_like
+from regard.tasks.shared.sites import looks_back, need, sites_like
 from regard.tasks.shared.words import document_of, heads_of
 
 PART = 1024  # texts sorted by length at once, so that a batch has rows of similar length

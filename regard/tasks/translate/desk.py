@@ -17,13 +17,12 @@ from regard.metrics.alignment import pharaoh
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Amount, Desk, Stream, write_answers
+from regard.tasks.core.desk import Amount, Stream, write_answers
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.options import TRANSLATE
 from regard.tasks.core.results import Answer, Tick, no_tick
 from regard.tasks.core.settings import Job
-from regard.tasks.shared.stepping import Beginning
-from regard.tasks.shared.writing import Writing
+from regard.tasks.shared.writing_desk import WritingDesk
 from regard.tasks.translate.evaluate import compare, evaluate, plot
 from regard.tasks.translate.prepare import TestPairs, prepare, survey, test_pairs
 from regard.tasks.translate.run import Translator
@@ -34,8 +33,9 @@ from regard.tasks.translate.translation import Translation
 MOST_COUNTED = 1_000_000  # pairs
 
 
-class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
+class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
     kind = Translator
+    decodes_with = TRANSLATE
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
     evaluate = staticmethod(evaluate)
@@ -74,19 +74,12 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
         if drawing and not sites_of(run.model):  # neither attention nor gates
             run.check_looks()
 
-    def settled(self, run: Translator, options: Options) -> Options:
-        chosen = {option.name: options.get(option.name) for option in TRANSLATE}
-        return {**options, "decoding": run.decoding(chosen)}
-
     def input_columns(self, run: Translator, named: str = "") -> InputColumns:
         """The source is the first column of a TSV."""
         return replace(super().input_columns(run, named), leading=1)
 
     def reader(self, run: Translator, options: Options) -> Callable[[str], Source]:
         return run.read
-
-    def unanswered(self, run: Translator, options: Options, text: str | None) -> str:
-        return "\n" * (options["decoding"].n_best - 1)
 
     @contextmanager
     def writer(
@@ -106,12 +99,6 @@ class TranslateDesk(Desk[PairSettings, Translator, TestPairs]):
                 align(pharaoh(getattr(answer, "alignment", frozenset())))
 
             yield both
-
-    def writing(self, run: Translator, item: Source, options: Options) -> Writing | None:
-        return run.writing(item, options["decoding"])
-
-    def beginning(self, run: Translator, item: Source, prefix: list[int], options: Options) -> Beginning:
-        return run.beginning(item, prefix, options["decoding"])
 
     def ask(
         self,

@@ -39,11 +39,6 @@ class TestPairs:
         """Whether a metric says anything here: BLEU of targets of one word does not."""
         return self._tells.get(metric, True)
 
-    @property
-    def silent(self) -> tuple[str, ...]:
-        """The metrics that do not."""
-        return tuple(name for name, told in self._tells.items() if not told)
-
     @cached_property
     def _tells(self) -> dict[str, bool]:
         return {name: tells(name, [references for _, references in self.examples]) for name in MEASURES}
@@ -83,7 +78,7 @@ def prepare(
             f"[train]: best_by is {job.train.best_by}, which is about 0 whatever the answers, as hardly any target "
             "has four tokens; set train.best_by=exact_match or valid_loss"
         )
-    return Prepared(data, translator, test, f"{len(data):,} training pairs", test.silent)
+    return Prepared(data, translator, test, f"{len(data):,} training pairs")
 
 
 def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:

@@ -26,23 +26,24 @@ from regard.models.protocols import Model
 from regard.show import Heads, Map
 from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
-from regard.tasks.core.options import TRANSLATE, TranslateOptions, change_decoding, check_options, checks_keywords
+from regard.tasks.core.options import TranslateOptions, checks_keywords
 from regard.tasks.core.results import Evaluation, Tick, no_tick
-from regard.tasks.core.run import Data, Run
+from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.search import check_batch, check_search, head_weights, need, never_written, sites_like
+from regard.tasks.shared.sites import check_batch, check_search, head_weights, need, never_written, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import Tokens, heads_of, words_of
 from regard.tasks.shared.writing import Passage, Writing, alone
+from regard.tasks.shared.writing_run import WritingRun
 from regard.tasks.translate.source import Source, looks_across
 from regard.tasks.translate.translation import Translation
 
 AHEAD = 8  # batches of texts read at once, so that texts of similar length are answered together
 
 
-class Translator(Run):
+class Translator(WritingRun):
     """A trained translator, as `regard.load(run)` gives it."""
 
     model: protocols.Translator
@@ -99,16 +100,11 @@ class Translator(Run):
 
         `beam` hypotheses are kept (1 is greedy), `n_best` answers given; a `temperature` above 0 samples. With a
         `dictionary`, an unknown word becomes the entry for the source word most looked at, or that word itself."""
-        check_options(TRANSLATE, options)
         settings = self.decoding(options, decode)
         if isinstance(text, str):
             return next(self.answers([self.read(text)], settings, dictionary=dictionary))
         check_many(text, "text")
         return list(self.answers(read_all(text, self.read, "texts"), settings, dictionary=dictionary))
-
-    def decoding(self, options: Mapping[str, object], decode: Decoding | None = None) -> Decoding:
-        """How to search: as the settings say, else the run's recipe, changed by the options that are given."""
-        return change_decoding(self.decode if decode is None else decode, options)
 
     @checks_keywords
     def evaluate(self, data: Data | None = None, *, columns: str = "", beam: int | None = None) -> Evaluation:

@@ -12,6 +12,7 @@ from PIL import Image
 
 import regard
 from regard.data.images.given_images import image_name, pixels_of
+from regard.data.images.memory_images import held_image
 from regard.errors import BadInput, DataError
 
 COLOURS = np.random.default_rng(0).integers(256, size=(7, 5, 3), dtype=np.uint8)
@@ -110,3 +111,17 @@ def test_every_task_takes_them_alone_and_mixed(tmp_path: Path) -> None:
     told = signs.fewshot(held, support)
     assert len({answer.label for answer in told}) == 1
     told[1].examples()
+
+
+@pytest.mark.parametrize("name", ["PIL", "grey PIL", "PIL with opacity", "bytes", "grey", "one channel", "turned"])
+def test_rows_to_train_with_are_read_as_those_to_ask_about(name: str) -> None:
+    """But for grey, which is kept as one channel."""
+    held, wanted = HELD[name]
+    pixels = held_image(held, "data[0]")
+    assert np.array_equal(np.broadcast_to(pixels, wanted.shape), wanted)
+    assert pixels.shape[2] == (1 if isinstance(held, np.ndarray) and wanted is REPEATED else 3)
+
+
+def test_a_row_that_is_no_image_is_named() -> None:
+    with pytest.raises(DataError, match=r"^data\[0\] cannot be read: it has 0 x 3 pixels"):
+        held_image(Image.new("RGB", (0, 3)), "data[0]")

@@ -27,7 +27,7 @@ def dates(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "^beam must be at least 1, got 0"),
+        ({"beam": 0}, r"^beam must lie in \[1, 1,000\), got 0"),
         ({"beam": "wide"}, "^beam must be a whole number, got 'wide'"),
         ({"beam": True}, "^beam must be a whole number, got True"),
     ],

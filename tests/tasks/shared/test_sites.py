@@ -12,7 +12,7 @@ from torch import nn
 from regard.attention.trace import trace
 from regard.errors import NoAttention
 from regard.layers.recurrent import GATES
-from regard.tasks.shared.search import sites_like
+from regard.tasks.shared.sites import sites_like
 
 EXCITED = ["stages.0.0.excite", "stages.1.0.excite"]
 
