@@ -9,7 +9,6 @@ import numpy as np
 import PIL.Image
 from torch import Tensor
 
-from regard.base.files import named_path
 from regard.data.images.images import ANY, Size, pillow_pixels, read_image, with_channels
 from regard.errors import BadInput
 
@@ -35,7 +34,7 @@ def read_held(image: Image, name: str, size: Size = ANY) -> np.ndarray:
     """(H, W, 1 or 3) bytes: transparent pixels are on white. A large file or PIL image is reduced for a model of
     this size. BadInput for what is no image; `name` is for that of a PIL image, which knows no file's name."""
     if isinstance(image, str | Path):
-        return read_image(named_path(image, "an image"), size)
+        return read_image(image, size)
     if isinstance(image, PIL.Image.Image):
         return pillow_pixels(image, name, size)
     if isinstance(image, np.ndarray):

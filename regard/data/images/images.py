@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from regard.base.files import check_regular, explain_os_errors
+from regard.base.names import check_name
 from regard.errors import DataError, RunError
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Images:
 
 def read_image(path: str | Path, size: Size = ANY) -> np.ndarray:
     """(H, W, 3) uint8; see `decode_image`."""
+    check_name(path)
     check_regular(Path(path))
     with explain_os_errors(path), open(path, "rb") as file:
         return decode_image(file, str(path), size)

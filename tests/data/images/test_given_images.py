@@ -73,7 +73,7 @@ def test_what_is_no_image_is_refused(wrong: Any, said: str) -> None:
 
 
 def test_the_empty_name_is_no_folder() -> None:
-    with pytest.raises(BadInput, match='an image must name a file or a folder, got ""'):
+    with pytest.raises(DataError, match='"" names no file'):
         pixels_of("")
 
 
