@@ -107,13 +107,15 @@ Door = TypeVar("Door", bound=Callable[..., Any])
 
 
 def _checked(function: Door) -> Door:
-    """As `regard.base.arguments.checked`, which is imported when first needed: `import regard` is quick."""
+    """As `regard.base.arguments.checked`, which is imported when first needed: `import regard` is quick.
+
+    The rows of `data` are checked where they are read."""
 
     @wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         from regard.base.arguments import checking
 
-        return checking(function)(*args, **keywords)
+        return checking(function, unchecked=("data",))(*args, **keywords)
 
     return call  # type: ignore[return-value]
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.errors import BadInput
 
-MOST = 1 << 24  # features: beyond any model, and safe from integer overflow
+MOST = 1 << 26  # features: beyond any model, and safe from integer overflow
 
 
 def check_sizes(**sizes: int | None) -> None:

@@ -63,7 +63,8 @@ def objective(
     if settings.reinforce_baseline == "moving":
         assert average is not None
         expected = average.clone()
-        average.lerp_(mean_reward(reward, sampled.mask, settings.reinforce_reward), 1 - KEPT)
+        latest = mean_reward(reward, sampled.mask, settings.reinforce_reward)
+        average.lerp_(latest.to(average.dtype), 1 - KEPT)
     else:
         expected = baseline(reward, sampled.mask)
     gain = (reward - expected) * sampled.mask

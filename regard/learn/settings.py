@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from regard.base.fields import check, setting
 
+AUTO = "auto"
 CAPTURED = {"precision": ("float32", "tf32", "bfloat16"), "accumulate_steps": (1,)}
 
 
@@ -44,7 +45,7 @@ class Training:
     # validations
     eval_every: int = setting(100, at_least=1)
     # the validation metric by which the best weights are chosen and patience is counted; auto: the task's own
-    best_by: str = "auto"
+    best_by: str = AUTO
     # validations without improvement before stopping early; two perfect ones in a row stop too; 0: never stop
     patience: int = setting(0, at_least=0)
     average_checkpoints: int = setting(0, at_least=0)  # average so many of the last checkpoints at the end

@@ -16,9 +16,8 @@ from regard.models.protocols import Module
 
 Metrics = dict[str, float]
 Better = tuple[str, str]  # a metric and its direction, min or max
-PERFECT = (
-    2  # perfect validations in a row before `patience` stops: the first may be luck where few rows are held out
-)
+# Perfect validations in a row before `patience` stops: the first may be luck where few rows are held out.
+PERFECT = 2
 Trained = TypeVar("Trained", bound=Module)
 
 
@@ -35,10 +34,11 @@ class Validation(Generic[Trained]):
         *,
         ties: Sequence[Better] = (("valid_loss", "min"),),
         perfect: Mapping[str, float] | None = None,
+        may_lack: bool = False,
     ) -> None:
-        """`ties`: what decides, one after the other, where `better` is equal. `perfect`: values of metrics that
-        cannot be improved."""
-        self.key, self.ranks, self.perfect = better[0], (better, *ties), dict(perfect or {})
+        """`ties`: what decides, one after the other, where `better` is equal; with `may_lack`, also where the data
+        has no such metric. `perfect`: values of metrics that cannot be improved."""
+        self.ranks, self.perfect, self.may_lack = (better, *ties), dict(perfect or {}), may_lack
         for _, direction in self.ranks:
             if direction not in ("min", "max"):
                 raise ValueError(f"better must be (metric, 'min' or 'max'), got {better!r}")
@@ -52,9 +52,16 @@ class Validation(Generic[Trained]):
                 metrics = self.validate(self.model)
         finally:
             self.model.train()
-        if self.key not in metrics:
-            raise ValueError(f"no metric is called {self.key!r}; validation gives {', '.join(metrics)}")
+        self._chosen_by(metrics)
         return {name: float(value) for name, value in metrics.items()}
+
+    def _chosen_by(self, metrics: Metrics) -> str:
+        """The metric that chooses the best weights."""
+        names = [name for name, _ in self.ranks]
+        for name in names if self.may_lack else names[:1]:
+            if name in metrics:
+                return name
+        raise ValueError(f"no metric is called {names[0]!r}; validation gives {', '.join(metrics)}")
 
     def _rank(self, metrics: Metrics) -> tuple[float, ...]:
         """Lower is better. Ties are common in accuracy, and a BLEU of short answers is always 0."""
@@ -65,7 +72,7 @@ class Validation(Generic[Trained]):
         return any(metrics.get(name) == value for name, value in self.perfect.items())
 
     def keep_if_best(self, metrics: Metrics, standing: Standing) -> bool:
-        if not math.isfinite(metrics[self.key]):
+        if not math.isfinite(metrics[self._chosen_by(metrics)]):
             return False
         if standing.best and self._rank(metrics) >= self._rank(standing.best):
             return False

@@ -189,7 +189,7 @@ def test_training_goes_on_from_a_run_and_after_a_stop(call: Any, han: str, data:
     start = ["train", "han-labelled", "--from", han, *words, "--out", "more"]
     assert call(*start, "--set=train.steps=2", "--set=model.max_words=20").code == 0
     config = load("more").model.config
-    assert (config.dim, config.max_words, config.max_sentences) == (8, 20, 64)
+    assert (config.dim, config.max_words, config.max_sentences) == (8, 20, 128)
     assert call(*start, "--set=train.steps=4", "--set=model.max_words=20", "--resume").code == 0
     assert load("more").evaluate().metrics["accuracy"] > 90
     wrong = call("train", "pooling-labelled", "--from", han, *words, "--out", "other")

@@ -261,5 +261,5 @@ def test_sizes_are_those_of_the_paper(name: str, millions: int) -> None:
 def test_what_is_said_beside_a_size_wins() -> None:
     config = sized("tiny", layers=2)
     assert (config.dim, config.layers, config.heads, config.ff) == (128, 2, 4, 256)
-    with pytest.raises(RecipeError, match="must be one of tiny, small, base, big, got 'xl'"):
+    with pytest.raises(RecipeError, match="must be one of mini, tiny, small, base, big, auto, got 'xl'"):
         sized("xl")

@@ -136,7 +136,7 @@ def test_the_best_weights_are_kept_by_accuracy(run: Path) -> None:
     reader, settings = load(run), read(str(run / "recipe.toml"))[0].data
     data = build_data(settings, settings.rows("valid"), reader, seed=0)
     found = TASKS["classify"].desk.evaluate(reader, data)
-    assert (found.metrics["accuracy"], found.counts["count"]) == (100, len(data))
+    assert (found.metrics["accuracy"], found.counts["texts"]) == (100, len(data))
     by_hand = [reader.classify(text).label == label for text, _, label in settings.rows("valid")]
     assert len(by_hand) == len(data)
     assert all(by_hand)
@@ -151,7 +151,7 @@ def test_from_python_it_is_evaluated_as_training_did(run: Path, tmp_path: Path) 
     for found in (load(run).evaluate(), load(run).evaluate(file)):
         assert found.metrics["accuracy"] == best["accuracy"]
         assert found.metrics["loss"] == pytest.approx(best["valid_loss"], rel=1e-6)
-        assert found.counts["count"] == len(held)
+        assert found.counts["texts"] == len(held)
 
 
 # ---- what is held out

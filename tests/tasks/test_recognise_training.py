@@ -165,8 +165,8 @@ def test_from_python_it_is_evaluated_as_training_did(begun: Path, tmp_path: Path
     np.savez(tmp_path / "held.npz", images=held.pixels, labels=held.labels, classes=CLASSES)
     found = load(begun).evaluate(tmp_path / "held.npz")
     assert found.metrics["loss"] == pytest.approx(best["valid_loss"], rel=1e-6)
-    assert (found.metrics["accuracy"], found.counts["count"]) == (best["accuracy"], 18)
-    assert load(begun).evaluate().counts["count"] == 12
+    assert (found.metrics["accuracy"], found.counts["images"]) == (best["accuracy"], 18)
+    assert load(begun).evaluate().counts["images"] == 12
 
 
 @pytest.mark.parametrize("source", ["grey", "coloured", "made"])

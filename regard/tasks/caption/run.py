@@ -124,12 +124,12 @@ class Captioner(WritingRun, ImageRun):
 
     @overload
     def caption(
-        self, image: Image, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
-    ) -> Caption: ...
-    @overload
-    def caption(
         self, image: Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
     ) -> list[Caption]: ...
+    @overload
+    def caption(
+        self, image: Image, decode: Decoding | None = None, **options: Unpack[CaptionOptions]
+    ) -> Caption: ...
     @checks_keywords
     def caption(
         self, image: Image | Images, decode: Decoding | None = None, **options: Unpack[CaptionOptions]

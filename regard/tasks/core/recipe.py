@@ -14,7 +14,7 @@ from regard.data.text.special_tokens import numbering_for
 from regard.data.text.tokenizer_training import KINDS, check_training
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError
-from regard.learn.settings import Training
+from regard.learn.settings import AUTO, Training
 from regard.models import MODELS, blank, task_of
 from regard.models.protocols import ModelConfig
 from regard.runs.folder import Folder, shapes
@@ -44,7 +44,6 @@ FROM_DATA = {
     "inputs": "follow from the data; set data.made and data.bits instead",
     "outputs": "follow from the data; set data.made and data.bits instead",
 }
-AUTO = "auto"
 # Of a model: sizes by the fewest examples that they are for, settings by the side of images.
 AUTO_TABLES = ("AUTO_SIZES", "AUTO_IMAGES")
 SHAPE = ("dim", "layers", "heads", "ff", "decoder_layers", "decoder_heads", "decoder_ff")  # what model.size decides

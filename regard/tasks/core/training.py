@@ -28,7 +28,7 @@ from regard.learn.lock import locked
 from regard.learn.loop import GO_ON, Report, Stepper, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
-from regard.learn.settings import Training
+from regard.learn.settings import AUTO, Training
 from regard.learn.validation import Validation
 from regard.models import MODELS, name_of
 from regard.models.protocols import Adopter, Model
@@ -253,6 +253,7 @@ def run_loop(
         job.train,
         ties=ties,
         perfect=perfect,
+        may_lack=job.train.best_by == AUTO,
     )
     try:
         stepper = Stepper(model, job.train, passes=passes(model, job.train))

@@ -104,9 +104,9 @@ class FewShot(ImageRun):
         pixels.check(self.model.config.channels, self.model.config.size)
 
     @overload
-    def fewshot(self, query: Image, support: SupportData | Support, top: int = 5) -> Told: ...
-    @overload
     def fewshot(self, query: Images, support: SupportData | Support, top: int = 5) -> list[Told]: ...
+    @overload
+    def fewshot(self, query: Image, support: SupportData | Support, top: int = 5) -> Told: ...
     @checks_keywords
     def fewshot(self, query: Image | Images, support: SupportData | Support, top: int = 5) -> Told | list[Told]:
         """The class of an image, or of each of a list, among those of the support: a folder with a folder of images

@@ -60,7 +60,12 @@ class LanguageModel(WritingRun):
         """`opening`: the tokens that a new text follows; (): the one that begins a text."""
         self.model = need(model, protocols.LanguageModel)
         self.tokenizer, self.decode = tokenizer, decode or Decoding()
-        self.opening = list(opening) or [tokenizer.special.start]
+        self._opening = list(opening)
+
+    @property
+    def opening(self) -> list[int]:
+        """The tokens that a new text follows."""
+        return self._opening or [self.tokenizer.special.start]
 
     @property
     def max_positions(self) -> int:

@@ -98,9 +98,9 @@ class Recogniser(ImageRun):
         pixels.check(self.model.config.channels, self.model.config.size)
 
     @overload
-    def recognise(self, image: Image, top: int = 5) -> Recognised: ...
-    @overload
     def recognise(self, image: Images, top: int = 5) -> list[Recognised]: ...
+    @overload
+    def recognise(self, image: Image, top: int = 5) -> Recognised: ...
     @checks_keywords
     def recognise(self, image: Image | Images, top: int = 5) -> Recognised | list[Recognised]:
         """What is in an image, or in each of a list: files by their names, PIL images, numpy arrays (H, W) or
