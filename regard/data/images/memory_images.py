@@ -1,5 +1,5 @@
-"""Images in memory: Pillow's, arrays, encoded bytes, or the names of files. No torch here, so that sets of images can
-be listed without it; `given_images.py` has tensors."""
+"""Images in memory: Pillow's, arrays, encoded bytes, or the names of files. No torch here, so that sets of images
+can be listed without it; `given_images.py` has tensors."""
 
 from __future__ import annotations
 
