@@ -39,13 +39,8 @@ def _together(foreign: str, ours: str) -> list[Part]:
     ]
 
 
-SUMMARY = (
-    "type",
-    "use_proj",
-    "activation",
-    "proj_to_labels",
-    "first_dropout",
-)  # settings of a head that we do not have
+# Settings of a head that we do not have.
+SUMMARY = ("type", "use_proj", "activation", "proj_to_labels", "first_dropout")
 
 USUAL_END = 50256  # <|endoftext|> of the released models
 NONE = Special(-1, -1, -1, -1)

@@ -54,10 +54,8 @@ OWN_FILES = (
 )
 TYPE = "regard-"  # model_type of a run that only regard can open begins with this
 FORMAT_VERSION = 1  # of the folders of our own form
-MOST_LAYERS, MOST = (
-    1000,
-    1 << 24,
-)  # more than any real model has: a hostile config must not keep us building for hours
+# More than any real model has: a hostile config must not keep us building for hours.
+MOST_LAYERS, MOST = 1000, 1 << 24
 
 
 def find(run: str | Path) -> Path:

@@ -15,9 +15,8 @@ from regard.app.serve.limits import Refused
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FOLDERS = {"/page/": ("regard.app", "page"), "/views/": ("regard.show", "views")}
 PAGE = "/page/index.html"
-PRELOADED = (
-    "<!-- preloaded -->"  # in index.html: here the page's modules are named, so that all are asked for at once
-)
+# In index.html: here the page's modules are named, so that all are asked for at once.
+PRELOADED = "<!-- preloaded -->"
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from regard.data.images.memory_images import array_pixels, read_held
 # A file; a PIL image; (H, W), (H, W, 1), (H, W, 3) or (H, W, 4); (H, W), (1, H, W), (3, H, W) or (4, H, W).
 # Arrays and tensors are bytes, or floats from 0 to 1; a fourth channel says how opaque a pixel is.
 Image = str | Path | PIL.Image.Image | np.ndarray | Tensor
-Images = (
-    list[str] | list[Path] | list[PIL.Image.Image] | list[np.ndarray] | list[Tensor] | list[Image]
-)  # of one kind or mixed
+# Of one kind or mixed.
+Images = list[str] | list[Path] | list[PIL.Image.Image] | list[np.ndarray] | list[Tensor] | list[Image]
 
 
 def pixels_of(image: Image, size: Size = ANY) -> np.ndarray:

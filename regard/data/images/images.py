@@ -27,9 +27,8 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")  # no other decoder of P
 MOST_DECODED = 1 << 24  # pixels above which an image is reduced as it is read,
 KEPT = 16  # if they are also more than this many for each pixel that the model reads
 STRIP = 1 << 18  # pixels that are converted at a time
-MOST_WEBP = (
-    1 << 26
-)  # pixels; its decoder takes 16 bytes for each, others 4 at most. Pillow's own limit is 178 million
+# Pixels; its decoder takes 16 bytes for each, others 4 at most. Pillow's own limit is 178 million.
+MOST_WEBP = 1 << 26
 MOST_RESIZED = 1 << 26  # pixels of an image that is resized to be cropped; a very long image would fill the memory
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}

@@ -15,9 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MOST_WORDS = (
-    2_000_000  # and pairs, of the training texts that are read: enough to know what a bag of words is worth
-)
+MOST_WORDS = 2_000_000  # and pairs, of the training texts: enough to know what a bag of words is worth
 MOST_WEIGHTS = 20_000_000
 FEW = 100  # texts; of more, a word that only one of them has is left out
 MOST_TESTED = 2000  # texts
