@@ -18,12 +18,12 @@ def check_name(name: str | Path) -> None:
     if not text:
         raise DataError('"" names no file and no folder; the current folder is "."')
     try:
-        raw = os.fsencode(text)
+        raw = text.encode(errors="surrogateescape")  # as os.fsencode, which in an ASCII locale knows no other letters
     except UnicodeEncodeError:
         raise DataError(f"{text[:80]!r} cannot be a name: it has half a surrogate pair in it") from None
     if b"\0" in raw:
         raise DataError(f"{text[:80]!r} cannot be a name: it has a NUL character in it")
-    longest = max(map(len, raw.split(os.fsencode(os.sep))))
+    longest = max(map(len, raw.split(os.sep.encode())))
     if len(raw) > LONGEST or longest > LONGEST_PART:
         raise DataError(
             f"{text[:40]!r}... cannot be a name: it has {len(raw):,} bytes, its longest part {longest:,}; at most "

@@ -387,7 +387,7 @@ def test_a_table_of_scores_and_classes(call: Any, seer: str) -> None:
         (["--data", "more"], "has no folders in it; it needs one for each class"),
         (["--data", "set.npz"], "set.npz, image 0: there are images of 'moon', but the classes are 'circle'"),
         (["--data", "set.npz", "--columns", "a,b"], "no array 'a'; the file has"),
-        (["--data", "more", "--columns", "a,b"], "columns a,b are named, and more"),
+        (["--data", "more", "--columns", "a,b"], "columns a,b are named, and there are none in more"),
         (["--data", "set.npz", "--columns", "a"], "columns must be IMAGE,LABEL, got 'a'"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
