@@ -18,7 +18,7 @@ def check_name(name: str | Path) -> None:
     if not text:
         raise DataError('"" names no file and no folder; the current folder is "."')
     try:
-        raw = text.encode(errors="surrogateescape")  # as os.fsencode, which in an ASCII locale knows no other letters
+        raw = text.encode(errors="surrogateescape")  # os.fsencode knows ASCII alone in such a locale
     except UnicodeEncodeError:
         raise DataError(f"{text[:80]!r} cannot be a name: it has half a surrogate pair in it") from None
     if b"\0" in raw:
