@@ -80,11 +80,7 @@ def take_steps(
     leaves a checkpoint of the last good step."""
     settings = stepper.settings
     standing = _start(folder, stepper, resume, progress.say)
-    log = Log(folder / "log.jsonl")
-    log.cut(standing, progress.say)
-    if changed:
-        log.add({"step": standing.step, CHANGED_DATA: list(changed)})
-        log.flush(sync=True)
+    log = _open_log(folder, standing, changed, progress.say)
     if standing.ended:
         more = "Set patience to 0" if _is_perfect(standing, settings) else "Raise steps or patience"
         progress.say(f"{folder} is already trained: {standing.step} steps. {more} to go on.")
@@ -271,6 +267,15 @@ def _start(folder: Path, stepper: Stepper, resume: bool, say: checkpoint.Say) ->
         standing.ended, standing.averaged = False, 0
     say(f"Resuming after step {standing.step}")
     return standing
+
+
+def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say) -> Log:
+    log = Log(folder / "log.jsonl")
+    log.cut(standing, say)
+    if changed:
+        log.add({"step": standing.step, CHANGED_DATA: list(changed)})
+        log.flush(sync=True)
+    return log
 
 
 def _over(standing: Standing, settings: Training) -> bool:

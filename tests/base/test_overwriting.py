@@ -19,7 +19,9 @@ def here(tmp_path, monkeypatch):
 
 
 def test_other_files_may_be_written(here):
-    refuse_overwriting([Path("a.txt"), Path("data"), Path("none.txt")], [Path("b.txt"), Path("data/new.txt")])
+    written = [Path("b.txt"), Path("data/new.txt")]
+    refuse_overwriting([Path("a.txt"), Path("data"), Path("none.txt")], written)
+    assert [path.exists() for path in written] == [True, False], "nothing is touched"
 
 
 @pytest.mark.parametrize(

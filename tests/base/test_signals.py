@@ -216,9 +216,11 @@ def test_another_alarm_goes_on(signals_heard: None) -> None:
 
 
 def test_a_delivery_ends_twice_and_without_a_beginning() -> None:
+    before = signal.getsignal(signal.SIGALRM), sys.unraisablehook
     delivery = Delivery(sys._getframe())
     delivery.end()
     delivery.end()
+    assert (signal.getsignal(signal.SIGALRM), sys.unraisablehook) == before
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,8 @@ def ask(
     arguments = arguments or []
     check_show(show, sites, as_json, pieces=pieces, scale=scale)
     check_options(task.options, options, flags=True)
+    if columns and input_file is None:
+        raise BadInput("--columns names columns of --input FILE; give a file, or leave it out")
     request = TaskRequest(options, arguments, input_file, output, as_json)
     task.check_request(request)
     task.inputs.check(arguments, input_file)
@@ -110,8 +112,6 @@ def ask(
     if sites:
         check_sites(task, opened, sites)
     settled = desk.settled(opened, options)
-    if columns and input_file is None:
-        raise BadInput("--columns names columns of --input FILE; give a file, or leave it out")
     inputs = task.inputs.find(arguments, input_file, desk.input_columns(opened, columns))
     read = desk.reader(opened, settled)
     several = inputs.count != 1
