@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from typing import Annotated, Any
 
 import typer
@@ -21,11 +22,12 @@ from regard.app.cli.run_commands import align, evaluate_command, export
 from regard.app.cli.serve_command import serve
 from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
+from regard.base import processes
 from regard.base.memory import memory_error
 from regard.base.short_repr import printable
 from regard.base.signals import signals_end
 from regard.errors import BadInput, Interrupted, OutOfMemory
-from regard.learn.progress import say
+from regard.learn.progress import say, silent
 from regard.tasks.core.table import TASKS
 
 app = typer.Typer(
@@ -75,7 +77,7 @@ for command in COMMANDS:
 def main() -> None:
     """Exit 0, 1 (it failed), 2 (asked wrongly), 130 (Ctrl-C) or 143 (SIGTERM); an error is one message unless
     --debug."""
-    with signals_end(), utf8_streams(), in_plain_words():
+    with signals_end(quiet=processes.launched()), utf8_streams(), in_plain_words():
         if os.environ.get(COMPLETE) == BASH:
             with suppress(Exception):
                 complete_in_bash(lambda: run([]))
@@ -84,9 +86,9 @@ def main() -> None:
         try:
             run([*words[1:], "--help"] if words[:1] == ["help"] else words)
         except (Exception, KeyboardInterrupt) as error:
-            if os.environ.get(DEBUG):
+            if os.environ.get(DEBUG):  # of every process
                 say("".join(traceback.format_exception(error)).rstrip())
-            sys.exit(explain(error))
+            sys.exit(explain_once(error))
 
 
 def run(words: list[str]) -> None:
@@ -96,6 +98,19 @@ def run(words: list[str]) -> None:
     if code:
         sys.exit(code)
     sys.stdout.flush()  # a closed pipe or a full disk is found here and not when Python exits
+
+
+def explain_once(error: BaseException) -> int:
+    """As `explain`; of several processes under torchrun one tells the error, with its rank, and the others end
+    without a word."""
+    if not processes.tells():
+        with redirect_stderr(io.StringIO()):
+            return explain(error)
+    silent.set(False)  # also where this is not the first process
+    code = explain(error)
+    if processes.launched() and not isinstance(error, Interrupted | KeyboardInterrupt):
+        say(f"(in the process of {processes.address()}, one of {processes.count()})")
+    return code
 
 
 def explain(error: BaseException) -> int:
