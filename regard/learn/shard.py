@@ -6,6 +6,7 @@ safetensors files, one for each process, which any number of processes can read.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -41,6 +42,8 @@ class ShardedTeam(Team):
         super().__init__(device)
         self.mesh = DeviceMesh.from_group(self.group, device.type)  # of the CPU also where a GPU is present
         self.saving = dist.new_group(backend="gloo")  # a checkpoint may be written while gradients travel
+        # A block adds what its attention returns out of place.
+        warnings.filterwarnings("ignore", r"FSDP2-wrapped module \(FSDPMultiHead\) returned a view", UserWarning)
         self.hooked: list[tuple[Any, list[Callable[[Tensor], Tensor | None]]]] = []
 
     # -- gradients
@@ -49,6 +52,8 @@ class ShardedTeam(Team):
         synchronise_norms(model)
         self.spread(named_tensors(model))
         copy = deepcopy(model)
+        for parameter in copy.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
+            parameter.data = parameter.data.contiguous()
         for block in blocks_of(copy):
             if block.cross is not None:  # its keys and values are made outside of the block
                 fully_shard(block.cross, mesh=self.mesh)
