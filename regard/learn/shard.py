@@ -165,7 +165,9 @@ def _checked(path: Path, record: dict[str, Any]) -> bool:
 def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """In one process: weights, and the optimiser's tensors, of a checkpoint that several have written."""
     tensors = {name: torch.empty(size, dtype=dtype) for name, (size, dtype) in _forms(path).items()}
-    dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), no_dist=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # which is what we ask for
+        dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), no_dist=True)
     return _named(tensors, MODEL), _named(tensors, OPTIMISER)
 
 
