@@ -60,7 +60,8 @@ DATES = {"made": "dates", "train_count": 2000, "valid_count": 20, "batch_tokens"
 SCENES = {"made": "scenes", "train_count": 300, "valid_count": 4, "batch_size": 10, "crop": 2}
 SHAPES = {"made": "shapes", "train_count": 300, "valid_count": 4, "batch_size": 10, "crop": 2}
 CAPTIONER = {
-    "image_size": 32, "depths": [1, 1], "widths": [8, 16], "reduction": 4, "embed": 16, "decoder": 32, "dropout": 0.0,
+    "image_size": 32, "depths": [1, 1], "widths": [8, 16], "reduction": 4, "embed": 16, "decoder": 32,
+    "dropout": 0.0,
 }  # fmt: skip
 BAHDANAU = {"name": "bahdanau", "embed": 16, "encoder": 16, "decoder": 32, "readout": 16, "dropout": 0.0}
 
@@ -109,8 +110,8 @@ def recipes(folder: Path) -> dict[str, Recipe]:
             "data": {**files, "batch_tokens": 256},
             "tokens": words,
             "model": {
-                "name": "elmo", "head": "predict", "character_dim": 4, "widths": [1, 2], "filters": [8, 8], "dim": 8,
-                "cell": 16, "dropout": 0.0,
+                "name": "elmo", "head": "predict", "character_dim": 4, "widths": [1, 2], "filters": [8, 8],
+                "dim": 8, "cell": 16, "dropout": 0.0,
             },
         },
         "caption show_attend_tell, hard attention": {
@@ -123,7 +124,8 @@ def recipes(folder: Path) -> dict[str, Recipe]:
         "recognise vit": {
             "data": SHAPES,
             "model": {
-                "name": "vit", "image_size": 16, "patch_size": 4, "dim": 32, "layers": 2, "heads": 2, "dropout": 0.0,
+                "name": "vit", "image_size": 16, "patch_size": 4, "dim": 32, "layers": 2, "heads": 2,
+                "dropout": 0.0,
             },
         },
         "recognise senet, batch norm": {
