@@ -137,10 +137,11 @@ class Team(Alone):
         every = {}
         for name, (shape, dtype, kind) in processes.broadcast(forms).items():
             device = self.device if kind == self.device.type else torch.device(kind)
-            every[name] = (
-                torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
-            )
-            dist.broadcast(every[name].detach(), 0, group=processes.group_for(device))
+            own = torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
+            every[name] = own.detach()
+            sent = every[name].contiguous()  # bytes travel as they lie: those of convolutions may be channels last
+            dist.broadcast(sent, 0, group=processes.group_for(device))
+            every[name].copy_(sent)
         return every
 
 
