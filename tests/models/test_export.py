@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from small_models import SIZES, WORDS, build, near
 from torch import Tensor
 from torch.export import Dim
@@ -25,6 +27,13 @@ SHORTEST = {
     "elmo": 2,
     "snail": 2,
 }  # words, labelled images; torch takes a size of 0 or 1 within a model for a constant
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_cache_of_fake_tensors() -> Iterator[None]:
+    """With dynamic sizes, to look up what an operation gave takes torch longer than to find it out again."""
+    with torch._dynamo.config.patch(fake_tensor_cache_enabled=False):
+        yield
 
 
 def inputs(model: Any, rows: int, length: int) -> dict[str, Any]:
