@@ -85,7 +85,7 @@ class Embedder(TextReader):
             return list(_to_numpy(pooled, normalise))
 
         for encoded, vector in self._answers(texts, take, tick):
-            yield Vector(encoded.text, vector, cut=encoded.cut, _look=self._look_of(encoded))
+            yield Vector(encoded.text, vector, **encoded.unread, _look=self._look_of(encoded))
 
     # ---- tokens
 
@@ -120,7 +120,7 @@ class Embedder(TextReader):
 
         for encoded, vectors in self._answers(texts, take, tick):
             tokens = tuple(islice(self._tokens(encoded), len(vectors)))
-            yield TokenVectors(encoded.text, tokens, vectors, cut=encoded.cut, _look=self._look_of(encoded))
+            yield TokenVectors(encoded.text, tokens, vectors, **encoded.unread, _look=self._look_of(encoded))
 
     @checks_keywords
     def neighbours(

@@ -114,6 +114,7 @@ class Filled(Looked):
     text: str  # each blank with its likeliest token
     blanks: tuple[tuple[tuple[str, float], ...], ...]  # the likeliest tokens of each blank with their probabilities
     filled: tuple[tuple[str, ...], ...] = ()  # the text with each of those
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: LookAt | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
@@ -145,6 +146,7 @@ class ClassifiedText(Shown):
     label: str
     probabilities: dict[str, float]  # of every class, the likeliest first
     cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
     __repr__ = short_repr
 

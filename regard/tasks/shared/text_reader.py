@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Generic, TypeGuard, TypeVar, overload
+from typing import Any, Generic, TypedDict, TypeGuard, TypeVar, overload
 
 import torch
 
@@ -34,6 +34,11 @@ T = TypeVar("T", bound=Texts)
 R = TypeVar("R")  # the answer to a text
 
 
+class NotRead(TypedDict):
+    cut: Cut | None
+    unknown: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Encoded(Generic[T]):
     """A text or a pair as the model reads it."""
@@ -41,6 +46,12 @@ class Encoded(Generic[T]):
     text: T
     row: EncodedText
     cut: Cut | None = None  # where the text is longer than what is read
+    unknown: tuple[str, ...] = ()  # what the vocabulary does not have
+
+    @property
+    def unread(self) -> NotRead:
+        """What an answer says of it."""
+        return {"cut": self.cut, "unknown": self.unknown}
 
     @property
     def truncated(self) -> bool:
@@ -88,8 +99,8 @@ class TextReader(Run):
         words, told = len(encoded.row[0]), (encoded.text, next(iter(probabilities)), probabilities)
         if self._looks_back:
             look = partial(self._look_back, encoded) if words > 1 else None
-            return Classified(*told, look, cut=encoded.cut)
-        return ClassifiedDocument(*told, words, partial(self._document, encoded), cut=encoded.cut)
+            return Classified(*told, look, **encoded.unread)
+        return ClassifiedDocument(*told, words, partial(self._document, encoded), **encoded.unread)
 
     def check_classify(self) -> None:
         """RunError where the model has no classes."""
@@ -172,7 +183,8 @@ class TextReader(Run):
             raise BadInput(f"this model was made for single texts{why}, got a pair, {first[:40]!r} first")
         row, truncated = next(self.encoding.rows([(first, second)], self.tokenizer, self.max_length))
         whole = truncated or self.encoding.shortens(first)
-        return Encoded(text, row, self._cut((first, second), row) if whole else None)
+        cut = self._cut((first, second), row) if whole else None
+        return Encoded(text, row, cut, self.encoding.unknown((first, second), row, self.tokenizer))
 
     def _cut(self, text: tuple[str, str], row: EncodedText) -> Cut | None:
         read, whole = self.encoding.counts(row), self.encoding.counts(self.encoding.whole(text, self.tokenizer))
