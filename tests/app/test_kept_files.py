@@ -243,7 +243,7 @@ def test_texts_that_are_written_together_are_kept_so_far(
         assert answer.get("text", "").startswith(part.get("text", ""))
         assert part == answer or not part["finished"]
         assert part == answer or part["score"] is None
-    assert [len(part["text"]) >= 9 for part in parts if "text" in part][0]
+    assert next(len(part["text"]) >= 9 for part in parts if "text" in part)
 
 
 # ---- no name is no path

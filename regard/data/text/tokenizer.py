@@ -201,7 +201,7 @@ class Tokenizer:
 
     def unknown_in(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
         """The parts of a text that are not in the vocabulary, each once: those that become <unk>, or characters
-        that get no token at all. `ids`: the text's own, so that it is encoded again only where something is lost."""
+        that get no token at all. `ids`: its own, so that it is encoded again only where something is lost."""
         if self._leaves_out:
             return tuple(each for each in dict.fromkeys(text) if not each.isspace() and not self.encode(each))
         if self.special.unknown not in ids:
