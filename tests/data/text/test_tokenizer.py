@@ -1,5 +1,8 @@
 import json
 import os
+import signal
+import threading
+import time
 import tracemalloc
 import unicodedata
 
@@ -137,6 +140,33 @@ def test_what_a_normaliser_removes_is_not_lost():
 def test_characters_without_any_token_are_lost_too():
     inner = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
     assert lost(Tokenizer(inner, Special(0, 0, 0, -1)), "abé ab") == ("é",)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "wordpiece"])
+def test_ctrl_c_ends_the_training_of_a_vocabulary_at_once(kind, signals_heard):
+    """`tokenizers` hears no signal, and its texts are no longer read."""
+    asked, answered, read = threading.Event(), threading.Event(), []
+
+    def texts():
+        for number in range(10_000):
+            read.append(number)
+            yield "the cat sat"
+            if number == 100:
+                asked.set()
+                answered.wait(20)
+
+    def press():
+        asked.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Tokenizer.train(texts(), kind=kind, numbering="bert" if kind == "wordpiece" else "regard")
+    finally:
+        answered.set()
+    time.sleep(0.05)
+    assert len(read) < 200
 
 
 def test_unknown_pieces_become_the_unknown_token():
