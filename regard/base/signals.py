@@ -176,8 +176,8 @@ def signals_arrive() -> None:
 
 
 def aside(work: Callable[[], T]) -> T:
-    """work(), in a thread of its own, for one long call into C: a signal is handled at once. The thread is then left
-    to itself, and ends with the program or before."""
+    """work(), in a thread of its own, for one long call into C: a signal is handled at once. The thread is then
+    left to itself, and ends with the program or before."""
     if threading.current_thread() is not threading.main_thread():  # no handler runs here
         return work()
     context, results, errors = copy_context(), list[T](), list[BaseException]()

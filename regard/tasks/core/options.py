@@ -17,6 +17,7 @@ from regard.tasks.shared.received import Received
 
 P = ParamSpec("P")  # the parameters of a method
 R = TypeVar("R")  # what it returns
+T = TypeVar("T")
 Limit = Literal["", "beams", "tokens"]
 
 
@@ -202,6 +203,13 @@ def change_decoding(decoding: Decoding, options: Mapping[str, Any]) -> Decoding:
 
 
 READ = ("decode", "dictionary", "support", "top", "pool", "layer")  # arguments whose own checks say more
+
+
+def either(name: str, value: T | None, old_name: str, old: T | None) -> T | None:
+    """A keyword by the command's name for it, or by the one it had before."""
+    if value is not None and old is not None:
+        raise BadInput(f"{name} and {old_name} are the same; give {name} alone")
+    return old if value is None else value
 
 
 def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:

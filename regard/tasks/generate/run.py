@@ -20,7 +20,7 @@ from regard.decode.search import Searching, search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import MAX_TOKENS, GenerateOptions, check_options, checks_keywords
@@ -31,12 +31,12 @@ from regard.tasks.generate.drafts import Drafts
 from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.sites import looks_back, need, never_written, sites_like
+from regard.tasks.shared.sites import looks_back, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream, cut
 from regard.tasks.shared.words import heads_of
 from regard.tasks.shared.writing import Passage, Passages, Writing
-from regard.tasks.shared.writing_run import WritingRun
+from regard.tasks.shared.writing_run import WritingRun, never_written
 
 Pieces = Generator[str, None, Continuation]  # of a text, as it is written
 

@@ -15,7 +15,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Heads
 from regard.tasks.core.inputs import check_text, check_top
 from regard.tasks.core.options import checks_keywords
@@ -23,7 +23,7 @@ from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.embed.run import Embedder
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader_answers import Classified, Filled, LookAt, Texts
-from regard.tasks.shared.sites import need, sites_like
+from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.text_reader import Encoded, Many, is_single
 from regard.tasks.shared.words import heads_of
 

@@ -204,8 +204,8 @@ class ClassifiedDocument(ClassifiedText):
 
 
 def shares_in_words(probabilities: Mapping[str, float]) -> str:
-    """The three likeliest classes: "ring 99.1%, circle 0.6%, star 0.2%"."""
-    return ", ".join(f"{label} {share:.1%}" for label, share in list(probabilities.items())[:3])
+    """The three likeliest classes: "ring 99.1 %, circle 0.6 %, star 0.2 %"."""
+    return ", ".join(f"{label} {100 * share:.1f} %" for label, share in list(probabilities.items())[:3])
 
 
 def one_line(label: str) -> str:

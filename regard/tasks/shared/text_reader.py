@@ -15,7 +15,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import name_of, protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Document, Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
@@ -23,7 +23,7 @@ from regard.tasks.core.results import Cut, Tick, no_tick
 from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import answer, can_replay, device_of
 from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
-from regard.tasks.shared.sites import looks_back, need, sites_like
+from regard.tasks.shared.sites import looks_back, sites_like
 from regard.tasks.shared.words import document_of, heads_of
 
 PART = 1024  # texts sorted by length at once, so that a batch has rows of similar length

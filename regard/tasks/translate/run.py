@@ -23,7 +23,7 @@ from regard.errors import BadInput, NoAttention
 from regard.learn.progress import say
 from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Heads, Map
 from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
@@ -32,12 +32,12 @@ from regard.tasks.core.results import Evaluation, Tick, Unread, no_tick
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.sites import check_batch, check_search, head_weights, need, never_written, sites_like
+from regard.tasks.shared.sites import head_weights, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import Tokens, heads_of, words_of
 from regard.tasks.shared.writing import Passage, Writing, alone
-from regard.tasks.shared.writing_run import WritingRun
+from regard.tasks.shared.writing_run import WritingRun, check_search, never_written
 from regard.tasks.translate.source import Source, looks_across
 from regard.tasks.translate.translation import Translation
 
@@ -363,3 +363,12 @@ class Translator(WritingRun):
                 yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
         for line in unread.lines():  # links cannot tell
             say(line)
+
+
+def check_batch(batch: int | None, model: Model) -> int:
+    """How many inputs at once: enough to keep the machine busy, unless given."""
+    if batch is None:
+        return 512 if device_of(model).type == "cuda" else 64
+    if batch < 1:
+        raise BadInput(f"batch must be at least 1, got {batch}")
+    return batch
