@@ -37,7 +37,8 @@ CLASS_METRICS = {
     "macro_f1": Metric("max"),
     "matthews": Metric("max", 4),  # of two classes only
 }
-SHOWN = 40  # characters of an input that are shown, and unknown characters or words
+SHOWN = 40  # characters of an input that are shown
+NAMED = 12  # unknown characters or words that are named
 NOTHING_BEFORE = "fewer than two words were read, so no word has another one to look back at"
 
 
@@ -159,7 +160,7 @@ class Unread:
     def add_unknown(self, unknown: Sequence[str]) -> None:
         """What the model does not know of one input."""
         if unknown:
-            self.unknown |= dict.fromkeys(unknown if len(self.unknown) <= SHOWN else ())
+            self.unknown |= dict.fromkeys(unknown if len(self.unknown) <= NAMED else ())
             self.unknown_count += 1
 
     def lines(self) -> list[str]:
@@ -179,8 +180,8 @@ class Unread:
         return f"{were} truncated to the {cut.limits} this model takes: {shown}{first} ({cut})"
 
     def _unknown(self) -> str:
-        some = list(self.unknown)[:SHOWN]
-        more = ", ..." if len(self.unknown) > SHOWN else ""
+        some = list(self.unknown)[:NAMED]
+        more = ", ..." if len(self.unknown) > NAMED else ""
         have = self._counted(self.unknown_count, "has", "have")
         kind = unknown_kind(self.unknown)
         return f"{have} {kind} that this model does not know and cannot read: {', '.join(map(repr, some))}{more}"
