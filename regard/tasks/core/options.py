@@ -46,6 +46,11 @@ class Option:
         return self.flags.partition("/")[0] or f"--{self.name.replace('_', '-')}"
 
     @property
+    def keyword(self) -> str:
+        """Its name in Python."""
+        return self.flag.lstrip("-").replace("-", "_")
+
+    @property
     def served(self) -> bool:
         """Whether it can be sent to a server: it names no file there."""
         return self.received is not None or self.kind is not Path
@@ -165,7 +170,7 @@ def check_options(options: Iterable[Option], values: Mapping[str, Any], *, flags
     """BadInput where a value is not of its option's type, range or choices. `flags`: options are called as on the
     command line."""
     for option in options:
-        value, name = values.get(option.name), option.flag if flags else option.name
+        value, name = values.get(option.name), option.flag if flags else option.keyword
         if value is None:
             continue
         if option.choices and value not in option.choices:
