@@ -110,7 +110,7 @@ def test_the_number_of_episodes_has_the_commands_name(folder: Path) -> None:
     run: Any = load(folder / "run")
     assert run.evaluate(episodes=4) == run.evaluate(test_episodes=4)
     assert run.evaluate(episodes=4).counts["episodes"] == 4
-    with pytest.raises(BadInput, match="^episodes must be at least 1, got 0"):
+    with pytest.raises(BadInput, match=r"^episodes must be at least 1, got 0"):
         run.evaluate(episodes=0)
 
 
