@@ -110,3 +110,7 @@ def test_an_exported_model_answers_the_same_at_any_size(name: str) -> None:
     for rows, length in ((7, SIZES["max_positions"]), (1, 6), (1, SHORTEST.get(name, 1))):
         given = inputs(model, rows, length)
         near(real(model, given, exported(**given)), real(model, given, model(**given)))
+    if name in SHORTEST:
+        assert "Exported with a dynamic length it takes" in str(model.forward.__doc__)
+        with pytest.raises(AssertionError, match="Guard failed"):
+            exported(**inputs(model, 1, 1))
