@@ -22,11 +22,20 @@ WORDS = ["the", "black", "cat", "sat", "here", "."]
 MAP = np.array([[0.7, 0.2, 0.1], [0.05, 0.15, 0.8]])
 
 
-@pytest.fixture
-def opened(same_page: Any, tmp_path: Path) -> Callable[..., Any]:
-    """The page of a picture, from disk, in place of what the browser shows."""
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("empty") / "empty.html"
+    path.write_text("<!doctype html><title>empty</title>")
+    return path.as_uri()
 
-    def opening(picture: Any, page: Any = same_page) -> Any:
+
+@pytest.fixture
+def opened(same_page: Any, empty: str, tmp_path: Path) -> Callable[..., Any]:
+    """The page of a picture, from disk, in place of what the browser shows."""
+    page = same_page
+    page.rest = empty
+
+    def opening(picture: Any) -> Any:
         path = tmp_path / "picture.html"
         path.write_text(picture if isinstance(picture, str) else picture.html(), encoding="utf-8")
         page.goto(path.as_uri())
@@ -56,11 +65,11 @@ def whole_width(page: Any) -> int:
 
 
 def test_hostile_words_are_text_on_a_phone_and_nothing_is_wrong(
-    opened: Callable[..., Any], new_page: Callable[..., Any], violations: Callable[..., list[str]]
+    opened: Callable[..., Any], same_page: Any, resized: Callable[..., None], violations: Callable[..., list[str]]
 ) -> None:
-    page = new_page(viewport=PHONE)
+    resized(same_page, **PHONE)
     for kind, draw in PICTURES.items():
-        opened(draw(HOSTILE, TITLE), page)
+        page = opened(draw(HOSTILE, TITLE))
         assert page.evaluate("window.broken") is None, kind
         assert page.locator("main img[src=x], main b b, main script").count() == 0, kind
         assert "<script>window.broken = 1</script>" in page.inner_text("h1"), kind
@@ -72,11 +81,11 @@ def test_hostile_words_are_text_on_a_phone_and_nothing_is_wrong(
 
 
 def test_dark_is_dark_and_legible(
-    opened: Callable[..., Any], new_page: Callable[..., Any], violations: Callable[..., list[str]]
+    opened: Callable[..., Any], same_page: Any, resized: Callable[..., None], violations: Callable[..., list[str]]
 ) -> None:
-    page = new_page(color_scheme="dark")
+    resized(same_page, scheme="dark")
     for kind, draw in PICTURES.items():
-        opened(draw(WORDS, "T"), page)
+        page = opened(draw(WORDS, "T"))
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 21, 28)", kind
         assert violations(page) == [], kind
         page.evaluate("document.documentElement.dataset.theme = 'light'")
