@@ -1,4 +1,4 @@
-"""Every kind of HTML picture in a real browser, opened from disk."""
+"""Every kind of HTML picture in a real browser, opened from disk; and the search of the docs."""
 
 from __future__ import annotations
 
@@ -359,3 +359,26 @@ def test_two_pictures_in_one_notebook(same_page: Any, tmp_path: Path) -> None:
     inside = frames[0].locator("body").bounding_box()["height"]
     expect(page.locator("iframe").first).to_have_css("height", f"{math.ceil(inside)}px")
     expect(frames[0].locator("html")).to_have_attribute("data-theme", "dark")
+
+
+# ---- the docs
+
+SHIM = Path(__file__).parents[2] / "docs" / "assets" / "search_from_disk.js"
+SEARCH = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>search</title>
+<script src="shim.js"></script></head><body><p id="found"></p><script>
+const worker = new Worker(new URL("worker.js", location));
+worker.addEventListener("message", message => { document.querySelector("#found").textContent += message.data; });
+worker.postMessage("one ");
+worker.postMessage("two ");
+</script></body></html>"""
+WORKER = """addEventListener("message", async message => { postMessage(message.data.toUpperCase()); });"""
+
+
+def test_a_worker_answers_on_a_page_from_disk(same_page: Any, tmp_path: Path) -> None:
+    """The search of the docs, opened from disk: its worker is replaced by a frame."""
+    page = same_page
+    (tmp_path / "shim.js").write_text(SHIM.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "worker.js").write_text(WORKER, encoding="utf-8")
+    (tmp_path / "index.html").write_text(SEARCH, encoding="utf-8")
+    page.goto((tmp_path / "index.html").as_uri())
+    page.wait_for_function("() => document.querySelector('#found').textContent === 'ONE TWO '")
