@@ -140,7 +140,7 @@ def _read(path: Path, image: str, caption: str) -> Iterator[Caption]:
     if path.is_dir():
         raise DataError(f"{path} is a folder; name the file with the captions, and the folder with `images`")
     match form_of(path):
-        case "jsonl":
+        case "jsonl" | "parquet":
             return _jsonl(path, columns)
         case "json":
             return _coco(path)

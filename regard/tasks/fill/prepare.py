@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Rows
 from regard.data.text.masking import MaskedData, encode_sentences
@@ -60,7 +61,7 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
     try:
         fixed = build_data(settings, valid, model, tokenizer, seed=0)
     except ValueError as error:
-        what = settings.valid or f"what is held out of {settings.name}"
+        what = ", ".join(file_names(settings.valid)) or f"what is held out of {settings.name}"
         raise DataError(f"{what} cannot be validated on: {error}; or set data.valid to other text") from None
     amount = f"{len(documents):,} documents, {data.tokens:,} tokens"
     return Prepared(data, Reader(model, tokenizer, artifacts.max_length), TestText(fixed, len(valid)), amount)

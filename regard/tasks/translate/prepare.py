@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
+from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Filter, PairData
 from regard.data.batches.blocks import BlockData, gather
@@ -92,7 +93,7 @@ def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
             raise
         except ValueError as error:
             raise DataError(
-                f"{settings.test or settings.valid or 'the test pairs'}, pair {number}: {error}"
+                f"{', '.join(settings.test_files) or 'the test pairs'}, pair {number}: {error}"
             ) from None
     return TestPairs(pair_data(_first(examples), translator, BATCH_TOKENS), examples)
 
@@ -154,8 +155,8 @@ def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out
             f"model.max_positions={longest}{drop}"
         )
     raise DataError(
-        f"the longest source of {settings.valid} has {longest} tokens and model.max_positions is {most}; "
-        f"set model.max_positions={longest}"
+        f"the longest source of {', '.join(file_names(settings.valid))} has {longest} tokens and "
+        f"model.max_positions is {most}; set model.max_positions={longest}"
     )
 
 

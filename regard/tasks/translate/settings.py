@@ -28,7 +28,7 @@ class PairSettings(MadeSplits[list[Pair]]):
     sets = tuple(MADE)
 
     distance: int = setting(10, at_least=2)  # of the generated set `recall`: steps from the letter to the question
-    source: str = ""  # the column of the source: its name in CSV and JSONL, its number in TSV
+    source: str = ""  # the column of the source: its name in CSV, JSONL and parquet, its number in TSV
     target: str = ""  # the column of the target
     drop_longer: int = setting(0, at_least=0)  # drop training pairs with more tokens on a side; 0: keep all
     # drop training pairs of which one side is so many times as long as the other
@@ -54,8 +54,8 @@ class PairSettings(MadeSplits[list[Pair]]):
         """The same to evaluate on: a source may have several references."""
         if self.made or self.source_of(split) == "train":
             return [(source, (target,)) for source, target in self.pairs(split)]
-        (file,) = self.files_of(split)
-        rows = read_references(file, source=self.source, target=self.target)
+        files = self.files_of(split)
+        rows = (row for file in files for row in read_references(file, source=self.source, target=self.target))
         return [(source, tuple(references)) for source, *references in rows]
 
     @cached_property
