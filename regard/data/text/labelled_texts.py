@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -233,6 +233,15 @@ def classes(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(counts))
 
 
+class EncodedRows(NamedTuple):
+    """Many encoded texts with their classes."""
+
+    rows: Rows
+    parts: Rows  # the lengths of each row's parts
+    labels: array[int]
+    truncated: int = 0
+
+
 class LabelledData:
     """Encoded texts and their classes, batched by token count as the model's encoding makes batches.
 
@@ -241,7 +250,7 @@ class LabelledData:
 
     def __init__(
         self,
-        rows: Iterable[tuple[EncodedText, bool, int]],
+        rows: Iterable[tuple[EncodedText, bool, int]] | EncodedRows,
         *,
         encoding: TextEncoding,
         special: Special,
@@ -252,8 +261,9 @@ class LabelledData:
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.batch_tokens, self.seed, self.encoding, self.special = batch_tokens, seed, encoding, special
         self.few_shapes = few_shapes
-        self.rows, self.parts, self.labels, self.truncated = Rows(), Rows(), array("i"), 0
-        for (ids, parts), truncated, label in rows:
+        every = rows if isinstance(rows, EncodedRows) else EncodedRows(Rows(), Rows(), array("i"))
+        self.rows, self.parts, self.labels, self.truncated = every
+        for (ids, parts), truncated, label in () if isinstance(rows, EncodedRows) else rows:
             self.rows.append(ids)
             self.parts.append(
                 np.bincount(parts).tolist() if parts else []

@@ -32,9 +32,9 @@ from regard.errors import DataError
 def read_pairs(name: str | Path, *, source: str = "", target: str = "") -> Iterator[tuple[str, str]]:
     """(source, target) of each line or record; more than one target is an error.
 
-    `name` is a path, "train.{en,de}.gz" for aligned files, or a pattern of either; see find_aligned. `source` and `target` say which
-    columns to take: names in a CSV header or of parquet, or keys of JSONL ("" = source, target), numbers in a TSV (1, 2). Aligned
-    files have no columns and ignore this."""
+    `name` is a path, "train.{en,de}.gz" for aligned files, or a pattern of either; see find_aligned. `source` and
+    `target` say which columns to take: names in a CSV header or of parquet, or keys of JSONL ("" = source, target),
+    numbers in a TSV (1, 2). Aligned files have no columns and ignore this."""
     for row in _read(name, (source, target), single=True):
         yield row[0], row[1]
 
@@ -53,6 +53,12 @@ def _read(name: str | Path, named: tuple[str, str], *, single: bool) -> Iterator
     groups = find_aligned(name)
     for paths in groups:
         yield from _filled(_group(paths, name, named, single), name if len(groups) == 1 else paths[0])
+
+
+def read_group(paths: list[Path], *, source: str = "", target: str = "") -> Iterator[tuple[str, str]]:
+    """As read_pairs, of one group of `find_aligned`."""
+    for row in _filled(_group(paths, paths[0], (source, target), True), paths[0]):
+        yield row[0], row[1]
 
 
 def _group(paths: list[Path], name: str | Path, named: tuple[str, str], single: bool) -> Iterator[Row]:

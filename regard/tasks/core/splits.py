@@ -28,7 +28,7 @@ class Splits:
 
     form: ClassVar[str]  # what `train` must name, for an error message: "a file of text"
 
-    # the training data: one file, a list, or a pattern as "shards/*.jsonl.zst", whose files are read in the order of
+    # the training data: a file, a list, or a pattern as "shards/*.jsonl.zst", whose files are read in the order of
     # their names; looked for here and under $REGARD_DATA
     train: str | tuple[str, ...] = setting("", words=FILES)
     # the validation data, as train; without it, a part of train is held out

@@ -9,11 +9,11 @@ from regard.base.fields import setting
 from regard.base.files import find_files
 from regard.base.patterns import COLUMNED, form_by_name
 from regard.data.text.documents import READERS, Document, read_documents
-from regard.tasks.core.splits import Splits
+from regard.tasks.shared.kept_tokens import KeptTokens
 
 
 @dataclass(frozen=True)
-class TextFiles(Splits):
+class TextFiles(KeptTokens):
     """The first fields of a recipe's [data] (`data.text.documents` describes the forms of files). Without a
     validation file, the end of train is held out."""
 

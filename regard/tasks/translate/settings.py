@@ -6,12 +6,15 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from regard.base.fields import setting
+from regard.base.files import find_aligned
 from regard.data.made.pairs import MADE
 from regard.data.text.pairs import read_pairs, read_references
 from regard.errors import DataError
 from regard.tasks.core.splits import MadeSplits
+from regard.tasks.shared.kept_tokens import KeptTokens
 
 Pair = tuple[str, str]
 Example = tuple[str, tuple[str, ...]]  # a source and its references
@@ -20,7 +23,7 @@ MOST_VALID = 2000  # sources held out of the training files; more would only mak
 
 
 @dataclass(frozen=True)
-class PairSettings(MadeSplits[list[Pair]]):
+class PairSettings(MadeSplits[list[Pair]], KeptTokens):
     """A recipe's [data]: a generated set, or files (`data.text.pairs` describes their forms). Without a validation
     file, one source in twenty is held out of train."""
 
@@ -41,6 +44,9 @@ class PairSettings(MadeSplits[list[Pair]]):
     def make(self, split: str) -> list[Pair]:
         options = {"distance": self.distance} if self.made == "recall" else {}
         return MADE[self.made](split, self.count_of(split), **options)
+
+    def groups(self, split: str) -> list[list[Path]]:
+        return [group for name in self.files_of(split) for group in find_aligned(name)]
 
     def pairs(self, split: str) -> Iterator[Pair]:
         """The pairs of train, valid or test; files are read as they are asked for, never held whole."""
