@@ -15,7 +15,7 @@ from regard.errors import DataError
 from regard.tasks.generate.settings import TextSettings
 from regard.tasks.translate.settings import PairSettings
 
-WORDS = "one two three four five six seven eight".split()
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
 TRAIN = {"steps": 6, "eval_every": 3, "learning_rate": 0.01}
 
 
@@ -50,7 +50,15 @@ RECIPES: dict[str, dict[str, Any]] = {
     "embed": {
         "data": {"batch_tokens": 64},
         "tokens": {"kind": "word"},
-        "model": {"name": "elmo", "dim": 4, "cell": 8, "layers": 1, "character_dim": 4, "widths": [1], "filters": [4]},
+        "model": {
+            "name": "elmo",
+            "dim": 4,
+            "cell": 8,
+            "layers": 1,
+            "character_dim": 4,
+            "widths": [1],
+            "filters": [4],
+        },
     },
     "translate": {
         "data": {"batch_tokens": 64, "eval_pairs": 2, "drop_longer": 9},
@@ -92,7 +100,9 @@ def losses(out: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("task", RECIPES)
-def test_a_training_on_many_files_goes_on_exactly(task: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_on_many_files_goes_on_exactly(
+    task: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(task)
     train(task, "whole")
     assert "Tokens of 3 files, 3 of them tokenised now" in capsys.readouterr().err

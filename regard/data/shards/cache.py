@@ -265,7 +265,8 @@ def _start() -> subprocess.Popen[str]:
 
 
 def _ask(worker: subprocess.Popen[str], job: Mapping[str, Any]) -> None:
-    assert worker.stdin and worker.stdout
+    assert worker.stdin
+    assert worker.stdout
     try:
         worker.stdin.write(json.dumps(job) + "\n")
         worker.stdin.flush()

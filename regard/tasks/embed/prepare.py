@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from regard.data.batches.batch import Rows
 from regard.data.shards.reading import ShardRows
 from regard.data.shards.sharded_data import ShardedRows
 from regard.data.text.documents import read_sentences
-from regard.data.text.sentence_data import Sentence, SentenceData, encode_words
+from regard.data.text.sentence_data import SentenceData, encode_words
 from regard.data.text.special_tokens import SPECIAL
 from regard.errors import DataError, RecipeError
 from regard.learn.progress import counted
@@ -63,11 +64,14 @@ def kept(job: Job[SentenceSettings], run: Embedder) -> Prepared[Embedder, Senten
     """Training text whose tokens are kept."""
     settings = job.data
     shards = settings.kept("words", {"documents": settings.documents, "column": settings.column}, run.tokenizer)
+    batches = batching(
+        settings, run
+    )  # now: blocks are made while the model trains, and `need` puts it in eval mode
 
     def make(columns: dict[str, Rows], seed: int) -> SentenceData:
         ids, spelled = columns["ids"], columns["spelled"]
-        words = (bytes(spelled[row]).decode().split("\0") for row in range(len(spelled)))
-        return in_batches(settings, zip((list(ids[row]) for row in range(len(ids))), words, strict=True), run, seed)
+        words = (bytes(list(spelled[row])).decode().split("\0") for row in range(len(spelled)))
+        return batches(zip((list(ids[row]) for row in range(len(ids))), words, strict=True), seed=seed)
 
     data = ShardedRows(ShardRows(shards), make, batch_tokens=settings.batch_tokens, seed=job.train.seed)
     valid = build_data(settings, settings.files_of("valid"), run, seed=0)
@@ -89,17 +93,17 @@ def hold_out(data: SentenceData, settings: SentenceSettings) -> tuple[SentenceDa
 
 def build_data(settings: SentenceSettings, files: Iterable[str], run: Embedder, *, seed: int) -> SentenceData:
     documents = counted(settings.read(files), "documents read")
-    return in_batches(settings, encode_words(documents, run.tokenizer), run, seed)
+    return batching(settings, run)(encode_words(documents, run.tokenizer), seed=seed)
 
 
-def in_batches(settings: SentenceSettings, sentences: Iterable[Sentence], run: Embedder, seed: int) -> SentenceData:
+def batching(settings: SentenceSettings, run: Embedder) -> Callable[..., SentenceData]:
+    """SentenceData with all that the settings and the model say."""
     encoding = need(run.model, BidirectionalLanguageModel).encoding
-    return SentenceData(
-        sentences,
+    return partial(
+        SentenceData,
         special=run.tokenizer.special,
         length=settings.length,
         batch_tokens=settings.batch_tokens,
-        seed=seed,
         widest=encoding.widest,
         most=encoding.most_characters,
     )
