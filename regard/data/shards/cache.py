@@ -37,7 +37,7 @@ from regard.errors import DataError
 
 PLACE = "REGARD_CACHE"
 MOST = 32  # processes that tokenise
-SMALL = 1 << 22  # bytes of files that are not worth a second process
+SMALL = 1 << 20  # bytes of files that are not worth a second process
 QUIET = 25.0  # seconds without a line about how far it is
 OLD = 24 * 3600.0  # seconds after which what a killed process left is deleted
 Say = Callable[[str], None]
@@ -70,14 +70,17 @@ def kept_shards(groups: Sequence[Sequence[Path]], kept: Kept, say: Say) -> list[
         if missing:
             with _one_at_a_time(folder, sorted(missing), say):
                 found |= _open(sorted(missing))  # another process may have made them
-                _make({place: paths for place, paths in missing.items() if place not in found}, kept, say)
-            found |= _open([place for place in missing if place not in found])
+                missing = {place: paths for place, paths in missing.items() if place not in found}
+                _make(missing, kept, say)
+            found |= _open(sorted(missing))
+        shards = [found[place] for place in places]
     except OSError as error:
         raise OSError(
-            error.errno,
+            *([error.errno] if error.errno else []),
             f"{error.strerror or error}; tokens are kept in {folder}: make room, or set {PLACE} to another folder",
         ) from error
-    shards = [found[place] for place in places]
+    except KeyError as error:
+        raise OSError(f"{error} was written and cannot be read again; set {PLACE} to another folder") from None
     size = sum(shard.size for shard in {shard.folder: shard for shard in shards}.values())
     done = f"{len(missing)} of them tokenised now" if missing else "all of them tokenised before"
     say(f"Tokens of {len(groups):,} file{'s' * (len(groups) > 1)}, {done}: {in_units(size)} in {folder}")
@@ -145,7 +148,6 @@ def _make(missing: Mapping[Path, Sequence[Path]], kept: Kept, say: Say) -> None:
         return
     folder = next(iter(missing)).parent
     _clean(folder, missing)
-    files = []
     with _tokenizer_files(folder, kept.tokenizers) as files:
         jobs = [
             {"to": str(to), "paths": list(map(str, paths)), "kind": kept.kind, "options": dict(kept.options)}

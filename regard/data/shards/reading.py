@@ -20,6 +20,7 @@ from regard.data.shards.token_files import CHUNKS, TYPES, Shard
 from regard.errors import DataError
 
 OPEN = 64  # files that stay open
+PIECE = 1 << 20  # ids
 AGAIN = "tokens that were kept are gone or damaged: start again with --resume, and they are made anew"
 
 
@@ -95,7 +96,11 @@ class RunningText:
         return np.stack([self.read(first, last + 1)[row - first] for row, first, last in stretches])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self.read(0, len(self)).astype(dtype or np.int32)
+        """All of it in memory."""
+        ids = np.empty(len(self), dtype or np.int32)
+        for begin in range(0, len(self), PIECE):
+            ids[begin : begin + PIECE] = self.read(begin, min(begin + PIECE, len(self)))
+        return ids
 
 
 class ShardRows:
