@@ -4,12 +4,12 @@
 
 FOLDER is for made-up files and their tokens: about 9 bytes a token up to `REAL` tokens, and less than one above.
 
-tokenise  8 files of JSONL, compressed with zstd, words by Zipf's law, by a BPE vocabulary of 8,000 that a sample was
-          learned from. `first` is the first start with as many processes as the table says (taskset), `second` finds
-          the tokens that are kept: it reads every file and all tokens once to compare their sha256. CPU seconds
-          are those of all processes.
-memory    each row in a process of its own: the peak of its resident memory (VmHWM) less what it has after the imports.
-          `windows` are a language model's batches of 16 x 1,024 tokens, `pairs` a translator's batches of 4,096
+tokenise  8 files of JSONL, compressed with zstd, words by Zipf's law, by a BPE vocabulary of 8,000 that was learned
+          from a sample. The first start tokenises, in as many processes as the table says (taskset); the second
+          finds the tokens that are kept: it reads every file and all tokens once to compare their sha256. CPU
+          seconds are those of all processes.
+memory    each row in a process of its own: the peak of its resident memory (VmHWM) less what it has after the
+          imports. `windows` are a language model's batches of 16 x 1,024 tokens, `pairs` a translator's batches of 4,096
           tokens: the whole order of an epoch is gone through and 200 batches are read. `in memory` is the way
           for a single file. Tokens are made up and written without text; seven of the eight shards are links to
           the first.
@@ -49,7 +49,8 @@ def write_text(folder: Path, tokens: int) -> None:
     weights = 1 / np.arange(1, WORDS + 1)
     for number in range(FILES):
         left = int(tokens / FILES / 1.35)
-        with open(folder / f"{number}.jsonl.zst", "wb") as file, zstandard.ZstdCompressor().stream_writer(file) as out:
+        path = folder / f"{number}.jsonl.zst"
+        with open(path, "wb") as file, zstandard.ZstdCompressor().stream_writer(file) as out:
             while left > 0:
                 drawn = vocabulary[generator.choice(WORDS, 200_000, p=weights / weights.sum())]
                 for row in np.array_split(drawn[:left], max(1, len(drawn[:left]) // 400)):
@@ -135,16 +136,14 @@ def measure_tokenising(folder: Path, tokens: int, processes: int) -> None:
     tokenizer = Tokenizer.load(folder.parent / "tokenizer.json")
     kept = Kept("text", {"documents": "file", "column": "text"}, [tokenizer])
     files = [[path] for path in sorted(folder.glob("*.zst"))]
-    times = []
-    for _ in range(2):
-        before, begun = cpu(), time.perf_counter()
-        shards = kept_shards(files, kept, lambda line: None)
-        times += [time.perf_counter() - begun, cpu() - before]
-    count = sum(shard.counts["ids"] for shard in shards)
-    first, first_cpu, second, second_cpu = times
+    said: list[str] = []
+    before, begun = cpu(), time.perf_counter()
+    shards = kept_shards(files, kept, said.append)
+    seconds, used = time.perf_counter() - begun, cpu() - before
+    count, start = sum(shard.counts["ids"] for shard in shards), "second" if "before" in said[-1] else "first"
     print(
-        f"| {tokens:.0e} | {count:,} | {processes} | {first:.1f} | {first_cpu:.1f} | {count / first:,.0f} "
-        f"| {count / first_cpu:,.0f} | {second:.2f} | {second_cpu:.2f} |",
+        f"| {tokens:.0e} | {count:,} | {processes} | {start} | {seconds:.2f} | {used:.2f} "
+        f"| {count / seconds:,.0f} | {count / used:,.0f} |",
         flush=True,
     )
 
@@ -188,7 +187,8 @@ def prepare(folder: Path) -> None:
 
     generator, vocabulary = np.random.default_rng(2), np.array(words())
     weights = 1 / np.arange(1, WORDS + 1)
-    (folder / "sample.txt").write_text(" ".join(vocabulary[generator.choice(WORDS, 20_000, p=weights / weights.sum())]))
+    drawn = generator.choice(WORDS, 20_000, p=weights / weights.sum())
+    (folder / "sample.txt").write_text(" ".join(vocabulary[drawn]))
     recipe = {
         "data": {"train": str(folder / "sample.txt"), "length": 128, "batch_tokens": 1024},
         "tokens": {"size": 8000},
@@ -213,13 +213,16 @@ def main(folder: Path, sizes: list[int]) -> None:
     for size in real:
         if not (folder / f"text-{size}").exists():
             write_text(folder / f"text-{size}", size)
-    print("\n| size | tokens | processes | first, s | CPU s | tokens/s | tokens/CPU s | second, s | CPU s |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    print("\n| size | tokens | processes | start | s | CPU s | tokens/s | tokens/CPU s |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     for size in real:
         for cores in ("0", "0,1"):
-            cache = folder / f"cache-{size}-{cores.count(',') + 1}"
-            run("tokenising", folder / f"text-{size}", size, cores.count(",") + 1, cores=cores, cache=cache)
-    print("\n| data | tokens | MiB | open, s | order, s | batches | ms a batch |\n|---|---|---|---|---|---|---|", flush=True)
+            processes = cores.count(",") + 1
+            for _ in ("first", "second"):
+                cache = folder / f"cache-{size}-{processes}"
+                run("tokenising", folder / f"text-{size}", size, processes, cores=cores, cache=cache)
+    print("\n| data | tokens | MiB | open, s | order, s | batches | ms a batch |")
+    print("|---|---|---|---|---|---|---|", flush=True)
     for kind in ("windows", "pairs"):
         for size in sizes:
             tokens = folder / f"{kind}-{size}"

@@ -258,12 +258,13 @@ def _by_parquet(path: Path, columns: Columns) -> Iterator[tuple[str, list[tuple[
     """Row group after row group, of which only these columns are read."""
     with _parquet(path) as file:
         names = list(file.schema_arrow.names)
-        chosen, number = columns.choose(names, str(path)), 0
+        chosen, before = columns.choose(names, str(path)), 0
         find_columns((str(path), names), chosen)
         for part in file.iter_batches(batch_size=PARQUET_ROWS, columns=list(dict.fromkeys(chosen))):
             every = [part.column(name).to_pylist() for name in chosen]
-            for number, values in enumerate(zip(*every, strict=True), number + 1):
+            for number, values in enumerate(zip(*every, strict=True), before + 1):
                 yield f"{path}, row {number}", list(zip(chosen, values, strict=True))
+            before += len(part)
 
 
 @contextmanager

@@ -170,6 +170,7 @@ KINDS: dict[str, tuple[Columns, Encode]] = {
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the process that started this one, which ends it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the draft is removed
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever is printed is no answer
     for line in sys.stdin:

@@ -27,9 +27,8 @@ class LabelledSettings(MadeSplits[list[LabelledText]], KeptTokens):
 
     train_count: int = setting(4000, at_least=1)
     valid_count: int = setting(500, at_least=1)
-    text: str = (
-        ""  # the column of the text: its name in CSV, JSONL, parquet and TSV with a header, its number in other TSV
-    )
+    # the column of the text: its name in CSV, JSONL, parquet and TSV with a header, its number in other TSV
+    text: str = ""
     second: str = ""  # the column of the second text, where pairs are labelled
     label: str = ""  # the column of the label
     truncate: int = setting(128, at_least=8)  # tokens kept of a text, the special ones included
