@@ -66,7 +66,7 @@ def write_tokens(folder: Path, tokens: int, pairs: bool) -> None:
     (folder / "0").mkdir(parents=True)
     with ShardWriter(folder / "0", {"source": "H", "target": "H"} if pairs else {"ids": "H"}) as writer:
         while left > 0:
-            ids = generator.integers(4, 8000, min(left, 1 << 20)).tolist()
+            ids = generator.integers(4, 4000, min(left, 1 << 20)).tolist()
             left -= len(ids)
             if not pairs:
                 writer.add("ids", ids)

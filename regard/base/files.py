@@ -94,6 +94,14 @@ def find_aligned(name: str | Path) -> list[list[Path]]:
     return groups
 
 
+def names_many(name: str) -> bool:
+    """Is this a pattern, and not the name of a file that has a star or bracket in it?"""
+    try:
+        return is_pattern(name) and not find_data(name)
+    except FileNotFoundError:
+        return True
+
+
 def _partner(path: Path, word: str, other: str, files: list[Path]) -> Path:
     """The file whose name has the other word in the place of this one."""
     text, place = str(path), len(str(path))

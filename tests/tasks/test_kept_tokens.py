@@ -141,6 +141,8 @@ def test_when_tokens_are_kept(here: Path) -> None:
     assert not TextSettings(train="s/*.jsonl.zst", token_cache="never").keeps_tokens
     assert not TextSettings(train="a.txt").keeps_tokens
     assert not TextSettings(train=("a.txt", "s/0.jsonl.zst")).keeps_tokens, "runs that were begun before go on"
+    Path("a[1].txt").write_text("a")
+    assert not TextSettings(train="a[1].txt").keeps_tokens, "a file of that name"
     assert TextSettings(train="a.txt", token_cache="always").keeps_tokens
     assert not PairSettings(train="s/*.jsonl.zst").keeps_tokens, "pairs are held out by their texts"
     assert PairSettings(train="s/*.jsonl.zst", valid="valid.jsonl").keeps_tokens

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.fields import setting
-from regard.base.files import find_files
+from regard.base.files import find_files, names_many
 from regard.base.memory_rows import MemoryRows
-from regard.base.patterns import form_by_name, is_pattern
+from regard.base.patterns import form_by_name
 from regard.data.shards.cache import Kept, kept_shards
 from regard.data.shards.token_files import Shard
 from regard.data.text.tokenizer import Tokenizer
@@ -40,10 +40,11 @@ class KeptTokens(Splits):
         names = self.files_of("train")
         if self.token_cache == NEVER or not names or any(isinstance(name, MemoryRows) for name in names):
             return False
-        by_name = any(is_pattern(name) or form_by_name(Path(name)) == "parquet" for name in names)
-        if self.token_cache == AUTO and not (by_name and not (self.needs_valid and self.holds_out)):
+        by_name = any(names_many(name) or form_by_name(Path(name)) == "parquet" for name in names)
+        lacks_valid = self.needs_valid and self.holds_out
+        if self.token_cache == AUTO and (lacks_valid or not by_name):
             return False
-        if self.needs_valid and self.holds_out:
+        if lacks_valid:
             raise DataError(
                 'with token_cache = "always" nothing can be held out of the training data; set data.valid'
             )
