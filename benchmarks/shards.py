@@ -9,8 +9,8 @@ tokenise  8 files of JSONL, compressed with zstd, words by Zipf's law, by a BPE 
           finds the tokens that are kept: it reads every file and all tokens once to compare their sha256. CPU
           seconds are those of all processes.
 memory    each row in a process of its own: the peak of its resident memory (VmHWM) less what it has after the
-          imports. `windows` are a language model's batches of 16 x 1,024 tokens, `pairs` a translator's batches of 4,096
-          tokens: the whole order of an epoch is gone through and 200 batches are read. `in memory` is the way
+          imports. `windows` are a language model's batches of 16 x 1,024 tokens, `pairs` a translator's batches of
+          4,096 tokens: the whole order of an epoch is gone through and 200 batches are read. `in memory` is the way
           for a single file. Tokens are made up and written without text; seven of the eight shards are links to
           the first.
 training  `regard.train` of a small GPT-2 for 20 steps, from a run that has the vocabulary, on eight small files in
