@@ -216,6 +216,15 @@ def _jsonl(path: Table, columns: LabelledColumns) -> Iterator[tuple[str, Labelle
         yield where, (text, second, label)
 
 
+class EncodedRows(NamedTuple):
+    """Many encoded texts with their classes."""
+
+    rows: Rows
+    parts: Rows  # the lengths of each row's parts
+    labels: array[int]
+    truncated: int = 0
+
+
 def classes(labels: Iterable[str]) -> tuple[str, ...]:
     """The distinct labels, sorted as numbers if all are whole numbers, else as text: the order of the logits."""
     counts = Counter(labels)
@@ -231,15 +240,6 @@ def classes(labels: Iterable[str]) -> tuple[str, ...]:
     if all(re.fullmatch(r"[+-]?[0-9]{1,18}", label) for label in counts):
         return tuple(sorted(counts, key=lambda label: (int(label), label)))
     return tuple(sorted(counts))
-
-
-class EncodedRows(NamedTuple):
-    """Many encoded texts with their classes."""
-
-    rows: Rows
-    parts: Rows  # the lengths of each row's parts
-    labels: array[int]
-    truncated: int = 0
 
 
 class LabelledData:
