@@ -91,6 +91,8 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
     def simple_ways(
         self, job: Job[LabelledSettings], prepared: Prepared[TextReader, LabelledData]
     ) -> dict[str, float]:
+        if job.data.keeps_tokens:  # the texts are too many to be held
+            return {}
         train, valid = job.data.rows("train"), job.data.rows("valid")
         texts = ([f"{text} {second}" for text, second, _ in rows] for rows in (train, valid))
         labels = [label for *_, label in train], [label for *_, label in valid]

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from regard.attention.trace import sites_of
-from regard.base.files import find_files
+from regard.base.files import find_aligned
 from regard.base.line_writer import line_writer
 from regard.data.artifacts import Artifacts
 from regard.data.text.pairs import read_pairs
@@ -63,7 +63,8 @@ class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
 
     def has_columns(self, settings: PairSettings) -> bool:
         """Aligned files have none."""
-        return not settings.made and all(len(find_files(name)) == 1 for name in settings.test_files)
+        groups = (group for name in settings.test_files for group in find_aligned(name))
+        return not settings.made and all(len(group) == 1 for group in groups)
 
     def ticks(self, data: TestPairs) -> int:
         return len(data.examples)
