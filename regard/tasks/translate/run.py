@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Unpack, overload
 
 import torch
 from torch import Tensor
 
 from regard.attention import Trace, trace
+from regard.base.divided import each
 from regard.data.artifacts import AnyTokenizer
 from regard.data.batches.batch import pad
 from regard.decode.coverage import rerank
@@ -67,6 +67,10 @@ class Translator(WritingRun):
     def max_source(self) -> int:
         """The most tokens a source may have, the end token included."""
         return self.model.config.max_positions
+
+    @property
+    def at_once(self) -> int:
+        return check_batch(None, self.model) * AHEAD
 
     @overload
     def translate(
@@ -347,11 +351,11 @@ class Translator(WritingRun):
 
     def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
         """Word alignments of given translations: for each target word the source word it looked at most."""
-        batch = check_batch(batch, self.model)
-        pairs = iter(pairs)
-        while part := list(islice(pairs, batch)):
-            sources = [self.read(source) for source, _ in part]
-            targets = [self.tokenizer.encode_words(target) for _, target in part]
-            weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
-            for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
-                yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+        return each(in_parts(pairs, check_batch(batch, self.model)), self._align)
+
+    def _align(self, pairs: list[tuple[str, str]], tick: Tick) -> Iterator[Links]:
+        sources = [self.read(source) for source, _ in pairs]
+        targets = [self.tokenizer.encode_words(target) for _, target in pairs]
+        weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
+        for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
+            yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
