@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup, Store
 
 T = TypeVar("T")
+_alone = False
+_met = 0  # how often the others have waited for the first
 NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # torchrun sets them; a Slurm script may do so too
 TIMEOUT = "REGARD_TIMEOUT"  # environment: seconds to wait for another process
 USUAL_TIMEOUT = 600.0
@@ -31,17 +33,36 @@ NCCL_LATER = 60.0  # seconds that NCCL waits longer, as it ends the process with
 SETTLED = 2.0  # seconds without news after which the roll call is over
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """In the block this process works by itself, as if it were the only one, while the others wait for it in
+    `broadcast`: whatever divides its work among processes does not do so here."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
+
+
 def launched() -> bool:
     """Whether torchrun started this process, or the user's script has joined a group."""
+    return not _alone and _started()
+
+
+def _started() -> bool:
     return _told_by_environment() or _joined()
 
 
 def rank() -> int:
+    """0, 1, ..; also in `alone`, where `count` is 1."""
     return _distributed().get_rank() if _joined() else _number("RANK", 0)
 
 
 def count() -> int:
     """How many processes there are, on all machines."""
+    if _alone:
+        return 1
     return _distributed().get_world_size() if _joined() else _number("WORLD_SIZE", 1)
 
 
@@ -127,14 +148,27 @@ def gather_all(thing: T) -> list[T]:
 
 
 def broadcast(thing: T) -> T:
-    """The object of the first process; what the others give is ignored."""
+    """The object of the first process; what the others give is ignored. They wait for it as long as it lives, since
+    the first process may read data or validate in the meantime."""
     if not launched():
         return thing
     join()
+    _wait_for_first()
     things = [thing]
     with together():
         _distributed().broadcast_object_list(things, src=0, group=_host_group())
     return things[0]
+
+
+def of_first(work: Callable[[], T]) -> T:
+    """What the first process does by itself, such as writing a file; its result in every process."""
+    if not launched():
+        return work()
+    result: Any = None
+    if is_first():
+        with alone():
+            result = work()
+    return broadcast(result)
 
 
 def barrier() -> None:
@@ -174,6 +208,20 @@ def address(number: int | None = None) -> str:
         if _store().check([f"host/{number}"]):
             return f"rank {number} on {_store().get(f'host/{number}').decode()}"
     return f"rank {number}"
+
+
+def _wait_for_first() -> None:
+    """Short waits, as no signal is heard in them."""
+    global _met
+    if not _told_by_environment():
+        return
+    _met += 1
+    key = f"first/{_met}"
+    with together():
+        if is_first():
+            _store().set(key, b"")
+        while not _store().check([key]):
+            time.sleep(0.02)
 
 
 def _roll_call(waited: float) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
 from regard.attention.kernels.fused import HALF
 from regard.base.dropout import Dropout
+from regard.base.shared_batch import draw
 
 NORMS = ("post", "pre")
 WORTH = 0.05  # with a smaller share of padding, packing costs more than it saves
@@ -177,7 +178,7 @@ class Block(nn.Module):
         if not self.training or self.drop_path == 0:
             return x
         rows = x.shape[0] if packing is None else len(packing.mask)
-        keep = torch.rand(rows, device=x.device) >= self.drop_path
+        keep = draw(torch.empty(rows, device=x.device), Tensor.uniform_) >= self.drop_path
         scale = keep.to(x.dtype) / (1 - self.drop_path)
         scale = scale[:, None] if packing is None else scale[packing.rows][None]  # (B, 1) or (1, N)
         return x * scale[..., None]

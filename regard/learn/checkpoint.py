@@ -118,7 +118,7 @@ def _step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def _path(folder: Path, step: int) -> Path:
+def path_of(folder: Path, step: int) -> Path:
     return folder / "training" / f"step-{step:08d}"
 
 
@@ -133,7 +133,7 @@ def save(
     folder: Path, standing: Standing, model: Module, optimiser: torch.optim.Optimizer, *, average: int = 0
 ) -> Path:
     """Write a checkpoint, then delete older ones. Returns its folder."""
-    path = _path(folder, standing.step)
+    path = path_of(folder, standing.step)
     path.parent.mkdir(parents=True, exist_ok=True)
     with drafted_folder(path) as draft:
         files = {}
@@ -154,7 +154,7 @@ def update(folder: Path, standing: Standing, *, average: int = 0) -> Path:
     """Rewrite state.json of the checkpoint of standing.step; its tensors stay. Older checkpoints, left by a run
     that was killed within `save`, are deleted."""
     _prune(folder, standing.step, average)
-    path = _path(folder, standing.step)
+    path = path_of(folder, standing.step)
     record = _read_state(path)
     _write_state(path, standing, record["files"], record["optimiser"])
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -52,7 +53,9 @@ class Progress:
     """A bar on a terminal; anywhere else the lines passed to `say`, and a line at least every half minute."""
 
     def __init__(self, file: TextIO | None = None, *, unit: str = "tokens", clock: Clock = time.monotonic) -> None:
-        self.file, self.unit, self.clock = file or sys.stderr, unit, clock
+        # Of several processes only the first shows anything.
+        self.file = file or (sys.stderr if is_first() else open(os.devnull, "w"))
+        self.unit, self.clock = unit, clock
         self.bar: Bar | None = None
         self.task = TaskID(0)
         self.first = self.step = self.steps = 0
