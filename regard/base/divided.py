@@ -66,12 +66,16 @@ def each(
         for piece in pieces:
             yield from work(piece, tick)
         return
-    source, more = iter(pieces), True
-    while more:
+    source = iter(pieces)
+    while True:
         turn, error = _take(source, at_once * processes.count())
-        outcomes = processes.gather_all(_own(turn, work))
-        yield from _in_order(outcomes, len(turn), tick)
-        more = _goes_on(turn, error)
+        if turn:
+            outcomes = processes.gather_all(_own(turn, work))
+            yield from _in_order(outcomes, len(turn), tick)
+        if error is not None:
+            raise error
+        if not turn:
+            return
 
 
 def each_of_first(
@@ -83,17 +87,20 @@ def each_of_first(
         for piece in pieces:
             yield from work(piece, tick)
         return
-    source, more = iter(pieces), True
-    while more:
+    source = iter(pieces)
+    while True:
         read = _take(source, processes.count()) if processes.is_first() else ([], None)
         turn, error = processes.broadcast(read)
-        if outcomes := processes.gather(_own(turn, work)):
+        if turn and (outcomes := processes.gather(_own(turn, work))):
             try:
                 yield from _in_order(outcomes, len(turn), tick)
             except Exception as failure:  # of the work: the others, which wait for the next pieces, end with it
                 processes.broadcast(([], failure))
                 raise
-        more = _goes_on(turn, error)
+        if error is not None:
+            raise error
+        if not turn:
+            return
 
 
 def _take(source: Iterator[Piece], count: int) -> tuple[list[Piece], Exception | None]:
@@ -105,12 +112,6 @@ def _take(source: Iterator[Piece], count: int) -> tuple[list[Piece], Exception |
     except Exception as error:
         return turn, _sendable(error)
     return turn, None
-
-
-def _goes_on(turn: list[Piece], error: Exception | None) -> bool:
-    if error is not None:
-        raise error
-    return bool(turn)
 
 
 def _own(turn: list[Piece], work: Callable[[Piece, Tick], Iterable[Result]]) -> list[Outcome[Result]]:
