@@ -122,7 +122,9 @@ class Team(Alone):
         every = {}
         for name, (shape, dtype, kind) in processes.broadcast(forms).items():
             device = self.device if kind == self.device.type else torch.device(kind)
-            every[name] = torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
+            every[name] = (
+                torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
+            )
             dist.broadcast(every[name].detach(), 0, group=processes.group_for(device))
         return every
 

@@ -113,7 +113,9 @@ def take_steps(
                 watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
             if _due(standing, settings):
                 watch.look()
-                metrics = team.of_first(lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step)))
+                metrics = team.of_first(
+                    lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step))
+                )
                 if metrics is not None:
                     log.add(validation.judge(metrics, standing, progress))
             stop = interrupt.agree(team.highest)
@@ -292,9 +294,7 @@ def _make_ready(folder: Path, training: Path, resume: bool) -> None:
     checkpoint.clean(folder)
 
 
-def _open_log(
-    folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone
-) -> Log:
+def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone) -> Log:
     if not team.is_first:
         return NoLog()
     log = Log(folder / "log.jsonl")

@@ -50,6 +50,10 @@ Strict = Annotated[
     ),
 ]
 WHEN_COMPLETE = "It appears when it is complete; what a command had done when it was stopped is in FILE.partial."
+DIVIDED = (
+    "Several processes divide many inputs among them: `torchrun --nproc-per-node 2 -m regard {verb} RUN ...`, with the "
+    "answers of one process, in their order."
+)
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty
 
@@ -84,7 +88,8 @@ def command_for(task: AnyTask) -> Callable[..., None]:
         [inspect.Parameter(name, KEYWORD, annotation=type_, default=default) for name, type_, default in parameters]
     )
     command.__annotations__ = {name: type_ for name, type_, _ in parameters}
-    command.__name__, command.__doc__ = task.verb, f"{task.summary}\n\n    Examples:\n{task.help}"
+    command.__name__ = task.verb
+    command.__doc__ = f"{task.summary}\n\n    Examples:\n{task.help}\n\n    {DIVIDED.format(verb=task.verb)}"
     return command
 
 

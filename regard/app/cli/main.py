@@ -26,7 +26,7 @@ from regard.base import processes
 from regard.base.memory import memory_error
 from regard.base.short_repr import printable
 from regard.base.signals import signals_end
-from regard.errors import BadInput, Interrupted, OutOfMemory, Unanswered
+from regard.errors import BadInput, Interrupted, OutOfMemory, PeerLost, Unanswered
 from regard.learn.progress import say, silent
 from regard.tasks.core.table import TASKS
 
@@ -151,7 +151,7 @@ def explain(error: BaseException) -> int:
         say(f"error: {error.filename}: {error.strerror}")
     elif isinstance(error, OSError) and error.strerror:
         say(f"error: {error.strerror}")
-    elif isinstance(error, ValueError | OSError | OutOfMemory):
+    elif isinstance(error, ValueError | OSError | OutOfMemory | PeerLost):
         say(f"error: {str(error) or type(error).__name__}")
     elif (amount := memory_error(error)) is not None:
         say(f"error: this needs more memory than there is{amount}; ask for less at once, or take a smaller model")

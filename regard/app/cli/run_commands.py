@@ -87,7 +87,9 @@ def evaluate_command() -> Callable[..., None]:
     ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
     (`test.{{en,de1,de2}}`), further columns, or a list in JSONL. Translators are also compared with the first one:
     a paired bootstrap tells whether the difference could be chance, and captioners likewise. Metrics of captions
-    are those of the COCO evaluation, against all captions of an image."""
+    are those of the COCO evaluation, against all captions of an image.
+
+    `torchrun --nproc-per-node 2 -m regard evaluate ...` divides the work; the metrics are those of one process."""
     return evaluate
 
 
@@ -160,7 +162,9 @@ def align(
         regard align runs/mine --data 'hansards.{en,fr}' --gold hansards.talp --output links.txt
 
     This is the Pharaoh format: source word - target word, counted from 0; words are split at spaces, and pieces of
-    a word are taken together. With --gold, the alignment error rate goes to stderr."""
+    a word are taken together. With --gold, the alignment error rate goes to stderr.
+
+    `torchrun --nproc-per-node 2 -m regard align ...` divides the pairs, with the same links."""
     from regard.runs.folder import find, own_files
     from regard.tasks.core.table import load_as
     from regard.tasks.translate.align import align_pairs

@@ -264,7 +264,9 @@ def finish_folder(
     newest: list[Path],
 ) -> None:
     """The loss curve and README.md."""
-    if checkpoints(out)[:1] == newest and (out / "README.md").exists():  # else it was trained, or killed just before
+    if (
+        checkpoints(out)[:1] == newest and (out / "README.md").exists()
+    ):  # else it was trained, or killed just before
         return
     log = out / "log.jsonl"
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
