@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -22,14 +23,15 @@ class SyncedBatchNorm(_BatchNorm):
             return super().forward(input)
         places = [axis for axis in range(input.dim()) if axis != 1]
         shape = [-1 if axis == 1 else 1 for axis in range(input.dim())]
-        numbers = torch.full((1,), input.numel() // input.shape[1], dtype=input.dtype, device=input.device)
-        sums = over_all(torch.cat([input.sum(places), numbers]))
+        wide = torch.float64
+        numbers = torch.full((1,), input.numel() // input.shape[1], dtype=wide, device=input.device)
+        sums = over_all(torch.cat([input.sum(places, dtype=wide), numbers]))
         count = sums[-1].detach()
         mean = sums[:-1] / count
-        centred = input - mean.view(shape)
-        variance = over_all(centred.square().sum(places)) / count
+        centred = input - mean.to(input.dtype).view(shape)
+        variance = over_all(centred.square().sum(places, dtype=wide)) / count
         self._remember(mean.detach(), variance.detach() * count / (count - 1))
-        scaled = centred * torch.rsqrt(variance + self.eps).view(shape)
+        scaled = centred * torch.rsqrt(variance + self.eps).to(input.dtype).view(shape)
         return scaled if self.weight is None else scaled * self.weight.view(shape) + self.bias.view(shape)
 
     @torch.no_grad()
@@ -37,8 +39,8 @@ class SyncedBatchNorm(_BatchNorm):
         if not self.track_running_stats:
             return
         self.num_batches_tracked.add_(1)
-        self.running_mean.lerp_(mean, self.momentum)
-        self.running_var.lerp_(variance, self.momentum)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
 
 
 def synchronise_norms(model: nn.Module) -> None:

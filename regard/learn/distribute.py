@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from inspect import signature
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -21,9 +22,9 @@ from regard.base import processes
 from regard.base.shared_batch import Share, SharedBatch, begin, counts, sharing
 from regard.base.tensors import named_tensors
 from regard.layers.synced_norm import synchronise_norms
+from regard.learn import checkpoint
 from regard.learn.seeds import noise
-from regard.learn.settings import Training
-from regard.learn.team import Alone, Part, seed_draws
+from regard.learn.team import Alone, Part, Stepper, seed_draws
 
 T = TypeVar("T")
 # Its name until torch 2.12, and since.
@@ -43,8 +44,8 @@ class Team(Alone):
 
     several = True
 
-    def __init__(self, device: torch.device, settings: Training) -> None:
-        self.device, self.settings = device, settings
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
         self.group = processes.group_for(device)
         self.share = Share(processes.rank(), processes.count())
         self.is_first = processes.is_first()
@@ -104,6 +105,22 @@ class Team(Alone):
         factor = self.share.count * own[1] / every[1]
         return mean * factor.to(mean.dtype), every[0], every[1]
 
+    # -- checkpoints
+
+    def writer(self, folder: Path, stepper: Stepper, standing: checkpoint.Standing) -> Callable[[], object]:
+        return super().writer(folder, stepper, standing) if self.is_first else lambda: None
+
+    def load(self, folder: Path, stepper: Stepper, say: checkpoint.Say) -> checkpoint.Standing | None:
+        """The first process reads it, and the others get it from there."""
+        trained, optimiser = stepper.trained, stepper.optimiser
+        standing = self.of_first(lambda: checkpoint.load_newest(folder, trained, optimiser, say=say))
+        if standing:
+            self.spread(named_tensors(trained))
+            moments = self.spread(checkpoint.optimiser_tensors(trained, optimiser), new=True)
+            if not self.is_first:
+                checkpoint.fill_optimiser(trained, optimiser, moments, source=folder)
+        return standing
+
     # -- agreement
 
     def highest(self, number: int) -> int:
@@ -122,9 +139,7 @@ class Team(Alone):
         every = {}
         for name, (shape, dtype, kind) in processes.broadcast(forms).items():
             device = self.device if kind == self.device.type else torch.device(kind)
-            every[name] = (
-                torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
-            )
+            every[name] = torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
             dist.broadcast(every[name].detach(), 0, group=processes.group_for(device))
         return every
 
@@ -132,11 +147,12 @@ class Team(Alone):
 class Learning(nn.Module):
     """Torch's wrappers see to gradients in `forward`: `wrapped.module.loss(batch)` would not synchronise them."""
 
-    def __init__(self, model: nn.Module, learn: Callable[[Any], Part]) -> None:
+    def __init__(self, model: nn.Module, learn: Callable[[Any], Part] | None = None) -> None:
         super().__init__()
         self.model, self.learn = model, learn
 
     def forward(self, batch: Any) -> Part:
+        assert self.learn is not None
         return self.learn(batch)
 
 

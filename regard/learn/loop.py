@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -22,15 +22,18 @@ from regard.base.tensors import fill, named_tensors
 from regard.data.batches.batch import Batch
 from regard.errors import Diverged, Interrupted, PeerLost, RunError
 from regard.layers.loss import Loss
+from regard.layers.block import recompute_blocks
 from regard.layers.onednn import without_onednn
 from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
-from regard.learn.checkpoint import Standing, optimiser_tensors
+from regard.learn.checkpoint import Standing
 from regard.learn.interrupt import Interrupt
 from regard.learn.log import CHANGED_DATA, Log, NoLog
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.progress import Progress
 from regard.learn.reinforce import Objective
+from regard.learn.restart import mark, unmark
+from regard.learn.saving import Saving
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
 from regard.learn.team import Alone, Part, team_for
@@ -113,9 +116,8 @@ def take_steps(
                 watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
             if _due(standing, settings):
                 watch.look()
-                metrics = team.of_first(
-                    lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step))
-                )
+                stepper.refresh()
+                metrics = team.of_first(lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step)))
                 if metrics is not None:
                     log.add(validation.judge(metrics, standing, progress))
             stop = interrupt.agree(team.highest)
@@ -124,12 +126,18 @@ def take_steps(
                 saved = stepper.save(folder, standing, tensors=not unfinished)
                 watch.reset()
             if stop:
+                stepper.refresh()
+                stepper.saving.wait()
                 raise _stopped(standing, settings, saved, interrupt)
+        stepper.refresh()
+        stepper.saving.wait()
         finished = team.of_first(lambda: _finish(folder, standing, validation, log, progress, interrupt))
         signalled = interrupt.agree(team.highest)
         if finished is None:
             raise _stopped(standing, settings, checkpoint.path_of(folder, standing.step), interrupt)
         standing = finished
+    if team.is_first:
+        unmark(folder)
     if signalled:
         said = f"The training in {folder} is finished and saved; what follows training was skipped."
         raise Interrupted(said, interrupt.signal)
@@ -152,11 +160,14 @@ class Stepper:
         self.device = choose_device(settings.device, settings.precision)
         self.team = team_for(self.device, settings)
         self.model = model.to(self.device).train()
+        if settings.recompute:
+            recompute_blocks(self.model)
         self.trained = self.team.trained(self.model)
         self.optimiser = build_optimiser(self.trained, settings)
         self.parameters = [parameter for parameter in self.trained.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
         self.objective = Objective(settings, self.device)
+        self.saving = Saving(settings.async_save)
         captured = settings.capture and self.device.type == "cuda" and not self.team.several
         if loss is None:
             assert isinstance(self.trained, Learner)
@@ -188,6 +199,7 @@ class Stepper:
     def _change(self, batches: Iterable[Batch]) -> Numbers:
         if self.passes is None:
             return self._update(batches)
+        self.refresh()
         with torch.no_grad(), self._autocast():
             passes = self.passes(batches)
         updates = [self._update([batch]) for batches in passes for batch in batches]
@@ -219,13 +231,14 @@ class Stepper:
                     mean = mean * (count / tokens[0]).to(mean.dtype)
                 self.scaler.scale(mean).backward()
         self.scaler.unscale_(self.optimiser)
+        self.team.complete()
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         single = len(tokens) == 1  # the usual case: sums of one number would be four launches more on a GPU
         total, count = (each[0] if single else torch.stack(each).sum() for each in (totals, tokens))
         if not single:
             for gradient in gradients:
                 gradient.mul_((tokens[0] / count).to(gradient.dtype))
-        norm = nn.utils.get_total_norm(gradients)
+        norm = self.team.whole(nn.utils.get_total_norm(gradients))
         if self.settings.max_grad_norm:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.max_grad_norm, norm)
         self.scaler.step(self.optimiser)
@@ -235,21 +248,22 @@ class Stepper:
     def save(self, folder: Path, standing: Standing, *, tensors: bool) -> Path:
         """tensors=False: those of this step are on disk already."""
         standing.scaler, standing.baseline = self.scaler.state_dict(), float(self.objective.baseline)
-        average = self.settings.average_checkpoints
-        if not self.team.is_first:
-            return checkpoint.path_of(folder, standing.step)
+        average, path = self.settings.average_checkpoints, checkpoint.path_of(folder, standing.step)
+        self.saving.wait()
         if not tensors:
-            return checkpoint.update(folder, standing, average=average)
-        return checkpoint.save(folder, standing, self.model, self.optimiser, average=average)
+            if self.team.is_first:
+                checkpoint.update(folder, standing, average=average)
+            return path
+        self.saving.begin(self.team.writer(folder, self, replace(standing)))
+        return path
+
+    def refresh(self) -> None:
+        """The model has the weights of the last step: those that are divided among processes are collected."""
+        self.team.collect(self.trained, self.model)
 
     def load(self, folder: Path, say: checkpoint.Say) -> Standing | None:
-        """From the newest checkpoint, which the first process reads."""
-        standing = self.team.of_first(lambda: checkpoint.load_newest(folder, self.model, self.optimiser, say=say))
-        if standing and self.team.several:
-            self.team.spread(named_tensors(self.model))
-            moments = self.team.spread(optimiser_tensors(self.model, self.optimiser), new=True)
-            if not self.team.is_first:
-                checkpoint.fill_optimiser(self.model, self.optimiser, moments, source=folder)
+        """From the newest checkpoint."""
+        standing = self.team.load(folder, self, say)
         if standing and standing.scaler and self.scaler.is_enabled():
             self.scaler.load_state_dict(standing.scaler)
         if standing:
@@ -292,9 +306,12 @@ def _make_ready(folder: Path, training: Path, resume: bool) -> None:
     training.mkdir(parents=True, exist_ok=True)
     sync_folder(folder)
     checkpoint.clean(folder)
+    mark(folder)
 
 
-def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone) -> Log:
+def _open_log(
+    folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone
+) -> Log:
     if not team.is_first:
         return NoLog()
     log = Log(folder / "log.jsonl")

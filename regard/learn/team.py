@@ -5,15 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from regard.base import processes
+from regard.learn import checkpoint
 from regard.learn.settings import Training
 
 T = TypeVar("T")
+
+
+class Stepper(Protocol):
+    """The part of `learn.loop.Stepper` that is saved."""
+
+    trained: Any
+    optimiser: torch.optim.Optimizer
+    settings: Training
+
+
 Part = tuple[Tensor, Tensor, Tensor]  # the mean loss to differentiate, the total, the tokens
 
 
@@ -66,6 +78,27 @@ class Alone:
         """Around all that needs the others: one that is gone or hangs is named."""
         return nullcontext()
 
+    def complete(self) -> None:
+        """Called when the gradients of a step are there."""
+
+    def whole(self, number: Tensor) -> Tensor:
+        """A number that each process may have a part of."""
+        return number
+
+    def collect(self, trained: Any, model: Any) -> None:
+        """Copy the weights of `trained` into the model, where they are not the same."""
+
+    def writer(self, folder: Path, stepper: Stepper, standing: checkpoint.Standing) -> Callable[[], object]:
+        """Writes a checkpoint, in this or another thread."""
+        trained, optimiser, settings = stepper.trained, stepper.optimiser, stepper.settings
+        parts = checkpoint.parts_of(trained, optimiser, copied=settings.async_save)
+        average = settings.average_checkpoints
+        return lambda: checkpoint.save(folder, standing, trained, optimiser, average=average, parts=parts)
+
+    def load(self, folder: Path, stepper: Stepper, say: checkpoint.Say) -> checkpoint.Standing | None:
+        """Fill model and optimiser from the newest checkpoint that is undamaged; None: there is none."""
+        return checkpoint.load_newest(folder, stepper.trained, stepper.optimiser, say=say)
+
     def spread(self, tensors: dict[str, Tensor], *, new: bool = False) -> dict[str, Tensor]:
         """The tensors of the first process, in every process: copied into theirs, or new ones."""
         return tensors
@@ -76,8 +109,9 @@ def team_for(device: torch.device, settings: Training) -> Alone:
     if not processes.launched():
         return Alone()
     from regard.learn.distribute import Team
+    from regard.learn.shard import ShardedTeam
 
-    return Team(device, settings)
+    return ShardedTeam(device) if settings.shard else Team(device)
 
 
 def seed_draws(seed: int, device: torch.device) -> None:

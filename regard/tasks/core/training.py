@@ -30,6 +30,7 @@ from regard.learn.lock import locked
 from regard.learn.loop import GO_ON, Report, Stepper, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
+from regard.learn.restart import goes_on
 from regard.learn.settings import AUTO, Training
 from regard.learn.validation import Validation
 from regard.models import MODELS, name_of
@@ -49,9 +50,10 @@ from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.simple_ways import tell_if_below
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
 
+HARDWARE = ("device", "compile", "capture", "shard", "recompute", "async_save")
 # Settings that may change when a training goes on.
 FREE = (
-    *(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture")),
+    *(f"train.{name}" for name in ("steps", "eval_every", "patience", *HARDWARE)),
     "data.skip_broken",  # a broken image may have stopped the training
 )
 
@@ -154,6 +156,9 @@ def train(
 
     start: a run whose weights and vocabulary to begin with. overwrite: a run in `out` is replaced once the data is
     read and the training begins. RunError, with nothing touched, if another process is training in `out`."""
+    if goes_on(out):
+        say(f"Started again by torchrun ({processes.restarts()} so far): going on from the last checkpoint")
+        resume, overwrite = True, False
     if resume and overwrite:
         raise BadInput("either go on with the run in the folder (resume) or replace it (overwrite), not both")
     lower = [f"data.{name}" for name in SIZES if name in job.data.__dataclass_fields__]
