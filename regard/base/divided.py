@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
@@ -69,10 +69,12 @@ def each(
     source = iter(pieces)
     while True:
         turn, error = _take(source, at_once * processes.count())
-        if turn:
-            outcomes = processes.gather_all(_own(turn, work))
-            yield from _in_order(outcomes, len(turn), tick)
-        if error is not None:
+        lengths, errors, outcomes = zip(*processes.gather_all((len(turn), error, _own(turn, work))), strict=True)
+        if len({*lengths}) > 1 and not any(errors):
+            counts = ", ".join(f"rank {rank} {length}" for rank, length in enumerate(lengths))
+            raise DataError(f"the processes read different data (batches: {counts}); give all of them the same files")
+        yield from _in_order(outcomes, min(lengths), tick)
+        for error in filter(None, errors):
             raise error
         if not turn:
             return
@@ -128,7 +130,7 @@ def _own(turn: list[Piece], work: Callable[[Piece, Tick], Iterable[Result]]) -> 
     return outcomes
 
 
-def _in_order(outcomes: list[list[Outcome[Result]]], count: int, tick: Tick) -> Iterator[Result]:
+def _in_order(outcomes: Sequence[list[Outcome[Result]]], count: int, tick: Tick) -> Iterator[Result]:
     for number in range(count):
         results, error, where = outcomes[number % len(outcomes)][number // len(outcomes)]
         for result in results:
