@@ -5,7 +5,6 @@ the order of the pieces: whatever is made of these, as a sum of losses, is that 
 
 from __future__ import annotations
 
-import pickle
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 from regard.base import processes
 from regard.base.files import is_stream
+from regard.base.memory import memory_error
 from regard.errors import DataError
 
 Piece = TypeVar("Piece")
@@ -141,11 +141,11 @@ def _in_order(outcomes: Sequence[list[Outcome[Result]]], count: int, tick: Tick)
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error with the rank of this process, which tells it apart where another process tells it."""
-    error.of_rank = processes.rank()  # type: ignore[attr-defined]
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
+    """The error as another process can raise it, with the rank of this one. One of a library comes as its words."""
+    ours = type(error).__module__ in ("builtins", "regard.errors")
+    if memory_error(error) is not None and not ours:
+        error = MemoryError(str(error))
+    elif not ours or not all(isinstance(part, str | int | None) for part in error.args):
         error = RuntimeError(f"{type(error).__name__}: {error}")
-        error.of_rank = processes.rank()  # type: ignore[attr-defined]
+    error.of_rank = processes.rank()  # type: ignore[attr-defined]
     return error
