@@ -72,7 +72,9 @@ def each(
         lengths, errors, outcomes = zip(*processes.gather_all((len(turn), error, _own(turn, work))), strict=True)
         if len({*lengths}) > 1 and not any(errors):
             counts = ", ".join(f"rank {rank} {length}" for rank, length in enumerate(lengths))
-            raise DataError(f"the processes read different data (batches: {counts}); give all of them the same files")
+            raise DataError(
+                f"the processes read different data (batches: {counts}); give all of them the same files"
+            )
         yield from _in_order(outcomes, min(lengths), tick)
         for error in filter(None, errors):
             raise error

@@ -1,4 +1,4 @@
-"""Commands under torchrun: two processes give what one gives. One start of them for all, as each waits for torch."""
+"""Commands under torchrun: two processes give what one gives. Started once, as each waits for torch."""
 
 from __future__ import annotations
 

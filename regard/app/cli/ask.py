@@ -51,8 +51,8 @@ Strict = Annotated[
 ]
 WHEN_COMPLETE = "It appears when it is complete; what a command had done when it was stopped is in FILE.partial."
 DIVIDED = (
-    "Several processes divide many inputs among them: `torchrun --nproc-per-node 2 -m regard {verb} RUN ...`, with the "
-    "answers of one process, in their order."
+    "Several processes divide many inputs among them: `torchrun --nproc-per-node 2 -m regard {verb} RUN ...`, with "
+    "the answers of one process, in their order."
 )
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty
