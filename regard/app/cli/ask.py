@@ -38,7 +38,7 @@ from regard.learn.progress import say
 from regard.tasks.core.card import TaskRequest
 from regard.tasks.core.inputs import Failed, Inputs, Item, Reading, Tally, in_parts
 from regard.tasks.core.options import check_options
-from regard.tasks.core.results import Answer, NotWhole, Tick, Unread
+from regard.tasks.core.results import Answer, NotWhole, Tick, Unread, unfinished
 from regard.tasks.core.table import AnyTask
 
 Strict = Annotated[
@@ -153,12 +153,17 @@ def answer_all(asking: Asking, inputs: Inputs) -> None:
     unread, tally = Unread(what), Tally()
     with too_large, say_what_is_kept(), writer as write, progress(count, what) as tick:
         answer = partial(asking.answer, stream=write.piece if isinstance(write, Typed) else None)
-        for done in each_of_first(asking.windows(chain(first, items)), answer, tick=tick):
-            unread.add(done.unread)
-            tally.add(done.error)
-            write(done.written)
-            if asking.drawing and done.drawn:
-                tell_drawn(done.drawn, asking.drawing.show)
+        try:
+            for done in each_of_first(asking.windows(chain(first, items)), answer, tick=tick):
+                unread.add(done.unread)
+                tally.add(done.error)
+                write(done.written)
+                if asking.drawing and done.drawn:
+                    tell_drawn(done.drawn, asking.drawing.show)
+        except BaseException as error:  # what was written of the answers in progress is kept
+            for written in getattr(error, "in_progress", ()):
+                write(written)
+            raise
     for line in unread.lines():
         say(line)
     if tally.failed:
@@ -231,10 +236,22 @@ class Asking:
         first, items = window
         reading = Reading(items, self.read, self.strict, lambda text: desk.unanswered(run, options, text))
         answers = desk.ask(run, reading.good(), options, tick=tick, stream=stream)
-        for number, answer in enumerate(reading.in_turn(answers, tick), first):
-            written = answer.line() if stream else desk.written(run, answer, output, options, as_json)
-            picture = self.drawing.draw(answer, number) if self.drawing else ""
-            yield Done(written, NotWhole.of(answer), answer.error if isinstance(answer, Failed) else None, picture)
+
+        def as_written(answer: Answer | Failed) -> Any:
+            return answer.line() if stream else desk.written(run, answer, output, options, as_json)
+
+        try:
+            for number, answer in enumerate(reading.in_turn(answers, tick), first):
+                picture = self.drawing.draw(answer, number) if self.drawing else ""
+                why = answer.error if isinstance(answer, Failed) else None
+                yield Done(as_written(answer), NotWhole.of(answer), why, picture)
+        except BaseException as error:
+            if dividing():  # another process may have answers that come before
+                for kept in ("unfinished", "__notes__"):
+                    error.__dict__.pop(kept, None)
+            else:
+                error.__dict__["in_progress"] = [*map(as_written, reading.so_far(unfinished(error), tick))]
+            raise
 
     def streams(self) -> bool:
         """Whether a single answer can be written piece by piece."""

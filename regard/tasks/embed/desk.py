@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.base.line_writer import line_writer
 from regard.data.text.sentence_data import SentenceData
-from regard.models.protocols import BidirectionalLanguageModel, ModelConfig
+from regard.models.protocols import BidirectionalLanguageModel, ModelConfig, need
 from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Stream, as_text
 from regard.tasks.core.results import Answer, Evaluation, Metric, Tick, no_tick
@@ -24,7 +24,6 @@ from regard.tasks.embed.settings import SentenceSettings
 from regard.tasks.embed.writing import VectorRows, vector_rows, vector_writer
 from regard.tasks.shared.measuring import by_batch, device_of
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded
 
 
