@@ -49,12 +49,7 @@ class ShardedTeam(Team):
         synchronise_norms(model)
         self.spread(named_tensors(model))
         copy = deepcopy(model)
-        for block in blocks_of(copy):
-            if block.cross is not None:  # its keys and values are made outside of the block
-                fully_shard(block.cross, mesh=self.mesh)
-                register_fsdp_forward_method(block.cross, "remember")
-            fully_shard(block, mesh=self.mesh)
-        self.wrapped = fully_shard(Learning(copy), mesh=self.mesh)
+        self.wrapped = shard_blocks(copy, self.mesh)
         self._keep_hooks(model, copy)
         if self.device.type != "cpu":
             model.to("cpu")
@@ -150,6 +145,16 @@ class ShardedTeam(Team):
             moments = {name: _divided(x, parameters[name.partition("/")[2]]) for name, x in moments.items()}
         checkpoint.fill_optimiser(trained, optimiser, moments, source=path)
         return standing
+
+
+def shard_blocks(model: nn.Module, mesh: DeviceMesh) -> Any:
+    """Divide a model in place, each Transformer block on its own; returns what is called to learn from a batch."""
+    for block in blocks_of(model):
+        if block.cross is not None:  # its keys and values are made outside of the block
+            fully_shard(block.cross, mesh=mesh)
+            register_fsdp_forward_method(block.cross, "remember")
+        fully_shard(block, mesh=mesh)
+    return fully_shard(Learning(model), mesh=mesh)
 
 
 def _checked(path: Path, record: dict[str, Any]) -> bool:
