@@ -4,8 +4,8 @@ much memory and time GPT-2 xl and Transformer big take on 1, 8 and 64 GPUs.
     python benchmarks/scale.py          # prints Markdown tables; needs a CUDA GPU
 
 Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens. Memory of 8 and 64 GPUs is
-torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker; the
-estimate for one GPU is printed beside what was measured. Time is the measured time of a GPU's share of the global
+torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker;
+that of one GPU stands beside what was measured. Time is the measured time of a GPU's share of the global
 batch, and beside it the time that gradients and weights take to travel, at the rates given in LINKS."""
 
 from __future__ import annotations
