@@ -6,6 +6,7 @@ safetensors files, one for each process, which any number of processes can read.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -41,6 +42,8 @@ class ShardedTeam(Team):
         super().__init__(device)
         self.mesh = DeviceMesh.from_group(self.group, device.type)  # of the CPU also where a GPU is present
         self.saving = dist.new_group(backend="gloo")  # a checkpoint may be written while gradients travel
+        # A block adds what its attention returns out of place.
+        warnings.filterwarnings("ignore", r"FSDP2-wrapped module \(FSDPMultiHead\) returned a view", UserWarning)
         self.hooked: list[tuple[Any, list[Callable[[Tensor], Tensor | None]]]] = []
 
     # -- gradients
@@ -149,6 +152,8 @@ class ShardedTeam(Team):
 
 def shard_blocks(model: nn.Module, mesh: DeviceMesh) -> Any:
     """Divide a model in place, each Transformer block on its own; returns what is called to learn from a batch."""
+    for parameter in model.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
+        parameter.data = parameter.data.contiguous()
     for block in blocks_of(model):
         if block.cross is not None:  # its keys and values are made outside of the block
             fully_shard(block.cross, mesh=mesh)
@@ -165,7 +170,9 @@ def _checked(path: Path, record: dict[str, Any]) -> bool:
 def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """In one process: weights, and the optimiser's tensors, of a checkpoint that several have written."""
     tensors = {name: torch.empty(size, dtype=dtype) for name, (size, dtype) in _forms(path).items()}
-    dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), no_dist=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # which is what we ask for
+        dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), no_dist=True)
     return _named(tensors, MODEL), _named(tensors, OPTIMISER)
 
 
