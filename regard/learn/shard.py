@@ -52,14 +52,7 @@ class ShardedTeam(Team):
         synchronise_norms(model)
         self.spread(named_tensors(model))
         copy = deepcopy(model)
-        for parameter in copy.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
-            parameter.data = parameter.data.contiguous()
-        for block in blocks_of(copy):
-            if block.cross is not None:  # its keys and values are made outside of the block
-                fully_shard(block.cross, mesh=self.mesh)
-                register_fsdp_forward_method(block.cross, "remember")
-            fully_shard(block, mesh=self.mesh)
-        self.wrapped = fully_shard(Learning(copy), mesh=self.mesh)
+        self.wrapped = shard_blocks(copy, self.mesh)
         self._keep_hooks(model, copy)
         if self.device.type != "cpu":
             model.to("cpu")
@@ -157,6 +150,18 @@ class ShardedTeam(Team):
         return standing
 
 
+def shard_blocks(model: nn.Module, mesh: DeviceMesh) -> Any:
+    """Divide a model in place, each Transformer block on its own; returns what is called to learn from a batch."""
+    for parameter in model.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
+        parameter.data = parameter.data.contiguous()
+    for block in blocks_of(model):
+        if block.cross is not None:  # its keys and values are made outside of the block
+            fully_shard(block.cross, mesh=mesh)
+            register_fsdp_forward_method(block.cross, "remember")
+        fully_shard(block, mesh=mesh)
+    return fully_shard(Learning(model), mesh=mesh)
+
+
 def _checked(path: Path, record: dict[str, Any]) -> bool:
     checkpoint.check_files(path, record)
     return checkpoint.is_sharded(record)
@@ -165,7 +170,9 @@ def _checked(path: Path, record: dict[str, Any]) -> bool:
 def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """In one process: weights, and the optimiser's tensors, of a checkpoint that several have written."""
     tensors = {name: torch.empty(size, dtype=dtype) for name, (size, dtype) in _forms(path).items()}
-    dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), no_dist=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # which is what we ask for
+        dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), no_dist=True)
     return _named(tensors, MODEL), _named(tensors, OPTIMISER)
 
 
