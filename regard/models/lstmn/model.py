@@ -25,6 +25,7 @@ from regard.base.dropout import Dropout, drop
 from regard.base.fields import check, setting
 from regard.data.text.text_encoding import PlainEncoding, TokenBatch
 from regard.data.text.windows import TextBatch
+from regard.layers.bigrams import build_bigrams
 from regard.layers.encoder_decoder import check_tied
 from regard.layers.loss import Loss, check_one_document, label_loss, next_token_loss
 from regard.layers.pooling import WordEmbedding, build_pool
@@ -56,6 +57,8 @@ class LSTMNConfig:
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
     # dropout of recurrent weights (Merity 2018)
     weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)
+    # classifier: rows for hashed bigrams of a linear classifier beside; the weights that are shown are not of it
+    bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -77,7 +80,7 @@ class LSTMN(nn.Module):
     Config = LSTMNConfig
     task = "generate"  # by default; config.task depends on the head
     numbering = "gpt2"
-    OF_RECIPE = ("head", "pool")  # set by the recipe, even when training starts from another run
+    OF_RECIPE = ("head", "pool", "bigrams")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: LSTMNConfig):
         super().__init__()
@@ -97,7 +100,9 @@ class LSTMN(nn.Module):
         self.dropout = Dropout(config.dropout, shared=1 if config.locked else None)
         if config.head == "classify":
             self.pool = build_pool(config.pool, config.dim, hidden=config.dim)
-            self.classify = nn.Linear(config.dim, max(len(config.labels), 1))
+            classes = max(len(config.labels), 1)
+            self.classify = nn.Linear(config.dim, classes)
+            self.bigrams = build_bigrams(config, classes)
             return
         self.out = nn.Linear(config.dim, config.vocabulary)
         if config.tied:
@@ -130,7 +135,8 @@ class LSTMN(nn.Module):
         if self.config.head == "classify":
             mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
             pooled = self.pool(self.states(tokens), mask)  # (B, dim): no words that could share a mask
-            return self.classify(drop(pooled, self.config.dropout, self.training))
+            logits = self.classify(drop(pooled, self.config.dropout, self.training))
+            return logits if self.bigrams is None else logits + self.bigrams(tokens, mask)
         return self.out(self.states(tokens, mask))
 
     def class_logits(self, batch: TokenBatch) -> Tensor:
@@ -180,4 +186,4 @@ class LSTMN(nn.Module):
     def adopt(self, other: LSTMN) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
         copied."""
-        return adopt_weights(self, other, head="classify")
+        return adopt_weights(self, other, head=("classify", "bigrams"))
