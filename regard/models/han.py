@@ -12,7 +12,8 @@ documents of a batch are rows of one table, so that every layer computes real wo
 
 Differences from the paper: embeddings are learned with the rest, unless data.vectors names a file of vectors that
 they begin with (the paper learns these by word2vec from its training texts); dropout, which the paper has none of;
-LSTM cells are an option. A document without words reads 0."""
+LSTM cells are an option, and so are the added logits of a linear classifier of words and bigrams (`bigrams`, see
+`layers.bigrams`), about which the attention says nothing. A document without words reads 0."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class HANConfig:
     max_words: int = setting(64, at_least=1)  # most tokens of a sentence; a longer sentence becomes several
     dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings, states and what is read
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
-    # rows for hashed bigrams of a linear classifier beside; the weights that are shown are not of it
+    # rows of hashed bigrams in a linear classifier whose logits are added; what attention shows is the other part
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:

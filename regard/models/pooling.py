@@ -8,7 +8,11 @@
     p = softmax(W_c read + b_c)
 
 Attention pooling is that of Yang et al. 2016 (see `han`) over the words of the whole text; mean pooling of
-embeddings is the deep averaging network of Iyyer et al. 2015 without hidden layers. An empty text reads 0."""
+embeddings is the deep averaging network of Iyyer et al. 2015 without hidden layers. An empty text reads 0.
+
+In none of these papers, and off by default: with `bigrams` the logits of a linear classifier of words and bigrams
+(`layers.bigrams`) are added, which learns more than the states from a few thousand texts. The attention says
+nothing about it."""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ class PoolingConfig:
     attention: int = setting(0, at_least=0)  # attention pooling: size of u_i; 0: as the states
     dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings, states and what is read
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
-    # rows for hashed bigrams of a linear classifier beside; the weights that are shown are not of it
+    # rows of hashed bigrams in a linear classifier whose logits are added; what attention shows is the other part
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:

@@ -11,7 +11,9 @@ The tape and its gradients are those of `tape.py`. The first word has nothing to
 stacked: each has a tape of its own and reads the states of the layer below. Differences: upper layers do not read
 x_t as well (the paper's skip connections), so that the layers are those of `rnnlm` with a look back in addition;
 the classifier is one linear layer, as that of `pooling` (the paper has two with a ReLU between them), and the
-pooling is an option. Left out: the attention between two texts (the paper's section 4)."""
+pooling is an option, and so are the added logits of a linear classifier of words and bigrams (`bigrams`, see
+`layers.bigrams`), about which the attention says nothing. Left out: the attention between two texts (the paper's
+section 4)."""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class LSTMNConfig:
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
     # dropout of recurrent weights (Merity 2018)
     weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)
-    # classifier: rows for hashed bigrams of a linear classifier beside; the weights that are shown are not of it
+    # classifier: rows of hashed bigrams in a linear part whose logits are added; what attention shows is the other
     bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
