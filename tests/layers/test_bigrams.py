@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_it_equals_its_equation() -> None:
     for row, length in enumerate((5, 3, 0)):
         ids = [WORDS, *TOKENS[row, :length].tolist()]
         wanted = torch.zeros(CLASSES, dtype=torch.float64)
-        for before, word in zip(ids[:-1], ids[1:], strict=True):
+        for before, word in pairwise(ids):
             wanted += words[word] + pairs[(before * 1_640_531_527 + word * 805_306_457) % (2**31 - 1) % ROWS]
         torch.testing.assert_close(found[row], wanted * SCALE / math.sqrt(max(length, 1)))
 
@@ -65,9 +66,13 @@ def test_rows_are_those_of_a_bigram_in_its_order() -> None:
 def test_rows_are_shared_by_chance_alone(rows: int) -> None:
     """As many bigrams as rows leave 1 / e of them empty, if each takes any row."""
     part = BigramClassifier(100_000, rows, 1, dropout=0)
-    for words in (torch.arange(rows), torch.randperm(100_000, generator=torch.Generator().manual_seed(0))[:rows], torch.arange(rows) // 2 * 2):
+    for words in (
+        torch.arange(rows),
+        torch.randperm(100_000, generator=torch.Generator().manual_seed(0))[:rows],
+        torch.arange(rows) // 2 * 2,
+    ):
         taken = part.hashed(words[None]).unique().numel() / rows
-        assert 0.5 < taken
+        assert taken > 0.5
 
 
 def test_words_are_dropped_while_training_only() -> None:
