@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from regard.base.dropout import Dropout
 
-# Adam moves a row by about the learning rate at each step, so this scales the learning rate of the rows. 10 was best
-# of 5 to 20 for questions of 10 words, and of 1 to 10 for documents of 250 and 750 words.
+# Adam moves a row by about the learning rate at each step, so this scales the learning rate of the rows. 10 was
+# best of 5 to 20 for questions of 10 words, and of 1 to 10 for documents of 250 and 750 words.
 SCALE = 10.0
 FACTORS, PRIME = (1_640_531_527, 805_306_457), 2_147_483_647  # two random numbers below a prime: a universal hash
 
@@ -19,10 +19,10 @@ FACTORS, PRIME = (1_640_531_527, 805_306_457), 2_147_483_647  # two random numbe
 class BigramClassifier(nn.Module):
     """logits = SCALE / sqrt(n) * sum_i (L[w_i] + B[hash(w_{i-1}, w_i)])
 
-    The wide part of a wide and deep classifier (Cheng et al. 2016), with bigrams hashed to the rows of a table as in
-    fastText (Joulin et al. 2017), so that they need no vocabulary. A row has the logits of one word, or of all
-    bigrams that share it, and is 0 at the beginning. Of the first word, w_0 stands for the beginning. sqrt(n) gives
-    texts of all lengths about the same length as vectors of counts."""
+    The wide part of a wide and deep classifier (Cheng et al. 2016), with bigrams hashed to the rows of a table as
+    in fastText (Joulin et al. 2017), so that they need no vocabulary. A row has the logits of one word, or of all
+    bigrams that share it, and is 0 at the beginning. w_0 stands for the beginning of the text. Vectors of counts of
+    n words have a length of about sqrt(n)."""
 
     def __init__(self, vocabulary: int, bigrams: int, classes: int, *, dropout: float):
         super().__init__()
@@ -37,7 +37,7 @@ class BigramClassifier(nn.Module):
         return scaled(self.sums(tokens, mask))
 
     def sums(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """The sums of the rows, and behind them the number of words (B, C + 1): those of several rows can be added."""
+        """The sums of the rows, and behind them the number of words (B, C + 1), so that sentences can be added."""
         real = mask[..., None].to(self.words.weight.dtype)
         rows = self.dropout(self.words(tokens)) + self.dropout(self.pairs(self.hashed(tokens)))  # (B, T, C)
         return torch.cat([rows * real, real], -1).sum(1)
