@@ -380,7 +380,7 @@ def test_it_is_told_what_was_seen(eyes: Recogniser, tmp_path: Path) -> None:
     overlay = answer.overlay()
     likely = list(answer.probabilities.items())[:3]
     assert overlay.title == "a <b> & c.png"
-    assert overlay.caption == ", ".join(f"{label} {share:.1%}" for label, share in likely)
+    assert overlay.caption == ", ".join(f"{label} {100 * share:.1f} %" for label, share in likely)
     for suffix in (".png", ".svg", ".html"):
         overlay.save(tmp_path / f"overlay{suffix}")
     assert "a &lt;b&gt; &amp; c.png" in (tmp_path / "overlay.html").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +31,7 @@ from regard.learn.progress import say
 from regard.tasks.core.card import TaskRequest
 from regard.tasks.core.inputs import Failed, Inputs, Reading
 from regard.tasks.core.options import check_options
-from regard.tasks.core.results import Answer, Unread
+from regard.tasks.core.results import Answer, Unread, unfinished
 from regard.tasks.core.table import AnyTask
 
 Strict = Annotated[
@@ -114,36 +115,72 @@ def ask(
     settled = desk.settled(opened, options)
     inputs = task.inputs.find(arguments, input_file, desk.input_columns(opened, columns))
     read = desk.reader(opened, settled)
-    several = inputs.count != 1
     keep_inputs(task, opened, request, inputs, show)
     if strict and inputs.again:  # a bad input is named at once, and not after hours of work
         for _ in Reading(inputs.items(), read, strict=True).good():
             pass
-    alone = bool(arguments) and not several  # an input that cannot be answered is an error
-    unread = Unread(task.inputs.what)
+    alone = bool(arguments) and inputs.count == 1  # an input that cannot be answered is an error
+    pictures = Pictures(show, sites or [], pieces, scale, numbered=inputs.count != 1)
+    answer_all(task, opened, inputs, read, replace(request, options=settled), pictures, strict=strict or alone)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Where each answer's picture goes, and how it is drawn."""
+
+    show: str | None
+    sites: Sequence[str]
+    pieces: bool
+    scale: str | None
+    numbered: bool  # there may be several
+
+    def draw(self, answer: Answer | Failed, number: int) -> None:
+        if not self.show or (picture := answer.picture(self.sites)) is None:
+            return
+        picture = picture.pieces if self.pieces else picture
+        picture = picture.scaled(read_scale(self.scale)) if self.scale else picture
+        draw(picture, self.show, number if self.numbered else None)
+
+
+def answer_all(
+    task: AnyTask,
+    run: Any,
+    inputs: Inputs,
+    read: Callable[[Any], Any],
+    request: TaskRequest,
+    pictures: Pictures,
+    *,
+    strict: bool,
+) -> None:
+    """Write and draw an answer to each input, in their order. Where the work is stopped, what was written of the
+    answers in progress is kept."""
+    desk, options, what = task.desk, request.options, task.inputs.what
     items = iter(inputs.items())
-    first = list(islice(items, 2)) if not as_json and desk.streams(opened, settled) else []
-    every = chain(first, items)
-    reading = Reading(every, read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
+    first = list(islice(items, 2)) if not request.as_json and desk.streams(run, options) else []
+    reading = Reading(chain(first, items), read, strict, lambda text: desk.unanswered(run, options, text))
     typed = len(first) == 1  # a single text is written piece by piece
-    writer = typed_writer(str(first[0][1]), output) if typed else desk.writer(opened, output, settled, as_json)
+    file = request.output
+    writer = typed_writer(str(first[0][1]), file) if typed else desk.writer(run, file, options, request.as_json)
     sizes = [option.flag for option in task.options if option.limit]
     too_large = explain_memory("answering", " or ".join([*sizes, "the size of the inputs"]))
     count = 1 if typed else inputs.count  # of one answer, which may be on this very terminal, no bar is drawn
-    with too_large, say_what_is_kept(), writer as write, progress(count, task.inputs.what) as tick:
+    unread = Unread(what)
+    with too_large, say_what_is_kept(), writer as write, progress(count, what) as tick:
         stream = write.piece if isinstance(write, Typed) else None
-        answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=stream)
-        for number, answer in enumerate(reading.in_turn(answers, tick), 1):
-            unread.add(answer)
-            write(answer)
-            if show and (picture := answer.picture(sites or [])) is not None:
-                picture = picture.pieces if pieces else picture
-                picture = picture.scaled(read_scale(scale)) if scale else picture
-                draw(picture, show, number if several else None)
+        answers = desk.ask(run, reading.good(), options, tick=tick, stream=stream)
+        try:
+            for number, answer in enumerate(reading.in_turn(answers, tick), 1):
+                unread.add(answer)
+                write(answer)
+                pictures.draw(answer, number)
+        except BaseException as error:
+            for answer in reading.so_far(unfinished(error), tick):
+                write(answer)
+            raise
     for line in unread.lines():
         say(line)
     if reading.failed:
-        raise Unanswered(reading.report(task.inputs.what))
+        raise Unanswered(reading.report(what))
 
 
 class Typed:

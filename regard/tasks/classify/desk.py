@@ -12,7 +12,7 @@ import torch
 from regard.base.files import find_files
 from regard.data.artifacts import Artifacts
 from regard.data.text.labelled_texts import TEXTS, LabelledData
-from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig
+from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig, need
 from regard.runs.folder import Folder
 from regard.show import bars
 from regard.tasks.classify.bag_of_words import bag_accuracy
@@ -27,7 +27,6 @@ from regard.tasks.core.simple_ways import majority
 from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
 from regard.tasks.shared.reader_answers import ClassifiedText, Texts
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded, TextReader
 
 

@@ -345,15 +345,19 @@ class Reading:
 
     def in_turn(self, answers: Iterable[T], tick: Callable[[], None]) -> Iterator[T | Failed]:
         """The answers, one for each good input and in their order, with the failures between them."""
+        yield from self.so_far(answers, tick)
+        for failed in self._turns:
+            assert failed is not None, "a task gives an answer to every input"
+            tick()
+            yield failed
+
+    def so_far(self, answers: Iterable[T], tick: Callable[[], None]) -> Iterator[T | Failed]:
+        """As `in_turn`, where not every input has an answer yet."""
         for answer in answers:
             while (failed := self._turns.popleft()) is not None:
                 tick()
                 yield failed
             yield answer
-        for failed in self._turns:
-            assert failed is not None, "a task gives an answer to every input"
-            tick()
-            yield failed
 
     def report(self, what: str) -> str:
         """Which inputs were not answered and why; a long list is shortened."""

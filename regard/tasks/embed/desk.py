@@ -11,7 +11,7 @@ import torch
 
 from regard.data.text.sentence_data import SentenceData
 from regard.layers.onednn import without_onednn
-from regard.models.protocols import BidirectionalLanguageModel, ModelConfig
+from regard.models.protocols import BidirectionalLanguageModel, ModelConfig, need
 from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Stream
 from regard.tasks.core.results import Answer, Evaluation, Metric, Tick, no_tick
@@ -22,7 +22,6 @@ from regard.tasks.embed.settings import SentenceSettings
 from regard.tasks.embed.writing import vector_writer
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded
 
 

@@ -13,12 +13,11 @@ from regard.data.text.sentence_data import SentenceData, encode_words
 from regard.data.text.special_tokens import SPECIAL
 from regard.errors import DataError, RecipeError
 from regard.learn.progress import counted
-from regard.models.protocols import BidirectionalLanguageModel, Model
+from regard.models.protocols import BidirectionalLanguageModel, Model, need
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import Job
 from regard.tasks.embed.run import Embedder
 from regard.tasks.embed.settings import SentenceSettings
-from regard.tasks.shared.sites import need
 
 WORDS = ("word", "space")  # kinds of tokens
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.layers.onednn import without_onednn
-from regard.models.protocols import MaskedLanguageModel, ModelConfig
+from regard.models.protocols import MaskedLanguageModel, ModelConfig, need
 from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Stream
 from regard.tasks.core.options import TOP
@@ -20,7 +20,6 @@ from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader import Encoded, Reader
 from regard.tasks.shared.reader_answers import Filled
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.sites import need
 
 
 class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):

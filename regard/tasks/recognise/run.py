@@ -20,7 +20,7 @@ from regard.data.images.images import check_channels
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import name_of, protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Gates, Overlay, patch_map, rollout
 from regard.tasks.core.inputs import check_top, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
@@ -28,7 +28,7 @@ from regard.tasks.core.results import Cut, Shown
 from regard.tasks.recognise.gates import ClassGates, gates_of
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
-from regard.tasks.shared.sites import need, need_gates, sites_like
+from regard.tasks.shared.sites import need_gates, sites_like
 
 BATCH = 32
 

@@ -20,23 +20,24 @@ from regard.decode.rules import Target
 from regard.decode.search import decode as search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
+from regard.learn.progress import say
 from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Heads, Map
 from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import TranslateOptions, checks_keywords
-from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.core.results import Evaluation, Tick, Unread, no_tick
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.sites import check_batch, check_search, head_weights, need, never_written, sites_like
+from regard.tasks.shared.sites import head_weights, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import Tokens, heads_of, words_of
 from regard.tasks.shared.writing import Passage, Writing, alone
-from regard.tasks.shared.writing_run import WritingRun
+from regard.tasks.shared.writing_run import WritingRun, check_search, never_written
 from regard.tasks.translate.source import Source, looks_across
 from regard.tasks.translate.translation import Translation
 
@@ -183,7 +184,8 @@ class Translator(WritingRun):
                 f"{text[:40]!r}... has {len(ids) + 1} tokens with the end token and this model takes "
                 f"{self.max_source}; shorten or split it"
             )
-        return Source(text, [*ids, self.source_tokenizer.special.end], [*words, -1])
+        unknown = self.source_tokenizer.unknown_in(text, ids)
+        return Source(text, [*ids, self.source_tokenizer.special.end], [*words, -1], unknown)
 
     def collate(self, sources: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
         """Sources as a batch and its mask."""
@@ -261,8 +263,9 @@ class Translator(WritingRun):
         rest = tuple((text, other.score) for text, other in zip(texts[1:], others, strict=True))
         look, heads = partial(self.look, source.ids, best.tokens), partial(self.heads, source.ids, best.tokens)
         gates = partial(self.gates, source.ids, best.tokens)
-        ranks = () if decode.coverage else tuple(answer.normalised(decode.length_penalty) for answer in hypotheses)
-        return Translation(source.text, texts[0], best.score, rest, look, link, heads, gates, ranks=ranks)
+        ranks = tuple(answer.normalised(decode.length_penalty) for answer in hypotheses)
+        told = (source.text, texts[0], best.score, rest)
+        return Translation(*told, look, link, heads, gates, ranks=ranks, unknown=source.unknown)
 
     def _words(self, tokens: list[int], spoken: list[str] | None) -> list[int]:
         """The word of the answer's text that each token is part of; an unknown token that was left out has none."""
@@ -346,12 +349,26 @@ class Translator(WritingRun):
         return Map(weights[0].numpy(), rows, columns, title, centres=centres[0].numpy(), window=window)
 
     def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
-        """Word alignments of given translations: for each target word the source word it looked at most."""
+        """Word alignments of given translations: for each target word the source word it looked at most. What the
+        model does not know of them is said at the end, on stderr."""
         batch = check_batch(batch, self.model)
-        pairs = iter(pairs)
+        pairs, unread = iter(pairs), Unread("pairs")
         while part := list(islice(pairs, batch)):
             sources = [self.read(source) for source, _ in part]
             targets = [self.tokenizer.encode_words(target) for _, target in part]
+            for source, (ids, _), (_, target) in zip(sources, targets, part, strict=True):
+                unread.add_unknown((*source.unknown, *self.tokenizer.unknown_in(target, ids)))
             weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
             for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
                 yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+        for line in unread.lines():  # links cannot tell
+            say(line)
+
+
+def check_batch(batch: int | None, model: Model) -> int:
+    """How many inputs at once: enough to keep the machine busy, unless given."""
+    if batch is None:
+        return 512 if device_of(model).type == "cuda" else 64
+    if batch < 1:
+        raise BadInput(f"batch must be at least 1, got {batch}")
+    return batch
