@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.base.dropout import Dropout
 
 # Adam moves a row by about the learning rate at each step, so this scales the learning rate of the rows. 10 was
-# best of 5 to 20 for questions of 10 words, and of 1 to 10 for documents of 250 and 750 words.
+# best of 5 to 20 for texts of one sentence (pooling), and of 1 to 10 for documents of 250 and 750 words (han).
 SCALE = 10.0
 FACTORS, PRIME = (1_640_531_527, 805_306_457), 2_147_483_647  # two random numbers below a prime: a universal hash
 
