@@ -11,8 +11,8 @@ Attention pooling is that of Yang et al. 2016 (see `han`) over the words of the 
 embeddings is the deep averaging network of Iyyer et al. 2015 without hidden layers. An empty text reads 0.
 
 In none of these papers, and off by default: with `bigrams` the logits of a linear classifier of words and bigrams
-(`layers.bigrams`) are added, which learns more than the states from a few thousand texts. The attention says
-nothing about it."""
+(`layers.bigrams`) are added; from a few thousand texts both learn more than either alone. The attention says
+nothing about that part."""
 
 from __future__ import annotations
 
