@@ -121,7 +121,7 @@ def test_a_model_is_sized_by_its_data_and_says_so(tmp_path: Path, train: Any, ca
     assert (config.dim, config.layers) == (8, 3)
 
 
-@pytest.mark.parametrize(("side", "image_size", "patch"), [(8, 32, 4), (32, 32, 4), (50, 64, 8), (200, 64, 8)])
+@pytest.mark.parametrize(("side", "image_size", "patch"), [(8, 32, 8), (32, 32, 8), (50, 64, 16), (200, 64, 16)])
 def test_an_image_model_follows_the_size_of_the_images(
     tmp_path: Path, side: int, image_size: int, patch: int
 ) -> None:
