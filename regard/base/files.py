@@ -184,6 +184,11 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def is_stream(path: Path) -> bool:
+    """A pipe or a device, which can be read once."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def check_regular(path: Path) -> int:
     """The size of a file. DataError for what is none: reading a pipe would wait, and a device may have no end."""
     with explain_os_errors(path):

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.shared_batch import Share
 from regard.base.short_repr import short_repr
 from regard.data.text.special_tokens import REGARD, Special
 
@@ -22,15 +23,40 @@ NOISE = 0.05
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
-def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
-    """Rows of ids, padded at the end with `value`, and the mask, True = a real token: (B, L) and (B, L)."""
+def pad(rows: Sequence[Sequence[int]], value: int, width: int = 0) -> tuple[Tensor, Tensor]:
+    """Rows of ids, padded at the end with `value`, at least to `width`, and the mask, True = a real token: (B, L)
+    and (B, L)."""
     if not rows:
         raise ValueError("a batch needs at least one row, got none")
     lengths = torch.tensor([len(row) for row in rows])
-    mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (B, L)
+    mask = torch.arange(max(width, int(lengths.max()))) < lengths[:, None]  # (B, L)
     ids = torch.full(mask.shape, value, dtype=torch.long)
     ids[mask] = torch.from_numpy(np.fromiter(chain.from_iterable(rows), np.int64))
     return ids, mask
+
+
+class TakenRows:
+    """Data of which a share is the rows of a whole batch: what is drawn for it is drawn for all rows."""
+
+    def batch(self, item: Any) -> Any:
+        raise NotImplementedError
+
+    def share(self, item: Any, share: Share) -> tuple[Any, int]:
+        """The rows of this process, and how many all have."""
+        batch = self.batch(item)
+        total = len(next(iter(batch.tensors().values())))
+        return batch.take(share.numbers(total)), total
+
+
+class RowNumbers:
+    """Data whose items are arrays of row numbers: a share reads its own rows alone."""
+
+    def batch(self, rows: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def share(self, rows: np.ndarray, share: Share) -> tuple[Any, int]:
+        """The rows of this process, and how many all have."""
+        return self.batch(share.of(rows)), len(rows)
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -64,6 +90,10 @@ class Batch:
     def unlabelled(self) -> Self:
         """Without labels: what answers depend on."""
         return replace(self, **dict.fromkeys(self.judged_by)) if self.judged_by else self  # type: ignore[type-var]
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Some of the rows."""
+        return self.each(lambda tensor: tensor[torch.from_numpy(rows).to(tensor.device)])
 
     def twice(self) -> Self:
         """Every row once more, after the last."""
@@ -223,7 +253,15 @@ class PairData:
         return draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator)
 
     def batch(self, rows: np.ndarray) -> PairBatch:
+        return self._padded(rows)
+
+    def share(self, rows: np.ndarray, share: Share) -> tuple[PairBatch, int]:
+        """As long as the whole batch: what hard attention draws depends on the number of places."""
+        widths = (int(lengths[rows].max()) for lengths in (self.source_lengths, self.target_lengths))
+        return self._padded(share.of(rows), *widths), len(rows)
+
+    def _padded(self, rows: np.ndarray, source_width: int = 0, target_width: int = 0) -> PairBatch:
         start, end = self.special.start, self.special.end
-        source, source_mask = pad([[*self.sources[row], end] for row in rows], self.special.pad)
-        target, target_mask = pad([[start, *self.targets[row], end] for row in rows], self.special.pad)
-        return PairBatch(source, source_mask, target, target_mask)
+        sources = pad([[*self.sources[row], end] for row in rows], self.special.pad, source_width)
+        targets = pad([[start, *self.targets[row], end] for row in rows], self.special.pad, target_width)
+        return PairBatch(*sources, *targets)

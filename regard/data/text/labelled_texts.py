@@ -37,7 +37,7 @@ from regard.base.records import (
     tabbed_lines,
 )
 from regard.base.short_repr import printable
-from regard.data.batches.batch import Rows, check_batching, draw_batches
+from regard.data.batches.batch import RowNumbers, Rows, check_batching, draw_batches
 from regard.data.text.special_tokens import Special
 from regard.data.text.text_encoding import EncodedText, TextEncoding
 from regard.errors import DataError
@@ -242,7 +242,7 @@ def classes(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(counts))
 
 
-class LabelledData:
+class LabelledData(RowNumbers):
     """Encoded texts and their classes, batched by token count as the model's encoding makes batches.
 
     Each text comes as its row, whether it was truncated, and its class. `truncated` is the number of those.

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from regard.base.files import FULL, drafted, sync_folder
-from regard.data.batches.batch import Batch, check_batching
+from regard.data.batches.batch import Batch, RowNumbers, check_batching
 from regard.data.shards.reading import RunningText
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
@@ -81,7 +81,7 @@ def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndar
     return np.memmap(folder / FILE, np.int32, mode="r")
 
 
-class TextData:
+class TextData(RowNumbers):
     """Windows of one long text. A text shorter than a window is a single window.
 
     A window has length + 1 ids and overlaps the next by one id, which is a target in the first window and input in

@@ -77,7 +77,7 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         model = need(run.model, Classifier)
         order = data.order(0)
         shaped = data.rounded if can_replay(model) else lambda batch: batch
-        logits = class_logits(model, (shaped(data.batch(item)) for item in order), tick=tick)
+        logits = class_logits(model, order, lambda item: shaped(data.batch(item)), tick=tick)
         truths = torch.tensor([data.labels[row] for item in order for row in item])
         labels, unit = model.config.labels, self.card.unit
         evaluation = evaluate_classes(logits, truths, labels, only, unit=unit, truncated=data.truncated)
