@@ -42,12 +42,12 @@ def main(kills: int, count: int) -> None:
     draw = random.Random(1)
     with tempfile.TemporaryDirectory() as temporary:
         straight, disturbed = Path(temporary, "straight"), Path(temporary, "disturbed")
-        steps = 10 * kills
+        steps = 6 * kills
         assert start(straight, steps, count, 0).wait() == 0, Path(f"{straight}.txt").read_text()[-3000:]
         begun = time.monotonic()
         agent, done = start(disturbed, steps, count, kills + 5), 0
         while done < kills and agent.poll() is None:
-            time.sleep(draw.uniform(0.5, 16))
+            time.sleep(draw.uniform(0.5, 30))
             try:
                 running = workers(agent.pid)
                 if len(running) == count:

@@ -21,9 +21,7 @@ class Group:
     """Running processes: their results, by rank, are asked for with `results`."""
 
     def __init__(self, count: int, work: Callable[..., Any], *args: Any, **environment: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.queue: Any = CONTEXT.Queue()
         self.processes = []
         for rank in range(count):
@@ -39,6 +37,12 @@ class Group:
         for process in self.processes:
             process.join(LONGEST)
         return [found[rank] for rank in range(len(self.processes))]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def in_processes(count: int, work: Callable[..., Any], *args: Any, **environment: str) -> list[Any]:

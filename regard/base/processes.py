@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -202,6 +203,8 @@ def tells() -> bool:
 def address(number: int | None = None) -> str:
     """`rank 1 on node-b`: this process, or that of a rank; without the host where it never came."""
     number = rank() if number is None else number
+    if not _store.cache_info().currsize:  # nobody has met anybody
+        return f"rank {number} on {socket.gethostname()}" if number == rank() else f"rank {number}"
     if number == rank():
         return f"rank {number} on {socket.gethostname()}"
     with suppress(Exception):
@@ -273,10 +276,39 @@ def _joined() -> bool:
 
 @cache
 def _store() -> Store:
-    """The key-value store that torchrun holds for its processes; a restart begins with an empty one."""
+    """The key-value store that torchrun holds for its processes, also for those that it started before: so every
+    start has keys of its own."""
     distributed = _distributed()
     store, *_ = next(distributed.rendezvous("env://", timeout=timedelta(seconds=seconds())))
-    return distributed.PrefixStore(f"regard/{restarts()}", store)
+    one_torchrun = _number("GROUP_WORLD_SIZE", 1) == 1  # which counts the starts; several count differently
+    return distributed.PrefixStore(f"regard/{restarts() if one_torchrun else _start_number(store)}", store)
+
+
+def _start_number(store: Store) -> int:
+    """Agreed among the processes that live now, whatever those before them have left in the store: the first counts
+    the start, and answers each of the others by a name that nobody had before."""
+    name, deadline = uuid.uuid4().hex, time.monotonic() + seconds()
+    store.set(f"start/name/{rank()}", name)
+    if not is_first():
+        while not store.check([f"start/of/{name}"]):
+            _wait_until(deadline, f"{address(0)} did not come")
+        number = int(store.get(f"start/of/{name}"))
+        store.set(f"start/{number}/{rank()}", b"")
+        return number
+    number = store.add("start/count", 1)
+    others = set(range(1, count()))
+    while others := {other for other in others if not store.check([f"start/{number}/{other}"])}:
+        for other in others:
+            if store.check([f"start/name/{other}"]):
+                store.set(f"start/of/{store.get(f'start/name/{other}').decode()}", str(number))
+        _wait_until(deadline, ", ".join(f"rank {other}" for other in sorted(others)) + " did not come")
+    return number
+
+
+def _wait_until(deadline: float, otherwise: str) -> None:
+    if time.monotonic() > deadline:
+        raise PeerLost(f"{otherwise} within {seconds():.0f} s ({TIMEOUT} sets the limit)")
+    time.sleep(0.02)
 
 
 @cache

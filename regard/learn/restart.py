@@ -16,7 +16,9 @@ LONGEST = 1000  # bytes of it
 
 def goes_on(folder: Path) -> bool:
     """Whether this torchrun has begun the training in the folder, and then had to start its processes again."""
-    return processes.restarts() > 0 and processes.of_first(lambda: _marked(folder) == _name())
+    # Of several machines only those count a restart where a process failed.
+    again = processes.launched() and max(processes.gather_all(processes.restarts())) > 0
+    return again and processes.of_first(lambda: _marked(folder) == _name())
 
 
 def mark(folder: Path) -> None:
@@ -39,7 +41,8 @@ def _marked(folder: Path) -> str:
 
 
 def _name() -> str:
-    """The same after a restart. Several may have the same id, so the process of the first one's torchrun is named
-    too; "" without torchrun."""
-    number = os.environ.get("TORCHELASTIC_RUN_ID", "")
-    return f"{number} {socket.gethostname()} {os.getppid()}" if number else ""
+    """The same after a restart, where another machine may be the first; "" without torchrun."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    if name == "none":  # the usual id, of any torchrun with fixed ranks: so its process is named too
+        return f"{socket.gethostname()} {os.getppid()}"
+    return name

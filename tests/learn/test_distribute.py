@@ -25,7 +25,7 @@ from regard.learn.ppo import passes
 from regard.tasks.core.recipe import read
 from regard.tasks.core.table import TASKS
 from regard.tasks.core.training import build_model
-from tests.in_processes import Group, in_processes
+from tests.in_processes import LONGEST, Group, free_port, in_processes
 
 TRAIN = {"steps": 6, "eval_every": 3, "learning_rate": 1e-3, "device": "cpu"}
 DATES = {"made": "dates", "train_count": 60, "valid_count": 4, "batch_tokens": 256}
@@ -257,16 +257,20 @@ def test_torchrun_goes_on_by_itself_after_a_process_was_killed(tmp_path):
     wanted, script = fit_small(tmp_path / "straight"), tmp_path / "script.py"
     root = Path(__file__).parent.parent.parent
     script.write_text(KILLED.format(root=str(root), out=str(tmp_path / "run")))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    words = [*torchrun, "--max-restarts", "1", str(script)]
-    done = subprocess.run(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    # Two machines with a process each, of which both are this one.
+    machines = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "two"]
+    words = [sys.executable, "-m", "torch.distributed.run", *machines, "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+    words += ["--max-restarts", "1", str(script)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    both = [subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [machine.communicate(timeout=LONGEST)[1] for machine in both]
+    assert [machine.returncode for machine in both] == [0, 0], said
     rows = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if "gradient_norm" in row] == list(range(1, 13))
     straight = [json.loads(line) for line in (tmp_path / "straight/log.jsonl").read_text().splitlines()]
     for row, other in zip(rows, straight, strict=True):
         assert row.get("loss", 0) == pytest.approx(other.get("loss", 0), rel=1e-5)
-    assert "Resuming after step 5" in done.stderr
+    assert sum(text.count("Resuming after step 5") for text in said) == 1
     assert not (tmp_path / "run/.torchrun").exists()
     assert len(wanted) == 4
 

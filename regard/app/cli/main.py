@@ -110,7 +110,8 @@ def run(words: list[str]) -> None:
 def explain_once(error: BaseException) -> int:
     """As `explain`; of several processes under torchrun one tells the error, with its rank, and the others end
     without a word."""
-    if not processes.tells():
+    saved = isinstance(error, Interrupted)  # which the first process knows best
+    if not (processes.is_first() if saved else processes.tells()):
         with redirect_stderr(io.StringIO()):
             return explain(error)
     silent.set(False)  # also where this is not the first process

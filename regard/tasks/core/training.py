@@ -157,7 +157,7 @@ def train(
     start: a run whose weights and vocabulary to begin with. overwrite: a run in `out` is replaced once the data is
     read and the training begins. RunError, with nothing touched, if another process is training in `out`."""
     if goes_on(out):
-        say(f"Started again by torchrun ({processes.restarts()} so far): going on from the last checkpoint")
+        say("Started again by torchrun: going on from the last checkpoint")
         resume, overwrite = True, False
     if resume and overwrite:
         raise BadInput("either go on with the run in the folder (resume) or replace it (overwrite), not both")
