@@ -78,6 +78,11 @@ def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndar
             raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
         raise
     sync_folder(folder)
+    return spilled(folder)
+
+
+def spilled(folder: Path) -> np.ndarray:
+    """The ids that `encode_documents` has written to a file."""
     return np.memmap(folder / FILE, np.int32, mode="r")
 
 

@@ -10,11 +10,12 @@ from typing import TypedDict
 
 import numpy as np
 
+from regard.base.processes import of_first
 from regard.data.artifacts import Artifacts
 from regard.data.shards.reading import RunningText
 from regard.data.shards.sharded_data import ShardedText
 from regard.data.text.tokenizer import Tokenizer
-from regard.data.text.windows import TextBatch, TextData, encode_documents, windows
+from regard.data.text.windows import TextBatch, TextData, encode_documents, spilled, windows
 from regard.errors import BadInput, DataError
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
@@ -62,8 +63,13 @@ def prepare(
     length, stride = spans(text, model)
 
     def encoded(files: Iterable[str], folder: str) -> Ids:
-        documents = counted(text.read(files), "documents read")
-        return encode_documents(documents, tokenizer, folder=out / folder, budget=text.memory_mib << 20)
+        def read() -> np.ndarray | None:
+            documents = counted(text.read(files), "documents read")
+            ids = encode_documents(documents, tokenizer, folder=out / folder, budget=text.memory_mib << 20)
+            return None if isinstance(ids, np.memmap) else ids
+
+        ids = of_first(read)  # under torchrun all processes map the same file
+        return spilled(out / folder) if ids is None else ids
 
     keeps = text.keeps_tokens
     ids = kept_text(text, tokenizer) if keeps else encoded(text.files_of("train"), BLOCKS)
