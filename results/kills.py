@@ -64,7 +64,9 @@ def main(kills: int, count: int) -> None:
         weights = [(run / "model.safetensors").read_bytes() for run in (straight, disturbed)]
         same = "equal to the last bit" if weights[0] == weights[1] else "DIFFERENT"
         seconds = time.monotonic() - begun
-        print(f"{done} kills, {count} processes, {steps} steps in {seconds:.0f} s: each logged once, weights {same}")
+        print(
+            f"{done} kills, {count} processes, {steps} steps in {seconds:.0f} s: each logged once, weights {same}"
+        )
         print(f"restarts that went on: {said.count('Resuming after step')}")
 
 

@@ -19,17 +19,49 @@ from pathlib import Path
 from typing import Any
 
 STEPS = 50
-WORDS = "the a cat dog sat lay ran by on under old small house door mat tree and then it was seen again".split()
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sat",
+    "lay",
+    "ran",
+    "by",
+    "on",
+    "under",
+    "old",
+    "small",
+    "house",
+    "door",
+    "mat",
+    "tree",
+    "and",
+    "then",
+    "it",
+    "was",
+    "seen",
+    "again",
+]
 TRAIN = {"steps": STEPS, "eval_every": STEPS, "learning_rate": 5e-4, "device": "cpu"}
 # Where a rounding error may change what is sampled, or batch normalisation enlarges it.
 SLOW = {"learning_rate": 1e-4}
 TEXT = {"documents": "line", "batch_tokens": 512, "length": 24}
-BERT = {"name": "bert", "dim": 32, "layers": 2, "heads": 2, "max_positions": 32, "dropout": 0.0, "attention_dropout": 0.0}
+BERT = {
+    "name": "bert",
+    "dim": 32,
+    "layers": 2,
+    "heads": 2,
+    "max_positions": 32,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
 DATES = {"made": "dates", "train_count": 2000, "valid_count": 20, "batch_tokens": 512}
 SCENES = {"made": "scenes", "train_count": 300, "valid_count": 4, "batch_size": 10, "crop": 2}
 SHAPES = {"made": "shapes", "train_count": 300, "valid_count": 4, "batch_size": 10, "crop": 2}
 CAPTIONER = {
-    "image_size": 32, "depths": [1, 1], "widths": [8, 16], "reduction": 4, "embed": 16, "decoder": 32, "dropout": 0.0,
+    "image_size": 32, "depths": [1, 1], "widths": [8, 16], "reduction": 4, "embed": 16, "decoder": 32,
+    "dropout": 0.0,
 }  # fmt: skip
 BAHDANAU = {"name": "bahdanau", "embed": 16, "encoder": 16, "decoder": 32, "readout": 16, "dropout": 0.0}
 
@@ -78,8 +110,8 @@ def recipes(folder: Path) -> dict[str, Recipe]:
             "data": {**files, "batch_tokens": 256},
             "tokens": words,
             "model": {
-                "name": "elmo", "head": "predict", "character_dim": 4, "widths": [1, 2], "filters": [8, 8], "dim": 8,
-                "cell": 16, "dropout": 0.0,
+                "name": "elmo", "head": "predict", "character_dim": 4, "widths": [1, 2], "filters": [8, 8],
+                "dim": 8, "cell": 16, "dropout": 0.0,
             },
         },
         "caption show_attend_tell, hard attention": {
@@ -92,15 +124,18 @@ def recipes(folder: Path) -> dict[str, Recipe]:
         "recognise vit": {
             "data": SHAPES,
             "model": {
-                "name": "vit", "image_size": 16, "patch_size": 4, "dim": 32, "layers": 2, "heads": 2, "dropout": 0.0,
+                "name": "vit", "image_size": 16, "patch_size": 4, "dim": 32, "layers": 2, "heads": 2,
+                "dropout": 0.0,
             },
         },
         "recognise senet, batch norm": {
-            "data": SHAPES, "model": {"name": "senet", "image_size": 16, "depths": [1, 1], "widths": [8, 16], "reduction": 4},
+            "data": SHAPES,
+            "model": {"name": "senet", "image_size": 16, "depths": [1, 1], "widths": [8, 16], "reduction": 4},
         },
         "fewshot snail, batch norm": {
             "data": {
-                "made": "glyphs", "train_count": 40, "valid_count": 20, "batch_size": 6, "mean": [0.0], "std": [1.0],
+                "made": "glyphs", "train_count": 40, "valid_count": 20, "batch_size": 6,
+                "mean": [0.0], "std": [1.0],
             },
             "model": {
                 "name": "snail", "ways": 3, "shots": 1, "conv_filters": 8, "keys": [8, 8], "values": [8, 8],
@@ -160,7 +195,12 @@ def launch(count: int, *words: str) -> None:
 
 
 def main(names: list[str]) -> None:
-    ways = {"DDP, 2": (2, {}), "DDP, 4": (4, {}), "FSDP2, 2": (2, {"shard": True}), "FSDP2, 4": (4, {"shard": True})}
+    ways = {
+        "DDP, 2": (2, {}),
+        "DDP, 4": (4, {}),
+        "FSDP2, 2": (2, {"shard": True}),
+        "FSDP2, 4": (4, {"shard": True}),
+    }
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_data(folder)

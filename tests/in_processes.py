@@ -1,5 +1,5 @@
-"""A function of a test in several processes at once, as torchrun would start them, but without importing torch in each
-of them again: they are forked from a server that has imported it."""
+"""A function of a test in several processes at once, as torchrun would start them, but without importing torch in
+each of them again: they are forked from a server that has imported it."""
 
 from __future__ import annotations
 

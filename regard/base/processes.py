@@ -222,7 +222,7 @@ def _wait_for_first() -> None:
     key = f"first/{_met}"
     with together():
         if is_first():
-            _store().set(key, b"")
+            _store().set(key, "")
         while not _store().check([key]):
             time.sleep(0.02)
 
@@ -236,7 +236,7 @@ def _roll_call(waited: float) -> str:
         return lost
     try:
         store = _store()
-        store.set(here, b"")
+        store.set(here, "")
         leave()
         known, since = -1, time.monotonic()
         while time.monotonic() - since < SETTLED:
@@ -293,7 +293,7 @@ def _start_number(store: Store) -> int:
         while not store.check([f"start/of/{name}"]):
             _wait_until(deadline, f"{address(0)} did not come")
         number = int(store.get(f"start/of/{name}"))
-        store.set(f"start/{number}/{rank()}", b"")
+        store.set(f"start/{number}/{rank()}", "")
         return number
     number = store.add("start/count", 1)
     others = set(range(1, count()))

@@ -77,12 +77,10 @@ class Team(Alone):
         return model
 
     def learning(self, trained: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
+        options: dict[str, Any] = {BUFFERS: False}  # they are equal: statistics of batches are synchronised
+        options["device_ids"] = [self.device] if self.device.type == "cuda" else None
         self.wrapped = DistributedDataParallel(
-            Learning(trained, learn),
-            process_group=self.group,
-            device_ids=[self.device] if self.device.type == "cuda" else None,
-            gradient_as_bucket_view=True,
-            **{BUFFERS: False},  # they are equal: statistics of batches are synchronised
+            Learning(trained, learn), process_group=self.group, gradient_as_bucket_view=True, **options
         )
         return self.wrapped
 
@@ -139,7 +137,9 @@ class Team(Alone):
         every = {}
         for name, (shape, dtype, kind) in processes.broadcast(forms).items():
             device = self.device if kind == self.device.type else torch.device(kind)
-            every[name] = torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
+            every[name] = (
+                torch.empty(shape, dtype=dtype, device=device) if new and not self.is_first else tensors[name]
+            )
             dist.broadcast(every[name].detach(), 0, group=processes.group_for(device))
         return every
 

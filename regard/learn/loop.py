@@ -21,8 +21,8 @@ from regard.base.shared_batch import Share
 from regard.base.tensors import fill, named_tensors
 from regard.data.batches.batch import Batch
 from regard.errors import Diverged, Interrupted, PeerLost, RunError
-from regard.layers.loss import Loss
 from regard.layers.block import recompute_blocks
+from regard.layers.loss import Loss
 from regard.layers.onednn import without_onednn
 from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
@@ -117,7 +117,9 @@ def take_steps(
             if _due(standing, settings):
                 watch.look()
                 stepper.refresh()
-                metrics = team.of_first(lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step)))
+                metrics = team.of_first(
+                    lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step))
+                )
                 if metrics is not None:
                     log.add(validation.judge(metrics, standing, progress))
             stop = interrupt.agree(team.highest)
@@ -309,9 +311,7 @@ def _make_ready(folder: Path, training: Path, resume: bool) -> None:
     mark(folder)
 
 
-def _open_log(
-    folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone
-) -> Log:
+def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone) -> Log:
     if not team.is_first:
         return NoLog()
     log = Log(folder / "log.jsonl")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +54,7 @@ class Progress:
 
     def __init__(self, file: TextIO | None = None, *, unit: str = "tokens", clock: Clock = time.monotonic) -> None:
         # Of several processes only the first shows anything.
-        self.file = file or (sys.stderr if is_first() else open(os.devnull, "w"))
+        self.file = file or (sys.stderr if is_first() else io.StringIO())
         self.unit, self.clock = unit, clock
         self.bar: Bar | None = None
         self.task = TaskID(0)

@@ -1,4 +1,4 @@
-"""torchrun starts all processes again when one of them fails (--max-restarts): the training then goes on by itself."""
+"""torchrun starts all processes again when one of them fails (--max-restarts): the training goes on by itself."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 def _forms(path: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
     """Shape and dtype of each tensor as a whole."""
-    stored = HuggingFaceStorageReader(str(path)).read_metadata().state_dict_metadata
+    stored: dict[str, Any] = dict(HuggingFaceStorageReader(str(path)).read_metadata().state_dict_metadata)
     return {name: (each.size, each.properties.dtype) for name, each in stored.items()}
 
 

@@ -66,13 +66,41 @@ RECIPES = {
         "train": {"ppo_passes": 2, "ppo_parts": 2},
     },
 }  # fmt: skip
-BERT = {"name": "bert", "dim": 8, "layers": 2, "heads": 2, "max_positions": 32, "dropout": 0.0, "attention_dropout": 0.0}
+BERT = {
+    "name": "bert",
+    "dim": 8,
+    "layers": 2,
+    "heads": 2,
+    "max_positions": 32,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
 
 
 def next_sentences(folder: Path) -> dict:
     """Masked words and next sentences, with activations computed again."""
     file = folder / "documents.txt"
-    words = "the cat sat on the mat and then a dog lay down by an old door of this house".split()
+    words = [
+        "the",
+        "cat",
+        "sat",
+        "on",
+        "the",
+        "mat",
+        "and",
+        "then",
+        "a",
+        "dog",
+        "lay",
+        "down",
+        "by",
+        "an",
+        "old",
+        "door",
+        "of",
+        "this",
+        "house",
+    ]
     lines = [" ".join(words[i % 7 : i % 7 + 3 + i % 5]) for i in range(60)]
     file.write_text("\n\n".join("\n".join(lines[i : i + 6]) for i in range(0, 60, 6)))
     return {
@@ -203,7 +231,9 @@ def test_a_module_of_ones_own_is_trained_by_all_processes(tmp_path):
     wanted = fit_small(tmp_path / "one")
     for found in in_processes(2, fit_small, tmp_path / "two"):
         assert found == pytest.approx(wanted, rel=1e-5)
-    assert (tmp_path / "one/model.safetensors").stat().st_size == (tmp_path / "two/model.safetensors").stat().st_size
+    assert (tmp_path / "one/model.safetensors").stat().st_size == (
+        tmp_path / "two/model.safetensors"
+    ).stat().st_size
 
 
 def pause_at(folder: Path, stop_at: int) -> None:
@@ -259,7 +289,14 @@ def test_torchrun_goes_on_by_itself_after_a_process_was_killed(tmp_path):
     script.write_text(KILLED.format(root=str(root), out=str(tmp_path / "run")))
     # Two machines with a process each, of which both are this one.
     machines = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "two"]
-    words = [sys.executable, "-m", "torch.distributed.run", *machines, "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+    words = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        *machines,
+        "--rdzv-endpoint",
+        f"127.0.0.1:{free_port()}",
+    ]
     words += ["--max-restarts", "1", str(script)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     both = [subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]

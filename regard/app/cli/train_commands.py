@@ -69,10 +69,10 @@ def train(
         regard train bert-labelled --from FOLDER --set data.train=reviews.tsv
 
     Ctrl-C and SIGTERM (of timeout, docker, Slurm) save a checkpoint; the same command with --resume goes on from
-    it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then, and how many
-    processes there are; files of data that have changed are refused by name. An error in the middle, such as a broken image, saves a checkpoint too:
-    repair the image, or leave broken ones out with --set data.skip_broken=true. A folder in which another process
-    is training is refused.
+    it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then, and the number
+    of processes; files of data that have changed are refused by name. An error in the middle, such as a broken
+    image, saves a checkpoint too: repair the image, or leave broken ones out with --set data.skip_broken=true. A
+    folder in which another process is training is refused.
 
     On several GPUs or machines torchrun starts it; the batch is what the recipe says, for all of them together
     (docs/scale.md):
