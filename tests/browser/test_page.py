@@ -118,9 +118,9 @@ def test_an_error_is_told_beside_the_input_and_nothing_is_lost(visit: Visit) -> 
 
 
 def test_what_was_not_read_is_said(visit: Visit) -> None:
-    page = visit(".answer .label", model="reviews", text="It was long. " * 20)
+    page = visit(".answer .label", model="reviews", text="It was warm. " * 20)
     expect(answer(page)).to_contain_text("Only a part of the input was read: 16 of 20 sentences")
-    page.fill("textarea >> nth=0", "It was good.")
+    page.fill("textarea >> nth=0", "It was lovely.")
     page.click("button.main")
     expect(page.locator(".unread")).to_have_count(0)
 
