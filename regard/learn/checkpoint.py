@@ -296,7 +296,7 @@ def _read(path: Path, record: dict[str, Any]) -> tuple[dict[str, Tensor], dict[s
     if not is_sharded(record):
         weights, moments = (_read_tensors(path, name, record) for name in (MODEL, OPTIMISER))
         return weights, moments
-    from regard.learn.shard import read_whole  # torch.distributed is imported for these alone
+    from regard.learn.sharded_files import read_whole  # torch.distributed is imported for these alone
 
     check_files(path, record)
     return read_whole(path)

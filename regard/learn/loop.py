@@ -36,7 +36,8 @@ from regard.learn.restart import mark, unmark
 from regard.learn.saving import Saving
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
-from regard.learn.team import Alone, Part, team_for
+from regard.learn.team import Alone, Part
+from regard.learn.teams import team_for
 from regard.learn.validation import PERFECT, Metrics, Validation, words
 from regard.learn.watch import Watch, last_good
 from regard.models.protocols import Learner, Module

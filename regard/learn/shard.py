@@ -27,10 +27,8 @@ from regard.layers.block import blocks_of
 from regard.layers.synced_norm import synchronise_norms
 from regard.learn import checkpoint
 from regard.learn.distribute import Learning, Team
+from regard.learn.sharded_files import MODEL, OPTIMISER, SCALAR, forms, named
 from regard.learn.team import Part, Stepper
-
-MODEL, OPTIMISER = "model/", "optimiser/"
-SCALAR = "@scalar"  # the name of a number ends so: torch's reader has no tensors without dimensions
 
 
 class ShardedTeam(Team):
@@ -137,10 +135,10 @@ class ShardedTeam(Team):
         path, standing, sharded = newest
         parameters = dict(trained.named_parameters())
         if sharded:
-            tensors = {name: _like(name, form, parameters) for name, form in _forms(path).items()}
+            tensors = {name: _like(name, form, parameters) for name, form in forms(path).items()}
             tensors |= {name: x for name, x in _flat(trained, optimiser).items() if name.startswith(MODEL)}
             dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), process_group=self.saving)
-            moments = _named(tensors, OPTIMISER)
+            moments = named(tensors, OPTIMISER)
         else:
             weights, moments = checkpoint.read_plain(path)
             own = named_tensors(trained)
@@ -167,36 +165,12 @@ def _checked(path: Path, record: dict[str, Any]) -> bool:
     return checkpoint.is_sharded(record)
 
 
-def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """In one process: weights, and the optimiser's tensors, of a checkpoint that several have written."""
-    tensors = {name: torch.empty(size, dtype=dtype) for name, (size, dtype) in _forms(path).items()}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # which is what we ask for
-        dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), no_dist=True)
-    return _named(tensors, MODEL), _named(tensors, OPTIMISER)
-
-
-def _forms(path: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    """Shape and dtype of each tensor as a whole."""
-    stored: dict[str, Any] = dict(HuggingFaceStorageReader(str(path)).read_metadata().state_dict_metadata)
-    return {name: (each.size, each.properties.dtype) for name, each in stored.items()}
-
-
 def _flat(model: Any, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """All tensors of a checkpoint under one name each."""
     weights, moments = named_tensors(model), checkpoint.optimiser_tensors(model, optimiser)
     tensors = {MODEL + name: tensor.detach() for name, tensor in weights.items()}
     tensors |= {OPTIMISER + name: tensor.detach() for name, tensor in moments.items()}
     return {(name if x.dim() else name + SCALAR): (x if x.dim() else x.view(1)) for name, x in tensors.items()}
-
-
-def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The reverse of `_flat`, for model or optimiser."""
-    return {
-        name.removeprefix(prefix).removesuffix(SCALAR): x.view(()) if name.endswith(SCALAR) else x
-        for name, x in tensors.items()
-        if name.startswith(prefix)
-    }
 
 
 def _like(name: str, form: tuple[torch.Size, torch.dtype], parameters: dict[str, nn.Parameter]) -> Tensor:

@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from regard.base import processes
 from regard.learn import checkpoint
 from regard.learn.settings import Training
 
@@ -102,16 +101,6 @@ class Alone:
     def spread(self, tensors: dict[str, Tensor], *, new: bool = False) -> dict[str, Tensor]:
         """The tensors of the first process, in every process: copied into theirs, or new ones."""
         return tensors
-
-
-def team_for(device: torch.device, settings: Training) -> Alone:
-    """All processes of this training."""
-    if not processes.launched():
-        return Alone()
-    from regard.learn.distribute import Team
-    from regard.learn.shard import ShardedTeam
-
-    return ShardedTeam(device) if settings.shard else Team(device)
 
 
 def seed_draws(seed: int, device: torch.device) -> None:
