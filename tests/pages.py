@@ -262,14 +262,22 @@ def run_here(line: str, monkeypatch, capsys) -> str:
 
 @cache
 def serving(line: str):
-    """A server at a port that is free; it runs until `end_servers`, for all pages that start it."""
+    """A server at a port that is free, in a thread of this process; it runs until `end_servers`, for all pages that
+    start it. The words of the command are read by `regard`; tests/app/serve/test_process.py starts it as a program."""
     if not all(map(find_spec, ("starlette", "uvicorn", "multipart", "prometheus_client"))):
         pytest.skip("the extra `serve` is not installed")
-    from served_models import Process
+    from served_models import Listening
 
-    process = Process(*shlex.split(line)[2:])
-    SERVERS.append(process)
-    return process
+    from regard.app.serve import start
+
+    def listen(runs, *, token, limits, **others):
+        SERVERS.append(Listening(*runs, token=token, limits=limits))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "start", listen)
+        patch.setattr(sys, "argv", shlex.split(line))
+        cli.main()
+    return SERVERS[-1]
 
 
 def end_servers() -> None:
