@@ -234,8 +234,8 @@ def evaluate_once(run: Run, data: object, columns: str, **options: object) -> Ev
 
 
 def run_command(line: str, monkeypatch, capsys) -> str:
-    """Run one command here; what it printed. What only evaluates a shipped run, or trains by a recipe that every page
-    finds in its folder, is done once for all pages."""
+    """Run one command here; what it printed. What only evaluates a shipped run, or trains by a recipe that every
+    page finds in its folder, is done once for all pages."""
     if re.fullmatch(r"regard train [\w-]+ .*--out runs/\w+", line) and line.count("runs/") == 1:
         return train_once(line, monkeypatch, capsys)
     evaluated = line.removeprefix("regard evaluate ")
@@ -285,7 +285,7 @@ def run_here(line: str, monkeypatch, capsys) -> str:
 @cache
 def serving(line: str):
     """A server at a port that is free, in a thread of this process; it runs until `end_servers`, for all pages that
-    start it. The words of the command are read by `regard`; tests/app/serve/test_process.py starts it as a program."""
+    start it. `regard` reads the words of the command; tests/app/serve/test_process.py starts it as a program."""
     if not all(map(find_spec, ("starlette", "uvicorn", "multipart", "prometheus_client"))):
         pytest.skip("the extra `serve` is not installed")
     from served_models import Listening
