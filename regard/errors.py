@@ -53,6 +53,10 @@ class Diverged(ValueError):
     """The loss or the gradient is no longer finite."""
 
 
+class PeerLost(RuntimeError):
+    """Another process of this program has ended or hangs: the message says which, by rank and host."""
+
+
 class Interrupted(Exception):
     """Ctrl-C or SIGTERM: the training was saved; the message says where, and how to go on."""
 

@@ -15,6 +15,7 @@ from regard.attention.question import Question
 from regard.attention.shapes import check_sizes
 from regard.base.arguments import checked
 from regard.base.dtype import at_least_float32
+from regard.base.shared_batch import draw
 from regard.base.short_repr import short_repr
 from regard.errors import BadInput
 
@@ -106,7 +107,7 @@ class Hard(Weigh):
         picked = log.gather(-1, chosen[..., None]).squeeze(-1) * looks
         if self.soft_share:
             if question.soft is None:
-                expected = torch.rand_like(picked) < self.soft_share
+                expected = draw(picked, Tensor.uniform_) < self.soft_share
             else:
                 expected = question.soft.view(-1, *[1] * (picked.dim() - 1)).expand_as(picked)
             weights = torch.where(expected[..., None], soft.to(weights.dtype), weights)
@@ -118,7 +119,7 @@ class Hard(Weigh):
         if not self.training:
             return soft.argmax(-1)
         # argmax(p / Exponential(1)) is a sample from p; a masked place has p = 0 and is never sampled.
-        return (soft / torch.empty_like(soft).exponential_()).argmax(-1)
+        return (soft / draw(soft, Tensor.exponential_)).argmax(-1)
 
 
 @checked

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 import torch
 
+from regard.base import processes
 from regard.errors import BadInput
 
 
 def choose_device(name: str = "auto", precision: str = "float32") -> torch.device:
-    """A device by torch's name for it, if it is here; `auto` is a CUDA GPU, else Apple's (mps), else the CPU."""
-    name = best_device() if name == "auto" else name
+    """A device by torch's name for it, if it is here; `auto` is a CUDA GPU, else Apple's (mps), else the CPU.
+    Under torchrun `cuda` is the GPU of this process: each has one of its own."""
+    name = own_device(best_device() if name == "auto" else name)
     here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     here += ["mps"] if torch.backends.mps.is_available() else []
     try:
@@ -31,6 +33,19 @@ def best_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def own_device(name: str) -> str:
+    if name != "cuda" or not processes.launched():
+        return name
+    number, there = processes.local_rank(), torch.cuda.device_count()
+    if number >= there:
+        raise BadInput(
+            f"{processes.local_count()} processes on this machine need a GPU each, and it has {there}; "
+            f"start torchrun with --nproc-per-node {max(there, 1)}, or compute on the CPU"
+        )
+    torch.cuda.set_device(number)
+    return f"cuda:{number}"
 
 
 @contextmanager

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from regard.attention import GrowingMemory, Memory, MultiHead, Packing, Question
 from regard.attention.kernels.fused import HALF
 from regard.base.dropout import Dropout
+from regard.errors import BadInput
 
 NORMS = ("post", "pre")
 WORTH = 0.05  # with a smaller share of padding, packing costs more than it saves
@@ -181,6 +184,23 @@ class Block(nn.Module):
         scale = keep.to(x.dtype) / (1 - self.drop_path)
         scale = scale[:, None] if packing is None else scale[packing.rows][None]  # (B, 1) or (1, N)
         return x * scale[..., None]
+
+
+def blocks_of(model: nn.Module) -> list[Block]:
+    """Every Transformer block of a model."""
+    return [module for module in model.modules() if isinstance(module, Block)]
+
+
+def recompute_blocks(model: Any) -> None:
+    """Activation checkpointing (Chen 2016), in place: of each block only the input is kept for the backward pass,
+    where the rest is computed again, with the same dropout."""
+    blocks = blocks_of(model)
+    if not blocks:
+        raise BadInput(
+            "train.recompute is for models of Transformer blocks, and this one has none; set it to false"
+        )
+    for block in blocks:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
 
 
 def worth_packing(x: Tensor, padding: int) -> bool:

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.base.shared_batch import rows_of_all
+
 FOLDED = 8  # a normalisation is folded where it has so many times more outputs than the convolution has weights
 
 
@@ -27,7 +29,7 @@ class Convolution(nn.Module):
         nn.init.kaiming_normal_(self.filter.weight, mode="fan_out", nonlinearity="relu")  # He et al. 2015
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and x.shape[0] == x.shape[2] == x.shape[3] == 1:
+        if self.training and rows_of_all(x.shape[0]) == x.shape[2] == x.shape[3] == 1:
             raise ValueError(
                 "batch normalisation cannot learn from one image that has become 1 x 1 pixel: use larger batches "
                 "(data.batch_size) or larger images (model.image_size)"

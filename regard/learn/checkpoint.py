@@ -1,4 +1,5 @@
-"""Training state on disk, in safetensors and JSON: OUT/training/step-00000100/.
+"""Training state on disk, in safetensors and JSON: OUT/training/step-00000100/. Weights that are divided among
+processes are in several files, which each process writes for itself (`learn.shard`); the rest is the same.
 
 A checkpoint is written to a temporary folder, synced and renamed, so a folder named step-... is complete.
 Files that are damaged later are found by their sha256 in state.json, and the checkpoint before is used."""
@@ -11,9 +12,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load as parse_tensors
@@ -35,6 +37,8 @@ from regard.models.protocols import Module
 
 MODEL, OPTIMISER, STATE = "model.safetensors", "optimiser.safetensors", "state.json"
 Say = Callable[[str], None]
+T = TypeVar("T")
+Parts = dict[str, dict[str, Tensor]]  # the tensors of each file, by name
 
 
 @dataclass
@@ -118,7 +122,7 @@ def _step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def _path(folder: Path, step: int) -> Path:
+def path_of(folder: Path, step: int) -> Path:
     return folder / "training" / f"step-{step:08d}"
 
 
@@ -129,32 +133,56 @@ def clean(folder: Path) -> None:
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
+def parts_of(model: Module, optimiser: torch.optim.Optimizer, *, copied: bool = False) -> Parts:
+    """The tensors of each file; a copy of them, if the training goes on while they are written."""
+    parts = {MODEL: named_tensors(model), OPTIMISER: optimiser_tensors(model, optimiser)}
+    if not copied:
+        return parts
+    return {file: {name: x.detach().clone() for name, x in part.items()} for file, part in parts.items()}
+
+
 def save(
-    folder: Path, standing: Standing, model: Module, optimiser: torch.optim.Optimizer, *, average: int = 0
+    folder: Path,
+    standing: Standing,
+    model: Module,
+    optimiser: torch.optim.Optimizer,
+    *,
+    average: int = 0,
+    parts: Parts | None = None,
 ) -> Path:
-    """Write a checkpoint, then delete older ones. Returns its folder."""
-    path = _path(folder, standing.step)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with drafted_folder(path) as draft:
-        files = {}
-        parts = {MODEL: named_tensors(model), OPTIMISER: optimiser_tensors(model, optimiser)}
-        for name, tensors in parts.items():
+    """Write a checkpoint, then delete older ones. Returns its folder. `parts`: instead of the tensors as they are
+    now."""
+    with drafted(folder, standing, optimiser, average=average) as (draft, files):
+        for name, tensors in (parts or parts_of(model, optimiser)).items():
             data = tensors_to_bytes(tensors)
             files[name] = _sha256(data)
             write_file(draft / name, data)
+    return path_of(folder, standing.step)
+
+
+@contextmanager
+def drafted(
+    folder: Path, standing: Standing, optimiser: torch.optim.Optimizer, *, average: int
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder that becomes the checkpoint when the block ends; the block writes files there, and their sha256 by
+    name into the dict. Older checkpoints are deleted then."""
+    path = path_of(folder, standing.step)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with drafted_folder(path) as draft:
+        files: dict[str, str] = {}
+        yield draft, files
         _write_state(draft, standing, files, type(optimiser).__name__)
         if path.exists():  # a damaged checkpoint that was skipped when the run was resumed
             remove(path)
     sync_folder(path.parent)
     _prune(folder, standing.step, average)
-    return path
 
 
 def update(folder: Path, standing: Standing, *, average: int = 0) -> Path:
     """Rewrite state.json of the checkpoint of standing.step; its tensors stay. Older checkpoints, left by a run
     that was killed within `save`, are deleted."""
     _prune(folder, standing.step, average)
-    path = _path(folder, standing.step)
+    path = path_of(folder, standing.step)
     record = _read_state(path)
     _write_state(path, standing, record["files"], record["optimiser"])
     return path
@@ -226,11 +254,25 @@ def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Te
 
 def load_newest(folder: Path, model: Module, optimiser: torch.optim.Optimizer, *, say: Say) -> Standing | None:
     """Fill model and optimiser from the newest checkpoint that is undamaged; None if there is no checkpoint."""
+    newest = find_newest(folder, optimiser, _read, say=say)
+    if newest is None:
+        return None
+    path, standing, (weights, moments) = newest
+    fill(model, weights, source=path / MODEL)
+    fill_optimiser(model, optimiser, moments, source=path / OPTIMISER)
+    return standing
+
+
+def find_newest(
+    folder: Path, optimiser: torch.optim.Optimizer, read: Callable[[Path, dict[str, Any]], T], *, say: Say
+) -> tuple[Path, Standing, T] | None:
+    """The newest checkpoint that is undamaged and what `read` reads of it; None if there is no checkpoint. A
+    checkpoint is tried by its path and what its state.json says; `read` raises Damaged."""
     paths = checkpoints(folder)
     for path in paths:
         try:
             record = _read_state(path)
-            weights, moments = (_read_tensors(path, name, record) for name in (MODEL, OPTIMISER))
+            contents = read(path, record)
             standing = _standing(record)
         except Damaged as damage:
             say(f"{path} is skipped: {damage}")
@@ -240,15 +282,51 @@ def load_newest(folder: Path, model: Module, optimiser: torch.optim.Optimizer, *
                 f"{path} was written with {record['optimiser']}, the settings now ask for "
                 f"{type(optimiser).__name__}. Resume with the optimiser it was written with"
             )
-        fill(model, weights, source=path / MODEL)
-        fill_optimiser(model, optimiser, moments, source=path / OPTIMISER)
-        return standing
+        return path, standing, contents
     if paths:
         raise ValueError(
             f"none of the {len(paths)} checkpoints in {folder / 'training'} can be used. "
             f"Delete that folder to train from the start"
         )
     return None
+
+
+def _read(path: Path, record: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights, and the optimiser's tensors."""
+    if not is_sharded(record):
+        weights, moments = (_read_tensors(path, name, record) for name in (MODEL, OPTIMISER))
+        return weights, moments
+    from regard.learn.shard import read_whole  # torch.distributed is imported for these alone
+
+    check_files(path, record)
+    return read_whole(path)
+
+
+def read_plain(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Weights and the optimiser's tensors of a checkpoint that was checked."""
+    return _read(path, _read_state(path))
+
+
+def is_sharded(record: dict[str, Any]) -> bool:
+    """Whether several processes have written the tensors."""
+    return MODEL not in record["files"]
+
+
+def check_files(path: Path, record: dict[str, Any]) -> None:
+    """Damaged unless every file is as it was written."""
+    for name, digest in record["files"].items():
+        try:
+            check_regular(path / name)
+            found = sha256_of(path / name)
+        except (OSError, DataError) as error:
+            raise Damaged(f"{name} cannot be read ({error})") from error
+        if found != digest:
+            raise Damaged(f"{name} was truncated or altered (its sha256 does not match)")
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _standing(record: dict[str, Any]) -> Standing:
@@ -263,7 +341,7 @@ def _whole(folder: Path, say: Say) -> Iterator[dict[str, Tensor]]:
         if not _validated(path):
             continue
         try:
-            yield _read_tensors(path, MODEL, _read_state(path))
+            yield _read(path, _read_state(path))[0]
         except Damaged as damage:
             say(f"{path} is left out of the average: {damage}")
 

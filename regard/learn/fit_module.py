@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -12,6 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard.base.arguments import checked_but
+from regard.base.processes import is_first
+from regard.base.shared_batch import Share, current
 from regard.base.tensors import fill, named_tensors, write_tensors
 from regard.data.batches.batch import send, wide
 from regard.errors import BadInput, RunError
@@ -19,6 +22,7 @@ from regard.layers.loss import Loss
 from regard.learn.lock import locked
 from regard.learn.loop import Report, Stepper, take_steps
 from regard.learn.progress import Progress
+from regard.learn.restart import goes_on
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
 from regard.learn.validation import Metrics, Validation
@@ -104,7 +108,12 @@ def fit(
     it is, after a checkpoint of the last good step. The same call with resume=True goes on from there. It takes
     exactly the steps of an uninterrupted training if the data is the same again. The global seeds of torch are set
     for each batch, so a DataLoader with shuffle=True is. Data that is shuffled by Python's `random`, by NumPy or by
-    a generator of its own is not: give a function of the epoch that seeds it."""
+    a generator of its own is not: give a function of the epoch that seeds it.
+
+    Under torchrun every process runs the same call, and each computes its share of the rows of every batch: the
+    first dimension of its tensors. The gradients are those of the whole batch (DDP), so that `loss` and the batches
+    stay as they are; the data must come in the same order in every process, as above. The first process validates
+    and writes."""
     settings = Training(
         steps=steps,
         optimiser=optimiser,
@@ -130,15 +139,18 @@ def fit(
     validation = Validation(
         model, lambda model: by_name(measure(model)), lambda model, _: save(folder, model), better, settings
     )
-    with locked(folder):
-        if (folder / WEIGHTS).exists() and not (folder / "training").exists():
+    resume = resume or goes_on(folder)
+    with locked(folder) if is_first() else nullcontext():
+        if is_first() and (folder / WEIGHTS).exists() and not (folder / "training").exists():
             raise RunError(
                 f"{folder} already holds a model, whose weights would be lost; take another folder as out"
             )
-        stepper = Stepper(model, settings, lambda batch: counted_once(loss(model, batch)))
+        stepper = Stepper(model, settings, lambda batch: by_share(counted_once(loss(model, batch))))
         report = take_steps(stepper, batches, validation, folder, resume, progress or Progress(unit="batches"))
         if report.best is not None:
-            fill(model, load_file(folder / WEIGHTS), source=folder / WEIGHTS)
+            if is_first():
+                fill(model, load_file(folder / WEIGHTS), source=folder / WEIGHTS)
+            stepper.team.spread(named_tensors(model))
     model.eval()
     return report
 
@@ -154,6 +166,15 @@ def counted_once(loss: Tensor) -> Loss:
         raise BadInput(f"loss(model, batch) must return one number as a tensor, such as losses.mean(); got {got}")
     total = loss.reshape(())
     return Loss(total, total.detach()[None], torch.ones_like(total))
+
+
+def by_share(loss: Loss) -> Loss:
+    """The loss of some rows of a batch counts by their share of it."""
+    batch = current()
+    if batch is None:
+        return loss
+    share = batch.own / batch.total
+    return Loss(loss.total * share, loss.likelihood, loss.tokens * share)
 
 
 # ---- batches
@@ -183,6 +204,18 @@ class Batches(Generic[Item]):
     def batch(self, item: Item) -> Any:
         return Moved(item)
 
+    def share(self, item: Item, share: Share) -> tuple[Any, int]:
+        first = next(tensors_of(item), None)
+        if first is None or not first.dim():
+            raise BadInput(
+                "under torchrun the rows of a batch are divided among the processes: a batch must hold tensors, "
+                f"with its rows as their first dimension; got {type(item).__name__}"
+            )
+        rows = torch.from_numpy(share.numbers(len(first)))
+        total = len(first)
+        taken = each_tensor(item, lambda x: x[rows.to(x.device)] if x.dim() and len(x) == total else x)
+        return Moved(taken), total
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -195,18 +228,36 @@ class Moved:
 
 
 def move(item: Any, device: torch.device) -> Any:
-    """`item` with its tensors on the device. What holds no tensors that we know of stays as it is."""
+    """`item` with its tensors on the device."""
+    if hasattr(item, "to") and not isinstance(item, Tensor):
+        return item.to(device)  # a batch that moves itself, as those of transformers' tokenizers
+    return each_tensor(item, lambda tensor: send(tensor, device), lambda part: move(part, device))
+
+
+def each_tensor(item: Any, work: Callable[[Tensor], Tensor], inside: Callable[[Any], Any] | None = None) -> Any:
+    """`item` with its tensors, also those in tuples, lists and dicts, as `work` makes them. What holds no tensors
+    that we know of stays as it is. `inside`: for the parts of a container, in place of this function."""
+    again = inside or (lambda part: each_tensor(part, work))
     if isinstance(item, Tensor):
-        return send(item, device)
-    if hasattr(item, "to"):  # a batch that moves itself, as those of transformers' tokenizers
-        return item.to(device)
+        return work(item)
     if isinstance(item, Mapping):
-        return {key: move(value, device) for key, value in item.items()}
+        return {key: again(value) for key, value in item.items()}
     if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*(move(value, device) for value in item))
+        return type(item)(*(again(value) for value in item))
     if isinstance(item, list | tuple):
-        return type(item)(move(value, device) for value in item)
+        return type(item)(again(value) for value in item)
     return item
+
+
+def tensors_of(item: Any) -> Iterator[Tensor]:
+    found: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    each_tensor(item, keep)
+    return iter(found)
 
 
 def again(data: object, name: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
+from regard.base.processes import launched
 from regard.base.signals import HEARD, TWICE, Delivery, write_line
 
 T = TypeVar("T")
@@ -35,6 +36,12 @@ class Interrupt:
     def signalled(self) -> bool:
         return self.signal != 0
 
+    def agree(self, highest: Callable[[int], int]) -> bool:
+        """Whether a signal came; of several processes, to any of them. `highest`: the highest number of all."""
+        agreed = highest(self.signal)
+        self.signal = agreed or self.signal  # one that came in the meantime waits for the next time
+        return agreed != 0
+
     def __enter__(self) -> Interrupt:
         # Only the main thread receives signals; a run started in the background ignores SIGINT on purpose.
         if threading.current_thread() is threading.main_thread():
@@ -50,7 +57,8 @@ class Interrupt:
             self._hear_again(number, frame)
             return
         self.signal, self.since = number, time.monotonic()
-        write_line(f"\n{NAMES[signal.Signals(number)]}: finishing the step and saving; Ctrl-C to stop at once")
+        if not launched():  # torchrun says so; it also stops the others if one of them fails
+            write_line(f"\n{NAMES[signal.Signals(number)]}: finishing the step and saving; Ctrl-C to stop at once")
         if self.delivery is not None:
             self.delivery.begin(Abandoned, frame)
 

@@ -66,6 +66,22 @@ class Log:
         return rows
 
 
+class NoLog(Log):
+    """The log of a process that is not the first."""
+
+    def __init__(self) -> None:
+        """It has no file."""
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Nothing is kept."""
+
+    def due(self) -> bool:
+        return False
+
+    def flush(self, *, sync: bool = False) -> list[dict[str, Any]]:
+        return []
+
+
 def _happened(line: bytes, standing: Standing) -> bool:
     try:
         row = json.loads(line)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,21 +17,26 @@ from torch import Tensor, nn
 
 from regard.base.device import choose_device, with_tf32
 from regard.base.files import DRAFT, FULL, sync_folder
+from regard.base.shared_batch import Share
 from regard.base.tensors import fill, named_tensors
 from regard.data.batches.batch import Batch
-from regard.errors import Diverged, Interrupted, RunError
+from regard.errors import Diverged, Interrupted, PeerLost, RunError
+from regard.layers.block import recompute_blocks
 from regard.layers.loss import Loss
 from regard.layers.onednn import without_onednn
 from regard.learn import checkpoint
 from regard.learn.capture import Captured, Numbers
 from regard.learn.checkpoint import Standing
 from regard.learn.interrupt import Interrupt
-from regard.learn.log import CHANGED_DATA, Log
+from regard.learn.log import CHANGED_DATA, Log, NoLog
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.progress import Progress
 from regard.learn.reinforce import Objective
+from regard.learn.restart import mark, unmark
+from regard.learn.saving import Saving
 from regard.learn.seeds import noise
 from regard.learn.settings import Training
+from regard.learn.team import Alone, Part, team_for
 from regard.learn.validation import PERFECT, Metrics, Validation, words
 from regard.learn.watch import Watch, last_good
 from regard.models.protocols import Learner, Module
@@ -46,11 +51,14 @@ Passes = Callable[[Iterable[Batch]], Sequence[Sequence[Batch]]]
 
 
 class Data(Protocol[Item]):
-    """`order` must be a pure function of the data's seed and the epoch; `batch` of the item."""
+    """`order` must be a pure function of the data's seed and the epoch; `batch` of the item. Under torchrun a
+    process takes its share of the rows: `share` gives them, and how many rows the whole batch has."""
 
     def order(self, epoch: int) -> Iterable[Item]: ...
 
     def batch(self, item: Item) -> Batch: ...
+
+    def share(self, item: Item, share: Share) -> tuple[Batch, int]: ...
 
 
 @dataclass(frozen=True)
@@ -78,9 +86,9 @@ def take_steps(
 
     Ctrl-C and SIGTERM save a checkpoint and raise Interrupted. An error of the data, the loss or the validation
     leaves a checkpoint of the last good step."""
-    settings = stepper.settings
+    settings, team = stepper.settings, stepper.team
     standing = _start(folder, stepper, resume, progress.say)
-    log = _open_log(folder, standing, changed, progress.say)
+    log = _open_log(folder, standing, changed, progress.say, team)
     if standing.ended:
         more = "Set patience to 0" if _is_perfect(standing, settings) else "Raise steps or patience"
         progress.say(f"{folder} is already trained: {standing.step} steps. {more} to go on.")
@@ -96,36 +104,51 @@ def take_steps(
         _full_disk_explained(folder),
         _saving_on_errors(stepper, standing, watch, folder),
         Interrupt() as interrupt,
+        team.together(),
     ):
         while (unfinished := _due(standing, settings)) or not _over(standing, settings):
             if not unfinished:  # else the validation that was interrupted comes first
                 taken = list(islice(places, settings.accumulate_steps))
                 rate = rate_at(standing.step + 1, settings, standing.plateau_scale)
-                numbers = stepper.step(standing.step + 1, (data.batch(item) for *_, item in taken), rate)
+                numbers = stepper.step(standing.step + 1, (team.batch(data, item) for *_, item in taken), rate)
                 standing.step, standing.validated = standing.step + 1, False  # taken: before, it may have failed
                 standing.epoch, standing.index = taken[-1][0], taken[-1][1] + 1
                 watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
             if _due(standing, settings):
                 watch.look()
-                metrics = interrupt.unless_signalled(lambda: validation.measure(standing.step))
+                stepper.refresh()
+                metrics = team.of_first(
+                    lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step))
+                )
                 if metrics is not None:
                     log.add(validation.judge(metrics, standing, progress))
-            stop = interrupt.signalled
+            stop = interrupt.agree(team.highest)
             if standing.validated or stop:
                 watch.look(sync=True)
                 saved = stepper.save(folder, standing, tensors=not unfinished)
                 watch.reset()
             if stop:
+                stepper.refresh()
+                stepper.saving.wait()
                 raise _stopped(standing, settings, saved, interrupt)
-        _finish(folder, standing, validation, log, progress, interrupt)
-    if interrupt.signalled:
+        stepper.refresh()
+        stepper.saving.wait()
+        finished = team.of_first(lambda: _finish(folder, standing, validation, log, progress, interrupt))
+        signalled = interrupt.agree(team.highest)
+        if finished is None:
+            raise _stopped(standing, settings, checkpoint.path_of(folder, standing.step), interrupt)
+        standing = finished
+    if team.is_first:
+        unmark(folder)
+    if signalled:
         said = f"The training in {folder} is finished and saved; what follows training was skipped."
         raise Interrupted(said, interrupt.signal)
     return _report(standing, settings)
 
 
 class Stepper:
-    """Everything a training step needs: model, optimiser, gradient scaler. Without a `loss`, the model's own.
+    """Everything a training step needs: model, optimiser, gradient scaler, the other processes. Without a `loss`,
+    the model's own.
 
     A step makes one update by the gradient of all its batches, unless `passes` says what each of several updates
     learns from."""
@@ -137,21 +160,27 @@ class Stepper:
             raise ValueError(f"a step of {settings.updates} updates needs `passes`: what each learns from")
         self.settings, self.passes = settings, passes
         self.device = choose_device(settings.device, settings.precision)
+        self.team = team_for(self.device, settings)
         self.model = model.to(self.device).train()
-        self.optimiser = build_optimiser(model, settings)
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if settings.recompute:
+            recompute_blocks(self.model)
+        self.trained = self.team.trained(self.model)
+        self.optimiser = build_optimiser(self.trained, settings)
+        self.parameters = [parameter for parameter in self.trained.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
         self.objective = Objective(settings, self.device)
-        captured = settings.capture and self.device.type == "cuda"
+        self.saving = Saving(settings.async_save)
+        captured = settings.capture and self.device.type == "cuda" and not self.team.several
         if loss is None:
-            assert isinstance(model, Learner)
-            loss = model.loss
+            assert isinstance(self.trained, Learner)
+            loss = self.trained.loss
         if settings.compile:  # captured steps have few shapes: compile each
             loss = torch.compile(loss, dynamic=False if captured else None)
         self.loss: Callable[..., Loss] = loss
         self.captured = Captured() if captured else None
         options = {"label_smoothing": settings.label_smoothing, "r_drop": settings.r_drop}
         self.options = {name: value for name, value in options.items() if value}  # loss(batch) may take none
+        self.learn = self.team.learning(self.trained, self._learn)
 
     def step(self, step: int, batches: Iterable[Batch], rate: float) -> Numbers:
         """One training step; its loss is the mean per token over all the batches."""
@@ -162,16 +191,17 @@ class Stepper:
                 group["lr"] = rate
         self.objective.begin(step)
         ready = self._seeded(step, batches)
-        return self.captured.step(self._change, ready) if self.captured else self._change(ready)
+        with self.team.step():
+            return self.captured.step(self._change, ready) if self.captured else self._change(ready)
 
     def _seeded(self, step: int, batches: Iterable[Batch]) -> Iterator[Batch]:
         for micro, batch in enumerate(batches):
-            seed_draws(noise(self.settings.seed, step, micro), self.device)
-            yield batch.to(self.device)
+            yield self.team.begin(batch, noise(self.settings.seed, step, micro), self.device)
 
     def _change(self, batches: Iterable[Batch]) -> Numbers:
         if self.passes is None:
             return self._update(batches)
+        self.refresh()
         with torch.no_grad(), self._autocast():
             passes = self.passes(batches)
         updates = [self._update([batch]) for batches in passes for batch in batches]
@@ -182,28 +212,35 @@ class Stepper:
         dtype = getattr(torch, self.settings.precision) if self.settings.half else None
         return torch.autocast(self.device.type, dtype=dtype, enabled=self.settings.half)
 
+    def _learn(self, batch: Batch) -> Part:
+        """The loss to differentiate, per token; the total to log; the tokens."""
+        with self._autocast():
+            loss = self.loss(batch, **self.options)
+        return self.objective(loss), loss.total.detach(), loss.tokens
+
     def _update(self, batches: Iterable[Batch]) -> Numbers:
         self.optimiser.zero_grad()
         totals, tokens = [], []
-        for batch in batches:
-            with self._autocast():
-                loss = self.loss(batch, **self.options)
-            totals.append(loss.total.detach())
-            tokens.append(loss.tokens)
-            # Batches are weighted by their tokens. The total is not known yet, so weights are relative to the first
-            # batch, which keeps them small enough for float16; gradients are rescaled to the total below.
-            mean = self.objective(loss)
-            if len(tokens) > 1:
-                mean = mean * (loss.tokens / tokens[0])
-            self.scaler.scale(mean).backward()
+        last = self.settings.accumulate_steps - 1
+        for micro, batch in enumerate(batches):
+            with self.team.reducing(micro == last):
+                mean, total, count = self.team.weigh(self.learn(batch))
+                totals.append(total)
+                tokens.append(count)
+                # Batches are weighted by their tokens. The total is not known yet, so weights are relative to the
+                # first batch, which keeps them small enough for float16; gradients are rescaled to the total below.
+                if micro:
+                    mean = mean * (count / tokens[0]).to(mean.dtype)
+                self.scaler.scale(mean).backward()
         self.scaler.unscale_(self.optimiser)
+        self.team.complete()
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         single = len(tokens) == 1  # the usual case: sums of one number would be four launches more on a GPU
         total, count = (each[0] if single else torch.stack(each).sum() for each in (totals, tokens))
         if not single:
             for gradient in gradients:
-                gradient.mul_(tokens[0] / count)
-        norm = nn.utils.get_total_norm(gradients)
+                gradient.mul_((tokens[0] / count).to(gradient.dtype))
+        norm = self.team.whole(nn.utils.get_total_norm(gradients))
         if self.settings.max_grad_norm:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.max_grad_norm, norm)
         self.scaler.step(self.optimiser)
@@ -213,27 +250,27 @@ class Stepper:
     def save(self, folder: Path, standing: Standing, *, tensors: bool) -> Path:
         """tensors=False: those of this step are on disk already."""
         standing.scaler, standing.baseline = self.scaler.state_dict(), float(self.objective.baseline)
-        average = self.settings.average_checkpoints
+        average, path = self.settings.average_checkpoints, checkpoint.path_of(folder, standing.step)
+        self.saving.wait()
         if not tensors:
-            return checkpoint.update(folder, standing, average=average)
-        return checkpoint.save(folder, standing, self.model, self.optimiser, average=average)
+            if self.team.is_first:
+                checkpoint.update(folder, standing, average=average)
+            return path
+        self.saving.begin(self.team.writer(folder, self, replace(standing)))
+        return path
+
+    def refresh(self) -> None:
+        """The model has the weights of the last step: those that are divided among processes are collected."""
+        self.team.collect(self.trained, self.model)
 
     def load(self, folder: Path, say: checkpoint.Say) -> Standing | None:
-        standing = checkpoint.load_newest(folder, self.model, self.optimiser, say=say)
+        """From the newest checkpoint."""
+        standing = self.team.load(folder, self, say)
         if standing and standing.scaler and self.scaler.is_enabled():
             self.scaler.load_state_dict(standing.scaler)
         if standing:
             self.objective.baseline.fill_(standing.baseline)
         return standing
-
-
-def seed_draws(seed: int, device: torch.device) -> None:
-    """As torch.manual_seed, for the CPU and devices of this kind alone: seeding those that are not there takes
-    longer than a small step. torch.cuda.manual_seed would seed the current GPU, which may be another."""
-    torch.default_generator.manual_seed(seed)
-    if device.type != "cpu":
-        module = torch.get_device_module(device)
-        getattr(module, "manual_seed_all", module.manual_seed)(seed)  # mps has one device
 
 
 def _walk(data: Data[Item], epoch: int, index: int) -> Iterator[tuple[int, int, Item]]:
@@ -251,13 +288,7 @@ def _walk(data: Data[Item], epoch: int, index: int) -> Iterator[tuple[int, int, 
 
 def _start(folder: Path, stepper: Stepper, resume: bool, say: checkpoint.Say) -> Standing:
     training = folder / "training"
-    checkpoint.refuse_files(folder)
-    left = [path for path in training.glob("*") if not path.name.startswith(DRAFT)]
-    if left and not resume:
-        raise RunError(f"{training} already holds a training: {GO_ON}")
-    training.mkdir(parents=True, exist_ok=True)
-    sync_folder(folder)
-    checkpoint.clean(folder)
+    stepper.team.of_first(lambda: _make_ready(folder, training, resume))
     standing = stepper.load(folder, say) if resume else None
     if standing is None:
         if resume:
@@ -269,7 +300,20 @@ def _start(folder: Path, stepper: Stepper, resume: bool, say: checkpoint.Say) ->
     return standing
 
 
-def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say) -> Log:
+def _make_ready(folder: Path, training: Path, resume: bool) -> None:
+    checkpoint.refuse_files(folder)
+    left = [path for path in training.glob("*") if not path.name.startswith(DRAFT)]
+    if left and not resume:
+        raise RunError(f"{training} already holds a training: {GO_ON}")
+    training.mkdir(parents=True, exist_ok=True)
+    sync_folder(folder)
+    checkpoint.clean(folder)
+    mark(folder)
+
+
+def _open_log(folder: Path, standing: Standing, changed: Sequence[str], say: checkpoint.Say, team: Alone) -> Log:
+    if not team.is_first:
+        return NoLog()
     log = Log(folder / "log.jsonl")
     log.cut(standing, say)
     if changed:
@@ -317,8 +361,9 @@ def _finish(
     log: Log,
     progress: Progress,
     interrupt: Interrupt,
-) -> None:
-    """Validate the average of the last checkpoints, keep it if it is the best, and mark the run as ended."""
+) -> Standing | None:
+    """Validate the average of the last checkpoints, keep it if it is the best, and mark the run as ended. None: a
+    signal came before."""
     model, count = validation.model, validation.settings.average_checkpoints
     if count > 1:
         last = {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
@@ -327,7 +372,7 @@ def _finish(
         best = metrics is not None and validation.keep_if_best(metrics, standing)
         fill(model, last, source=folder)
         if metrics is None:
-            raise _stopped(standing, validation.settings, checkpoint.checkpoints(folder)[0], interrupt)
+            return None
         standing.averaged = averaged
         log.add({"step": standing.step, "averaged": standing.averaged, **metrics})
         progress.say(
@@ -338,6 +383,7 @@ def _finish(
     log.flush(sync=True)
     standing.ended = True
     checkpoint.update(folder, standing, average=count)
+    return standing
 
 
 def _report(standing: Standing, settings: Training) -> Report:
@@ -360,12 +406,13 @@ def _saving_on_errors(stepper: Stepper, standing: Standing, watch: Watch, folder
     begun = standing.step
     try:
         yield
-    except (Interrupted, Diverged):  # saved already; not worth saving
+    except (Interrupted, Diverged, PeerLost):  # saved already; not worth saving; in the middle of a step
         raise
     except Exception as error:
         steps, saved = f"{standing.step} of {stepper.settings.steps}", None
         # Where a step has several updates, some of them may be made already.
-        if standing.step > begun and not standing.validated and stepper.settings.updates == 1:
+        whole = stepper.settings.updates == 1 and not stepper.team.sharded
+        if standing.step > begun and not standing.validated and whole and stepper.team.is_first:
             with suppress(Exception):  # the disk may be full or the GPU lost; the first error is the one to tell
                 watch.look(sync=True)
                 saved = stepper.save(folder, standing, tensors=True)

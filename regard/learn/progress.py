@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,24 +13,26 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
+from regard.base.processes import is_first
 from regard.base.short_repr import printable
 
 Item = TypeVar("Item")
 FEW = 10_000  # fewer items are read too quickly to show a count
 QUIET = 25.0  # seconds without a line in a log file, after which a line comes: at least every half minute
-silent = ContextVar("silent", default=False)  # of this thread: a server's log holds no text of its users
+# Of this thread: a server's log holds no text of its users. None: of several processes only the first speaks.
+silent: ContextVar[bool | None] = ContextVar("silent", default=None)
 Clock = Callable[[], float]
 
 
 def say(text: str) -> None:
     """A message for people: on stderr, as stdout is for answers."""
-    if not silent.get():
+    if (silent.get() is None and is_first()) or silent.get() is False:
         print(printable(text), file=sys.stderr)
 
 
 def counted(items: Iterable[Item], what: str, clock: Clock = time.monotonic) -> Iterator[Item]:
     """Pass the items through and show how many were read so far; in a log file now and then."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not is_first():
         said = clock()
         for number, item in enumerate(items, 1):
             if number % FEW == 0 and clock() - said >= QUIET:
@@ -50,7 +53,9 @@ class Progress:
     """A bar on a terminal; anywhere else the lines passed to `say`, and a line at least every half minute."""
 
     def __init__(self, file: TextIO | None = None, *, unit: str = "tokens", clock: Clock = time.monotonic) -> None:
-        self.file, self.unit, self.clock = file or sys.stderr, unit, clock
+        # Of several processes only the first shows anything.
+        self.file = file or (sys.stderr if is_first() else io.StringIO())
+        self.unit, self.clock = unit, clock
         self.bar: Bar | None = None
         self.task = TaskID(0)
         self.first = self.step = self.steps = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.base.shared_batch import over_all, rows_of_all
 from regard.layers.loss import Loss
 from regard.learn.ppo import clipped
 from regard.learn.settings import Training
@@ -81,13 +82,15 @@ def objective(
 def mean_reward(reward: Tensor, mask: Tensor, of: str) -> Tensor:
     """The mean of a batch (B, T) over its rows, each of which has one reward, or over its tokens."""
     if of == "row":
-        return reward.amin(1).mean()  # log-likelihoods are negative, and 0 at padding
-    return reward.sum() / mask.sum().clamp_min(1)
+        rows = reward.amin(1)  # log-likelihoods are negative, and 0 at padding
+        return over_all(rows.sum()) / rows_of_all(len(rows))
+    return over_all(reward.sum()) / over_all(mask.sum()).clamp_min(1)
 
 
 def baseline(reward: Tensor, mask: Tensor) -> Tensor:
     """b_t of each row: the mean reward (B, T) of the other rows at step t; of the whole batch where it is
     the only one. Rewards are 0 where the mask is False."""
-    others = mask.sum(0) - 1  # (T,)
-    mean = (reward.sum(0) - reward) / others.clamp_min(1)
-    return mean.where(others > 0, reward.sum() / mask.sum().clamp_min(1))
+    rewards, tokens = over_all(reward.sum(0)), over_all(mask.sum(0))  # (T,)
+    others = tokens - 1
+    mean = (rewards - reward) / others.clamp_min(1)
+    return mean.where(others > 0, rewards.sum() / tokens.sum().clamp_min(1))

@@ -41,6 +41,13 @@ class Training:
     precision: str = setting("float32", choices=("float32", "tf32", "bfloat16", "float16"))
     compile: bool = False  # torch.compile the model: slow to start, then faster
     capture: bool = False  # GPU: capture a training step in a CUDA graph and replay it; for small models
+    # torchrun: divide weights, gradients and the optimiser's state among the processes (FSDP2), for models that one
+    # GPU cannot hold; false: each process has all of them (DDP)
+    shard: bool = False
+    # activation checkpointing: compute the activations of Transformer blocks again in the backward pass instead of
+    # keeping them; much less memory, about a third slower
+    recompute: bool = False
+    async_save: bool = False  # write checkpoints while the training goes on; takes main memory for a copy of them
     # steps between validations, and between checkpoints; patience, plateau_patience and average_checkpoints count
     # validations
     eval_every: int = setting(100, at_least=1)
@@ -81,6 +88,8 @@ class Training:
         for name, fits in CAPTURED.items():
             if self.capture and (value := getattr(self, name)) not in fits:
                 raise ValueError(f"a step with {name} = {value} cannot be captured; set capture = false")
+        if self.shard and self.precision == "float16":
+            raise ValueError("precision float16 cannot be sharded; use bfloat16, or set shard = false")
         if self.updates > 1 and self.accumulate_steps > 1:
             raise ValueError(
                 f"accumulate_steps must be 1 with ppo_passes = {self.ppo_passes} and ppo_parts = {self.ppo_parts}, "

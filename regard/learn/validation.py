@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from regard.base.processes import is_first
 from regard.learn.checkpoint import Standing
 from regard.learn.progress import Progress
 from regard.learn.seeds import noise
@@ -76,9 +77,10 @@ class Validation(Generic[Trained]):
             return False
         if standing.best and self._rank(metrics) >= self._rank(standing.best):
             return False
-        self.model.eval()
-        self.keep_best(self.model, metrics)
-        self.model.train()
+        if is_first():
+            self.model.eval()
+            self.keep_best(self.model, metrics)
+            self.model.train()
         standing.best, standing.best_step = metrics, standing.step
         return True
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from regard.base.dropout import Dropout
 from regard.base.dtype import at_least_float32
 from regard.base.fields import check, setting
+from regard.base.shared_batch import over_all, rows_of_all
 from regard.data.text.masking import MaskedBatch
 from regard.data.text.text_encoding import LabelledBatch, PairEncoding
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
@@ -251,8 +252,9 @@ class Bert(nn.Module):
         likelihood = zeros.masked_scatter(predicted, likelihoods[:, 0]).sum(1)
         if batch.follows is not None:  # the paper adds a mean over rows to a mean over tokens
             logits = at_least_float32(self.next_logits(states))
-            apart = F.cross_entropy(logits, batch.follows, label_smoothing=label_smoothing)
-            total = total + apart * len(likelihoods)
+            apart = F.cross_entropy(logits, batch.follows, label_smoothing=label_smoothing, reduction="sum")
+            words = over_all(predicted.sum())  # both means are over the whole batch
+            total = total + apart / rows_of_all(len(logits)) * words
         return Loss(
             total, likelihood, predicted.sum().clamp(min=1)
         )  # nothing is predicted where every token is unknown

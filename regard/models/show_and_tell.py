@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard.attention import Look
+from regard.base.shared_batch import rows_of_all
 from regard.layers.encoder_decoder import check_tied
 from regard.layers.recurrent import CellState, Stack
 from regard.layers.state import State
@@ -54,7 +55,7 @@ class ShowAndTell(ImageCaptioner):
 
     def begin(self, places: Tensor) -> tuple[Tensor, CellState]:
         """places (B, places, D) -> x_{-1} (B, embed) and the LSTM's state after reading it (B, 1, decoder)"""
-        if self.training and places.shape[0] == 1:
+        if self.training and rows_of_all(places.shape[0]) == 1:
             raise ValueError(
                 "batch normalisation cannot learn from one image: use larger batches (data.batch_size)"
             )

@@ -32,6 +32,7 @@ from regard.attention import SCORES, Attend, Look, Memory, Question, build_score
 from regard.attention.record import record
 from regard.base.dtype import at_least_float32
 from regard.base.fields import setting
+from regard.base.shared_batch import draw
 from regard.layers.recurrent import Cell, CellState
 from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
@@ -150,7 +151,7 @@ class ShowAttendTell(ImageCaptioner):
         share = self.config.soft_share
         if self.config.weigh != "hard" or not share or not self.training:
             return None
-        return torch.rand(rows, device=device) < share
+        return draw(torch.empty(rows, device=device), Tensor.uniform_) < share
 
     def penalty(self, looks: list[Look], mask: Tensor) -> Tensor | None:
         """lambda sum_i (1 - sum_t w_ti)^2 over the words of each caption"""

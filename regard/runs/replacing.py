@@ -9,6 +9,7 @@ from regard.errors import RunError
 from regard.foreign.hf_files import GENERATION, PREPROCESSOR, TOKENIZER_CONFIG
 from regard.learn.checkpoint import checkpoints, remove
 from regard.learn.lock import LOCK, OWNER
+from regard.learn.restart import MARK
 from regard.runs.folder import RECIPE, SOURCE_TOKENIZER, TOKENIZER
 from regard.runs.weights import WEIGHTS
 
@@ -20,9 +21,9 @@ BESIDE = (DATA, "log.jsonl", "loss.svg", "README.md")
 
 def check_replaceable(folder: Path) -> None:
     """RunError unless the folder is a run that a training has left, with nothing else in it, or is empty."""
-    allowed = {*FILES, *BESIDE, TRAINING, LOCK, OWNER}
+    allowed = {*FILES, *BESIDE, TRAINING, LOCK, OWNER, MARK}
     entries = [path for path in sorted(folder.iterdir()) if not path.name.startswith(DRAFT)]
-    if all(path.name in (LOCK, OWNER) for path in entries):
+    if all(path.name in (LOCK, OWNER, MARK) for path in entries):
         return
     if not (folder / RECIPE).is_file():
         raise RunError(f"{folder} is no run, and is not overwritten: it has no {RECIPE}; take another --out")

@@ -9,7 +9,7 @@ from small_training import Letters, Run, Text
 from regard.errors import Diverged, Interrupted
 from regard.layers.loss import Loss
 from regard.learn import checkpoint
-from regard.learn.loop import seed_draws
+from regard.learn.team import seed_draws
 
 
 def test_it_learns_logs_and_reports(tmp_path):

@@ -95,10 +95,11 @@ def export(model: Any, rows: int, length: int) -> Any:
 
 
 def simplest(name: str) -> dict[str, Any]:
-    """Settings with which torch has least to trace."""
+    """Settings with which torch has least to trace, but with every part."""
     fields = [field.name for field in dataclasses.fields(MODELS[name].Config)]
     layers = {field: 1 for field in fields if field.endswith("layers") and name not in TWO_LAYERS}
-    return layers | ({"cell": "rnn"} if "cell" in fields and name not in GATED else {})
+    parts = {"bigrams": 7} if "bigrams" in fields else {}
+    return layers | parts | ({"cell": "rnn"} if "cell" in fields and name not in GATED else {})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

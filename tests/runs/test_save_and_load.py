@@ -142,7 +142,10 @@ def check_sequence(answer: Any, name: str, changes: list[str]) -> None:
     assert all(head.shape == (len(answer.batch.mask[0]), 6) for head in heads.values())
 
 
-PAIRS = f'[data]\nmade = "reverse"\ntrain_count = 100\nvalid_count = 4\nbatch_tokens = 256\n{REST}{BRIEF}'
+PAIRS = (
+    '[data]\nmade = "reverse"\ntrain_count = 100\ndrop_longer = 12\nvalid_count = 4\nbatch_tokens = 256\n'
+    f"{REST}{BRIEF}"
+)
 TEXT = f'[data]\ntrain = "{{data}}"\nlength = 24\nbatch_tokens = 200\n{REST}'
 LABELLED = f'[data]\ntrain = "{{data}}"\nbatch_tokens = 100\n{REST}'
 WORDS = '[tokens]\nkind = "word"\n[model]\n'

@@ -58,6 +58,10 @@ def train(
 
         regard train luong-pairs --set 'data.train=train.{en,de}.gz' --set data.valid='valid.{en,de}'
 
+    On many files, also parquet: tokens are made once, in parallel, and kept in $REGARD_CACHE, or ~/.cache/regard:
+
+        regard train gpt2-text --set 'data.train=shards/*.jsonl.zst' --set data.valid=valid.jsonl
+
     Starting from a trained run, or from a folder of `transformers` or `timm`:
 
         regard train gpt2-text --from shakespeare --set data.train=sonnets.txt --set train.steps=500
@@ -65,10 +69,17 @@ def train(
         regard train bert-labelled --from FOLDER --set data.train=reviews.tsv
 
     Ctrl-C and SIGTERM (of timeout, docker, Slurm) save a checkpoint; the same command with --resume goes on from
-    it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then; files of data
-    that have changed are refused by name. An error in the middle, such as a broken image, saves a checkpoint too:
-    repair the image, or leave broken ones out with --set data.skip_broken=true. A folder in which another process
-    is training is refused."""
+    it, bit for bit. train.steps, eval_every, patience, device, compile and capture may change then, and the number
+    of processes; files of data that have changed are refused by name. An error in the middle, such as a broken
+    image, saves a checkpoint too: repair the image, or leave broken ones out with --set data.skip_broken=true. A
+    folder in which another process is training is refused.
+
+    On several GPUs or machines torchrun starts it; the batch is what the recipe says, for all of them together
+    (docs/scale.md):
+
+        torchrun --nproc-per-node 8 --max-restarts 3 -m regard train gpt2-text --set data.train=books.txt
+
+        torchrun --nproc-per-node 8 -m regard train RECIPE --set train.shard=true --set train.recompute=true"""
     from regard.tasks.core.training import train_recipe
 
     once = ("--resume", "--accept-changed-data", "--overwrite")  # no part of how the run is made

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.shared_batch import Share
 from regard.base.short_repr import short_repr
 from regard.data.text.special_tokens import REGARD, Special
 
@@ -22,15 +23,40 @@ NOISE = 0.05
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
-def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
-    """Rows of ids, padded at the end with `value`, and the mask, True = a real token: (B, L) and (B, L)."""
+def pad(rows: Sequence[Sequence[int]], value: int, width: int = 0) -> tuple[Tensor, Tensor]:
+    """Rows of ids, padded at the end with `value`, at least to `width`, and the mask, True = a real token: (B, L)
+    and (B, L)."""
     if not rows:
         raise ValueError("a batch needs at least one row, got none")
     lengths = torch.tensor([len(row) for row in rows])
-    mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (B, L)
+    mask = torch.arange(max(width, int(lengths.max()))) < lengths[:, None]  # (B, L)
     ids = torch.full(mask.shape, value, dtype=torch.long)
     ids[mask] = torch.from_numpy(np.fromiter(chain.from_iterable(rows), np.int64))
     return ids, mask
+
+
+class TakenRows:
+    """Data of which a share is the rows of a whole batch: what is drawn for it is drawn for all rows."""
+
+    def batch(self, item: Any) -> Any:
+        raise NotImplementedError
+
+    def share(self, item: Any, share: Share) -> tuple[Any, int]:
+        """The rows of this process, and how many all have."""
+        batch = self.batch(item)
+        total = len(next(iter(batch.tensors().values())))
+        return batch.take(share.numbers(total)), total
+
+
+class RowNumbers:
+    """Data whose items are arrays of row numbers: a share reads its own rows alone."""
+
+    def batch(self, rows: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def share(self, rows: np.ndarray, share: Share) -> tuple[Any, int]:
+        """The rows of this process, and how many all have."""
+        return self.batch(share.of(rows)), len(rows)
 
 
 def send(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -64,6 +90,10 @@ class Batch:
     def unlabelled(self) -> Self:
         """Without labels: what answers depend on."""
         return replace(self, **dict.fromkeys(self.judged_by)) if self.judged_by else self  # type: ignore[type-var]
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Some of the rows."""
+        return self.each(lambda tensor: tensor[torch.from_numpy(rows).to(tensor.device)])
 
     def twice(self) -> Self:
         """Every row once more, after the last."""
@@ -130,21 +160,36 @@ class Filter:
     def passes(self, source: int, target: int) -> bool:
         """Whether a pair of these lengths is kept; it is counted."""
         self.seen += 1
-        reason = self._fault(source, target)
+        faults = self._faults(min(source, target), max(source, target))
+        reason = next((reason for reason, wrong in faults if wrong), "")
         if reason:
             self.dropped[reason] += 1
-            self.first = self.first or f"the first was pair {self.seen:,}, with {source:,} tokens to {target:,}"
+            self._tell_first(self.seen, source, target)
         return not reason
 
-    def _fault(self, source: int, target: int) -> str:
-        short, long = sorted((source, target))
-        if not short:
-            return "a side without tokens"
-        if self.drop_longer and long > self.drop_longer:
-            return f"a side of more than {self.drop_longer} tokens"
-        if self.max_ratio and long > self.max_ratio * short:
-            return f"a side more than {self.max_ratio:g} times as long as the other"
-        return ""
+    def keeps(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The same for many pairs: (N,) bool."""
+        kept = np.ones(len(sources), bool)
+        for reason, wrong in self._faults(np.minimum(sources, targets), np.maximum(sources, targets)):
+            if count := int((wrong & kept).sum()):
+                self.dropped[reason] += count
+            kept &= ~wrong
+        if not kept.all():
+            place = int(kept.argmin())
+            self._tell_first(self.seen + place + 1, int(sources[place]), int(targets[place]))
+        self.seen += len(kept)
+        return kept
+
+    def _faults(self, short: Any, long: Any) -> Iterator[tuple[str, Any]]:
+        """What may be wrong with lengths, or with arrays of them, and whether it is."""
+        yield "a side without tokens", short == 0
+        if self.drop_longer:
+            yield f"a side of more than {self.drop_longer} tokens", long > self.drop_longer
+        if self.max_ratio:
+            yield f"a side more than {self.max_ratio:g} times as long as the other", long > self.max_ratio * short
+
+    def _tell_first(self, number: int, source: int, target: int) -> None:
+        self.first = self.first or f"the first was pair {number:,}, with {source:,} tokens to {target:,}"
 
     def report(self) -> str:
         """One sentence; "" if no pair was dropped."""
@@ -208,7 +253,15 @@ class PairData:
         return draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator)
 
     def batch(self, rows: np.ndarray) -> PairBatch:
+        return self._padded(rows)
+
+    def share(self, rows: np.ndarray, share: Share) -> tuple[PairBatch, int]:
+        """As long as the whole batch: what hard attention draws depends on the number of places."""
+        widths = (int(lengths[rows].max()) for lengths in (self.source_lengths, self.target_lengths))
+        return self._padded(share.of(rows), *widths), len(rows)
+
+    def _padded(self, rows: np.ndarray, source_width: int = 0, target_width: int = 0) -> PairBatch:
         start, end = self.special.start, self.special.end
-        source, source_mask = pad([[*self.sources[row], end] for row in rows], self.special.pad)
-        target, target_mask = pad([[start, *self.targets[row], end] for row in rows], self.special.pad)
-        return PairBatch(source, source_mask, target, target_mask)
+        sources = pad([[*self.sources[row], end] for row in rows], self.special.pad, source_width)
+        targets = pad([[start, *self.targets[row], end] for row in rows], self.special.pad, target_width)
+        return PairBatch(*sources, *targets)

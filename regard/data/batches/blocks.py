@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from regard.base.files import FULL, drafted_folder
+from regard.base.processes import is_first, of_first
+from regard.base.shared_batch import Share
 from regard.data.batches.batch import Pair, PairBatch, PairData, Rows, check_batching, draw_batches
 from regard.data.text.special_tokens import REGARD, Special
 from regard.errors import DataError
@@ -43,7 +45,8 @@ def gather(
     check_batching(batch_tokens=batch_tokens, seed=seed)
     if budget < 1:
         raise ValueError(f"budget must be at least 1 byte, got {budget}")
-    _remove(folder)
+    if is_first():
+        _remove(folder)
     buffer, pairs = PairBuffer(), iter(pairs)
     for source, target in pairs:
         buffer.append(source, target)
@@ -51,6 +54,23 @@ def gather(
             break
     else:
         return PairData(*buffer.sides, batch_tokens=batch_tokens, seed=seed, special=special)
+
+    def write() -> BlockData:
+        return _write_blocks(buffer, pairs, folder, budget, batch_tokens=batch_tokens, seed=seed, special=special)
+
+    return of_first(write)  # under torchrun all processes read the same files
+
+
+def _write_blocks(
+    buffer: PairBuffer,
+    pairs: Iterator[Pair],
+    folder: Path,
+    budget: int,
+    *,
+    batch_tokens: int,
+    seed: int,
+    special: Special,
+) -> BlockData:
     try:
         with drafted_folder(folder) as draft:
             _spill(buffer, pairs, draft / "all", budget)
@@ -108,12 +128,19 @@ class BlockData:
 
     def batch(self, item: tuple[int, np.ndarray]) -> PairBatch:
         block, rows = item
+        return self._block(block).batch(rows)
+
+    def share(self, item: tuple[int, np.ndarray], share: Share) -> tuple[PairBatch, int]:
+        block, rows = item
+        return self._block(block).share(rows, share)
+
+    def _block(self, block: int) -> PairData:
         if self.loaded is None or self.loaded[0] != block:
             self.loaded = None  # freed before the next is loaded: two would not fit
             sides = (_load(self.folder / f"{block}.{side}") for side in SIDES)
             data = PairData(*sides, batch_tokens=self.batch_tokens, seed=self.seed, special=self.special)
             self.loaded = block, data
-        return self.loaded[1].batch(rows)
+        return self.loaded[1]
 
 
 class PairBuffer:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.shared_batch import Share
 from regard.data.batches.batch import Batch, Rows, pad, send
 from regard.data.images.augment import Augment
 from regard.data.images.captions import CaptionSet
@@ -85,7 +86,14 @@ class CaptionData(ImageBatches):
         return self.image_of[rows]
 
     def batch(self, item: ImageItem) -> CaptionBatch:
-        images, _ = self._augmented_part(item)
+        return self._batch(item)
+
+    def share(self, item: ImageItem, share: Share) -> tuple[CaptionBatch, int]:
+        total = len(item.taken)
+        return self._batch(item, share).take(share.numbers(total)), total
+
+    def _batch(self, item: ImageItem, share: Share | None = None) -> CaptionBatch:
+        images, _ = self._augmented_part(item, share)
         start, end = self.special.start, self.special.end
         target, mask = pad([[start, *self.ids[row], end] for row in item.taken], self.special.pad)
         return CaptionBatch(images, send(target, self.device), send(mask, self.device))

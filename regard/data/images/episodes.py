@@ -22,7 +22,7 @@ from regard.base.files import explain_os_errors
 from regard.base.lines import open_lines
 from regard.base.zip_files import explain_zip_errors
 from regard.data.artifacts import Pixels
-from regard.data.batches.batch import Batch, send
+from regard.data.batches.batch import Batch, TakenRows, send
 from regard.data.images.augment_ops import distort
 from regard.data.images.image_batches import normalise
 from regard.data.images.images import Size, fit_image, with_channels
@@ -124,7 +124,7 @@ class EpisodeItem(NamedTuple):
     size: int  # episodes
 
 
-class EpisodeData(ABC):
+class EpisodeData(TakenRows, ABC):
     """Batches of episodes from a pool. Which images an episode has is a function of the seed and the item alone."""
 
     def __init__(self, images: np.ndarray, *, pixels: Pixels, batch_size: int, device: torch.device | str = "cpu"):

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.shared_batch import Share
 from regard.data.batches.batch import Batch, send
 from regard.data.images.augment import Augment
 from regard.data.images.augment_ops import augment_images
@@ -115,41 +116,53 @@ class ImageBatches(ABC):
             items += [ImageItem(epoch, rows, slice(*part)) for part in pairwise(ends)]
         return items
 
-    def _augmented_part(self, item: ImageItem) -> tuple[Tensor, Tensor]:
-        """Images (B, C, H, W), normalised, and targets."""
+    def _augmented_part(self, item: ImageItem, share: Share | None = None) -> tuple[Tensor, Tensor]:
+        """Images (B, C, H, W), normalised, and targets; those of a share are right in its own rows alone."""
         key = item.epoch, item.rows.tobytes()
         if self.augmented is None or self.augmented[0] != key:
             self.augmented = None  # freed before the next batches are made
-            self.augmented = key, *self._prepare(item.epoch, item.rows)
+            self.augmented = key, *self._prepare(item.epoch, item.rows, share)
         _, images, targets = self.augmented
         if item.part.indices(len(item.rows))[1] == len(item.rows):  # the last part
             self.augmented = None
         return images[item.part], targets[item.part]
 
-    def _prepare(self, epoch: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _prepare(self, epoch: int, rows: np.ndarray, share: Share | None = None) -> tuple[Tensor, Tensor]:
         generator = np.random.default_rng([self.seed, epoch, 1 + int(rows[0])])  # never the seed of the order
-        images = send(torch.from_numpy(self._take(self.image_rows(rows), generator)), self.device)
+        own = np.arange(len(rows))
+        mixed = self.augment and (self.augment.mixup or self.augment.cutmix)  # with images of any other row
+        if share and not mixed:
+            batches = (own[first : first + self.batch_size] for first in range(0, len(rows), self.batch_size))
+            own = np.concatenate([share.of(batch) for batch in batches])
+        images = send(torch.from_numpy(self._take(self.image_rows(rows), own, generator)), self.device)
         targets = send(self.targets(rows), self.device)
         if self.augment:
             images, targets = augment_images(self.augment, images, targets, generator)
         return normalise(images, self.pixels.mean, self.pixels.std), targets
 
-    def _take(self, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """(B, H, W, C) uint8."""
+    def _take(self, rows: np.ndarray, own: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """(B, H, W, C) uint8. Only the images of the places `own` are read; the others are black. What is random is
+        drawn for all of them."""
         pixels = self.images.pixels
         whole = not (self.crops or self.pixels.shortest_edge)
         if pixels is not None and pixels.shape[1:3] == self.image_size and whole:
             return np.ascontiguousarray(with_channels(pixels[rows], self.channels))
-        missing = [row for row in dict.fromkeys(rows.tolist()) if row not in self.cached]
+        missing = [row for row in dict.fromkeys(rows[own].tolist()) if row not in self.cached]
         new = dict(zip(missing, self._spread(self._read, missing), strict=True))
-        taken = [new[row] if row in new else self.cached[row] for row in rows.tolist()]
+        taken = [new[row] if row in new else self.cached[row] for row in rows[own].tolist()]
         for row, image in new.items():
             if image.nbytes <= self.room:
                 self.cached[row] = image
                 self.room -= image.nbytes
         if self.crops:
-            taken = self._spread(self._crop, list(zip(taken, generator.random((len(rows), 4)), strict=True)))
-        return np.stack(taken)
+            drawn = generator.random((len(rows), 4))[own]
+            taken = self._spread(self._crop, list(zip(taken, drawn, strict=True)))
+        images = np.stack(taken)
+        if len(own) == len(rows):
+            return images
+        every = np.zeros((len(rows), *images.shape[1:]), images.dtype)
+        every[own] = images
+        return every
 
     def _read(self, row: int) -> np.ndarray:
         image = self.images.read(row, self.image_size)
@@ -218,6 +231,10 @@ class ImageData(ImageBatches):
 
     def batch(self, item: ImageItem) -> ImageBatch:
         return ImageBatch(*self._augmented_part(item))
+
+    def share(self, item: ImageItem, share: Share) -> tuple[ImageBatch, int]:
+        total = len(item.taken)
+        return ImageBatch(*self._augmented_part(item, share)).take(share.numbers(total)), total
 
 
 def normalise(images: Tensor | np.ndarray, mean: Sequence[float], std: Sequence[float]) -> Tensor:

@@ -21,7 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batches.batch import Batch
+from regard.base.shared_batch import split
+from regard.data.batches.batch import Batch, TakenRows
 
 PARAMETERS, SHARES, REWARDS, MOVES, CHOICES = range(5)  # streams of random numbers
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
@@ -258,11 +259,11 @@ class Experience(Batch):
 
     def parts(self, count: int) -> list[Experience]:
         """The trials in so many parts."""
-        split = (tensor.tensor_split(count) for tensor in self.tensors().values())
-        return [Experience(*tensors) for tensors in zip(*split, strict=True)]
+        parts = (split(tensor, count) for tensor in self.tensors().values())
+        return [Experience(*tensors) for tensors in zip(*parts, strict=True)]
 
 
-class TrainingSeeds:
+class TrainingSeeds(TakenRows):
     """New environments in each batch, a function of (seed, epoch, index)."""
 
     def __init__(self, batch_size: int, seed: int) -> None:

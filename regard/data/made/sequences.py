@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batches.batch import Batch
+from regard.data.batches.batch import Batch, TakenRows
 from regard.errors import BadInput
 
 EPOCH = 1000  # batches
@@ -365,7 +365,7 @@ def sequences_of(name: str, bits: int = 0) -> Sequences:
 # ---- training
 
 
-class BitData:
+class BitData(TakenRows):
     """New sequences in each batch, a function of (seed, epoch, index). All of a batch have the same size, drawn
     uniformly from the ranges; the end is padded, so that there are few shapes.
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batches.batch import Batch, Ids, Rows, check_batching, draw_batches
+from regard.data.batches.batch import Batch, Ids, Rows, TakenRows, check_batching, draw_batches
 from regard.data.text.documents import Document, read_sentences
 from regard.data.text.text_encoding import SHORTEST
 from regard.data.text.tokenizer import Tokenizer
@@ -56,7 +56,7 @@ class MaskedBatch(Batch):
     follows: Tensor | None  # (B,): 0 = B follows A, 1 = it does not, the order of BERT's head; None: no pairs
 
 
-class MaskedData:
+class MaskedData(TakenRows):
     """Documents of encoded sentences. A sentence too long for a row, or with pairs for half a row, is split.
 
     With pairs a document of one sentence is left out: nothing follows it, so it would give the answer away. Rows

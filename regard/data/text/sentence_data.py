@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import torch
 
-from regard.data.batches.batch import Rows, check_batching, draw_batches
+from regard.data.batches.batch import RowNumbers, Rows, check_batching, draw_batches
 from regard.data.text.characters import (
     END_SPELLING,
     FILL,
@@ -39,7 +39,7 @@ def encode_words(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterato
                 yield [ids[place] for place in places], [pieces[place] for place in places]
 
 
-class SentenceData:
+class SentenceData(RowNumbers):
     """Sentences in batches by their number of words. The rest of a sentence of more than `length` words counts as
     another sentence. A distinct word is spelled once: a text takes 4 bytes for each word, and each distinct word
     takes 2 bytes for each of its `most` characters."""

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.base.shared_batch import current, over_all, rows_of_all
+
 
 def advantages(rewards: Tensor, values: Tensor, decay: float) -> Tensor:
     """A_t = sum_k decay^k d_{t+k},  d_t = r_t + V_{t+1} - V_t   (GAE, Schulman et al. 2016, without a discount)
@@ -30,5 +32,9 @@ def running_mean(x: Tensor, count: int) -> Tensor:
 
 
 def normalised(x: Tensor) -> Tensor:
-    """`x` with mean 0 and standard deviation 1 over all entries."""
-    return (x - x.mean()) / (x.std() + 1e-6)
+    """`x` (B, ..) with mean 0 and standard deviation 1 over all entries of the batch."""
+    if current() is None:
+        return (x - x.mean()) / (x.std() + 1e-6)
+    count = x[0].numel() * rows_of_all(len(x))
+    x = x - over_all(x.sum()) / count
+    return x / ((over_all(x.square().sum()) / (count - 1)).sqrt() + 1e-6)

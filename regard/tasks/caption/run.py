@@ -34,7 +34,7 @@ from regard.tasks.core.options import CaptionOptions, checks_keywords
 from regard.tasks.core.results import Cut, Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
-from regard.tasks.shared.image_run import ImageRun, OpenedImage
+from regard.tasks.shared.image_run import BATCH, ImageRun, OpenedImage
 from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
@@ -43,7 +43,6 @@ from regard.tasks.shared.writing import Passage, Writing, alone
 from regard.tasks.shared.writing_run import WritingRun, check_search, never_written
 
 LENGTH = 50  # tokens of a caption, at most, by default
-BATCH = 64  # images
 EYE = "eye."  # the sites of the network that reads the image begin with this
 
 

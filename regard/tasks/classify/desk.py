@@ -77,7 +77,7 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         model = need(run.model, Classifier)
         order = data.order(0)
         shaped = data.rounded if can_replay(model) else lambda batch: batch
-        logits = class_logits(model, (shaped(data.batch(item)) for item in order), tick=tick)
+        logits = class_logits(model, order, lambda item: shaped(data.batch(item)), tick=tick)
         truths = torch.tensor([data.labels[row] for item in order for row in item])
         labels, unit = model.config.labels, self.card.unit
         evaluation = evaluate_classes(logits, truths, labels, only, unit=unit, truncated=data.truncated)
@@ -91,6 +91,8 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
     def simple_ways(
         self, job: Job[LabelledSettings], prepared: Prepared[TextReader, LabelledData]
     ) -> dict[str, float]:
+        if job.data.keeps_tokens:  # the texts are too many to be held
+            return {}
         train, valid = job.data.rows("train"), job.data.rows("valid")
         texts = ([f"{text} {second}" for text, second, _ in rows] for rows in (train, valid))
         labels = [label for *_, label in train], [label for *_, label in valid]

@@ -140,18 +140,34 @@ class Shown(Answered):
         return text + (picture._repr_html_() if picture is not None else "")
 
 
+@dataclass(frozen=True)
+class NotWhole:
+    """What `Unread` says of an answer whose input was not read whole."""
+
+    input: str | int | list[str]
+    cut: Cut | None
+    unknown: tuple[str, ...]
+
+    @classmethod
+    def of(cls, answer: Answer) -> NotWhole | None:
+        """None: all of the input was read."""
+        if not isinstance(answer, Answered) or (answer.cut is None and not answer.unknown):
+            return None
+        return cls(answer.input, answer.cut, answer.unknown)
+
+
 @dataclass
 class Unread:
     """Counts the answers whose inputs were not read whole, to say so once at the end."""
 
     what: str  # the inputs, in the plural
-    cut: list[Answered] = field(default_factory=list)  # the first of them
+    cut: list[NotWhole] = field(default_factory=list)  # the first of them
     cut_count: int = 0
     unknown: dict[str, None] = field(default_factory=dict)  # characters or words, each once
     unknown_count: int = 0
 
-    def add(self, answer: Answer) -> None:
-        if not isinstance(answer, Answered):
+    def add(self, answer: NotWhole | None) -> None:
+        if answer is None:
             return
         if answer.cut is not None:
             self.cut, self.cut_count = self.cut or [answer], self.cut_count + 1
@@ -172,7 +188,7 @@ class Unread:
     def _counted(self, count: int, verb: str, verbs: str) -> str:
         return f"{count:,} {self.what.removesuffix('s')} {verb}" if count == 1 else f"{count:,} {self.what} {verbs}"
 
-    def _cut(self, answer: Answered, cut: Cut) -> str:
+    def _cut(self, answer: NotWhole, cut: Cut) -> str:
         given = answer.input[0] if isinstance(answer.input, list) else str(answer.input)
         shown = f"the one that begins with {given[:SHOWN]!r}" if len(given) > SHOWN else repr(given)
         first = " first" if self.cut_count > 1 else ""

@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.attention.trace import sites_of
+from regard.base import processes
 from regard.base.device import choose_device
-from regard.base.digests import digests
+from regard.base.digests import Digest, digests
 from regard.base.files import write_file
 from regard.base.memory import explain_memory
 from regard.base.memory_rows import AGAIN, NAME
@@ -28,10 +30,11 @@ from regard.learn.lock import locked
 from regard.learn.loop import GO_ON, Report, Stepper, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
+from regard.learn.restart import goes_on
 from regard.learn.settings import AUTO, Training
 from regard.learn.validation import Validation
 from regard.models import MODELS, name_of
-from regard.models.protocols import Adopter, Model
+from regard.models.protocols import Adopter, Model, ModelConfig
 from regard.runs import folder as runs
 from regard.runs.folder import Folder, find, own_files
 from regard.runs.replacing import check_replaceable, clear_run
@@ -47,9 +50,10 @@ from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.simple_ways import tell_if_below
 from regard.tasks.core.table import TASKS, AnyTask, load, task_for
 
+HARDWARE = ("device", "compile", "capture", "shard", "recompute", "async_save")
 # Settings that may change when a training goes on.
 FREE = (
-    *(f"train.{name}" for name in ("steps", "eval_every", "patience", "device", "compile", "capture")),
+    *(f"train.{name}" for name in ("steps", "eval_every", "patience", *HARDWARE)),
     "data.skip_broken",  # a broken image may have stopped the training
 )
 
@@ -84,7 +88,8 @@ def train_recipe(
     if out is None and isinstance(recipe, Mapping):
         raise RecipeError("a recipe without a name needs a folder for its run: out=...")
     folder = out or Path("runs", Path(str(recipe)).stem)
-    keep_recipe(recipe, folder, text)
+    if processes.is_first():
+        keep_recipe(recipe, folder, text)
     report = train(
         job,
         folder,
@@ -151,15 +156,19 @@ def train(
 
     start: a run whose weights and vocabulary to begin with. overwrite: a run in `out` is replaced once the data is
     read and the training begins. RunError, with nothing touched, if another process is training in `out`."""
+    if goes_on(out):
+        say("Started again by torchrun: going on from the last checkpoint")
+        resume, overwrite = True, False
     if resume and overwrite:
         raise BadInput("either go on with the run in the folder (resume) or replace it (overwrite), not both")
     lower = [f"data.{name}" for name in SIZES if name in job.data.__dataclass_fields__]
     what = f"training {job.model} on {job.data.name}"
-    with locked(out), explain_memory(what, " or ".join([*lower, "the sizes of [model]"])):
+    lock = locked(out) if processes.is_first() else nullcontext()
+    with lock, explain_memory(what, " or ".join([*lower, "the sizes of [model]"])):
         try:
             return _train(job, out, recipe, command, resume, overwrite, accept_changed_data, start)
         except (KeyboardInterrupt, SystemExit):
-            if not checkpoints(out):
+            if processes.is_first() and not checkpoints(out):
                 say(f"{out} holds no step yet: nothing was trained that could be lost")
             raise
 
@@ -174,56 +183,102 @@ def _train(
     accept_changed_data: bool,
     start: Path | None,
 ) -> Report:
+    choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
+    task = TASKS[job.task]
+    found = processes.of_first(
+        lambda: look_around(job, task, out, recipe, resume, overwrite, accept_changed_data, start)
+    )
+    begun, artifacts = bool(found.newest), found.artifacts
+    job = replace(job, config=found.config)
+    model = build_model(job, artifacts)
+    if processes.is_first():  # the others get its weights
+        if start and begun:
+            say(f"{out} goes on with its own weights; {start} is only for the beginning")
+        elif start:
+            take_weights(model, start)
+        elif not begun:
+            warn_of_frozen(model)
+        if not begun:
+            task.desk.initialise(job, model, artifacts)
+    try:
+        prepared = task.desk.prepare(job, model, artifacts, out)
+        if processes.is_first():
+            if overwrite:
+                clear_run(out)
+            if begun:
+                write_file(out / runs.RECIPE, recipe.encode())
+            else:
+                runs.begin(out, model, artifacts, recipe, job.decode)
+            record(out, found.digests)
+        report = run_loop(job, task, model, prepared, out, resume, found.changed)
+    finally:
+        if processes.is_first():
+            shutil.rmtree(out / BLOCKS, ignore_errors=True)  # made again if the training goes on
+    processes.of_first(lambda: finish_folder(job, task, out, report, model, command, prepared, found.newest))
+    return report
+
+
+class Found(NamedTuple):
+    """What there is before a training begins or goes on."""
+
+    newest: list[Path]  # the newest checkpoint; without one, what is in the folder is begun anew
+    config: ModelConfig
+    artifacts: Artifacts
+    digests: Mapping[str, Digest]  # of the data
+    changed: list[str]  # how the data differs from what the training was begun with
+
+
+def look_around(
+    job: AnyJob,
+    task: AnyTask,
+    out: Path,
+    recipe: str,
+    resume: bool,
+    overwrite: bool,
+    accept_changed_data: bool,
+    start: Path | None,
+) -> Found:
+    """Refuses what cannot be trained in this folder; reads the data once where the model must know it."""
     refuse_files(out)
     newest = [] if overwrite else checkpoints(out)[:1]
-    begun = bool(newest)  # without a checkpoint, what is in the folder is begun anew
-    choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
     if overwrite:
         check_replaceable(out)
     else:
-        check_out(out, begun, resume)
-    task = TASKS[job.task]
+        check_out(out, bool(newest), resume)
     files = [file for file in job.data.files() if not file.is_dir()]
-    refuse_overwriting([*files, *(own_files(start) if start and not begun else [])], own_files(out))
-    if begun:
-        check_recipe(out, recipe, job.train)
-        found = digests(job.data.sources())
-        changed = check_same(out, found, accept=accept_changed_data)
-    job = fit_to_data(job, task, out if begun else None)
-    if begun:
-        artifacts = read_artifacts(task, out)
-    else:
+    refuse_overwriting([*files, *(own_files(start) if start and not newest else [])], own_files(out))
+    if not newest:
+        job = fit_to_data(job, task, None)
         artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
-        found, changed = digests(job.data.sources()), []
-    model = build_model(job, artifacts)
-    if start and begun:
-        say(f"{out} goes on with its own weights; {start} is only for the beginning")
-    elif start:
-        take_weights(model, start)
-    elif not begun:
-        warn_of_frozen(model)
-    if not begun:
-        task.desk.initialise(job, model, artifacts)
-    try:
-        prepared = task.desk.prepare(job, model, artifacts, out)
-        if overwrite:
-            clear_run(out)
-        if begun:
-            write_file(out / runs.RECIPE, recipe.encode())
-        else:
-            runs.begin(out, model, artifacts, recipe, job.decode)
-        record(out, found)
-        report = run_loop(job, task, model, prepared, out, resume, changed)
-    finally:
-        shutil.rmtree(out / BLOCKS, ignore_errors=True)  # made again if the training goes on
-    if checkpoints(out)[:1] != newest or not (out / "README.md").exists():  # it was trained, or killed just before
-        log = out / "log.jsonl"
-        rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-        if rows:  # else someone deleted them
-            loss_curve(rows).save(out / "loss.svg")
-        write_file(out / "README.md", readme(job, task, report, model, command, prepared.amount).encode())
-        tell_if_below(job, task, prepared, report)
-    return report
+        return Found(newest, job.config, artifacts, digests(job.data.sources()), [])
+    check_recipe(out, recipe, job.train)
+    now = digests(job.data.sources())
+    changed = check_same(out, now, accept=accept_changed_data)
+    job = fit_to_data(job, task, out)
+    return Found(newest, job.config, read_artifacts(task, out), now, changed)
+
+
+def finish_folder(
+    job: AnyJob,
+    task: AnyTask,
+    out: Path,
+    report: Report,
+    model: Model,
+    command: str,
+    prepared: Prepared[Any, Any],
+    newest: list[Path],
+) -> None:
+    """The loss curve and README.md."""
+    if (
+        checkpoints(out)[:1] == newest and (out / "README.md").exists()
+    ):  # else it was trained, or killed just before
+        return
+    log = out / "log.jsonl"
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    if rows:  # else someone deleted them
+        loss_curve(rows).save(out / "loss.svg")
+    write_file(out / "README.md", readme(job, task, report, model, command, prepared.amount).encode())
+    tell_if_below(job, task, prepared, report)
 
 
 def run_loop(
@@ -259,7 +314,7 @@ def run_loop(
         stepper = Stepper(model, job.train, passes=passes(model, job.train))
         return take_steps(stepper, prepared.data, validation, out, resume, progress, changed)
     except Interrupted as stop:
-        if stop.best:
+        if stop.best or not processes.is_first():
             raise
         try:  # so that the run can be opened; the first validation replaces these weights
             runs.save_weights(out, model)

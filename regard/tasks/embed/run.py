@@ -17,7 +17,7 @@ from regard.models import name_of, protocols
 from regard.models.protocols import Model, need
 from regard.tasks.core.inputs import check_top
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.core.results import Tick, Unread, no_tick
+from regard.tasks.core.results import NotWhole, Tick, Unread, no_tick
 from regard.tasks.embed.answers import TokenVectors, Vector
 from regard.tasks.embed.card import Pool
 from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
@@ -55,7 +55,7 @@ class Embedder(TextReader):
         vectors, unread = [], Unread("texts")
         for answer in self.vectors(read, pool=pool, layer=layer, normalise=normalise):
             vectors.append(answer.vector)
-            unread.add(answer)
+            unread.add(NotWhole.of(answer))
         for line in unread.lines():  # an array cannot tell
             say(line)
         if is_single(text):

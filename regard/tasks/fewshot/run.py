@@ -26,11 +26,9 @@ from regard.tasks.core.inputs import check_top, in_parts, read_all
 from regard.tasks.core.options import checks_keywords, either
 from regard.tasks.core.results import Cut, Evaluation, Shown
 from regard.tasks.core.run import Data
-from regard.tasks.shared.image_run import ImageRun, OpenedImage
+from regard.tasks.shared.image_run import BATCH, ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
 from regard.tasks.shared.sites import sites_like
-
-BATCH = 64  # queries, or images of the support
 
 # A folder with a folder for each class, an .npz or .parquet file; images by their class; or "class=file" texts.
 SupportData = str | Path | Mapping[str, Image | Images] | Sequence[str]

@@ -38,6 +38,7 @@ from regard.tasks.shared.words import heads_of
 from regard.tasks.shared.writing import Passage, Passages, Writing
 from regard.tasks.shared.writing_run import WritingRun, never_written
 
+BATCH = 16  # prompts
 Pieces = Generator[str, None, Continuation]  # of a text, as it is written
 
 
@@ -72,6 +73,10 @@ class LanguageModel(WritingRun):
     def max_positions(self) -> int:
         """How many tokens it sees at once."""
         return self.model.config.max_positions
+
+    @property
+    def at_once(self) -> int:
+        return BATCH
 
     @overload
     def generate(
@@ -143,7 +148,7 @@ class LanguageModel(WritingRun):
         return self._evaluate(data, columns, stride=stride)
 
     def continuations(
-        self, prompts: Iterable[Prompt], decode: Decoding | None = None, *, batch: int = 16
+        self, prompts: Iterable[Prompt], decode: Decoding | None = None, *, batch: int = BATCH
     ) -> Iterator[Continuation]:
         """In the order of the prompts. Where reading one raises BadInput, those before it are answered first. An
         error that ends the work carries what was written so far: see `unfinished`."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from regard.attention import trace
+from regard.base.divided import dividing
 from regard.base.short_repr import short_repr
 from regard.data.made.sequences import BitBatch, NGrams, Sequences, Size
 from regard.errors import BadInput, RunError
@@ -121,6 +122,11 @@ class Recaller(Run):
         if self._kind is None:
             raise RunError("this run has no recipe that says which sequences it was trained with")
         return self._kind
+
+    @property
+    def at_once(self) -> int:
+        """Each is answered by itself; only processes that meet after every turn take some together."""
+        return 16 if dividing() else 1
 
     @overload
     def recall(self, sequence: str = DRAWN, **options: Unpack[DrawnOptions]) -> Recalled: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -207,6 +208,8 @@ class Recogniser(ImageRun):
         opened = read_all(images, self.open, "images")
         for part, targets in zip(in_parts(opened, BATCH), places.split(BATCH), strict=True):
             shares = torch.nn.functional.one_hot(targets, len(classes)).float()
-            with torch.inference_mode(), without_onednn(self.model), gates.adding(shares):
-                self.look_at(torch.cat([image.tensor for image in part]))
+            look = partial(self.look_at, torch.cat([image.tensor for image in part]))
+            with torch.inference_mode(), without_onednn(self.model):
+                _, recorded = gates.record(shares, look)
+            gates.add(recorded)
         return gates.picture()

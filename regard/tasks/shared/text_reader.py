@@ -68,6 +68,10 @@ class TextReader(Run):
         self.max_length = min(max_length or self.encoding.most, self.encoding.most)
         self.pairs: bool | None = None  # was a classifier trained on pairs of texts? None: unknown
 
+    @property
+    def at_once(self) -> int:
+        return PART
+
     # ---- classify
 
     @overload

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Unpack, overload
 
 import torch
 from torch import Tensor
 
 from regard.attention import Trace, trace
+from regard.base.divided import each
 from regard.data.artifacts import AnyTokenizer
 from regard.data.batches.batch import pad
 from regard.decode.coverage import rerank
@@ -68,6 +68,10 @@ class Translator(WritingRun):
     def max_source(self) -> int:
         """The most tokens a source may have, the end token included."""
         return self.model.config.max_positions
+
+    @property
+    def at_once(self) -> int:
+        return check_batch(None, self.model) * AHEAD
 
     @overload
     def translate(
@@ -351,18 +355,21 @@ class Translator(WritingRun):
     def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
         """Word alignments of given translations: for each target word the source word it looked at most. What the
         model does not know of them is said at the end, on stderr."""
-        batch = check_batch(batch, self.model)
-        pairs, unread = iter(pairs), Unread("pairs")
-        while part := list(islice(pairs, batch)):
-            sources = [self.read(source) for source, _ in part]
-            targets = [self.tokenizer.encode_words(target) for _, target in part]
-            for source, (ids, _), (_, target) in zip(sources, targets, part, strict=True):
-                unread.add_unknown((*source.unknown, *self.tokenizer.unknown_in(target, ids)))
-            weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
-            for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
-                yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+        unread = Unread("pairs")
+        for links, unknown in each(in_parts(pairs, check_batch(batch, self.model)), self._align):
+            unread.add_unknown(unknown)
+            yield links
         for line in unread.lines():  # links cannot tell
             say(line)
+
+    def _align(self, pairs: list[tuple[str, str]], tick: Tick) -> Iterator[tuple[Links, tuple[str, ...]]]:
+        """The links of each pair, and what the model does not know of it."""
+        sources = [self.read(source) for source, _ in pairs]
+        targets = [self.tokenizer.encode_words(target) for _, target in pairs]
+        weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
+        for source, (ids, words), (_, target), seen in zip(sources, targets, pairs, weights.numpy(), strict=True):
+            links = links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+            yield links, (*source.unknown, *self.tokenizer.unknown_in(target, ids))
 
 
 def check_batch(batch: int | None, model: Model) -> int:
