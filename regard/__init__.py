@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -92,6 +93,7 @@ __all__ = [
     "attention",
     "data",
     "decode",
+    "divided",
     "layers",
     "learn",
     "load",
@@ -221,6 +223,19 @@ def train(
         start=start,
         data=data,
     )
+
+
+def divided() -> AbstractContextManager[None]:
+    """In this block, processes that torchrun started divide every evaluation among them, and all get the result:
+
+        with regard.divided():
+            evaluation = run.evaluate("test.tsv")
+
+    All processes must enter it and evaluate the same, as they wait for each other. Outside of it, every call is the
+    work of the process that makes it, and so is every other call in it, as `run.translate`."""
+    from regard.base.divided import divided
+
+    return divided()
 
 
 def __getattr__(name: str) -> Any:

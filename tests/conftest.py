@@ -116,6 +116,12 @@ class Run:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test keeps tokens in the user's own cache."""
+    os.environ["REGARD_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def short_trainings() -> Iterator[None]:
     """A training of a few steps spends most of its time waiting for the disk and drawing its loss curve. The `run`
     below draws one, tests/show draws others, and tests of a full disk replace `fsync` themselves."""

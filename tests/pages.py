@@ -27,9 +27,12 @@ from regard.app.cli import main as cli
 from regard.data.made.glyphs import glyphs
 from regard.data.made.pairs import MADE
 from regard.data.made.shapes import shapes
+from regard.runs.shipped import SHIPPED as PLACE
 from regard.runs.shipped import shipped
 from regard.tasks.core import compare
 from regard.tasks.core.recipe import read
+from regard.tasks.core.results import Evaluation
+from regard.tasks.core.run import Run
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -81,6 +84,11 @@ USUAL_PORT = ":8000"  # of `regard serve`
 SERVERS = []  # those that run
 SHIPPED = shipped()
 EVALUATED: dict[str, str] = {}  # what `regard evaluate` printed of a shipped run
+TRAINED: dict[
+    str, tuple[str, dict[Path, bytes]]
+] = {}  # what a command that trains printed, and the files of its run
+EVALUATIONS: dict[Path, Evaluation] = {}  # of shipped runs on their own test data, from Python
+EVALUATE = Run._evaluate
 WRITTEN = ("--out", "--output", "--alignments", "--show", "--to")  # options that name a file or folder to write
 
 
@@ -215,14 +223,43 @@ def short(words: list[str]) -> list[str]:
     return words
 
 
+def evaluate_once(run: Run, data: object, columns: str, **options: object) -> Evaluation:
+    """As `run.evaluate`, but a shipped run is evaluated once on the test data of its recipe, for all pages."""
+    path = run.folder.path if run.folder else Path()
+    if data is not None or columns or options or path.parent != PLACE:
+        return EVALUATE(run, data, columns, **options)
+    if path not in EVALUATIONS:
+        EVALUATIONS[path] = EVALUATE(run, data, columns)
+    return EVALUATIONS[path]
+
+
 def run_command(line: str, monkeypatch, capsys) -> str:
-    """Run one command here; what it printed. What only evaluates a shipped run is done once for all pages."""
+    """Run one command here; what it printed. What only evaluates a shipped run, or trains by a recipe that every
+    page finds in its folder, is done once for all pages."""
+    if re.fullmatch(r"regard train [\w-]+ .*--out runs/\w+", line) and line.count("runs/") == 1:
+        return train_once(line, monkeypatch, capsys)
     evaluated = line.removeprefix("regard evaluate ")
     if evaluated in SHIPPED and evaluated in EVALUATED:
         return EVALUATED[evaluated]
     printed = run_here(line, monkeypatch, capsys)
     if evaluated in SHIPPED:
         EVALUATED[evaluated] = printed
+    return printed
+
+
+def train_once(line: str, monkeypatch, capsys) -> str:
+    """Pages whose run is the same get a copy of it."""
+    folder = Path(shlex.split(line)[-1])
+    if line not in TRAINED:
+        printed = run_here(line, monkeypatch, capsys)
+        files = (path for path in folder.rglob("*") if path.is_file())
+        TRAINED[line] = printed, {path.relative_to(folder): path.read_bytes() for path in files}
+        return printed
+    printed, contents = TRAINED[line]
+    assert not folder.exists(), f"{line}\nwould refuse {folder}, where there is a run"
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
     return printed
 
 
@@ -247,14 +284,22 @@ def run_here(line: str, monkeypatch, capsys) -> str:
 
 @cache
 def serving(line: str):
-    """A server at a port that is free; it runs until `end_servers`, for all pages that start it."""
+    """A server at a port that is free, in a thread of this process; it runs until `end_servers`, for all pages that
+    start it. `regard` reads the words of the command; tests/app/serve/test_process.py starts it as a program."""
     if not all(map(find_spec, ("starlette", "uvicorn", "multipart", "prometheus_client"))):
         pytest.skip("the extra `serve` is not installed")
-    from served_models import Process
+    from served_models import Listening
 
-    process = Process(*shlex.split(line)[2:])
-    SERVERS.append(process)
-    return process
+    from regard.app.serve import start
+
+    def listen(runs, *, token, limits, **others):
+        SERVERS.append(Listening(*runs, token=token, limits=limits))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "start", listen)
+        patch.setattr(sys, "argv", shlex.split(line))
+        cli.main()
+    return SERVERS[-1]
 
 
 def end_servers() -> None:
@@ -266,6 +311,7 @@ def end_servers() -> None:
 def carry_out(text: str, monkeypatch, capsys) -> None:
     """Do what a page says, in the current folder, and compare what comes with what it shows."""
     monkeypatch.setattr(compare, "_run_all", run_all)
+    monkeypatch.setattr(Run, "_evaluate", evaluate_once)
     names: dict[str, object] = {}
     port = USUAL_PORT
     for block in blocks(text):
@@ -274,7 +320,8 @@ def carry_out(text: str, monkeypatch, capsys) -> None:
             if block.title in SMALL:
                 Path(block.title).write_text(read(block.title, [*SHORT, *SMALL[block.title]])[1])
         elif block.language == "python":
-            for line, value, shown in results(block.text.replace(USUAL_PORT, port), names):
+            text = re.sub(r'"(steps|eval_every)": \d+', r'"\1": 2', block.text)  # of a recipe
+            for line, value, shown in results(text.replace(USUAL_PORT, port), names):
                 assert agrees(value, shown), f"{line} is {value!r:.200}, and the page shows {shown}"
         for line, answer in commands(block):
             if line.startswith("regard serve"):

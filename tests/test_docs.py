@@ -17,6 +17,7 @@ from pages import (
     blocks,
     carry_out,
     end_servers,
+    evaluate_once,
     is_shown,
     read_page,
     results,
@@ -188,9 +189,10 @@ def test_every_page_is_in_the_menu():
         assert f": {path.relative_to(DOCS).as_posix()}\n" in menu, f"{path} is not in the nav of mkdocs.yml"
 
 
-def test_the_pictures_of_the_docs_are_made_by_the_library(tmp_path):
+def test_the_pictures_of_the_docs_are_made_by_the_library(tmp_path, monkeypatch):
     """docs/pictures.py draws every picture that the pages show, with the same words in it. The last digit of a
     number may differ: another processor rounds otherwise."""
+    monkeypatch.setattr(Run, "_evaluate", evaluate_once)
     runpy.run_path(str(DOCS / "pictures.py"))["main"](tmp_path)
     drawn = {path.name: words_of(path) for path in tmp_path.iterdir()}
     shown = {path.name: words_of(path) for path in (DOCS / "pictures").iterdir()}

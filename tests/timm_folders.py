@@ -70,14 +70,18 @@ def scramble(tensors: Mapping[str, Tensor]) -> None:
 
 def named(architecture: str, classes: int, channels: int = 3) -> dict[str, Tensor]:
     """Weights by timm's names."""
-    labels = tuple(map(str, range(classes)))
-    config = SENetConfig(labels=labels, channels=channels, **ARCHITECTURES[architecture])
     found = {
-        name: torch.zeros(x.shape, dtype=x.dtype)
-        for name, x in write_parts(TIMM.parts(config), tensors_of("senet", config)).items()
+        name: torch.zeros(x.shape, dtype=x.dtype) for name, x in shaped(architecture, classes, channels).items()
     }
     scramble(found)
     return found
+
+
+def shaped(architecture: str, classes: int, channels: int = 3) -> dict[str, Tensor]:
+    """Tensors without values, by timm's names."""
+    labels = tuple(map(str, range(classes)))
+    config = SENetConfig(labels=labels, channels=channels, **ARCHITECTURES[architecture])
+    return write_parts(TIMM.parts(config), tensors_of("senet", config))
 
 
 def computed(tensors: Mapping[str, Tensor], images: Tensor) -> Tensor:

@@ -100,7 +100,7 @@ def showing(files: list[Path], pixels: np.ndarray) -> None:
     assert_type(run.fewshot(pixels, "examples", top=3), Told)
     assert_type(run.fewshot(files, {"cat": files, "dog": pixels}), list[Told])
     assert_type(run.fewshot("a.png", run.learn("examples")).examples("*"), Examples)
-    assert_type(run.evaluate(test_episodes=100), Evaluation)
+    assert_type(run.evaluate(episodes=100), Evaluation)
 
 
 def remembering() -> None:
@@ -109,7 +109,7 @@ def remembering() -> None:
     assert_type(run.recall("01010101 11001100"), Recalled)
     assert_type(run.recall(length=20, seed=3).picture(), Tape)
     assert_type(run.recall(["01010101", "11001100"]), list[Recalled])
-    assert_type(run.evaluate(test_lengths=[20, 40]), Evaluation)
+    assert_type(run.evaluate(lengths=[20, 40]), Evaluation)
 
 
 def captioning(files: list[Path], pixels: np.ndarray) -> None:

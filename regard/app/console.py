@@ -21,6 +21,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from regard.base.divided import divided
+from regard.base.processes import is_first, join
 from regard.base.short_repr import printable
 from regard.errors import BadInput
 from regard.learn.progress import say
@@ -35,6 +37,15 @@ STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
 def tell(text: str) -> None:
     """Print an answer that is no data, as a table: in a terminal, control characters are shown as escapes."""
     print(printable(text) if sys.stdout.isatty() else text)
+
+
+@contextmanager
+def divided_command() -> Iterator[None]:
+    """A command whose work the processes of torchrun divide. They meet at once, so that an error that ends one of
+    them ends the others."""
+    join()
+    with divided():
+        yield
 
 
 @contextmanager
@@ -62,7 +73,7 @@ class Rate(ProgressColumn):
 def progress(count: int | None, what: str) -> Iterator[Tick]:
     """A progress bar with rate and time left, if stderr is a terminal and there is more than one thing to do."""
     console = Console(stderr=True)
-    if not console.is_terminal or (count is not None and count < 2):
+    if not is_first() or not console.is_terminal or (count is not None and count < 2):
         yield no_tick
         return
     what = printable(what)
@@ -115,14 +126,22 @@ def check_picture(path: str, allowed: tuple[str, ...]) -> None:
         raise BadInput(f"there is no folder {Path(path).parent} to draw {path} in; make it first")
 
 
-def draw(picture: Picture, show: str, number: int | None) -> None:
-    """In the terminal, or to a file; with several pictures, the file's name gets a number."""
+def drawn(picture: Picture, show: str, number: int | None, *, colour: bool) -> str:
+    """A picture for the terminal, or the name of the file it was saved to; with several pictures, the name gets a
+    number."""
     if show == "-":
-        print(picture.terminal(colour=sys.stdout.isatty()))
-        return
+        return picture.terminal(colour=colour)
     path = numbered(show, number)
     picture.save(path)
-    say(f"wrote {path}")
+    return str(path)
+
+
+def tell_drawn(text: str, show: str) -> None:
+    """What `drawn` gave."""
+    if show == "-":
+        print(text)
+    else:
+        say(f"wrote {text}")
 
 
 def numbered(show: str, number: int | None) -> Path:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from regard.base.files import explain_os_errors
@@ -14,6 +16,8 @@ from regard.base.zip_files import explain_zip_errors
 
 MOST_READ = 2 << 30  # bytes of files that are read on demand, as images are; of more, only the ends are read here
 END = 1 << 16  # bytes at the beginning and at the end of a file
+SETTLED = 2 * 10**9  # nanoseconds after which another change of a file has another time
+_known: dict[tuple[str, int, int, int], str] = {}  # digests of files that are read several times at a start
 
 Source = Path | Sequence[Path] | MemoryRows  # a file, the files of a class or folder, or rows in memory
 Digest = dict[str, int | str]
@@ -22,6 +26,8 @@ Digest = dict[str, int | str]
 def digests(sources: Mapping[str, Source]) -> dict[str, Digest]:
     """The digest of each source, by its name; of a file that is not there, an empty one. A pipe can be read only
     once and has none."""
+    single = [source for source in sources.values() if isinstance(source, Path) and source.is_file()]
+    contents = dict(zip(single, sha256_of_files(single), strict=True))
     many = [path for paths in sources.values() if not isinstance(paths, Path | MemoryRows) for path in paths]
     whole = sum(map(_size, many)) <= MOST_READ
     found: dict[str, Digest] = {}
@@ -30,11 +36,30 @@ def digests(sources: Mapping[str, Source]) -> dict[str, Digest]:
             found[name] = {"rows": len(source.rows), "sha256": source.digest()}
         elif not isinstance(source, Path):
             found[name] = _of_many(source, whole)
-        elif source.is_file():
-            found[name] = {"size": _size(source), "sha256": _of_file(source, whole=True)}
+        elif source in contents:
+            found[name] = {"size": _size(source), "sha256": contents[source]}
         elif not source.exists():
             found[name] = {}
     return found
+
+
+def sha256_of_files(paths: Iterable[Path]) -> list[str]:
+    """Of many files at once: hashing runs outside Python's lock, so that threads use all cores."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(sha256_of, paths))
+
+
+def sha256_of(path: Path) -> str:
+    """Read once for as long as size and times do not change: a start needs the digest of a file twice."""
+    with explain_os_errors(path):
+        status = path.stat()
+    key = (os.path.abspath(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if key not in _known:
+        digest = _of_file(path, whole=True)
+        if time.time_ns() - status.st_ctime_ns < SETTLED:
+            return digest
+        _known[key] = digest
+    return _known[key]
 
 
 def _size(path: Path) -> int:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from regard.base.memory_rows import AGAIN, NAME
 from regard.base.names import check_name
+from regard.base.patterns import is_pattern, match_files
 from regard.errors import BadInput, DataError
 
 # Where the data sets of our recipes can be downloaded, by the first folder of their names.
@@ -65,27 +66,86 @@ def find_file(name: str | Path) -> Path:
 
 
 def find_files(name: str | Path) -> list[Path]:
-    """ "train.{en,de}.gz" is train.en.gz and train.de.gz, source first; without braces it is one file.
+    """ "train.{en,de}.gz" is train.en.gz and train.de.gz, source first; "shards/*.txt" is all files that fit
+    (`match_files`); else it is one file.
 
-    Each is found by `find_data`. A file whose own name has these braces wins."""
+    Each is found by `find_data`. A file whose own name has these braces or stars wins."""
     name = str(name)
+    return [path for choice in _choices(name) for path in _found(choice, name)]
+
+
+def find_aligned(name: str | Path) -> list[list[Path]]:
+    """Groups of files whose lines belong together: "train-*.{en,de}.gz" is [train-1.en.gz, train-1.de.gz] and so
+    on. Without braces each file is a group by itself."""
+    name = str(name)
+    choices = _choices(name)
+    first, *others = ([*_found(choice, name)] for choice in choices)
+    if not others:
+        return [[path] for path in first]
+    if not any(is_pattern(choice) for choice in choices):
+        return [[path for files in (first, *others) for path in files]]
+    words = _words(name)
+    groups = [
+        [path, *(_partner(path, words[0], word, others[n]) for n, word in enumerate(words[1:]))] for path in first
+    ]
+    for word, files in zip(words[1:], others, strict=True):
+        if alone := sorted({*files} - {path for group in groups for path in group}):
+            raise DataError(f"{name}: {alone[0]} ({word}) has no file of {words[0]} beside it")
+    return groups
+
+
+def names_many(name: str) -> bool:
+    """Is this a pattern, and not the name of a file that has a star or bracket in it?"""
     try:
-        return [find_data(name)]
+        return is_pattern(name) and not find_data(name)
+    except FileNotFoundError:
+        return True
+
+
+def _partner(path: Path, word: str, other: str, files: list[Path]) -> Path:
+    """The file whose name has the other word in the place of this one."""
+    text, place = str(path), len(str(path))
+    while (place := text.rfind(word, 0, place + len(word) - 1)) >= 0:
+        partner = Path(text[:place] + other + text[place + len(word) :])
+        if partner in files:
+            return partner
+    raise DataError(f"{path} has no file beside it with {other!r} in the place of {word!r}")
+
+
+def _found(choice: str, name: str) -> list[Path]:
+    """The files of a name without braces."""
+    try:
+        return [find_data(choice)]
     except FileNotFoundError as error:
-        if "{" not in name and "}" not in name:
-            raise DataError(str(error)) from None
+        if is_pattern(choice):
+            return match_files(choice)
+        raise DataError(str(error) if choice == name else f"{name}: {error}") from None
+
+
+def _choices(name: str) -> list[str]:
+    """The names that braces stand for; the name itself where it has none, or is that of a file."""
+    if "{" not in name and "}" not in name:
+        return [name]
+    try:
+        find_data(name)
+    except FileNotFoundError:
+        words = _words(name)
+        before, after = name[: name.index("{")], name[name.index("}") + 1 :]
+        return [before + word + after for word in words]
+    return [name]
+
+
+def _words(name: str) -> list[str]:
+    """What the braces hold."""
     pattern = re.fullmatch(r"([^{}]*)\{([^{}]*)\}([^{}]*)", name)
     if not pattern:
         raise DataError(f"{name} must have one pair of braces, as in train.{{en,de}}.gz, or none")
-    before, choices, after = pattern.groups()
-    if "," not in choices:
+    words = pattern[2]
+    if "," not in words:
         raise DataError(
             f"{name}: the braces must hold two names or more, separated by commas, as in train.{{en,de}}.gz"
         )
-    try:
-        return [find_data(before + choice + after) for choice in choices.split(",")]
-    except FileNotFoundError as error:
-        raise DataError(f"{name}: {error}") from None
+    return words.split(",")
 
 
 def class_folders(folder: Path, fits: Callable[[Path], bool]) -> dict[Path, list[Path]]:
@@ -122,6 +182,11 @@ def is_there(path: Path) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return False
     return True
+
+
+def is_stream(path: Path) -> bool:
+    """A pipe or a device, which can be read once."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def check_regular(path: Path) -> int:

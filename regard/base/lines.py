@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 LONGEST_LINE = 1 << 20  # bytes; a longer line means that the file has no line breaks
 READ_LIMIT = len(codecs.BOM_UTF8) + LONGEST_LINE + len(b"\r\n")  # enough of a line to see that it is too long
 CHUNK = 1 << 18  # bytes
-COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 Instead = TypeVar("Instead")
 ZSTD_PIECE = 128  # compressed bytes; small, because four bytes of zstd may decompress to 128 KiB

@@ -126,14 +126,25 @@ def plain(value: Any) -> Any:
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
+def is_tensor(value: Any) -> bool:
+    """Of torch, which is not imported for it."""
+    return hasattr(value, "detach") and hasattr(value, "numpy")
+
+
+def array_of(tensor: Any) -> Any:
+    """A tensor as an array of numpy, wherever it is. Half precision becomes float32: numpy has no bfloat16."""
+    held = tensor.detach().cpu()
+    return (held.float() if held.is_floating_point() else held).numpy()
+
+
 def _in_json(value: Any) -> Any:
     """What JSON has no form for, by its contents."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Path):
         return str(value)
-    if hasattr(value, "numpy"):  # torch
-        return _in_json(value.numpy())
+    if is_tensor(value):
+        return _in_json(array_of(value))
     if isinstance(value, bytes) or hasattr(value, "tobytes"):  # numpy and Pillow
         form = [str(getattr(value, name, "")) for name in ("dtype", "mode", "shape", "size")]
         return [*form, hashlib.sha256(value if isinstance(value, bytes) else value.tobytes()).hexdigest()]

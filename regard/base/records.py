@@ -1,6 +1,7 @@
-"""Rows and columns of TSV, CSV and JSONL files, plain or compressed, for every kind of data.
+"""Rows and columns of TSV, CSV and JSONL files, plain or compressed, and of parquet, for every kind of data.
 
-A row comes with its place, such as "train.tsv, line 3", which every error names. Only one row is in memory."""
+A row comes with its place, such as "train.tsv, line 3", which every error names. Only one row is in memory, of
+parquet one row group."""
 
 from __future__ import annotations
 
@@ -8,18 +9,21 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from regard.base.files import find_files
-from regard.base.lines import COMPRESSED, open_lines
+from regard.base.files import explain_os_errors, find_files
+from regard.base.lines import open_lines
 from regard.base.memory_rows import MemoryRows
+from regard.base.patterns import form_by_name
 from regard.errors import DataError
 
 LONGEST_FIELD = 1 << 24  # characters of a CSV field; a longer field means a quote that is never closed
-FORMS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
+PARQUET_ROWS = 1024  # rows that are turned into Python's objects at once
 NOT_UTF8 = re.compile("[\0\ud800-\udfff]")  # JSON can escape what UTF-8 cannot hold
 
 Row = tuple[str, Sequence[str]]  # its place, its fields
@@ -33,11 +37,8 @@ def find_tables(name: str | Path, *shapes: tuple[str, ...]) -> Sequence[Table]:
 
 
 def form_of(path: Table) -> str:
-    """The form by the file's name, whether compressed or not; "" for none of FORMS."""
-    if isinstance(path, MemoryRows):
-        return "jsonl"
-    name = path.stem if path.suffix.lower() in COMPRESSED else path.name
-    return FORMS.get(Path(name).suffix.lower(), "")
+    """The form by the file's name, whether compressed or not; "" for none of `patterns.FORMS`."""
+    return "jsonl" if isinstance(path, MemoryRows) else form_by_name(path)
 
 
 def read_tsv(path: Path) -> Iterator[Row]:
@@ -159,8 +160,11 @@ def by_tabs(rows: Iterator[Row], columns: Columns, usual: tuple[str, str], *, ex
 
 
 def by_keys(path: Table, columns: Columns, keys: str) -> Iterator[tuple[str, list[tuple[str, object]]]]:
-    """The chosen keys and values of each object of JSONL, in the order of the columns. Columns without a name get
-    their keys from the first object. `keys`: as in `read_jsonl`."""
+    """The chosen keys and values of each object of JSONL, or row of parquet, in the order of the columns. Columns
+    without a name get their keys from the first object. `keys`: as in `read_jsonl`."""
+    if form_of(path) == "parquet":
+        yield from _by_parquet(Path(path), columns)
+        return
     chosen: list[str] = []
     for where, record in read_jsonl(path, keys):
         if not chosen or (not record.keys() >= set(chosen) and columns.are_in(list(record))):
@@ -235,6 +239,42 @@ def first_ten(names: Iterable[str]) -> str:
     """The first ten names in quotes, for error messages."""
     shown = [repr(name) for name in islice(names, 11)]
     return ", ".join(shown if len(shown) < 11 else [*shown[:10], "..."]) or "none"
+
+
+def header_of(path: Table) -> list[str]:
+    """The names in the first line of a table, or the keys of its first row; [] where there are no rows."""
+    match form_of(path):
+        case "parquet":
+            with _parquet(Path(path)) as file:
+                return list(file.schema_arrow.names)
+        case "csv":
+            return [name for _, fields in islice(read_csv(Path(path)), 1) for name in fields]
+        case "jsonl" | "json":
+            return [key for _, record in islice(read_jsonl(path, "columns"), 1) for key in record]
+    return [name for _, fields in islice(read_tsv(Path(path)), 1) for name in fields]
+
+
+def _by_parquet(path: Path, columns: Columns) -> Iterator[tuple[str, list[tuple[str, object]]]]:
+    """Row group after row group, of which only these columns are read."""
+    with _parquet(path) as file:
+        names = list(file.schema_arrow.names)
+        chosen, before = columns.choose(names, str(path)), 0
+        find_columns((str(path), names), chosen)
+        for part in file.iter_batches(batch_size=PARQUET_ROWS, columns=list(dict.fromkeys(chosen))):
+            every = [part.column(name).to_pylist() for name in chosen]
+            for number, values in enumerate(zip(*every, strict=True), before + 1):
+                yield f"{path}, row {number}", list(zip(chosen, values, strict=True))
+            before += len(part)
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    pyarrow, parquet = need_parquet(path)
+    try:
+        with explain_os_errors(path), parquet.ParquetFile(path) as file:
+            yield file
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is damaged or not a parquet file: {error}") from None
 
 
 def need_parquet(path: str | Path) -> tuple[ModuleType, ModuleType]:

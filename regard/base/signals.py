@@ -3,7 +3,8 @@
 Python runs a signal handler between any two instructions of the main thread, and an exception that it raises does
 not arrive from everywhere: in a weakref callback or `__del__` it is printed and forgotten, and from the import of a
 C extension it comes out as another error. So it waits for imports to end, and is raised again until somebody
-handles it. One call into C (a matrix product, a backward pass) is never cut: the handler runs after it."""
+handles it. One call into C (a matrix product, a backward pass) is never cut: the handler runs after it. A long one
+is made by `aside`."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 EVERY = 0.01  # seconds until the exception is raised again
 TWICE = 1.0  # seconds: `timeout` sends SIGTERM to the program and at once to its process group; that is one request
@@ -169,6 +173,28 @@ def signals_arrive() -> None:
     """In a process that was started in `signals_wait`, when it is ready for them."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+
+
+def aside(work: Callable[[], T]) -> T:
+    """work(), in a thread of its own, for one long call into C: a signal is handled at once. The thread is then
+    left to itself, and ends with the program or before."""
+    if threading.current_thread() is not threading.main_thread():  # no handler runs here
+        return work()
+    context, results, errors = copy_context(), list[T](), list[BaseException]()
+
+    def run() -> None:
+        try:
+            results.append(context.run(work))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(EVERY)  # without a limit, nothing is heard on Windows
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 def write_line(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -40,7 +41,7 @@ def rerank(
     length_penalty: float,
     coverage: float,
 ) -> list[Hypothesis]:
-    """One sentence's hypotheses, best first by score / length^alpha + cp, with beta = `coverage`.
+    """One sentence's hypotheses with their cp, best first by score / length^alpha + cp, with beta = `coverage`.
 
     The weights of each are (T, S), a row for every token its score sums over, the end token included; further rows
     are padding. This only reranks; cp does not steer the search, so search with a larger `n_best` than needed."""
@@ -48,7 +49,7 @@ def rerank(
         raise ValueError(
             f"every hypothesis needs weights: got {len(hypotheses)} hypotheses and weights of {len(weights)}"
         )
-    values = []
+    covered = []
     for hypothesis, rows in zip(hypotheses, weights, strict=True):
         if len(rows) < hypothesis.length:
             raise ValueError(
@@ -56,6 +57,5 @@ def rerank(
                 f"{len(rows)}; trace a teacher-forced pass over the whole answer"
             )
         cp = coverage_penalty(rows[: hypothesis.length], source_mask, beta=coverage)
-        values.append(hypothesis.normalised(length_penalty) + cp.item())
-    order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
-    return [hypotheses[i] for i in order]
+        covered.append(replace(hypothesis, coverage=cp.item()))
+    return sorted(covered, key=lambda hypothesis: hypothesis.normalised(length_penalty), reverse=True)

@@ -5,7 +5,7 @@ Letters: N rows, each of one sentence."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +19,7 @@ class Hypothesis:
     tokens: list[int]  # without start and end token
     score: float  # sum over the tokens, the end token included
     finished: bool  # False: cut off by max_length or by stop
+    coverage: float = field(default=0.0, compare=False)  # the penalty it was ranked with; see `rerank`
 
     @property
     def length(self) -> int:
@@ -26,8 +27,8 @@ class Hypothesis:
         return len(self.tokens) + self.finished
 
     def normalised(self, length_penalty: float) -> float:
-        """score / length^alpha"""
-        return self.score / normaliser(max(self.length, 1), length_penalty)
+        """score / length^alpha + cp: what answers are ordered by."""
+        return self.score / normaliser(max(self.length, 1), length_penalty) + self.coverage
 
 
 def normaliser(length: int, alpha: float) -> float:

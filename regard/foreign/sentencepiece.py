@@ -62,6 +62,13 @@ class SentencePieceTokenizer:
         """The part of the text behind each token, without the spaces around it."""
         return [text[begin:end].strip() for begin, end in self._offsets(text)[1]]
 
+    def unknown_in(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
+        """The parts of the text that became <unk>, each once."""
+        if self.special.unknown not in ids:
+            return ()
+        pieces = zip(ids, self.pieces(text), strict=True)
+        return tuple(dict.fromkeys(piece for i, piece in pieces if i == self.special.unknown))
+
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
         """The text, special tokens left out; but the n-th <unk> becomes unknown[n], if there is such a list."""
         ids = [int(i) for i in ids]

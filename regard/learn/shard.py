@@ -50,14 +50,7 @@ class ShardedTeam(Team):
         synchronise_norms(model)
         self.spread(named_tensors(model))
         copy = deepcopy(model)
-        for parameter in copy.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
-            parameter.data = parameter.data.contiguous()
-        for block in blocks_of(copy):
-            if block.cross is not None:  # its keys and values are made outside of the block
-                fully_shard(block.cross, mesh=self.mesh)
-                register_fsdp_forward_method(block.cross, "remember")
-            fully_shard(block, mesh=self.mesh)
-        self.wrapped = fully_shard(Learning(copy), mesh=self.mesh)
+        self.wrapped = shard_blocks(copy, self.mesh)
         self._keep_hooks(model, copy)
         if self.device.type != "cpu":
             model.to("cpu")
@@ -153,6 +146,18 @@ class ShardedTeam(Team):
             moments = {name: _divided(x, parameters[name.partition("/")[2]]) for name, x in moments.items()}
         checkpoint.fill_optimiser(trained, optimiser, moments, source=path)
         return standing
+
+
+def shard_blocks(model: nn.Module, mesh: DeviceMesh) -> Any:
+    """Divide a model in place, each Transformer block on its own; returns what is called to learn from a batch."""
+    for parameter in model.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
+        parameter.data = parameter.data.contiguous()
+    for block in blocks_of(model):
+        if block.cross is not None:  # its keys and values are made outside of the block
+            fully_shard(block.cross, mesh=mesh)
+            register_fsdp_forward_method(block.cross, "remember")
+        fully_shard(block, mesh=mesh)
+    return fully_shard(Learning(model), mesh=mesh)
 
 
 def _checked(path: Path, record: dict[str, Any]) -> bool:

@@ -12,7 +12,8 @@ documents of a batch are rows of one table, so that every layer computes real wo
 
 Differences from the paper: embeddings are learned with the rest, unless data.vectors names a file of vectors that
 they begin with (the paper learns these by word2vec from its training texts); dropout, which the paper has none of;
-LSTM cells are an option. A document without words reads 0."""
+LSTM cells are an option, and so are the added logits of a linear classifier of words and bigrams (`bigrams`, see
+`layers.bigrams`), about which the attention says nothing. A document without words reads 0."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.document_encoding import DocumentBatch, DocumentEncoding, cut_rows
 from regard.data.text.sentences import WAYS
+from regard.layers.bigrams import build_bigrams, scaled
 from regard.layers.pooling import PooledEncoder, WordEmbedding
 from regard.layers.recurrent import KINDS
 from regard.layers.row_encoder import PADDING_GATES
@@ -51,6 +53,8 @@ class HANConfig:
     max_words: int = setting(64, at_least=1)  # most tokens of a sentence; a longer sentence becomes several
     dropout: float = setting(0.5, at_least=0, below=1)  # dropout of embeddings, states and what is read
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
+    # rows of hashed bigrams in a linear classifier whose logits are added; what attention shows is the other part
+    bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -80,7 +84,9 @@ class HAN(WordClassifier):
         self.words = self._level(config.embed)
         self.sentences = self._level(self.words.dim)
         self.dropout = Dropout(config.dropout)
-        self.classify = nn.Linear(self.sentences.dim, max(len(config.labels), 1))
+        classes = max(len(config.labels), 1)
+        self.classify = nn.Linear(self.sentences.dim, classes)
+        self.bigrams = build_bigrams(config, classes)
 
     def _level(self, inputs: int) -> PooledEncoder:
         config = self.config
@@ -110,7 +116,11 @@ class HAN(WordClassifier):
         read = self.read_sentences(batch.tokens, batch.mask)  # (R, D)
         # An embedding lookup, whose backward pass is deterministic.
         vectors = F.embedding(batch.sentences, read)  # (B, S, D)
-        return self.classify(self.dropout(self.sentences(vectors, batch.document_mask)))
+        logits = self.classify(self.dropout(self.sentences(vectors, batch.document_mask)))
+        if self.bigrams is None:
+            return logits
+        sums = F.embedding(batch.sentences, self.bigrams.sums(batch.tokens, batch.mask))  # (B, S, C + 1)
+        return logits + scaled((sums * batch.document_mask[..., None]).sum(1))
 
     def read_sentences(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Tokens (R, W), the longest row first -> a vector for each row (R, D)"""

@@ -30,21 +30,26 @@ def check_classes(labels: object) -> None:
         raise ValueError(f"labels must name two classes or more, got {labels[0]!r:.80} alone")
 
 
-def adopt_weights(model: Any, other: Any, *, head: str, changed: Mapping[str, Tensor] | None = None) -> list[str]:
-    """Copy the weights of a model of the same class, some of them `changed` to fit; a head for other classes is not
-    copied. Returns the names of the weights that stay new."""
+def adopt_weights(
+    model: Any, other: Any, *, head: str | tuple[str, ...], changed: Mapping[str, Tensor] | None = None
+) -> list[str]:
+    """Copy the weights of a model of the same class, some of them `changed` to fit; a head for other classes (one
+    module or several) is not copied. Returns the names of the weights that stay new."""
     if not isinstance(other, type(model)):
         name = type(model).__name__.lower()
         raise ValueError(f"{name} can only start from another {name}, got {type(other).__name__}")
     theirs = {**other.state_dict(), **(changed or {})}
     if other.config.labels != model.config.labels:
-        theirs = {name: tensor for name, tensor in theirs.items() if not name.startswith(f"{head}.")}
+        heads = (head,) if isinstance(head, str) else head
+        theirs = {name: tensor for name, tensor in theirs.items() if name.partition(".")[0] not in heads}
     return take_over(model, theirs)
 
 
 class WordClassifier(nn.Module, ABC):
-    """Base class of classifiers that pool the states of words; a subclass adds layers `embed` and `classify`."""
+    """Base class of classifiers that pool the states of words; a subclass adds layers `embed` and `classify`, and
+    `bigrams` if its settings ask for that part."""
 
+    OF_RECIPE = ("bigrams",)  # set by the recipe, even when training starts from another run
     embed: WordEmbedding
 
     @property
@@ -75,4 +80,4 @@ class WordClassifier(nn.Module, ABC):
     def adopt(self, other: Any) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
         copied."""
-        return adopt_weights(self, other, head="classify")
+        return adopt_weights(self, other, head=("classify", "bigrams"))

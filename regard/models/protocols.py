@@ -5,7 +5,7 @@ Letters: B batch, T tokens, S source tokens, N = B x beams, V vocabulary."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,11 @@ from torch import Tensor, nn
 from regard.data.made.environments import Environments, Experience, Trajectory
 from regard.data.text.characters import CharacterEncoding
 from regard.data.text.text_encoding import TextEncoding
+from regard.errors import RunError
 from regard.layers.loss import Loss
 from regard.layers.state import State
+
+P = TypeVar("P")  # a protocol
 
 
 class Module(Protocol):
@@ -275,3 +278,11 @@ class MaskedLanguageModel(Encoder, Protocol):
     def masked_logits(self, states: Tensor) -> Tensor: ...
 
     def next_logits(self, states: Tensor) -> Tensor: ...
+
+
+def need(model: Model, protocol: type[P]) -> P:
+    """The model in eval mode, known by what it can be asked."""
+    if not isinstance(model, protocol):
+        raise RunError(f"{type(model).__name__} cannot be asked as a {protocol.__name__}")
+    model.eval()
+    return model

@@ -132,8 +132,8 @@ class ViT(nn.Module):
     }
     AUTO_SIZES: ClassVar = {"micro": 0, "tiny": 50_000}  # by the fewest images that they are for
     AUTO_IMAGES: ClassVar = {  # by their longer side
-        32: {"image_size": 32, "patch_size": 4},
-        64: {"image_size": 64, "patch_size": 8},
+        32: {"image_size": 32, "patch_size": 8},  # few, large patches: more steps in the same time
+        64: {"image_size": 64, "patch_size": 16},
     }
     task = "recognise"
     numbering = ""

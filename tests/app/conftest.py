@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from forked import Child, Parent
 from small_models import save_encoder
 
 from regard.app.cli.main import DEBUG, main
@@ -281,3 +283,10 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp
         return Outcome(code, *capfd.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def started() -> Iterator[Callable[..., AbstractContextManager[Child]]]:
+    """`regard ...` in a process of its own."""
+    with Parent() as parent:
+        yield parent.start

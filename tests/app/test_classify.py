@@ -13,6 +13,7 @@ from regard.tasks.core.table import load
 
 LABELS = ("bad", "fair", "good")
 MOST = 16  # tokens the model takes
+UNKNOWN = "1 text has words that this model does not know and cannot read: 'zebra', '☃'\n"
 
 
 def test_classify_tells_the_class_and_how_sure(call: Any, classifier: str) -> None:
@@ -20,7 +21,8 @@ def test_classify_tells_the_class_and_how_sure(call: Any, classifier: str) -> No
     done = call("classify", classifier, *texts)
     assert done.code == 0
     begins = "the one that begins with 'cat cat cat cat cat cat cat cat cat cat '"
-    assert done.err == f"1 text was truncated to the {MOST} tokens this model takes: {begins} (16 of 52 tokens)\n"
+    cut = f"1 text was truncated to the {MOST} tokens this model takes: {begins} (16 of 52 tokens)\n"
+    assert done.err == cut + UNKNOWN
     for line, found in zip(done.out.splitlines(), load(classifier).classify(texts), strict=True):
         label, share = line.split("\t")
         assert label == found.label

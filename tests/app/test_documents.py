@@ -265,4 +265,4 @@ def test_generated_reviews_are_learned_and_evaluated(tmp_path: Path) -> None:
 def test_a_picture_tells_the_class_and_its_probability(call: Any) -> None:
     done = call("classify", "reviews", "A dull film. I left early.", "--show", "look.svg")
     label, share = done.out.split("\t")
-    assert f">{label} {float(share):.1%}, " in Path("look.svg").read_text()
+    assert f">{label} {100 * float(share):.1f} %, " in Path("look.svg").read_text()

@@ -119,7 +119,7 @@ def test_columns_without_a_file(call: Any, lively: str) -> None:
 
 
 def test_documents_with_line_breaks_and_tabs(call: Any) -> None:
-    documents = ["A dull film.\nI left\tearly.", "Great fun.\n\nI loved it."]
+    documents = ["A dull film.\nI left\tit.", "A superb film.\n\nI thought it was moving."]
     wanted = [answer.to_dict() for answer in load("reviews").classify(documents)]
     Path("in.csv").write_text(table(["label", "Text"], *(["x", text] for text in documents)))
     Path("in.jsonl").write_text(jsonl(*({"text": text, "label": 1} for text in documents)))
@@ -194,3 +194,33 @@ def test_vectors_of_texts_that_are_cut_say_so(call: Any, filler: str) -> None:
     assert (cut.parts, run.embed_tokens("cat").cut) == ({"tokens": (16, 52)}, None)
     row = json.loads(call("embed", filler, "cat " * 50).out)
     assert row["cut"] == {"tokens": {"read": 16, "of": 52}}
+
+
+def test_what_a_model_does_not_know_of_a_text_is_named(
+    call: Any, lively: str, worded: str, filler: str, classifier: str
+) -> None:
+    """In the record, in Python's answer and on stderr, whatever the task."""
+    asked = (
+        ("translate", lively, "a ☃ b é ☃", ["☃", "é"], "characters"),
+        ("translate", worded, "☃ zebra", ["☃", "zebra"], "words"),
+        ("classify", classifier, "the cat ☃", ["☃"], "characters"),
+        ("classify", "reviews", "A qwxz film.", ["qwxz"], "words"),
+        ("fill", filler, "the☃ [MASK] sat", ["the☃"], "words"),
+        ("embed", filler, "the cat ☃", ["☃"], "characters"),
+    )
+    for verb, run, text, unknown, kind in asked:
+        done = call(verb, run, text, *(() if verb == "embed" else ("--json",)))
+        assert json.loads(done.out)["unknown"] == unknown, verb
+        named = ", ".join(map(repr, unknown))
+        assert done.err == f"1 text has {kind} that this model does not know and cannot read: {named}\n"
+    assert load(lively).translate("é").unknown == ("é",)
+    assert load(classifier).classify(("the ☃", "the ☂")).unknown == ("☃", "☂")
+    assert load(filler).embed_tokens("☃ cat").unknown == ("☃",)
+    known = call("embed", filler, "the cat sat")
+    assert (json.loads(known.out).get("unknown"), known.err) == (None, "")
+
+
+def test_what_links_do_not_know_is_said(call: Any, lively: str) -> None:
+    Path("pairs.tsv").write_text("a b\tb a\na é\tb\na\t☃\n")
+    done = call("align", lively, "--data", "pairs.tsv")
+    assert "2 pairs have characters that this model does not know and cannot read: 'é', '☃'\n" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 import regard
+from regard.decode.loop import Loop, Step
 from regard.errors import BadInput
 from regard.tasks.core import training
 from regard.tasks.core.recipe import read
@@ -211,6 +213,37 @@ def test_a_text_is_written_as_it_comes(
     if output:
         assert done.err.startswith("out.txt.partial keeps what was done, a part of a line; out.txt was not written")
         assert Path(output).read_text() == text
+
+
+@pytest.mark.parametrize(("most", "pressed"), [(20, 10), (60, 45)])
+def test_texts_that_are_written_together_are_kept_so_far(
+    call: Any, gpt2: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch, most: int, pressed: int
+) -> None:
+    """Ctrl-C in the middle of a batch, also where its texts are longer than the model sees at once: 32 tokens."""
+    prompts = ["9 b", "5 b", "\ud83d", "1 b"]  # the third cannot be read, and has its place
+    Path("in.jsonl").write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts))
+    words = ["generate", gpt2, "--input", "in.jsonl", "--max-tokens", most, "--seed", 1]
+    whole = [json.loads(line) for line in call(*words, "--json").out.splitlines()]
+    take, steps = Loop.step, []
+
+    def stop(loop: Loop) -> Step:
+        steps.append(loop)
+        if len(steps) == pressed:
+            ctrl_c()
+        return take(loop)
+
+    monkeypatch.setattr(Loop, "step", stop)
+    done = call(*words, "--json", "--output", "out.jsonl")
+    assert done.code == 130
+    assert "the last 3 answers may not be complete\nout.jsonl.partial keeps what was done, 4 lines" in done.err
+    parts = [json.loads(line) for line in Path("out.jsonl.partial").read_text().splitlines()]
+    assert [part["input"] for part in parts] == [answer["input"] for answer in whole]
+    for part, answer in zip(parts, whole, strict=True):
+        assert ("error" in part) == ("error" in answer) == (part["input"] is None)
+        assert answer.get("text", "").startswith(part.get("text", ""))
+        assert part == answer or not part["finished"]
+        assert part == answer or part["score"] is None
+    assert next(len(part["text"]) >= 9 for part in parts if "text" in part)
 
 
 # ---- no name is no path

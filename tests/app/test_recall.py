@@ -179,7 +179,10 @@ def test_from_python(runs: dict[str, str]) -> None:
     heads = one.looks()
     np.testing.assert_allclose([weights.sum(1) for weights in heads.values()], np.ones((4, 8)), atol=1e-5)
     assert list(one.picture().panels) == ["input", "output", "target", *heads]
+    assert [row["length"] for row in by_length(run.evaluate(lengths=[2, 3], repeats=2))] == [2, 3]
     assert [row["length"] for row in by_length(run.evaluate(test_lengths=[2, 3], test_repeats=2))] == [2, 3]
+    with pytest.raises(BadInput, match="lengths and test_lengths are the same; give lengths alone"):
+        run.evaluate(lengths=[2], test_lengths=[2])
     with pytest.raises(BadInput, match=r"sequences\[1\]: end with the number of copies"):
         run.recall([OWN["repeat"], "00"])
     for told in ({"length": 3}, {"repeats": 2}, {"seed": 1}):

@@ -34,14 +34,15 @@ def test_translate_prints_an_answer_a_line(call: Any, lively: str, answers: list
 
 def test_translate_writes_json_for_machines(call: Any, lively: str) -> None:
     done = call("translate", lively, *TEXTS, "", "é", "--json", "--beam", "4", "--n-best", "3")
-    assert (done.code, done.err) == (0, "")
+    unknown = "1 text has characters that this model does not know and cannot read: 'é'\n"
+    assert (done.code, done.err) == (0, unknown)
     rows = [json.loads(line) for line in done.out.splitlines()]
     for row, answer in zip(
         rows, load(lively).translate([*TEXTS, "", "é"], Decoding(beam=4, n_best=3)), strict=True
     ):
         others = [{"text": text, "score": score} for text, score in answer.others]
         own = {"source": answer.source, "text": answer.text, "score": answer.score, "others": others}
-        assert row == {"input": answer.source, **own}
+        assert row == {"input": answer.source, **own} | ({"unknown": ["é"]} if "é" in answer.source else {})
         assert len(others) == 2
     assert '"é"' in done.out
 
@@ -173,6 +174,10 @@ def test_coverage_chooses_another_answer(call: Any, lively: str) -> None:
     assert texts[0] != texts[1]
     answer = load(lively).translate(TEXTS[1], Decoding(beam=8, n_best=8, max_length=6, coverage=50.0))
     assert covered["text"] == answer.text
+    lines = call(*words[:-1], "--coverage", "50").out.splitlines()  # of the scores by which they are ordered
+    assert lines == [f"{rank:.4f}\t{text}" for rank, text in zip(answer.ranks, texts[1], strict=True)]
+    assert list(answer.ranks) == sorted(answer.ranks, reverse=True)
+    assert len(answer.ranks) == 8
 
 
 @pytest.mark.parametrize(
@@ -228,7 +233,8 @@ def test_unknown_words_are_copied_from_the_source(call: Any, worded: str) -> Non
     kept = call("translate", worded, *TEXTS)
     known = set(kept.out.split())
     copied = call("translate", worded, *TEXTS, "--replace-unknown")
-    assert (copied.code, copied.err) == (0, "")
+    assert (copied.code, copied.err) == (0, kept.err)
+    assert kept.err.startswith("3 texts have characters that this model does not know and cannot read: 'a', ")
     lines = copied.out.splitlines()
     assert len(lines) == 3
     for text, line in zip(TEXTS, lines, strict=True):
@@ -238,13 +244,13 @@ def test_unknown_words_are_copied_from_the_source(call: Any, worded: str) -> Non
 
 
 def test_a_dictionary_says_what_an_unknown_word_becomes(call: Any, worded: str) -> None:
-    copied = call("translate", worded, *TEXTS, "--replace-unknown").out
+    copied, said = call("translate", worded, *TEXTS, "--replace-unknown")[1:]
     letters = sorted(set(" ".join(TEXTS).split()))
     unknown = [letter for letter in letters if letter not in load(worded).tokenizer.inner.get_vocab()]
     assert unknown
     Path("words.tsv").write_text("".join(f"{letter}\t{letter * 2}é\n" for letter in letters))
     looked_up = call("translate", worded, *TEXTS, "--dictionary", "words.tsv")
-    assert (looked_up.code, looked_up.err) == (0, "")
+    assert (looked_up.code, looked_up.err) == (0, said)
     assert "é" in looked_up.out
     back = {f"{letter * 2}é": letter for letter in letters}
     assert [back.get(word, word) for word in looked_up.out.split()] == copied.split()
@@ -293,5 +299,5 @@ def test_a_picture_is_drawn_of_an_answer_of_unknown_words_too(call: Any, worded:
     """Unknown words are left out of the text, but they looked at something."""
     assert call("translate", worded, TEXTS[0]).out == "\n"
     done = call("translate", worded, TEXTS[0], "--show", "seen.svg")
-    assert done.err == "wrote seen.svg\n"
+    assert done.err.startswith("wrote seen.svg\n1 text has characters that this model does not know")
     assert listed() == ["seen.svg"]

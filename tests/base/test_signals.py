@@ -1,18 +1,21 @@
 """A signal ends what runs wherever it arrives, and nothing swallows it."""
 
 import gc
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from regard.base.signals import TWICE, Delivery, signals_arrive, signals_end, signals_wait
+from regard.base.signals import TWICE, Delivery, aside, signals_arrive, signals_end, signals_wait
 
 ENDS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 SPIN = 20.0  # seconds, after which a test fails that waits for an exception
@@ -255,3 +258,31 @@ def test_a_later_sigterm_ends_at_once() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (143, "stopped by SIGTERM\nstopped at once\n")
+
+
+@pytest.mark.parametrize(("number", "code"), ENDS)
+def test_a_call_that_no_signal_cuts_is_left_behind(number: int, code: int, signals_heard: None) -> None:
+    """What is called aside hears nothing, as one long call into C would not."""
+    begun, enough = threading.Event(), threading.Event()
+
+    def call() -> None:
+        begun.set()
+        enough.wait(SPIN)
+
+    def send() -> None:
+        begun.wait(SPIN)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=send).start()
+    since = time.monotonic()
+    assert ended(lambda: aside(call)) == code
+    assert time.monotonic() - since < SPIN / 2
+    enough.set()
+
+
+def test_what_is_called_aside_gives_its_result_or_its_error() -> None:
+    assert aside(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        aside(lambda: 1 // 0)
+    with ThreadPoolExecutor() as pool:  # where no signal is heard, no other thread is needed
+        assert pool.submit(aside, threading.get_ident).result() != threading.get_ident()

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import pytest
 from expected import DEADLINE
 
+SIZE = {"width": 1200, "height": 900}
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # No GPU and no sandbox: tests may run as root in a container.
 ARGUMENTS = (
@@ -83,17 +84,24 @@ def kept_page(browser: Any) -> Iterator[Any]:
 @pytest.fixture
 def same_page(kept_page: Any) -> Iterator[Any]:
     """As from `new_page`, but shared with other tests, since a new one takes half a second: for those that keep
-    nothing in the browser, and begin by opening a document."""
+    nothing in the browser, and begin by opening a document. Its size and colours may be changed by `look`."""
     kept_page.troubles.clear()
     kept_page.mouse.move(0, 0)
     yield kept_page
-    kept_page.goto("about:blank")  # what was said late arrives now
+    kept_page.goto(kept_page.rest)  # what was said late arrives now
+    look(kept_page)
     assert not kept_page.troubles
+
+
+def look(page: Any, width: int = SIZE["width"], height: int = SIZE["height"], scheme: str = "light") -> None:
+    if page.viewport_size != {"width": width, "height": height}:
+        page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=scheme)
 
 
 def watched(browser: Any, troubles: list[str], **settings: Any) -> Any:
     """A page in a context of its own; what goes wrong in it is added to `troubles`."""
-    context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **settings})
+    context = browser.new_context(**{"viewport": SIZE, **settings})
     context.set_default_timeout(DEADLINE)
     page = context.new_page()
     page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
@@ -101,6 +109,7 @@ def watched(browser: Any, troubles: list[str], **settings: Any) -> Any:
     page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: is_far(request.url) and troubles.append(f"asked {request.url}"))
     page.troubles = troubles
+    page.rest = "about:blank"  # a document of the same site as the next spares the browser a new process
     return page
 
 
@@ -202,6 +211,11 @@ def listening(*more: str, token: str = "", port: int = 0) -> Iterator[str]:
 
 
 @pytest.fixture
+def resized() -> Callable[..., None]:
+    return look
+
+
+@pytest.fixture
 def serve() -> Callable[..., Any]:
     return listening
 
@@ -214,7 +228,8 @@ def visit(address: str, same_page: Any) -> Callable[..., Any]:
     def go(
         view: str | None = ".regard .stage", page: Any = same_page, timeout: int = DEADLINE, **state: str
     ) -> Any:
-        page.goto("about:blank")
+        if page.url != "about:blank":  # else only the state would change
+            page.goto("about:blank")
         page.goto(f"{address}/#{urlencode(state)}")
         page.wait_for_selector(".panel:not([aria-busy]) .answer > *", timeout=timeout)
         if view:

@@ -118,9 +118,9 @@ def test_an_error_is_told_beside_the_input_and_nothing_is_lost(visit: Visit) -> 
 
 
 def test_what_was_not_read_is_said(visit: Visit) -> None:
-    page = visit(".answer .label", model="reviews", text="It was long. " * 20)
+    page = visit(".answer .label", model="reviews", text="It was warm. " * 20)
     expect(answer(page)).to_contain_text("Only a part of the input was read: 16 of 20 sentences")
-    page.fill("textarea >> nth=0", "It was short.")
+    page.fill("textarea >> nth=0", "It was lovely.")
     page.click("button.main")
     expect(page.locator(".unread")).to_have_count(0)
 
@@ -195,9 +195,9 @@ def test_an_image_that_is_read_late_does_not_replace_the_next(visit: Visit) -> N
     expect_state(page, example="2", image=None)
 
 
-def test_an_episode(new_page: Callable[..., Any], address: str, violations: Callable[..., list[str]]) -> None:
+def test_an_episode(same_page: Any, address: str, violations: Callable[..., list[str]]) -> None:
     """Examples of two classes, and an image to classify."""
-    page = new_page()
+    page = same_page
     page.goto(f"{address}/#model=few")
     page.wait_for_selector(".class-row")
     files = [{"name": "one.png", "mimeType": "image/png", "buffer": square(shade)} for shade in (0, 255, 20)]
@@ -492,7 +492,8 @@ def test_a_thousand_tokens_with_24_layers_of_16_heads(visit: Visit) -> None:
 # ---- everybody
 
 
-def test_by_keyboard_alone(page: Any, address: str) -> None:
+def test_by_keyboard_alone(same_page: Any, address: str) -> None:
+    page = same_page
     page.goto(address)
     page.wait_for_selector(".panel .regard-map .stage")
     page.keyboard.press("Tab")
@@ -533,10 +534,15 @@ def test_skipping_to_the_input_keeps_what_is_asked(visit: Visit) -> None:
 
 @pytest.mark.parametrize(("scheme", "width"), [("dark", 375), ("light", 1200), ("dark", 1200)])
 def test_nothing_is_in_the_way_of_assistive_technology(
-    visit: Visit, new_page: Callable[..., Any], violations: Callable[..., list[str]], scheme: str, width: int
+    visit: Visit,
+    same_page: Any,
+    resized: Callable[..., None],
+    violations: Callable[..., list[str]],
+    scheme: str,
+    width: int,
 ) -> None:
-    page = new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    visit(page=page, model="dates", text="3 May 1979")
+    resized(same_page, width, 800, scheme)
+    page = visit(model="dates", text="3 May 1979")
     assert violations(page) == []
     assert does_not_scroll_sideways(page)
     page.locator(".modes").get_by_text("Step by step").click()
@@ -547,11 +553,11 @@ def test_nothing_is_in_the_way_of_assistive_technology(
 
 
 def test_every_shipped_model_has_its_view_also_on_a_phone(
-    visit: Visit, new_page: Callable[..., Any], violations: Callable[..., list[str]]
+    visit: Visit, same_page: Any, resized: Callable[..., None], violations: Callable[..., list[str]]
 ) -> None:
-    page = new_page(viewport={"width": 375, "height": 780})
+    resized(same_page, 375, 780)
     for model, view in VIEWS.items():
-        visit(f".regard-{view} *", page=page, model=model)
+        page = visit(f".regard-{view} *", model=model)
         expect(page.locator(".model-card:has(:checked) strong")).to_have_text(model)
         assert answer(page).inner_text().strip(), model
         assert does_not_scroll_sideways(page), model

@@ -1,4 +1,4 @@
-"""Every kind of HTML picture in a real browser, opened from disk."""
+"""Every kind of HTML picture in a real browser, opened from disk; and the search of the docs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,20 @@ WORDS = ["the", "black", "cat", "sat", "here", "."]
 MAP = np.array([[0.7, 0.2, 0.1], [0.05, 0.15, 0.8]])
 
 
-@pytest.fixture
-def opened(same_page: Any, tmp_path: Path) -> Callable[..., Any]:
-    """The page of a picture, from disk, in place of what the browser shows."""
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("empty") / "empty.html"
+    path.write_text("<!doctype html><title>empty</title>")
+    return path.as_uri()
 
-    def opening(picture: Any, page: Any = same_page) -> Any:
+
+@pytest.fixture
+def opened(same_page: Any, empty: str, tmp_path: Path) -> Callable[..., Any]:
+    """The page of a picture, from disk, in place of what the browser shows."""
+    page = same_page
+    page.rest = empty
+
+    def opening(picture: Any) -> Any:
         path = tmp_path / "picture.html"
         path.write_text(picture if isinstance(picture, str) else picture.html(), encoding="utf-8")
         page.goto(path.as_uri())
@@ -56,11 +65,11 @@ def whole_width(page: Any) -> int:
 
 
 def test_hostile_words_are_text_on_a_phone_and_nothing_is_wrong(
-    opened: Callable[..., Any], new_page: Callable[..., Any], violations: Callable[..., list[str]]
+    opened: Callable[..., Any], same_page: Any, resized: Callable[..., None], violations: Callable[..., list[str]]
 ) -> None:
-    page = new_page(viewport=PHONE)
+    resized(same_page, **PHONE)
     for kind, draw in PICTURES.items():
-        opened(draw(HOSTILE, TITLE), page)
+        page = opened(draw(HOSTILE, TITLE))
         assert page.evaluate("window.broken") is None, kind
         assert page.locator("main img[src=x], main b b, main script").count() == 0, kind
         assert "<script>window.broken = 1</script>" in page.inner_text("h1"), kind
@@ -72,11 +81,11 @@ def test_hostile_words_are_text_on_a_phone_and_nothing_is_wrong(
 
 
 def test_dark_is_dark_and_legible(
-    opened: Callable[..., Any], new_page: Callable[..., Any], violations: Callable[..., list[str]]
+    opened: Callable[..., Any], same_page: Any, resized: Callable[..., None], violations: Callable[..., list[str]]
 ) -> None:
-    page = new_page(color_scheme="dark")
+    resized(same_page, scheme="dark")
     for kind, draw in PICTURES.items():
-        opened(draw(WORDS, "T"), page)
+        page = opened(draw(WORDS, "T"))
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 21, 28)", kind
         assert violations(page) == [], kind
         page.evaluate("document.documentElement.dataset.theme = 'light'")
@@ -350,3 +359,26 @@ def test_two_pictures_in_one_notebook(same_page: Any, tmp_path: Path) -> None:
     inside = frames[0].locator("body").bounding_box()["height"]
     expect(page.locator("iframe").first).to_have_css("height", f"{math.ceil(inside)}px")
     expect(frames[0].locator("html")).to_have_attribute("data-theme", "dark")
+
+
+# ---- the docs
+
+SHIM = Path(__file__).parents[2] / "docs" / "assets" / "search_from_disk.js"
+SEARCH = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>search</title>
+<script src="shim.js"></script></head><body><p id="found"></p><script>
+const worker = new Worker(new URL("worker.js", location));
+worker.addEventListener("message", message => { document.querySelector("#found").textContent += message.data; });
+worker.postMessage("one ");
+worker.postMessage("two ");
+</script></body></html>"""
+WORKER = """addEventListener("message", async message => { postMessage(message.data.toUpperCase()); });"""
+
+
+def test_a_worker_answers_on_a_page_from_disk(same_page: Any, tmp_path: Path) -> None:
+    """The search of the docs, opened from disk: its worker is replaced by a frame."""
+    page = same_page
+    (tmp_path / "shim.js").write_text(SHIM.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "worker.js").write_text(WORKER, encoding="utf-8")
+    (tmp_path / "index.html").write_text(SEARCH, encoding="utf-8")
+    page.goto((tmp_path / "index.html").as_uri())
+    page.wait_for_function("() => document.querySelector('#found').textContent === 'ONE TWO '")

@@ -5,7 +5,13 @@ import sys
 
 LIGHT = ["base.files", "base.lines", "base.records", "data.images.augment", "data.images.captions"]
 LIGHT += ["data.images.images", "data.images.labelled_images", "data.made.pairs", "data.made.scenes"]
-LIGHT += ["data.made.shapes", "data.text.byte_level", "data.text.documents", "data.text.pairs"]
+LIGHT += [
+    "data.made.shapes",
+    "data.shards.tokenise",
+    "data.text.byte_level",
+    "data.text.documents",
+    "data.text.pairs",
+]
 LIGHT += ["data.text.special_tokens", "data.text.tokenizer", "data.text.tokenizer_training", "data.text.wordpiece"]
 
 

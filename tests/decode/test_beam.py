@@ -173,8 +173,8 @@ def test_beam_is_the_plain_search(
     prompt: tuple[int, ...],
     stop: int | None,
 ) -> None:
-    model, (source, mask) = Counted(words, seed), sentences(words, 3, seed)
-    before = torch.tensor([[PADDING] * (5 - len(prompt)) + list(prompt)]).expand(3, -1)
+    model, (source, mask) = Counted(words, seed), sentences(words, 2, seed)
+    before = torch.tensor([[PADDING] * (5 - len(prompt)) + list(prompt)]).expand(2, -1)
     controls: dict[str, Any] = {"repetition_penalty": penalty, "no_repeat_ngram": no_repeat_ngram}
     controls |= {"prompt": before, "prompt_mask": before != PADDING, "stop": lambda tokens: tokens[-1] == stop}
     found = search(

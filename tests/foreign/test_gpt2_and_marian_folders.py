@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,9 @@ def marian(**changes: Any) -> Any:
     return peer
 
 
+@cache
 def tokenizer() -> tokenizers.Tokenizer:
+    """Tests only read it."""
     inner = tokenizers.Tokenizer(tokenizers.models.BPE())
     inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = tokenizers.decoders.ByteLevel()
@@ -154,11 +157,16 @@ def watched(model: Any, blocks: dict[str, nn.ModuleList], run: Callable[[], Tens
     return logits, states, seen
 
 
+@pytest.fixture(scope="module", params=GPT2S)
+def both_gpt2s(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """Theirs, and ours of its folder."""
+    peer = gpt2(**GPT2S[request.param])
+    return peer, load(saved(peer, tmp_path_factory.mktemp("gpt2"))).model
+
+
 @pytest.mark.parametrize("side", ["none", "right", "left"])
-@pytest.mark.parametrize("name", GPT2S)
-def test_gpt2_computes_the_same(name: str, side: str, tmp_path: Path) -> None:
-    peer = gpt2(**GPT2S[name])
-    model = load(saved(peer, tmp_path)).model
+def test_gpt2_computes_the_same(both_gpt2s: tuple[Any, Any], side: str) -> None:
+    peer, model = both_gpt2s
     tokens, mask = rows(side)
     with torch.no_grad():
         places = (mask.cumsum(1) - 1).clamp_min(0)
@@ -175,12 +183,17 @@ def test_gpt2_computes_the_same(name: str, side: str, tmp_path: Path) -> None:
         close(seen[f"blocks.{layer}.attend"].transpose(1, 2)[mask], other.transpose(1, 2)[mask])
 
 
+@pytest.fixture(scope="module", params=MARIANS)
+def both_marians(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """Theirs, and ours of its folder."""
+    peer = marian(**MARIANS[request.param])
+    return peer, load(saved(peer, tmp_path_factory.mktemp("marian"))).model
+
+
 @pytest.mark.parametrize("side", ["none", "right", "left"])
-@pytest.mark.parametrize("name", MARIANS)
-def test_marian_computes_the_same(name: str, side: str, tmp_path: Path) -> None:
+def test_marian_computes_the_same(both_marians: tuple[Any, Any], side: str) -> None:
     """A source padded at the left begins at a later position, as it does there."""
-    peer = marian(**MARIANS[name])
-    model = load(saved(peer, tmp_path)).model
+    peer, model = both_marians
     source, mask = rows(side)
     target, _ = rows("none", 5)
     target[:, 0] = peer.config.decoder_start_token_id
@@ -253,10 +266,10 @@ def theirs_written(peer: Any, tokens: Tensor, mask: Tensor, decode: Decoding) ->
     return [row[: row.index(0)] if 0 in row else row for row in found]
 
 
-@pytest.mark.parametrize("decode", WAYS)
-@pytest.mark.parametrize("kind", ["gpt2", "marian"])
-def test_the_same_is_written(kind: str, decode: Decoding, tmp_path: Path) -> None:
-    """All texts at once, so that there is padding; every token is a word, so that texts are equal if tokens are."""
+@pytest.fixture(scope="module", params=["gpt2", "marian"])
+def writers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any, Any]:
+    """The kind, theirs, and a run of its folder. Every token is a word, so that texts are equal if tokens are."""
+    kind, folder = request.param, tmp_path_factory.mktemp("writers")
     peer: Any = gpt2(tie_word_embeddings=False)
     with torch.no_grad():  # the end becomes likely
         peer.transformer.ln_f.bias += 1.6 * peer.lm_head.weight[0]
@@ -265,12 +278,18 @@ def test_the_same_is_written(kind: str, decode: Decoding, tmp_path: Path) -> Non
             peer.final_logits_bias[0, 0] = 2.0
             for name, x in peer.named_parameters():  # so that more hangs on the source
                 x *= 3 if "attn" in name and x.dim() == 2 else 1
-    saved(peer, tmp_path)
+    saved(peer, folder)
     words = tokenizers.models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, "w1")
     inner = tokenizers.Tokenizer(words)
     inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    inner.save(str(tmp_path / "tokenizer.json"))
-    run = load(tmp_path)
+    inner.save(str(folder / "tokenizer.json"))
+    return kind, peer, load(folder)
+
+
+@pytest.mark.parametrize("decode", WAYS)
+def test_the_same_is_written(writers: tuple[str, Any, Any], decode: Decoding) -> None:
+    """All texts at once, so that there is padding."""
+    kind, peer, run = writers
     tokens, mask = rows("left" if kind == "gpt2" else "right")
     if kind == "marian":
         tokens[torch.arange(len(tokens)), mask.sum(1) - 1] = 0

@@ -282,6 +282,8 @@ def test_marian_words_and_labels(tmp_path):
     assert "".join(ours.pieces(">>de<< The cat")[1:]) == "Thecat"
     unknown = [piece for i, piece in zip(ids, ours.pieces(">>de<< The cat 😀 café"), strict=True) if i == 1]
     assert "😀" in unknown
+    assert ours.unknown_in(">>de<< The cat 😀 café", ids) == tuple(dict.fromkeys(unknown))
+    assert ours.unknown_in("The cat", ours.encode("The cat")) == ()
     assert ours.decode(ids[1:], unknown) == "The cat 😀 café"
     with pytest.raises(ValueError, match="one word for each of 1 <unk>, got 0"):
         ours.decode(ids, [])

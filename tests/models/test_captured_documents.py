@@ -27,6 +27,8 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "attention": ("pooling", {}),
     "mean of embeddings": ("pooling", {"layers": 0, "pool": "mean"}),
     "last state of LSTMs": ("pooling", {"cell": "lstm", "pool": "last"}),
+    "han with bigrams": ("han", {"bigrams": 20}),
+    "bigrams": ("pooling", {"layers": 0, "bigrams": 20}),
 }
 
 

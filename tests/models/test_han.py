@@ -22,8 +22,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "max": {"pool": "max"},
     "lstm": {"cell": "lstm", "attention": 5},
     "two layers": {"layers": 2},
+    "bigrams": {"bigrams": 7},
 }
-LEARNS = ("mean", "max")
+LEARNS = ("mean", "max", "bigrams")
 DOCUMENTS = [[[4, 5, 6], [7, 8]], [[9]], [], [[4, 4, 4, 9, 10], [5], [6, 7]]]  # ids of sentences
 ENCODING = DocumentEncoding(max_sentences=9, max_words=9)
 

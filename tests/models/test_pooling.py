@@ -20,9 +20,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "embeddings": {"layers": 0},
     "last embedding": {"layers": 0, "pool": "last"},
     "two layers": {"layers": 2, "attention": 5},
+    "bigrams": {"layers": 0, "bigrams": 7},
 }
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-LEARNS = ("mean", "max", "last")
+LEARNS = ("mean", "max", "last", "bigrams")
 LENGTHS = (4, 0, 7, 1)
 MASK = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
 

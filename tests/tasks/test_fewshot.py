@@ -106,6 +106,14 @@ def test_evaluation_is_what_the_model_says_of_each_batch(folder: Path):
     assert found.metrics["accuracy"] == pytest.approx(100 * float(right.float().mean()))
 
 
+def test_the_number_of_episodes_has_the_commands_name(folder: Path) -> None:
+    run: Any = load(folder / "run")
+    assert run.evaluate(episodes=4) == run.evaluate(test_episodes=4)
+    assert run.evaluate(episodes=4).counts["episodes"] == 4
+    with pytest.raises(BadInput, match=r"^episodes must be at least 1, got 0"):
+        run.evaluate(episodes=0)
+
+
 def test_given_runs_are_evaluated_if_the_model_has_enough_ways(folder: Path, tmp_path: Path):
     run: Any = load(folder / "run")
     arrays = {"label": np.array([[0, 1]]), "test": IMAGES[[2, 6], ..., 0][None]}

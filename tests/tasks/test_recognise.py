@@ -20,7 +20,7 @@ from regard.errors import DataError, RunError
 from regard.models.vit import ViT, ViTConfig
 from regard.runs.folder import begin, save_weights
 from regard.show import Overlay, patch_map, rollout
-from regard.tasks.core.inputs import Images, Reading
+from regard.tasks.core.inputs import Failed, Images, Reading
 from regard.tasks.core.table import load, load_as
 from regard.tasks.recognise.run import Recogniser
 from regard.tasks.shared.image_run import pixels_of
@@ -308,9 +308,11 @@ def test_pictures_in_a_list(tmp_path: Path) -> None:
     assert asked.files == [tmp_path / "a file.png", tmp_path / "b" / "1.png"]
     assert [place.partition(", ")[2] for place in places] == ["line 1", "", "line 4"]
     reading = Reading(asked.items(), str)
-    assert len(list(reading.good())) == 2
-    assert "list.txt, line 4: " in reading.last
-    assert "empty holds no images" in reading.last
+    *named, empty = reading.in_turn(reading.good(), lambda: None)
+    assert len(named) == 2
+    assert isinstance(empty, Failed)
+    assert "list.txt, line 4: " in empty.error
+    assert "empty holds no images" in empty.error
     (tmp_path / "none.txt").write_text("\n\n")
     with pytest.raises(DataError, match=r"none\.txt is empty; it needs the name of one image a line"):
         Images().find([], tmp_path / "none.txt")
@@ -380,7 +382,7 @@ def test_it_is_told_what_was_seen(eyes: Recogniser, tmp_path: Path) -> None:
     overlay = answer.overlay()
     likely = list(answer.probabilities.items())[:3]
     assert overlay.title == "a <b> & c.png"
-    assert overlay.caption == ", ".join(f"{label} {share:.1%}" for label, share in likely)
+    assert overlay.caption == ", ".join(f"{label} {100 * share:.1f} %" for label, share in likely)
     for suffix in (".png", ".svg", ".html"):
         overlay.save(tmp_path / f"overlay{suffix}")
     assert "a &lt;b&gt; &amp; c.png" in (tmp_path / "overlay.html").read_text()

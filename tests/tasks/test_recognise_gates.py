@@ -62,7 +62,7 @@ def test_the_gates_of_an_image_are_those_of_a_trace(run: Recogniser) -> None:
         assert gates[0] == pytest.approx(seen[site, "gate"][0].numpy(), abs=1e-6)
     assert np.array_equal(made.image, one)
     assert made.caption == ", ".join(
-        f"{label} {share:.1%}" for label, share in list(answer.probabilities.items())[:3]
+        f"{label} {100 * share:.1f} %" for label, share in list(answer.probabilities.items())[:3]
     )
 
 

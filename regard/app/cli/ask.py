@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
+from itertools import count as counted_from
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,21 +20,25 @@ from regard.app.console import (
     STDIN,
     answer_files,
     check_show,
-    draw,
+    divided_command,
+    drawn,
     picture_files,
     progress,
     read_scale,
     say_what_is_kept,
+    tell_drawn,
 )
+from regard.base.divided import dividing, each_of_first
 from regard.base.line_writer import Lines, line_writer
 from regard.base.memory import explain_memory
 from regard.base.overwriting import refuse_overwriting
+from regard.base.processes import broadcast, is_first
 from regard.errors import BadInput, Unanswered
 from regard.learn.progress import say
 from regard.tasks.core.card import TaskRequest
-from regard.tasks.core.inputs import Failed, Inputs, Reading
+from regard.tasks.core.inputs import Failed, Inputs, Item, Reading, Tally, in_parts
 from regard.tasks.core.options import check_options
-from regard.tasks.core.results import Answer, Unread
+from regard.tasks.core.results import Answer, NotWhole, Tick, Unread, unfinished
 from regard.tasks.core.table import AnyTask
 
 Strict = Annotated[
@@ -42,6 +50,10 @@ Strict = Annotated[
     ),
 ]
 WHEN_COMPLETE = "It appears when it is complete; what a command had done when it was stopped is in FILE.partial."
+DIVIDED = (
+    "Several processes divide many inputs among them: `torchrun --nproc-per-node 2 -m regard {verb} RUN ...`, with "
+    "the answers of one process, in their order."
+)
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty
 
@@ -76,7 +88,8 @@ def command_for(task: AnyTask) -> Callable[..., None]:
         [inspect.Parameter(name, KEYWORD, annotation=type_, default=default) for name, type_, default in parameters]
     )
     command.__annotations__ = {name: type_ for name, type_, _ in parameters}
-    command.__name__, command.__doc__ = task.verb, f"{task.summary}\n\n    Examples:\n{task.help}"
+    command.__name__ = task.verb
+    command.__doc__ = f"{task.summary}\n\n    Examples:\n{task.help}\n\n    {DIVIDED.format(verb=task.verb)}"
     return command
 
 
@@ -107,43 +120,149 @@ def ask(
     request = TaskRequest(options, arguments, input_file, output, as_json)
     task.check_request(request)
     task.inputs.check(arguments, input_file)
-    opened, desk = load_for(run, task), task.desk
-    desk.check(opened, drawing=bool(show))
-    if sites:
-        check_sites(task, opened, sites)
-    settled = desk.settled(opened, options)
-    inputs = task.inputs.find(arguments, input_file, desk.input_columns(opened, columns))
-    read = desk.reader(opened, settled)
-    several = inputs.count != 1
-    keep_inputs(task, opened, request, inputs, show)
-    if strict and inputs.again:  # a bad input is named at once, and not after hours of work
-        for _ in Reading(inputs.items(), read, strict=True).good():
-            pass
-    alone = bool(arguments) and not several  # an input that cannot be answered is an error
-    unread = Unread(task.inputs.what)
-    items = iter(inputs.items())
-    first = list(islice(items, 2)) if not as_json and desk.streams(opened, settled) else []
-    every = chain(first, items)
-    reading = Reading(every, read, strict or alone, lambda text: desk.unanswered(opened, settled, text))
+    with divided_command():
+        opened, desk = load_for(run, task), task.desk
+        desk.check(opened, drawing=bool(show))
+        if sites:
+            check_sites(task, opened, sites)
+        settled = desk.settled(opened, options)
+        inputs = task.inputs.find(arguments, input_file, desk.input_columns(opened, columns))
+        several = inputs.count != 1
+        drawing = (
+            Drawing(show, sites or [], pieces, scale, several, broadcast(sys.stdout.isatty())) if show else None
+        )
+        alone = bool(arguments) and not several  # an input that cannot be answered is an error
+        read = desk.reader(opened, settled)
+        asking = Asking(task, opened, replace(request, options=settled), read, strict or alone, drawing)
+        keep_inputs(task, opened, request, inputs, show)
+        if strict and inputs.again:  # a bad input is named at once, and not after hours of work
+            asking.check_all(inputs)
+        answer_all(asking, inputs)
+
+
+def answer_all(asking: Asking, inputs: Inputs) -> None:
+    """Of several processes, the first one reads the inputs and writes the answers, and all of them answer."""
+    task, what = asking.task, asking.task.inputs.what
+    items = iter(inputs.items() if is_first() else ())
+    first = list(islice(items, 2)) if asking.streams() else []
     typed = len(first) == 1  # a single text is written piece by piece
-    writer = typed_writer(str(first[0][1]), output) if typed else desk.writer(opened, output, settled, as_json)
+    writer = typed_writer(str(first[0][1]), asking.request.output) if typed else asking.writer()
     sizes = [option.flag for option in task.options if option.limit]
     too_large = explain_memory("answering", " or ".join([*sizes, "the size of the inputs"]))
     count = 1 if typed else inputs.count  # of one answer, which may be on this very terminal, no bar is drawn
-    with too_large, say_what_is_kept(), writer as write, progress(count, task.inputs.what) as tick:
-        stream = write.piece if isinstance(write, Typed) else None
-        answers = desk.ask(opened, reading.good(), settled, tick=tick, stream=stream)
-        for number, answer in enumerate(reading.in_turn(answers, tick), 1):
-            unread.add(answer)
-            write(answer)
-            if show and (picture := answer.picture(sites or [])) is not None:
-                picture = picture.pieces if pieces else picture
-                picture = picture.scaled(read_scale(scale)) if scale else picture
-                draw(picture, show, number if several else None)
+    unread, tally = Unread(what), Tally()
+    with too_large, say_what_is_kept(), writer as write, progress(count, what) as tick:
+        answer = partial(asking.answer, stream=write.piece if isinstance(write, Typed) else None)
+        try:
+            for done in each_of_first(asking.windows(chain(first, items)), answer, tick=tick):
+                unread.add(done.unread)
+                tally.add(done.error)
+                write(done.written)
+                if asking.drawing and done.drawn:
+                    tell_drawn(done.drawn, asking.drawing.show)
+        except BaseException as error:  # what was written of the answers in progress is kept
+            for written in getattr(error, "in_progress", ()):
+                write(written)
+            raise
     for line in unread.lines():
         say(line)
-    if reading.failed:
-        raise Unanswered(reading.report(task.inputs.what))
+    if tally.failed:
+        raise Unanswered(tally.report(what))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn of every answer, and where."""
+
+    show: str
+    sites: Sequence[str]
+    pieces: bool
+    scale: str | None
+    several: bool  # answers, each with a number
+    colour: bool  # in the terminal
+
+    def draw(self, answer: Answer | Failed, number: int) -> str:
+        """As `drawn`; "": nothing was asked."""
+        picture = answer.picture(self.sites)
+        if picture is None:
+            return ""
+        picture = picture.pieces if self.pieces else picture
+        picture = picture.scaled(read_scale(self.scale)) if self.scale else picture
+        return drawn(picture, self.show, number if self.several else None, colour=self.colour)
+
+
+@dataclass(frozen=True)
+class Done:
+    """An answer as it is written: plain data, as it may come from another process."""
+
+    written: Any
+    unread: NotWhole | None
+    error: str | None  # why there is none
+    drawn: str = ""
+
+
+Window = tuple[int, list[Item]]  # inputs that are answered together, and the number of the first, from 1
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A run and how it is asked; `request` has the settled options."""
+
+    task: AnyTask
+    run: Any
+    request: TaskRequest
+    read: Callable[[Any], Any]
+    strict: bool  # an input that cannot be answered is an error
+    drawing: Drawing | None
+
+    def windows(self, items: Iterable[Item]) -> Iterator[Window]:
+        size = self.run.at_once
+        return zip(counted_from(1, size), in_parts(items, size), strict=False)
+
+    def check_all(self, inputs: Inputs) -> None:
+        """Raise the error of the first input that cannot be read."""
+
+        def check(window: Window, tick: Tick) -> Iterator[None]:
+            for _ in Reading(window[1], self.read, strict=True).good():
+                pass
+            return iter(())
+
+        for _ in each_of_first(self.windows(inputs.items()), check):
+            pass
+
+    def answer(self, window: Window, tick: Tick, *, stream: Callable[[str], None] | None) -> Iterator[Done]:
+        desk, run, options = self.task.desk, self.run, self.request.options
+        output, as_json = self.request.output, self.request.as_json
+        first, items = window
+        reading = Reading(items, self.read, self.strict, lambda text: desk.unanswered(run, options, text))
+        answers = desk.ask(run, reading.good(), options, tick=tick, stream=stream)
+
+        def as_written(answer: Answer | Failed) -> Any:
+            return answer.line() if stream else desk.written(run, answer, output, options, as_json)
+
+        try:
+            for number, answer in enumerate(reading.in_turn(answers, tick), first):
+                picture = self.drawing.draw(answer, number) if self.drawing else ""
+                why = answer.error if isinstance(answer, Failed) else None
+                yield Done(as_written(answer), NotWhole.of(answer), why, picture)
+        except BaseException as error:
+            if dividing():  # another process may have answers that come before
+                for kept in ("unfinished", "__notes__"):
+                    error.__dict__.pop(kept, None)
+            else:
+                error.__dict__["in_progress"] = [*map(as_written, reading.so_far(unfinished(error), tick))]
+            raise
+
+    def streams(self) -> bool:
+        """Whether a single answer can be written piece by piece."""
+        whole = self.request.as_json or dividing()
+        return not whole and self.task.desk.streams(self.run, self.request.options)
+
+    def writer(self) -> AbstractContextManager[Callable[[Any], None]]:
+        """In the first process; the others write nothing."""
+        if not is_first():
+            return nullcontext(lambda written: None)
+        return self.task.desk.writer(self.run, self.request.output, self.request.options)
 
 
 class Typed:
@@ -157,9 +276,9 @@ class Typed:
         # The prompt comes with the first piece, so that an error leaves no prompt.
         self.lines.part(text if self.lines.within else self.prompt + text)
 
-    def __call__(self, answer: Answer | Failed) -> None:
+    def __call__(self, line: str) -> None:
         """The end of the text, which is written already unless it has no piece."""
-        self.lines("" if self.lines.within else answer.line())
+        self.lines("" if self.lines.within else line)
 
 
 @contextmanager

@@ -20,13 +20,13 @@ from regard.app.cli.help import Command, Group
 from regard.app.cli.list_commands import models, recipe
 from regard.app.cli.run_commands import align, evaluate_command, export
 from regard.app.cli.serve_command import serve
-from regard.app.cli.surroundings import DEBUG, in_plain_words, utf8_streams
+from regard.app.cli.surroundings import DEBUG, first_prints, in_plain_words, utf8_streams
 from regard.app.cli.train_commands import compare, demo, train
 from regard.base import processes
 from regard.base.memory import memory_error
 from regard.base.short_repr import printable
 from regard.base.signals import signals_end
-from regard.errors import BadInput, Interrupted, OutOfMemory
+from regard.errors import BadInput, Interrupted, OutOfMemory, PeerLost, Unanswered
 from regard.learn.progress import say, silent
 from regard.tasks.core.table import TASKS
 
@@ -39,6 +39,7 @@ app = typer.Typer(
 )
 COMPLETE = "_REGARD_COMPLETE"  # set by the shell's completion script
 CTRL_C = 130  # how newer typers pass it on
+ONE_PROCESS = ("demo", "serve", "export", "compare")  # commands that torchrun must not start several times
 UsageError: Any = typer.BadParameter.__base__  # click's, or that of the copy of click inside newer typers
 HINTS = {
     "RECIPE": "Name a recipe, as bahdanau-dates, or a TOML file; `regard models` lists the recipes.",
@@ -54,6 +55,7 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
     ] = False,
@@ -64,6 +66,11 @@ def options(
     Try `regard demo`, or `regard translate dates "3 May 1979" --show -`."""
     if debug:
         os.environ[DEBUG] = "1"
+    if context.invoked_subcommand in ONE_PROCESS and processes.launched() and processes.count() > 1:
+        raise BadInput(
+            f"`regard {context.invoked_subcommand}` is one process, and torchrun started {processes.count()}; "
+            "start it without torchrun"
+        )
 
 
 COMMANDS: list[Callable[..., None]] = [demo, models, recipe, train, evaluate_command()]
@@ -77,7 +84,7 @@ for command in COMMANDS:
 def main() -> None:
     """Exit 0, 1 (it failed), 2 (asked wrongly), 130 (Ctrl-C) or 143 (SIGTERM); an error is one message unless
     --debug."""
-    with signals_end(quiet=processes.launched()), utf8_streams(), in_plain_words():
+    with signals_end(quiet=processes.launched()), utf8_streams(), first_prints(), in_plain_words():
         if os.environ.get(COMPLETE) == BASH:
             with suppress(Exception):
                 complete_in_bash(lambda: run([]))
@@ -109,9 +116,16 @@ def explain_once(error: BaseException) -> int:
             return explain(error)
     silent.set(False)  # also where this is not the first process
     code = explain(error)
-    if processes.launched() and not isinstance(error, Interrupted | KeyboardInterrupt):
-        say(f"(in the process of {processes.address()}, one of {processes.count()})")
+    if processes.launched() and not isinstance(error, Interrupted | KeyboardInterrupt | Unanswered):
+        say(f"(in the process of {processes.address(of_rank(error))}, one of {processes.count()})")
     return code
+
+
+def of_rank(error: BaseException | None) -> int | None:
+    """The process in which an error of divided work came up; None: here."""
+    while error is not None and not hasattr(error, "of_rank"):
+        error = error.__cause__
+    return getattr(error, "of_rank", None)
 
 
 def explain(error: BaseException) -> int:
@@ -138,7 +152,7 @@ def explain(error: BaseException) -> int:
         say(f"error: {error.filename}: {error.strerror}")
     elif isinstance(error, OSError) and error.strerror:
         say(f"error: {error.strerror}")
-    elif isinstance(error, ValueError | OSError | OutOfMemory):
+    elif isinstance(error, ValueError | OSError | OutOfMemory | PeerLost):
         say(f"error: {str(error) or type(error).__name__}")
     elif (amount := memory_error(error)) is not None:
         say(f"error: this needs more memory than there is{amount}; ask for less at once, or take a smaller model")

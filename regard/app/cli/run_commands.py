@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,11 @@ import typer
 
 from regard.app.cli.arguments import ColumnNames, DataSet, Json, Run, annotated
 from regard.app.cli.completion import of, run_names
-from regard.app.console import answer_files, check_picture, progress, say_what_is_kept, tell
+from regard.app.console import answer_files, check_picture, divided_command, progress, say_what_is_kept, tell
 from regard.base.files import find_files
 from regard.base.line_writer import line_writer
 from regard.base.overwriting import refuse_overwriting
+from regard.base.processes import is_first
 from regard.errors import BadInput
 from regard.learn.progress import say
 from regard.tasks.core.options import check_options
@@ -85,7 +87,9 @@ def evaluate_command() -> Callable[..., None]:
     ignores case, as published figures on tokenised data do. More than one reference: further files in the braces
     (`test.{{en,de1,de2}}`), further columns, or a list in JSONL. Translators are also compared with the first one:
     a paired bootstrap tells whether the difference could be chance, and captioners likewise. Metrics of captions
-    are those of the COCO evaluation, against all captions of an image."""
+    are those of the COCO evaluation, against all captions of an image.
+
+    `torchrun --nproc-per-node 2 -m regard evaluate ...` divides the work; the metrics are those of one process."""
     return evaluate
 
 
@@ -107,15 +111,16 @@ def evaluate_all(
     for name, value in options.items():
         if value is not None and name not in own:
             raise BadInput(f"{flags[name]} is not for runs that {task.verb}")
-    side_by_side = evaluate_runs(
-        runs,
-        data,
-        columns=columns,
-        options=options,
-        picture=show,
-        progress=lambda run, count: progress(count, f"evaluating {run}"),
-    )
-    if show:
+    with divided_command():
+        side_by_side = evaluate_runs(
+            runs,
+            data,
+            columns=columns,
+            options=options,
+            picture=show,
+            progress=lambda run, count: progress(count, f"evaluating {run}"),
+        )
+    if show and is_first():
         names = [Path(run).name for run in runs]
         labels = names if len(set(names)) == len(names) else runs
         task.desk.plot(dict(zip(labels, side_by_side.evaluations.values(), strict=True))).save(show)
@@ -157,18 +162,22 @@ def align(
         regard align runs/mine --data 'hansards.{en,fr}' --gold hansards.talp --output links.txt
 
     This is the Pharaoh format: source word - target word, counted from 0; words are split at spaces, and pieces of
-    a word are taken together. With --gold, the alignment error rate goes to stderr."""
+    a word are taken together. With --gold, the alignment error rate goes to stderr.
+
+    `torchrun --nproc-per-node 2 -m regard align ...` divides the pairs, with the same links."""
     from regard.runs.folder import find, own_files
     from regard.tasks.core.table import load_as
     from regard.tasks.translate.align import align_pairs
     from regard.tasks.translate.run import Translator
 
-    translator = load_as(run, Translator, "align")
-    translator.site, translator.head = site, head
-    files = [*find_files(data), *([gold] if gold else []), *own_files(find(run))]
-    refuse_overwriting(files, answer_files(output))
-    with say_what_is_kept(), line_writer(output) as write, progress(None, "pairs") as tick:
-        aligned = align_pairs(translator, data, columns, gold=gold, base=base, write=write, tick=tick)
+    with divided_command():
+        translator = load_as(run, Translator, "align")
+        translator.site, translator.head = site, head
+        files = [*find_files(data), *([gold] if gold else []), *own_files(find(run))]
+        refuse_overwriting(files, answer_files(output))
+        lines = line_writer(output) if is_first() else nullcontext(lambda line: None)
+        with say_what_is_kept(), lines as write, progress(None, "pairs") as tick:
+            aligned = align_pairs(translator, data, columns, gold=gold, base=base, write=write, tick=tick)
     which = "mean of its heads" if head is None else f"head {head}"
     named = site or translator.model.alignment
     say(f"{aligned.pairs:,} pairs aligned by the attention `{named}` of {run}, {which}")

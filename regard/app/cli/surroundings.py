@@ -9,9 +9,10 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
+from regard.base.processes import is_first
 from regard.learn.progress import say
 
 DEBUG = "REGARD_DEBUG"
@@ -34,6 +35,16 @@ def utf8_streams() -> Iterator[None]:
         finally:
             for name in closed:
                 setattr(sys, name, None)
+
+
+@contextmanager
+def first_prints() -> Iterator[None]:
+    """Of several processes only the first one prints to stdout."""
+    if is_first():
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        yield
 
 
 @contextmanager

@@ -58,6 +58,10 @@ def train(
 
         regard train luong-pairs --set 'data.train=train.{en,de}.gz' --set data.valid='valid.{en,de}'
 
+    On many files, also parquet: tokens are made once, in parallel, and kept in $REGARD_CACHE, or ~/.cache/regard:
+
+        regard train gpt2-text --set 'data.train=shards/*.jsonl.zst' --set data.valid=valid.jsonl
+
     Starting from a trained run, or from a folder of `transformers` or `timm`:
 
         regard train gpt2-text --from shakespeare --set data.train=sonnets.txt --set train.steps=500

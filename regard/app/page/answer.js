@@ -50,11 +50,11 @@ function candidates(answer) {
   return found;
 }
 
-/** Further answers, with their scores. */
+/** Further answers, with their log p: their order is by length and coverage too. */
 function others(answer) {
   if (!answer.others?.length) return null;
   return make("ol", {class: "others", "aria-label": "Other answers"}, ...answer.others.map(one =>
-    make("li", {}, make("bdi", {}, one.text), " ", make("span", {class: "amount"}, words(one.score)))));
+    make("li", {}, make("bdi", {}, one.text), " ", make("span", {class: "amount"}, `log p ${words(one.score)}`))));
 }
 
 /** What of the input was not read: {cut: {sentences: {read: 16, of: 40}}, unknown: ["ß"]}. */
@@ -64,7 +64,10 @@ function unread({cut, unknown}) {
     const parts = Object.entries(cut).map(([unit, {read, of}]) => `${words(read)} of ${words(of)} ${unit}`);
     lines.push(`Only a part of the input was read: ${parts.join(", ")}.`);
   }
-  if (unknown?.length) lines.push(`The model does not know these characters: ${unknown.join(" ")}`);
+  if (unknown?.length) {
+    const kind = unknown.every(part => [...part].length === 1) ? "characters" : "words";
+    lines.push(`The model does not know these ${kind}: ${unknown.join(" ")}`);
+  }
   return lines.map(line => make("p", {class: "aside unread", dir: "auto"}, line));
 }
 

@@ -104,7 +104,7 @@ class OpenAI:
         rows = [answer for choices in zip(*by_ticket, strict=True) for answer in choices]
         reasons, usage = await self.shelf.call(served, lambda run: counted(run, by_ticket[0], rows, most))
         choices = [
-            {"index": place, "text": row["text"], "finish_reason": reason, "logprobs": None}
+            {"index": place, "text": row["text"], "finish_reason": reason, "logprobs": None, **unread(row)}
             for place, (row, reason) in enumerate(zip(rows, reasons, strict=True))
         ]
         return {**made, "choices": choices, "usage": usage}
@@ -119,6 +119,7 @@ class OpenAI:
                         served, lambda run, row=what: counted(run, [row], [row], most)
                     )
                     choice = {"index": number, "text": "", "finish_reason": reasons[0], "logprobs": None}
+                    choice |= unread(what)
                 yield "", {**made, "choices": [choice]}
 
     # -- embeddings
@@ -133,7 +134,7 @@ class OpenAI:
         self.shelf.ask(served, ticket)
         embedded = await unless_gone(request, collected(ticket))
         rows = [
-            {"object": "embedding", "index": place, "embedding": vector(row["vector"], form), **cut(row)}
+            {"object": "embedding", "index": place, "embedding": vector(row["vector"], form), **unread(row)}
             for place, row in enumerate(embedded)
         ]
         tokens = await self.shelf.call(served, lambda run: sum(length(run, row["text"]) for row in embedded))
@@ -205,9 +206,9 @@ def length(run: Run, text: str) -> int:
     return len(run.tokenizer.encode(text))  # type: ignore[attr-defined] # the tasks of this API read texts
 
 
-def cut(row: Body) -> Body:
-    """How much of a text was read, where that is not all."""
-    return {"cut": row["cut"]} if "cut" in row else {}
+def unread(row: Body) -> Body:
+    """How much of a text was read, where that is not all, and what the model does not know of it."""
+    return {name: row[name] for name in ("cut", "unknown") if name in row}
 
 
 def vector(numbers: list[float], form: str) -> Any:

@@ -33,7 +33,7 @@ CUT: Table = {
     "additionalProperties": PART,
     "description": 'Where not all of an input was read, how much was: {"sentences": {"read": 16, "of": 40}}.',
 }
-UNKNOWN = "Characters of the input that the model does not know."
+UNKNOWN = "Characters or words of the input that the model does not know."
 REASONS = {
     401: "The token is missing or wrong.",
     403: "A page of another origin may not ask.",

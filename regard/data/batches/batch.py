@@ -160,21 +160,36 @@ class Filter:
     def passes(self, source: int, target: int) -> bool:
         """Whether a pair of these lengths is kept; it is counted."""
         self.seen += 1
-        reason = self._fault(source, target)
+        faults = self._faults(min(source, target), max(source, target))
+        reason = next((reason for reason, wrong in faults if wrong), "")
         if reason:
             self.dropped[reason] += 1
-            self.first = self.first or f"the first was pair {self.seen:,}, with {source:,} tokens to {target:,}"
+            self._tell_first(self.seen, source, target)
         return not reason
 
-    def _fault(self, source: int, target: int) -> str:
-        short, long = sorted((source, target))
-        if not short:
-            return "a side without tokens"
-        if self.drop_longer and long > self.drop_longer:
-            return f"a side of more than {self.drop_longer} tokens"
-        if self.max_ratio and long > self.max_ratio * short:
-            return f"a side more than {self.max_ratio:g} times as long as the other"
-        return ""
+    def keeps(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The same for many pairs: (N,) bool."""
+        kept = np.ones(len(sources), bool)
+        for reason, wrong in self._faults(np.minimum(sources, targets), np.maximum(sources, targets)):
+            if count := int((wrong & kept).sum()):
+                self.dropped[reason] += count
+            kept &= ~wrong
+        if not kept.all():
+            place = int(kept.argmin())
+            self._tell_first(self.seen + place + 1, int(sources[place]), int(targets[place]))
+        self.seen += len(kept)
+        return kept
+
+    def _faults(self, short: Any, long: Any) -> Iterator[tuple[str, Any]]:
+        """What may be wrong with lengths, or with arrays of them, and whether it is."""
+        yield "a side without tokens", short == 0
+        if self.drop_longer:
+            yield f"a side of more than {self.drop_longer} tokens", long > self.drop_longer
+        if self.max_ratio:
+            yield f"a side more than {self.max_ratio:g} times as long as the other", long > self.max_ratio * short
+
+    def _tell_first(self, number: int, source: int, target: int) -> None:
+        self.first = self.first or f"the first was pair {number:,}, with {source:,} tokens to {target:,}"
 
     def report(self) -> str:
         """One sentence; "" if no pair was dropped."""

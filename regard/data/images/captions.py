@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.base.files import explain_os_errors, find_file
+from regard.base.files import explain_os_errors, find_file, find_files
 from regard.base.lines import DAMAGED, open_decompressed
 from regard.base.memory_rows import MemoryRows
 from regard.base.records import (
@@ -88,7 +88,8 @@ class CaptionSet:
 def open_caption_set(
     name: str | Path, *, images: str | Path = "", image: str = "", caption: str = "", only: str | Path = ""
 ) -> CaptionSet:
-    """The captions of a file, found here or under $REGARD_DATA, plain or compressed, in order of their images.
+    """The captions of a file or of a pattern of files, found here or under $REGARD_DATA, plain or compressed, in
+    order of their images.
 
     TSV, CSV and JSONL have an image's name and a caption in each row; `image` and `caption` name the columns ("" =
     the usual names). A TSV needs no header: its columns are image and caption, or numbers from 1. Rows of the same
@@ -101,20 +102,20 @@ def open_caption_set(
     Of rows in memory the image is the image itself, or a file in the folder `images` ("" = from here)."""
     if isinstance(name, MemoryRows):
         return _memory(name, image, caption, Path(images))
-    path = find_file(name)
+    paths = find_files(name)
     captions: dict[str, list[str]] = {}  # by the names of their images
     places: dict[str, str] = {}  # where an image is first named
-    for where, image_name, text in _read(path, image, caption):
+    for where, image_name, text in (row for path in paths for row in _read(path, image, caption)):
         refuse_empty(image_name, "name of the image", where)
         refuse_empty(text, "caption", where)
         places.setdefault(image_name, where)
         captions.setdefault(image_name, []).append(text.strip())
     if not captions:
-        raise DataError(f"{path} has no captions; it needs at least one")
+        raise DataError(f"{name} has no captions; it needs at least one")
     names = _only(find_file(only), captions) if only else list(captions)
     for image_name in names:
         _check_name(image_name, places[image_name])
-    folder = find_file(images) if images else path.parent
+    folder = find_file(images) if images else paths[0].parent
     open_images = _folder if folder.is_dir() else _zip
     return CaptionSet(open_images(folder, names, places), [tuple(captions[each]) for each in names])
 
@@ -140,7 +141,7 @@ def _read(path: Path, image: str, caption: str) -> Iterator[Caption]:
     if path.is_dir():
         raise DataError(f"{path} is a folder; name the file with the captions, and the folder with `images`")
     match form_of(path):
-        case "jsonl":
+        case "jsonl" | "parquet":
             return _jsonl(path, columns)
         case "json":
             return _coco(path)

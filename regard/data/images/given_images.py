@@ -9,7 +9,7 @@ import PIL.Image
 from torch import Tensor
 
 from regard.data.images.images import ANY, Size, with_channels
-from regard.data.images.memory_images import array_pixels, read_held
+from regard.data.images.memory_images import read_held
 
 # A file; a PIL image; (H, W), (H, W, 1), (H, W, 3) or (H, W, 4); (H, W), (1, H, W), (3, H, W) or (4, H, W).
 # Arrays and tensors are bytes, or floats from 0 to 1; a fourth channel says how opaque a pixel is.
@@ -19,12 +19,7 @@ Images = list[str] | list[Path] | list[PIL.Image.Image] | list[np.ndarray] | lis
 
 
 def pixels_of(image: Image, size: Size = ANY) -> np.ndarray:
-    """(H, W, 3) bytes: as `read_held`, also of a tensor; grey is repeated."""
-    if isinstance(image, Tensor):
-        held = image.detach().cpu()
-        held = held.float() if held.is_floating_point() else held
-        turned = held.numpy() if held.dim() != 3 else held.permute(1, 2, 0).numpy()
-        return with_channels(array_pixels(turned, "torch tensor", tuple(image.shape)), 3)
+    """(H, W, 3) bytes: as `read_held`; grey is repeated."""
     return with_channels(read_held(image, f"the PIL image {image_name(image)}", size), 3)
 
 

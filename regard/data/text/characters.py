@@ -125,6 +125,10 @@ class CharacterEncoding(TextEncoding):
         row, _ = next(every.rows([text], tokenizer, sys.maxsize))
         return row
 
+    def unknown(self, text: Pair, row: EncodedText, tokenizer: Tokenizer) -> tuple[str, ...]:
+        """None: a word that is not in the vocabulary is read by its characters."""
+        return ()
+
     def shortens(self, text: str) -> bool:
         return any(len(word.encode("utf-8", "ignore")) > self.most_characters - 2 for word in text.split())
 

@@ -1,4 +1,4 @@
-"""Documents from files: plain text, CSV or JSONL, plain or compressed.
+"""Documents from files: plain text, CSV or JSONL, plain or compressed, or parquet.
 
 A document comes in chunks, because it may be gigabytes long."""
 
@@ -25,9 +25,9 @@ def read_documents(name: str | Path, *, documents: str = "file", column: str = "
     """Each document as chunks, which must be read before the next document is asked for.
 
     In plain text `documents` says what a document is: the whole "file", every "line" (empty lines too, and without
-    its line break), what lies between "blank" lines, or what follows a "heading" = Like this =. In CSV and JSONL
-    each row is a document, with its text in `column`. "wiki.{1,2}.txt" is several files, one after the other. Line
-    breaks are always \\n. Of rows in memory each is a document too."""
+    its line break), what lies between "blank" lines, or what follows a "heading" = Like this =. In CSV,
+    JSONL and parquet each row is a document, with its text in `column`. "wiki.{1,2}.txt" and "wiki-*.txt" are
+    several files, one after the other. Line breaks are always \\n. Of rows in memory each is a document too."""
     if documents not in READERS:
         raise ValueError(f"documents must be one of {', '.join(READERS)}, got {documents!r}")
     tables = find_tables(name, (column,))
@@ -36,7 +36,7 @@ def read_documents(name: str | Path, *, documents: str = "file", column: str = "
 
 def _read(path: Table, documents: str, column: str) -> Iterator[Document]:
     match form_of(path):
-        case "jsonl":
+        case "jsonl" | "parquet":
             every = _jsonl(path, column)
         case "csv":
             every = _csv(Path(path), column)

@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from regard.base.files import class_folders, explain_os_errors
-from regard.base.lines import COMPRESSED, open_chunks
+from regard.base.lines import open_chunks
+from regard.base.patterns import COMPRESSED
 from regard.base.records import (
     Columns,
     Row,
@@ -29,6 +30,7 @@ from regard.base.records import (
     find_tables,
     first_ten,
     form_of,
+    header_of,
     read_csv,
     refuse_empty,
     split_at_tabs,
@@ -82,6 +84,11 @@ class LabelledColumns(Columns):
         text, _, label = usual_columns(header)
         return bool(text and label)
 
+    def as_in(self, table: Table) -> LabelledColumns:
+        """The usual columns of the first of several files by their names: the others must have them too."""
+        header = [] if isinstance(table, Path) and table.is_dir() else header_of(table)
+        return LabelledColumns(usual_columns(header), ()) if self.are_in(header) else self
+
 
 def usual_columns(header: Sequence[str]) -> tuple[str, str, str]:
     """The columns that have usual names, in capitals or not, of the text, the second text and the label; "" for a
@@ -95,20 +102,23 @@ def usual_columns(header: Sequence[str]) -> tuple[str, str, str]:
 def read_labelled(
     name: str | Path, *, text: str = "", second: str = "", label: str = "", labels: Collection[str] = ()
 ) -> Iterator[Labelled]:
-    """(text, second text or "", label) of each line or record of TSV, CSV or JSONL, plain or compressed. Any label
-    but these `labels`, if any are given, is an error.
+    """(text, second text or "", label) of each line or record of TSV, CSV or JSONL, plain or compressed, or of
+    parquet. Any label but these `labels`, if any are given, is an error.
 
     `text`, `second` and `label` name columns of a CSV or TSV with a header, or keys of JSONL. In a TSV they can be
     numbers from 1; then there is no header. If none is given, the usual names are looked for in the header
     (TEXTS, LABELS); a TSV without them has two columns, text and label. A file with another suffix is read as a
     TSV if columns are given or its first line holds a tab; else each line is a label, a space and the text.
-    "reviews.{1,2}.tsv" is several files, one after the other. A folder has a folder of .txt files for each
-    class."""
+    "reviews.{1,2}.tsv" and "reviews-*.tsv" are several files, one after the other, with the same columns. A folder
+    has a folder of .txt files for each class."""
     names = [column for column in (text, second, label) if column]
     if len(set(names)) < len(names):
         raise DataError(f"{name}: two of text, second and label are the same column; got {', '.join(names)}")
     columns = LabelledColumns((text, second, label), ())
-    for path in find_tables(name, ("text", "label"), ("text1", "text2", "label")):
+    tables = find_tables(name, ("text", "label"), ("text1", "text2", "label"))
+    if len(tables) > 1 and not names:
+        columns = columns.as_in(tables[0])
+    for path in tables:
         empty = True
         for where, row in _rows(path, columns):
             empty = False
@@ -126,7 +136,7 @@ def read_labelled(
 
 def _rows(path: Table, columns: LabelledColumns) -> Iterator[tuple[str, Labelled]]:
     form = form_of(path)
-    if form in ("jsonl", "json"):
+    if form in ("jsonl", "json", "parquet"):
         return _jsonl(path, columns)
     assert isinstance(path, Path)
     if path.is_dir():
@@ -206,6 +216,15 @@ def _jsonl(path: Table, columns: LabelledColumns) -> Iterator[tuple[str, Labelle
         yield where, (text, second, label)
 
 
+class EncodedRows(NamedTuple):
+    """Many encoded texts with their classes."""
+
+    rows: Rows
+    parts: Rows  # the lengths of each row's parts
+    labels: array[int]
+    truncated: int = 0
+
+
 def classes(labels: Iterable[str]) -> tuple[str, ...]:
     """The distinct labels, sorted as numbers if all are whole numbers, else as text: the order of the logits."""
     counts = Counter(labels)
@@ -231,7 +250,7 @@ class LabelledData(RowNumbers):
 
     def __init__(
         self,
-        rows: Iterable[tuple[EncodedText, bool, int]],
+        rows: Iterable[tuple[EncodedText, bool, int]] | EncodedRows,
         *,
         encoding: TextEncoding,
         special: Special,
@@ -242,8 +261,9 @@ class LabelledData(RowNumbers):
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.batch_tokens, self.seed, self.encoding, self.special = batch_tokens, seed, encoding, special
         self.few_shapes = few_shapes
-        self.rows, self.parts, self.labels, self.truncated = Rows(), Rows(), array("i"), 0
-        for (ids, parts), truncated, label in rows:
+        every = rows if isinstance(rows, EncodedRows) else EncodedRows(Rows(), Rows(), array("i"))
+        self.rows, self.parts, self.labels, self.truncated = every
+        for (ids, parts), truncated, label in () if isinstance(rows, EncodedRows) else rows:
             self.rows.append(ids)
             self.parts.append(
                 np.bincount(parts).tolist() if parts else []

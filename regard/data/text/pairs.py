@@ -1,4 +1,4 @@
-"""Pairs of texts from files: aligned files, TSV, CSV or JSONL, plain or compressed."""
+"""Pairs of texts from files: aligned files, TSV, CSV or JSONL, plain or compressed, or parquet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.base.files import find_files
+from regard.base.files import find_aligned
+from regard.base.memory_rows import MemoryRows
+from regard.base.patterns import COLUMNED
 from regard.base.records import (
     Columns,
     Row,
@@ -18,7 +20,6 @@ from regard.base.records import (
     column_number,
     count_columns,
     filled_lines,
-    find_tables,
     form_of,
     read_csv,
     read_tsv,
@@ -31,9 +32,9 @@ from regard.errors import DataError
 def read_pairs(name: str | Path, *, source: str = "", target: str = "") -> Iterator[tuple[str, str]]:
     """(source, target) of each line or record; more than one target is an error.
 
-    `name` is a path, or "train.{en,de}.gz" for aligned files; see find_files. `source` and `target` say which
-    columns to take: names in a CSV header or keys of JSONL ("" = source, target), numbers in a TSV (1, 2). Aligned
-    files have no columns and ignore this."""
+    `name` is a path, "train.{en,de}.gz" for aligned files, or a pattern of either; see find_aligned. `source` and
+    `target` say which columns to take: names in a CSV header or of parquet, or keys of JSONL ("" = source, target),
+    numbers in a TSV (1, 2). Aligned files have no columns and ignore this."""
     for row in _read(name, (source, target), single=True):
         yield row[0], row[1]
 
@@ -46,11 +47,30 @@ def read_references(name: str | Path, *, source: str = "", target: str = "") -> 
 
 
 def _read(name: str | Path, named: tuple[str, str], *, single: bool) -> Iterator[tuple[str, ...]]:
-    paths = find_tables(name, ("source", "target"))
+    if isinstance(name, MemoryRows):
+        yield from _filled(_rows(name.keyed(("source", "target")), named, single), name)
+        return
+    groups = find_aligned(name)
+    for paths in groups:
+        yield from _filled(_group(paths, name, named, single), name if len(groups) == 1 else paths[0])
+
+
+def read_group(paths: list[Path], *, source: str = "", target: str = "") -> Iterator[tuple[str, str]]:
+    """As read_pairs, of one group of `find_aligned`."""
+    for row in _filled(_group(paths, paths[0], (source, target), True), paths[0]):
+        yield row[0], row[1]
+
+
+def _group(paths: list[Path], name: str | Path, named: tuple[str, str], single: bool) -> Iterator[Row]:
+    """The rows of a file, or of aligned files."""
     if single and len(paths) > 2:
         raise DataError(f"{name}: {len(paths)} files, but exactly two are needed: source and target")
+    return _aligned(paths) if len(paths) > 1 else _rows(paths[0], named, single)
+
+
+def _filled(rows: Iterator[Row], name: str | Path) -> Iterator[tuple[str, ...]]:
     empty = True
-    for where, fields in _aligned(find_files(name)) if len(paths) > 1 else _rows(paths[0], named, single):
+    for where, fields in rows:
         empty = False
         for place, text in enumerate(fields):
             refuse_empty(text, "target" if place else "source", where)
@@ -74,7 +94,7 @@ def _aligned(paths: list[Path]) -> Iterator[Row]:
 
 def _rows(path: Table, named: tuple[str, str], single: bool) -> Iterator[Row]:
     form = form_of(path)
-    usual = ("source", "target") if form in ("csv", "jsonl", "json") else ("1", "2")
+    usual = ("source", "target") if form in (*COLUMNED, "json") else ("1", "2")
     source, target = named[0] or usual[0], named[1] or usual[1]
     if source == target:
         raise DataError(f"{path}: source and target are both column {source!r}; they must differ")
@@ -82,7 +102,7 @@ def _rows(path: Table, named: tuple[str, str], single: bool) -> Iterator[Row]:
     match form:
         case "csv":
             return by_header(read_csv(Path(path)), columns)
-        case "jsonl" | "json":
+        case "jsonl" | "json" | "parquet":
             return _jsonl(path, columns, single)
     assert isinstance(path, Path)
     if columns.numbers is None:

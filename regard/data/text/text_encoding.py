@@ -85,6 +85,11 @@ class TextEncoding(ABC):
         row, _ = next(self.rows([text], tokenizer, sys.maxsize))
         return row
 
+    def unknown(self, text: Pair, row: EncodedText, tokenizer: Tokenizer) -> tuple[str, ...]:
+        """The parts of a text, of which this row was made, that the model cannot tell from other unknown ones."""
+        parts = (part for each in text for part in self.split_text(each))
+        return tuple(dict.fromkeys(unknown for part in parts for unknown in tokenizer.unknown_in(part, row[0])))
+
     def shortens(self, text: str) -> bool:
         """Whether a word of this text may be longer than is read."""
         return False

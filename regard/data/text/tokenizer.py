@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import tokenizers
+from tokenizers import models
+from tokenizers.pre_tokenizers import ByteLevel
 
 from regard.base.files import LARGEST_TOKENIZER, read_bytes, write_file
 from regard.data.text.byte_level import bytes_of
@@ -156,10 +158,15 @@ class Tokenizer:
     def white_space(self) -> frozenset[int]:
         """The ids of white space alone that a classifier may leave out: those of a tokenizer of words, which are
         words without them. Elsewhere a space says where a word begins."""
-        splitter = json.loads(self.inner.to_str())["pre_tokenizer"]
-        if splitter != json.loads(SPLITTERS["word"].__getstate__()):
+        if not self._of_words:
             return frozenset()
         return frozenset(place for place, token in enumerate(self.tokens(range(len(self)))) if token.isspace())
+
+    @cached_property
+    def _of_words(self) -> bool:
+        """Whether this is our tokenizer of words, for which white space is none."""
+        splitter = json.loads(self.inner.to_str())["pre_tokenizer"]
+        return splitter == json.loads(SPLITTERS["word"].__getstate__())
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, in several threads."""
@@ -192,17 +199,25 @@ class Tokenizer:
         encoding = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
         return [text[begin:end].strip() for begin, end in encoding.offsets]
 
-    def unknown_in(self, text: str) -> tuple[str, ...]:
-        """The parts of a text that are not in the vocabulary, each once: those that become <unk>, and characters
-        that get no token at all."""
+    def unknown_in(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
+        """The parts of a text that are not in the vocabulary, each once: those that become <unk>, or characters
+        that get no token at all. `ids`: its own, so that it is encoded again only where something is lost."""
+        if self._leaves_out:
+            return tuple(each for each in dict.fromkeys(text) if not each.isspace() and not self.encode(each))
+        if self.special.unknown not in ids:
+            return ()
         encoding = without_panic(self.inner.encode, valid_text(text), add_special_tokens=False)
-        seen, unknown = [False] * len(text), dict[str, None]()
-        for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            seen[begin:end] = [True] * (end - begin)
-            if token == self.special.unknown:
-                unknown[text[begin:end]] = None
-        missed = (character for character, told in zip(text, seen, strict=True) if not told)
-        return tuple(unknown | {character: None for character in missed if not character.isspace()})
+        places = zip(encoding.ids, encoding.offsets, strict=True)
+        parts = dict.fromkeys(text[begin:end] for i, (begin, end) in places if i == self.special.unknown)
+        return tuple(part for part in parts if not (self._of_words and part.isspace()))
+
+    @cached_property
+    def _leaves_out(self) -> bool:
+        """Whether characters may get no token, not even <unk>: in BPE without all bytes."""
+        model = self.inner.model
+        if not isinstance(model, models.BPE) or model.unk_token is not None:
+            return False
+        return not self.byte_level or None in map(model.token_to_id, ByteLevel.alphabet())
 
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
         """The text without special tokens. With `unknown`, the n-th <unk> becomes unknown[n], spaced as a word."""

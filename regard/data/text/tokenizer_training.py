@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from regard.data.text.special_tokens import MARIAN, UNKNOWN_NAME, Numbering
-from regard.data.text.wordpiece import SIZE, train_word_pieces
+from regard.data.text.wordpiece import SIZE, train_on, train_word_pieces
 
 KINDS = ("character", "word", "space", "bpe", "wordpiece")
 NORMAL_FORMS: dict[str, list[normalizers.Normalizer]] = {
@@ -72,7 +72,7 @@ def train_vocabulary(
         inner.post_processor = processors.TemplateProcessing(
             single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", 0)]
         )
-    inner.train_from_iterator(texts, trainer)
+    train_on(inner, texts, trainer)
     return _renumber(inner, numbering, limit)
 
 

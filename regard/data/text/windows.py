@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from regard.base.files import FULL, drafted, sync_folder
 from regard.data.batches.batch import Batch, RowNumbers, check_batching
+from regard.data.shards.reading import RunningText
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
 
@@ -76,6 +78,11 @@ def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndar
             raise OSError(error.errno, f"{error.strerror}; {needs}", str(folder)) from None
         raise
     sync_folder(folder)
+    return spilled(folder)
+
+
+def spilled(folder: Path) -> np.ndarray:
+    """The ids that `encode_documents` has written to a file."""
     return np.memmap(folder / FILE, np.int32, mode="r")
 
 
@@ -87,7 +94,7 @@ class TextData(RowNumbers):
 
     def __init__(
         self,
-        ids: np.ndarray,
+        ids: np.ndarray | RunningText,
         *,
         length: int,
         batch_tokens: int,
@@ -103,7 +110,11 @@ class TextData(RowNumbers):
         self.ids, self.length = ids, min(length, len(ids) - 1)
         self.batch_tokens, self.seed = batch_tokens, seed
         self.separator = end if separate_documents else None
-        self.windows = sliding_window_view(np.asarray(ids), self.length + 1)  # a view: nothing is copied
+
+    @cached_property
+    def windows(self) -> np.ndarray:
+        """A view: nothing is copied."""
+        return sliding_window_view(np.asarray(self.ids), self.length + 1)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -120,12 +131,21 @@ class TextData(RowNumbers):
         return [starts[row : row + rows] for row in range(0, len(starts), rows)]
 
     def batch(self, starts: np.ndarray) -> TextBatch:
-        tokens = self.windows[starts].astype(np.int64)
-        return _batch(tokens, np.ones((len(starts), self.length), bool), self.separator)
+        return self._whole(self.windows[starts].astype(np.int64))
+
+    def _whole(self, tokens: np.ndarray) -> TextBatch:
+        """Of whole windows, all places are counted."""
+        return _batch(tokens, np.ones((len(tokens), self.length), bool), self.separator)
 
 
 def windows(
-    ids: np.ndarray, *, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool = False
+    ids: np.ndarray | RunningText,
+    *,
+    length: int,
+    stride: int,
+    batch_tokens: int,
+    end: int,
+    separate_documents: bool = False,
 ) -> Iterator[TextBatch]:
     """The text for evaluation: every id is counted exactly once.
 
@@ -140,11 +160,12 @@ def windows(
     if not len(ids):
         raise ValueError("the text must have at least one token, got none")
     check_batching(batch_tokens=batch_tokens, seed=0)
-    return _windows(np.asarray(ids), min(length, len(ids)), stride, batch_tokens, end, separate_documents)
+    ids = ids if isinstance(ids, RunningText) else np.asarray(ids)
+    return _windows(ids, min(length, len(ids)), stride, batch_tokens, end, separate_documents)
 
 
 def _windows(
-    ids: np.ndarray, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool
+    ids: np.ndarray | RunningText, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool
 ) -> Iterator[TextBatch]:
     last = len(ids) - length
     count, rows = 1 - (-last // stride), max(1, batch_tokens // length)

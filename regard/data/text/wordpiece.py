@@ -9,12 +9,34 @@ from collections.abc import Iterable, Iterator
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from regard.base.signals import aside
+
 NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
 SIZE = 30_000
 CHARACTERS = 1000  # at most this many characters, the most frequent, have a piece of their own
 # Marks the beginning of a word during training. BERT's normaliser removes this character from texts.
 FIRST = "\x01"
+
+
+class Abandoned(Exception):
+    """Nobody waits for the vocabulary any more."""
+
+
+def train_on(inner: tokenizers.Tokenizer, texts: Iterable[str], trainer: trainers.Trainer) -> None:
+    """Train a vocabulary, in one call that may take minutes and that a signal could not cut."""
+    left = False
+
+    def fed() -> Iterator[str]:
+        for text in texts:
+            if left:
+                raise Abandoned
+            yield text
+
+    try:
+        aside(lambda: inner.train_from_iterator(fed(), trainer))
+    finally:
+        left = True
 
 
 def word_pieces(
@@ -72,7 +94,7 @@ def train_word_pieces(
     trainer = trainers.BpeTrainer(
         vocab_size=size + 2 * CHARACTERS, min_frequency=max(2, min_count), show_progress=False
     )
-    inner.train_from_iterator(counted(), trainer)
+    train_on(inner, counted(), trainer)
     learned = inner.get_vocab()
     merged = (
         piece.removeprefix(FIRST) if piece.startswith(FIRST) else PREFIX + piece

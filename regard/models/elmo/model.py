@@ -241,7 +241,10 @@ class ELMo(nn.Module):
         return _of_words([torch.cat([words, words], -1), *states], batch), after
 
     def forward(self, characters: Tensor, mask: Tensor | None = None) -> Tensor:
-        """characters (B, T, C) of sentences with <s> and </s> -> (B, layers + 1, T - 2, 2 dim)"""
+        """characters (B, T, C) of sentences with <s> and </s> -> (B, layers + 1, T - 2, 2 dim)
+
+        Exported with a dynamic length it takes T = 4 or more, two words: torch takes the size 1 for a constant. Pad
+        a single word, and give a mask."""
         mask = (characters != 0).any(-1) if mask is None else mask
         places = torch.arange(mask.numel(), device=mask.device).view_as(mask)
         return self.states_of_layers(CharacterBatch(characters.flatten(0, 1), places, mask))

@@ -11,7 +11,9 @@ The tape and its gradients are those of `tape.py`. The first word has nothing to
 stacked: each has a tape of its own and reads the states of the layer below. Differences: upper layers do not read
 x_t as well (the paper's skip connections), so that the layers are those of `rnnlm` with a look back in addition;
 the classifier is one linear layer, as that of `pooling` (the paper has two with a ReLU between them), and the
-pooling is an option. Left out: the attention between two texts (the paper's section 4)."""
+pooling is an option, and so are the added logits of a linear classifier of words and bigrams (`bigrams`, see
+`layers.bigrams`), about which the attention says nothing. Left out: the attention between two texts (the paper's
+section 4)."""
 
 from __future__ import annotations
 
@@ -25,6 +27,7 @@ from regard.base.dropout import Dropout, drop
 from regard.base.fields import check, setting
 from regard.data.text.text_encoding import PlainEncoding, TokenBatch
 from regard.data.text.windows import TextBatch
+from regard.layers.bigrams import build_bigrams
 from regard.layers.encoder_decoder import check_tied
 from regard.layers.loss import Loss, check_one_document, label_loss, next_token_loss
 from regard.layers.pooling import WordEmbedding, build_pool
@@ -56,6 +59,8 @@ class LSTMNConfig:
     word_dropout: float = setting(0.0, at_least=0, below=1)  # dropout of whole words
     # dropout of recurrent weights (Merity 2018)
     weight_dropout: float = setting(0.0, at_least=0, below=1, later=True)
+    # classifier: rows of hashed bigrams in a linear part whose logits are added; what attention shows is the other
+    bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -77,7 +82,7 @@ class LSTMN(nn.Module):
     Config = LSTMNConfig
     task = "generate"  # by default; config.task depends on the head
     numbering = "gpt2"
-    OF_RECIPE = ("head", "pool")  # set by the recipe, even when training starts from another run
+    OF_RECIPE = ("head", "pool", "bigrams")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: LSTMNConfig):
         super().__init__()
@@ -97,7 +102,9 @@ class LSTMN(nn.Module):
         self.dropout = Dropout(config.dropout, shared=1 if config.locked else None)
         if config.head == "classify":
             self.pool = build_pool(config.pool, config.dim, hidden=config.dim)
-            self.classify = nn.Linear(config.dim, max(len(config.labels), 1))
+            classes = max(len(config.labels), 1)
+            self.classify = nn.Linear(config.dim, classes)
+            self.bigrams = build_bigrams(config, classes)
             return
         self.out = nn.Linear(config.dim, config.vocabulary)
         if config.tied:
@@ -130,7 +137,8 @@ class LSTMN(nn.Module):
         if self.config.head == "classify":
             mask = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
             pooled = self.pool(self.states(tokens), mask)  # (B, dim): no words that could share a mask
-            return self.classify(drop(pooled, self.config.dropout, self.training))
+            logits = self.classify(drop(pooled, self.config.dropout, self.training))
+            return logits if self.bigrams is None else logits + self.bigrams(tokens, mask)
         return self.out(self.states(tokens, mask))
 
     def class_logits(self, batch: TokenBatch) -> Tensor:
@@ -180,4 +188,4 @@ class LSTMN(nn.Module):
     def adopt(self, other: LSTMN) -> list[str]:
         """Copy the weights of another; returns the names of those that stay new. A head for other classes is not
         copied."""
-        return adopt_weights(self, other, head="classify")
+        return adopt_weights(self, other, head=("classify", "bigrams"))

@@ -136,7 +136,9 @@ class SNAIL(nn.Module):
         return "blocks.0.attend"
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Images (E, S + Q, C, H, W), the queries last, and labels of the others (E, S) -> logits (E, Q, ways)"""
+        """Images (E, S + Q, C, H, W), the queries last, and labels of the others (E, S) -> logits (E, Q, ways)
+
+        Exported with a dynamic length it takes S = 2 or more: torch takes the size 1 for a constant."""
         states = self.embed(images.flatten(0, 1)).unflatten(0, images.shape[:2])
         return self.answer(states, labels)
 

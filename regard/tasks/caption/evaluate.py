@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from regard.base.divided import each
 from regard.data.images.captions import CaptionSet
 from regard.data.images.images import resize, with_channels
 from regard.metrics.bootstrap import Comparison, bootstrap_means
@@ -20,9 +21,9 @@ from regard.tasks.caption.run import Captioner
 from regard.tasks.core.card import Options
 from regard.tasks.core.options import change_decoding
 from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.shared.image_run import BATCH
 from regard.tasks.shared.measuring import total_loss
 
-BATCH = 64  # images
 EDGE = 200  # pixels of an image on a sheet
 
 
@@ -49,10 +50,14 @@ def evaluate(
     test = data.subset
     references = list(test.captions)
     size = run.model.config.size
-    images = (test.images.read(row, size) for row in range(len(test)))
     decoding = change_decoding(run.decode, {"beam": (options or {}).get("beam")})
-    answers = [answer.text for answer in run.answers(map(run.open, images), decoding, tick=tick)]
-    nats, tokens = total_loss(run.model, (data.ids.batch(item) for item in data.ids.order(0)))
+
+    def caption(rows: range, tick: Tick) -> Iterator[str]:
+        opened = (run.open(test.images.read(row, size)) for row in rows)
+        return (answer.text for answer in run.answers(opened, decoding, tick=tick))
+
+    answers = list(each(parts_of(test), caption, tick=tick, at_once=1))
+    nats, tokens = total_loss(run.model, data.ids.order(0), data.ids.batch)
     loss = nats / tokens
     mean_cider, each_cider = cider(answers, references)
     spoken, wanted = (
@@ -75,6 +80,11 @@ def evaluate(
     )
 
 
+def parts_of(test: CaptionSet) -> list[range]:
+    """The rows of images that are looked at together."""
+    return [range(first, min(first + BATCH, len(test))) for first in range(0, len(test), BATCH)]
+
+
 def _spoken(caption: str) -> str:
     """Without case and punctuation, as the other metrics read it."""
     return " ".join(caption_words(caption))
@@ -85,17 +95,19 @@ def pointing(run: Captioner, test: CaptionSet) -> tuple[dict[str, float], dict[s
     from one pass over the first references. Nothing where the objects are not known or there is no attention."""
     if test.objects is None or not run.model.alignment:
         return {}, {}
-    rows: list[list[float]] = []
-    for first in range(0, len(test), BATCH):
-        part = range(first, min(first + BATCH, len(test)))
+    objects = test.objects
+
+    def point(part: range, tick: Tick) -> Iterator[list[float]]:
         texts = [run.tokenizer.encode_words(test.captions[row][0]) for row in part]
         images = run.read([test.images.read(row) for row in part])
         weights, _ = run.looks(images, [ids for ids, _ in texts])
         for row, seen, (_, words) in zip(part, weights, texts, strict=True):
-            for named in test.objects[row]:
+            for named in objects[row]:
                 look, mask = seen[words.index(named.word)], run.seen(named.mask[..., None])[..., 0]
                 hits = [float(near_object(look, mask, cells)) for cells in (0, 1)]
-                rows.append([*hits, *(chance(mask, run.model.grid(images), cells) for cells in (0, 1))])
+                yield [*hits, *(chance(mask, run.model.grid(images), cells) for cells in (0, 1))]
+
+    rows = list(each(parts_of(test), point))
     on, near, on_chance, near_chance = (100 * np.mean(rows, 0)).tolist()
     return (
         {"pointing": on, "pointing_near": near},

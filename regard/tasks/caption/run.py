@@ -27,23 +27,22 @@ from regard.errors import BadInput, NoAttention
 from regard.layers.onednn import without_onednn
 from regard.layers.recurrent import GATES
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Gates, Heads, Line, Looks, Words
 from regard.tasks.core.inputs import in_parts, read_all
 from regard.tasks.core.options import CaptionOptions, checks_keywords
 from regard.tasks.core.results import Cut, Evaluation, Scored, Shown, Tick, no_tick, scored_data, scored_lines
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
-from regard.tasks.shared.image_run import ImageRun, OpenedImage
-from regard.tasks.shared.sites import check_search, need, never_written, sites_like
+from regard.tasks.shared.image_run import BATCH, ImageRun, OpenedImage
+from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import words_of
 from regard.tasks.shared.writing import Passage, Writing, alone
-from regard.tasks.shared.writing_run import WritingRun
+from regard.tasks.shared.writing_run import WritingRun, check_search, never_written
 
 LENGTH = 50  # tokens of a caption, at most, by default
-BATCH = 64  # images
 EYE = "eye."  # the sites of the network that reads the image begin with this
 
 

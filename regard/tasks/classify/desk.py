@@ -12,7 +12,7 @@ import torch
 from regard.base.files import find_files
 from regard.data.artifacts import Artifacts
 from regard.data.text.labelled_texts import TEXTS, LabelledData
-from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig
+from regard.models.protocols import Classifier, LayerMixer, Model, ModelConfig, need
 from regard.runs.folder import Folder
 from regard.show import bars
 from regard.tasks.classify.bag_of_words import bag_accuracy
@@ -27,7 +27,6 @@ from regard.tasks.core.simple_ways import majority
 from regard.tasks.shared.measuring import can_replay, class_logits, evaluate_classes
 from regard.tasks.shared.reader_answers import ClassifiedText, Texts
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded, TextReader
 
 
@@ -78,7 +77,7 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
         model = need(run.model, Classifier)
         order = data.order(0)
         shaped = data.rounded if can_replay(model) else lambda batch: batch
-        logits = class_logits(model, (shaped(data.batch(item)) for item in order), tick=tick)
+        logits = class_logits(model, order, lambda item: shaped(data.batch(item)), tick=tick)
         truths = torch.tensor([data.labels[row] for item in order for row in item])
         labels, unit = model.config.labels, self.card.unit
         evaluation = evaluate_classes(logits, truths, labels, only, unit=unit, truncated=data.truncated)
@@ -92,6 +91,8 @@ class ClassifyDesk(ReaderDesk[LabelledSettings, TextReader, LabelledData]):
     def simple_ways(
         self, job: Job[LabelledSettings], prepared: Prepared[TextReader, LabelledData]
     ) -> dict[str, float]:
+        if job.data.keeps_tokens:  # the texts are too many to be held
+            return {}
         train, valid = job.data.rows("train"), job.data.rows("valid")
         texts = ([f"{text} {second}" for text, second, _ in rows] for rows in (train, valid))
         labels = [label for *_, label in train], [label for *_, label in valid]

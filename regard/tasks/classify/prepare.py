@@ -12,7 +12,11 @@ import torch
 
 from regard.base.device import choose_device
 from regard.data.artifacts import Artifacts
-from regard.data.text.labelled_texts import LabelledData, classes
+from regard.data.batches.batch import Rows
+from regard.data.shards.reading import ShardRows
+from regard.data.shards.sharded_data import ShardedRows
+from regard.data.shards.tokenise import described_encoding
+from regard.data.text.labelled_texts import EncodedRows, LabelledData, classes
 from regard.data.text.text_encoding import EncodedText
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.word_vectors import read_vectors
@@ -30,14 +34,15 @@ PART = 1000  # texts encoded at once
 
 def survey(job: Job[LabelledSettings], start: Artifacts | None) -> Artifacts:
     """The tokenizer, learned from the training texts unless it is given, and the classes' names."""
-    rows = job.data.rows("train")
-    if not rows:
+    keeps = job.data.keeps_tokens
+    if not keeps and not job.data.rows("train"):
         raise DataError(f"{job.data.name} has too few texts to hold some out for validation; set data.valid")
     # Texts held out count too: the only text of a rare class may be among them.
-    labels = classes(label for *_, label in job.data.all)
+    labels = classes(label for *_, label in job.data.stream())
     if start:
         same = set(start.labels) == set(labels)  # then in the order of the head that is there
         return replace(start, labels=start.labels if same else labels, max_length=job.data.truncate)
+    rows = job.data.stream() if keeps else job.data.rows("train")
     texts = chain.from_iterable((text, second) if second else (text,) for text, second, _ in rows)
     return Artifacts(job.tokens.learn(texts, job.numbering), labels=labels, max_length=job.data.truncate)
 
@@ -51,7 +56,10 @@ def prepare(
         raise DataError(f"{settings.name} has too few texts to hold some out for validation; set data.valid")
     reader = TextReader(model, artifacts.own_tokenizer, artifacts.max_length or settings.truncate)
     captured = job.train.capture and choose_device(job.train.device).type == "cuda"
-    data = build_data(settings, settings.rows("train"), reader, seed=job.train.seed, few_shapes=captured)
+    if settings.keeps_tokens:
+        data: ShardedRows | LabelledData = kept_data(settings, reader, seed=job.train.seed, few_shapes=captured)
+    else:
+        data = build_data(settings, settings.rows("train"), reader, seed=job.train.seed, few_shapes=captured)
     fixed = build_data(settings, valid, reader, seed=0)
     if data.truncated:
         limits, most = reader.encoding.limits(reader.max_length), reader.encoding.most
@@ -105,6 +113,28 @@ def build_data(
         seed=seed,
         few_shapes=few_shapes,
     )
+
+
+def kept_data(settings: LabelledSettings, reader: TextReader, *, seed: int, few_shapes: bool) -> ShardedRows:
+    """Training texts whose tokens are kept."""
+    labels, encoding = list(reader.model.config.labels), reader.encoding
+    how = {"encoding": described_encoding(encoding), "labels": labels, "truncate": reader.max_length}
+    shards = settings.kept("labelled", {**how, "columns": settings.columns}, reader.tokenizer)
+    longest = max(1, *(int(shard.about["longest"]) for shard in shards))
+
+    def make(columns: dict[str, Rows], seed: int) -> LabelledData:
+        data = LabelledData(
+            EncodedRows(columns["ids"], columns["parts"], columns["label"].ids),
+            encoding=encoding,
+            special=reader.tokenizer.special,
+            batch_tokens=settings.batch_tokens,
+            seed=seed,
+            few_shapes=few_shapes,
+        )
+        data.longest = longest  # of all blocks, so that these have the same few shapes
+        return data
+
+    return ShardedRows(ShardRows(shards), make, batch_tokens=settings.batch_tokens, seed=seed)
 
 
 def encode(rows: Iterable[LabelledText], reader: TextReader) -> Iterator[tuple[EncodedText, bool]]:

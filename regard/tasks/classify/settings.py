@@ -12,12 +12,13 @@ from regard.base.digests import Source, known_as
 from regard.base.fields import file_names, setting
 from regard.errors import DataError
 from regard.tasks.core.splits import MadeSplits
+from regard.tasks.shared.kept_tokens import KeptTokens
 
 LabelledText = tuple[str, str, str]  # a text, the second text of a pair or "", and the label
 
 
 @dataclass(frozen=True)
-class LabelledSettings(MadeSplits[list[LabelledText]]):
+class LabelledSettings(MadeSplits[list[LabelledText]], KeptTokens):
     """A recipe's [data] (`data.text.labelled_texts` describes the forms of files). Without a validation file, one
     text in twenty is held out of train."""
 
@@ -26,7 +27,8 @@ class LabelledSettings(MadeSplits[list[LabelledText]]):
 
     train_count: int = setting(4000, at_least=1)
     valid_count: int = setting(500, at_least=1)
-    text: str = ""  # the column of the text: its name in CSV, JSONL and TSV with a header, its number in other TSV
+    # the column of the text: its name in CSV, JSONL, parquet and TSV with a header, its number in other TSV
+    text: str = ""
     second: str = ""  # the column of the second text, where pairs are labelled
     label: str = ""  # the column of the label
     truncate: int = setting(128, at_least=8)  # tokens kept of a text, the special ones included
@@ -59,7 +61,19 @@ class LabelledSettings(MadeSplits[list[LabelledText]]):
         from regard.data.text.labelled_texts import read_labelled
 
         for file in files:
-            yield from read_labelled(file, text=self.text, second=self.second, label=self.label, labels=labels)
+            yield from read_labelled(file, **self.columns, labels=labels)
+
+    def stream(self) -> Iterator[LabelledText]:
+        """All of train once more, never held whole where its tokens are kept."""
+        from regard.learn.progress import counted
+
+        if not self.keeps_tokens:
+            return iter(self.all)
+        return counted(self.read(self.files_of("train")), "texts read")
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return {"text": self.text, "second": self.second, "label": self.label}
 
     def rows(self, split: str, labels: Collection[str] = ()) -> list[LabelledText]:
         """The texts of train, valid or test. What is held out of train is chosen by its content, so that another

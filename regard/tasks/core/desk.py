@@ -8,11 +8,12 @@ import dataclasses
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from regard.base.divided import refuse_stream
 from regard.base.fields import build
 from regard.base.line_writer import line_writer
 from regard.base.memory import explain_memory
@@ -208,12 +209,17 @@ class Desk(ABC, Generic[S, R, D]):
         answer would have."""
         return ""
 
-    def writer(
-        self, run: R, output: Path | None, options: Options, as_json: bool
-    ) -> AbstractContextManager[Callable[[Answer], None]]:
-        """Where answers go: lines on stdout, or in a file that appears only when it is complete. A Failed comes in
+    def written(self, run: R, answer: Answer, output: Path | None, options: Options, as_json: bool) -> Any:
+        """What `writer` writes of an answer: plain data, which may come from another process. A Failed comes in
         place of the answer to an input that could not be read."""
-        return write_answers(output, as_json)
+        return as_text(answer, as_json)
+
+    def writer(
+        self, run: R, output: Path | None, options: Options
+    ) -> AbstractContextManager[Callable[[Any], None]]:
+        """Where answers go, each as `written` gives it: lines on stdout, or in a file that appears only when it is
+        complete."""
+        return line_writer(output)
 
     # -- what follows from the above
 
@@ -230,6 +236,8 @@ class Desk(ABC, Generic[S, R, D]):
         of work, `count` of them where that is known."""
         if not self.metrics_of(run.model.config):
             raise self.not_trained()
+        if data is not None:
+            refuse_stream(data)
         settings = self.test_settings(run.folder, data, columns=columns, options=options)
         chosen = {name: value for name, value in (options or {}).items() if value is not None}
         counts = [option.flag for option in self.card.evaluate_options if option.kind is int]
@@ -308,10 +316,8 @@ def _there_are(names: Sequence[str]) -> str:
     return f"there are {', '.join(names)}" if names else "there are no such options"
 
 
-@contextmanager
-def write_answers(output: Path | None, as_json: bool) -> Iterator[Callable[[Answer], None]]:
-    with line_writer(output) as write:
-        yield lambda answer: write(json.dumps(answer.to_dict(), ensure_ascii=False) if as_json else answer.line())
+def as_text(answer: Answer, as_json: bool) -> str:
+    return json.dumps(answer.to_dict(), ensure_ascii=False) if as_json else answer.line()
 
 
 def ticked(answers: Iterable[T], tick: Tick) -> Iterator[T]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from regard.base.files import is_stream
 from regard.base.overwriting import refuse_overwriting
 from regard.errors import DataError, RunError
 from regard.learn.progress import say
@@ -99,12 +100,7 @@ def task_of_runs(runs: list[str]) -> AnyTask:
 def check_data(task: AnyTask, runs: list[str], data: str | None, columns: str, options: Options) -> str:
     """Before anything is evaluated: every run has data to be tested on, and all of them the same. Returns what it
     is called; files that only a recipe names are told first."""
-    if (
-        data is not None
-        and len(runs) > 1
-        and Path(data).exists()
-        and not (Path(data).is_file() or Path(data).is_dir())
-    ):
+    if data is not None and len(runs) > 1 and is_stream(Path(data)):
         raise DataError(f"{data} can be read only once, and there are {len(runs)} runs; save it to a file first")
     tested: dict[str, str] = {}
     for run in runs:

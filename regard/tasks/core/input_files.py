@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.base.lines import COMPRESSED, open_chunks, open_tried_lines
+from regard.base.lines import open_chunks, open_tried_lines
+from regard.base.patterns import COMPRESSED
 from regard.base.records import (
     LONGEST_FIELD,
     check_text,

@@ -12,6 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from regard.base.files import is_stream
 from regard.errors import BadInput, DataError, NoTokenizer
 from regard.tasks.core.input_files import InputColumns, read_inputs
 from regard.tasks.shared.received import IMAGE, Received, received_image
@@ -115,7 +116,7 @@ class Texts(InputKind):
             for place, item in read_inputs(source, columns):
                 yield place, item[0] if isinstance(item, tuple) and not self.pairs else item
 
-        if source.exists() and not source.is_file() and not source.is_dir():  # a pipe can be read once
+        if is_stream(source):
             return Inputs(items, None)
         count = sum(1 for _ in items())  # a damaged archive is found here, before any work is done
         if not count:
@@ -243,10 +244,10 @@ def check_top(top: object) -> None:
         raise BadInput(f"top must be a whole number of at least 1, got {top!r:.80}")
 
 
-def read_all(inputs: Iterable[T], read: Callable[[T], R], what: str) -> Iterator[R]:
+def read_all(inputs: Iterable[T], read: Callable[[T], R], what: str, first: int = 0) -> Iterator[R]:
     """Each input as `read` gives it; the error of an input that cannot be read names its index:
-    texts[3]."""
-    for number, item in enumerate(inputs):
+    texts[3]. `first`: the index of the first of them."""
+    for number, item in enumerate(inputs, first):
         try:
             value = read(item)
         except NoTokenizer:  # the fault of the run, and not of this input
@@ -309,16 +310,11 @@ class Reading:
     read: Callable[[Any], Any]
     strict: bool = False
     empty: Callable[[str | None], str] = lambda text: ""
-    count: int = 0  # inputs so far
-    failed: int = 0
-    named: list[str] = field(default_factory=list)  # the errors of the first that failed
-    last: str = ""
     _turns: deque[Failed | None] = field(default_factory=deque)  # None: the place of an answer
 
     def good(self) -> Iterator[Any]:
         """The inputs that can be answered, as `read` gives them."""
         for where, item in self.items:
-            self.count += 1
             try:
                 if isinstance(item, BadInput):
                     raise item
@@ -332,28 +328,45 @@ class Reading:
                     error = type(error)(f"{where}: {error}")
                 if self.strict:
                     raise error from None
-                self._turns.append(self._failed(_shown(item), str(error)))
+                text = _shown(item)
+                self._turns.append(Failed(text, str(error), self.empty(text)))
                 continue
             self._turns.append(None)
             yield value
 
-    def _failed(self, text: str | None, error: str) -> Failed:
-        self.failed, self.last = self.failed + 1, error
-        if self.failed <= NAMED:
-            self.named.append(error)
-        return Failed(text, error, self.empty(text))
-
     def in_turn(self, answers: Iterable[T], tick: Callable[[], None]) -> Iterator[T | Failed]:
         """The answers, one for each good input and in their order, with the failures between them."""
+        yield from self.so_far(answers, tick)
+        for failed in self._turns:
+            assert failed is not None, "a task gives an answer to every input"
+            tick()
+            yield failed
+
+    def so_far(self, answers: Iterable[T], tick: Callable[[], None]) -> Iterator[T | Failed]:
+        """As `in_turn`, where not every input has an answer yet."""
         for answer in answers:
             while (failed := self._turns.popleft()) is not None:
                 tick()
                 yield failed
             yield answer
-        for failed in self._turns:
-            assert failed is not None, "a task gives an answer to every input"
-            tick()
-            yield failed
+
+
+@dataclass
+class Tally:
+    """Counts inputs, and those that could not be answered, to say so at the end."""
+
+    count: int = 0
+    failed: int = 0
+    named: list[str] = field(default_factory=list)  # the errors of the first that failed
+    last: str = ""
+
+    def add(self, error: str | None) -> None:
+        """One more input; `error`: why it could not be answered."""
+        self.count += 1
+        if error is not None:
+            self.failed, self.last = self.failed + 1, error
+            if self.failed <= NAMED:
+                self.named.append(error)
 
     def report(self, what: str) -> str:
         """Which inputs were not answered and why; a long list is shortened."""

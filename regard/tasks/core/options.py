@@ -17,6 +17,7 @@ from regard.tasks.shared.received import Received
 
 P = ParamSpec("P")  # the parameters of a method
 R = TypeVar("R")  # what it returns
+T = TypeVar("T")
 Limit = Literal["", "beams", "tokens"]
 
 
@@ -43,6 +44,11 @@ class Option:
     def flag(self) -> str:
         """Its name on the command line."""
         return self.flags.partition("/")[0] or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def keyword(self) -> str:
+        """Its name in Python."""
+        return self.flag.lstrip("-").replace("-", "_")
 
     @property
     def served(self) -> bool:
@@ -164,7 +170,7 @@ def check_options(options: Iterable[Option], values: Mapping[str, Any], *, flags
     """BadInput where a value is not of its option's type, range or choices. `flags`: options are called as on the
     command line."""
     for option in options:
-        value, name = values.get(option.name), option.flag if flags else option.name
+        value, name = values.get(option.name), option.flag if flags else option.keyword
         if value is None:
             continue
         if option.choices and value not in option.choices:
@@ -202,6 +208,13 @@ def change_decoding(decoding: Decoding, options: Mapping[str, Any]) -> Decoding:
 
 
 READ = ("decode", "dictionary", "support", "top", "pool", "layer")  # arguments whose own checks say more
+
+
+def either(name: str, value: T | None, old_name: str, old: T | None) -> T | None:
+    """A keyword by the command's name for it, or by the one it had before."""
+    if value is not None and old is not None:
+        raise BadInput(f"{name} and {old_name} are the same; give {name} alone")
+    return old if value is None else value
 
 
 def checks_keywords(method: Callable[P, R]) -> Callable[P, R]:

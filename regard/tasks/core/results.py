@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -37,7 +37,8 @@ CLASS_METRICS = {
     "macro_f1": Metric("max"),
     "matthews": Metric("max", 4),  # of two classes only
 }
-SHOWN = 40  # characters of an input that are shown, and unknown characters
+SHOWN = 40  # characters of an input that are shown
+NAMED = 12  # unknown characters or words that are named
 NOTHING_BEFORE = "fewer than two words were read, so no word has another one to look back at"
 
 
@@ -99,7 +100,7 @@ class Answered(Answer):
     """What every answer knows of its input."""
 
     cut: Cut | None = None  # where not all of it was read
-    unknown: tuple[str, ...] = ()  # its characters that the model does not know
+    unknown: tuple[str, ...] = ()  # its characters or words that the model does not know
 
     @property
     @abstractmethod
@@ -130,7 +131,8 @@ class Shown(Answered):
         if self.cut is not None:
             text += f"<p>Only a part of the input was read: {escape(str(self.cut))}.</p>\n"
         if self.unknown:
-            text += f"<p>Characters that the model does not know: {escape(' '.join(self.unknown))}</p>\n"
+            kind = unknown_kind(self.unknown).capitalize()
+            text += f"<p>{kind} that the model does not know: {escape(' '.join(self.unknown))}</p>\n"
         try:
             picture = self.picture()
         except NoAttention:
@@ -138,23 +140,43 @@ class Shown(Answered):
         return text + (picture._repr_html_() if picture is not None else "")
 
 
+@dataclass(frozen=True)
+class NotWhole:
+    """What `Unread` says of an answer whose input was not read whole."""
+
+    input: str | int | list[str]
+    cut: Cut | None
+    unknown: tuple[str, ...]
+
+    @classmethod
+    def of(cls, answer: Answer) -> NotWhole | None:
+        """None: all of the input was read."""
+        if not isinstance(answer, Answered) or (answer.cut is None and not answer.unknown):
+            return None
+        return cls(answer.input, answer.cut, answer.unknown)
+
+
 @dataclass
 class Unread:
     """Counts the answers whose inputs were not read whole, to say so once at the end."""
 
     what: str  # the inputs, in the plural
-    cut: list[Answered] = field(default_factory=list)  # the first of them
+    cut: list[NotWhole] = field(default_factory=list)  # the first of them
     cut_count: int = 0
-    unknown: dict[str, None] = field(default_factory=dict)  # characters, each once
+    unknown: dict[str, None] = field(default_factory=dict)  # characters or words, each once
     unknown_count: int = 0
 
-    def add(self, answer: Answer) -> None:
-        if not isinstance(answer, Answered):
+    def add(self, answer: NotWhole | None) -> None:
+        if answer is None:
             return
         if answer.cut is not None:
             self.cut, self.cut_count = self.cut or [answer], self.cut_count + 1
-        if answer.unknown:
-            self.unknown |= dict.fromkeys(answer.unknown)
+        self.add_unknown(answer.unknown)
+
+    def add_unknown(self, unknown: Sequence[str]) -> None:
+        """What the model does not know of one input."""
+        if unknown:
+            self.unknown |= dict.fromkeys(unknown if len(self.unknown) <= NAMED else ())
             self.unknown_count += 1
 
     def lines(self) -> list[str]:
@@ -166,7 +188,7 @@ class Unread:
     def _counted(self, count: int, verb: str, verbs: str) -> str:
         return f"{count:,} {self.what.removesuffix('s')} {verb}" if count == 1 else f"{count:,} {self.what} {verbs}"
 
-    def _cut(self, answer: Answered, cut: Cut) -> str:
+    def _cut(self, answer: NotWhole, cut: Cut) -> str:
         given = answer.input[0] if isinstance(answer.input, list) else str(answer.input)
         shown = f"the one that begins with {given[:SHOWN]!r}" if len(given) > SHOWN else repr(given)
         first = " first" if self.cut_count > 1 else ""
@@ -174,12 +196,36 @@ class Unread:
         return f"{were} truncated to the {cut.limits} this model takes: {shown}{first} ({cut})"
 
     def _unknown(self) -> str:
-        some = list(self.unknown)[:SHOWN]
-        more = ", ..." if len(self.unknown) > SHOWN else ""
+        some = list(self.unknown)[:NAMED]
+        more = ", ..." if len(self.unknown) > NAMED else ""
         have = self._counted(self.unknown_count, "has", "have")
-        return (
-            f"{have} characters that this model does not know and cannot read: {', '.join(map(repr, some))}{more}"
-        )
+        kind = unknown_kind(self.unknown)
+        return f"{have} {kind} that this model does not know and cannot read: {', '.join(map(repr, some))}{more}"
+
+
+def unknown_kind(unknown: Iterable[str]) -> str:
+    """What parts of a text are called that a model does not know."""
+    return "characters" if all(len(part) == 1 for part in unknown) else "words"
+
+
+# ---- work that is stopped
+
+
+def keep_unfinished(error: BaseException, answers: Sequence[Answer]) -> None:
+    """Let the error that ends the work carry what had been written of the answers in progress."""
+    if answers:
+        error.__dict__["unfinished"] = answers
+        count = f"{len(answers):,} answers" if len(answers) > 1 else "answer"
+        error.add_note(f"the last {count} may not be complete")
+
+
+def unfinished(error: BaseException) -> Sequence[Answer]:
+    """The answers in progress, as far as they were written."""
+    answers: Sequence[Answer] = error.__dict__.get("unfinished", ())
+    return answers
+
+
+# ---- several answers
 
 
 Scored = tuple[str, float]  # a text and its log p

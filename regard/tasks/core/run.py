@@ -31,6 +31,11 @@ class Run:
     folder: Folder | None = None
     report: Report | None = None  # how its training ended, if `regard.train` opened it
 
+    @property
+    def at_once(self) -> int:
+        """How many inputs are read before they are answered: a file is divided among processes by so many."""
+        return 1
+
     @checked
     def to(self, device: str) -> Self:
         """Move the model to a device, by torch's name for it (cpu, cuda, cuda:1, mps); auto: a GPU if there is one.

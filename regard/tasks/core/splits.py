@@ -28,10 +28,13 @@ class Splits:
 
     form: ClassVar[str]  # what `train` must name, for an error message: "a file of text"
 
-    # the training data, one or several, looked for here and under $REGARD_DATA
+    # the training data: a file, a list, or a pattern as "shards/*.jsonl.zst", whose files are read in the order of
+    # their names; looked for here and under $REGARD_DATA
     train: str | tuple[str, ...] = setting("", words=FILES)
-    valid: str = ""  # the validation data; without it, a part of train is held out
-    test: str = ""  # the test data; without it, the validation data is taken
+    # the validation data, as train; without it, a part of train is held out
+    valid: str | tuple[str, ...] = setting("", words=FILES)
+    # the test data, as train; without it, the validation data is taken
+    test: str | tuple[str, ...] = setting("", words=FILES)
 
     def __post_init__(self) -> None:
         check(self)

@@ -21,6 +21,7 @@ class Embedded(Answered):
 
     text: Texts
     cut: Cut | None = field(default=None, repr=False, compare=False, kw_only=True)
+    unknown: tuple[str, ...] = field(default=(), repr=False, compare=False, kw_only=True)
     _look: LookAt | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     __repr__ = short_repr

@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from regard.base.line_writer import line_writer
 from regard.data.text.sentence_data import SentenceData
-from regard.layers.onednn import without_onednn
-from regard.models.protocols import BidirectionalLanguageModel, ModelConfig
+from regard.models.protocols import BidirectionalLanguageModel, ModelConfig, need
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Stream
+from regard.tasks.core.desk import Stream, as_text
 from regard.tasks.core.results import Answer, Evaluation, Metric, Tick, no_tick
 from regard.tasks.embed.answers import TokenVectors, Vector
+from regard.tasks.embed.card import suffix_of
 from regard.tasks.embed.prepare import prepare, survey, test_text
 from regard.tasks.embed.run import Embedder
 from regard.tasks.embed.settings import SentenceSettings
-from regard.tasks.embed.writing import vector_writer
-from regard.tasks.shared.measuring import device_of
+from regard.tasks.embed.writing import VectorRows, vector_rows, vector_writer
+from regard.tasks.shared.measuring import by_batch, device_of
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded
 
 
@@ -45,7 +46,6 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
     def has_columns(self, settings: SentenceSettings) -> bool:
         return settings.in_columns(settings.test_files)
 
-    @torch.no_grad()
     def evaluate(
         self,
         run: Embedder,
@@ -59,13 +59,14 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
         the end of a sentence counts as a word, backward its beginning. That of both is the geometric mean."""
         model = need(run.model, BidirectionalLanguageModel)
         device = device_of(model)
+
+        def measure(item: Any) -> tuple[Tensor, int]:
+            batch = data.batch(item)
+            return model.likelihoods(batch.to(device)).double().sum(0).cpu(), int(batch.mask[:, 1:].sum())
+
         nats, predictions = torch.zeros(2, dtype=torch.float64), 0
-        with without_onednn(model):
-            for item in data.order(0):
-                batch = data.batch(item)
-                predictions += int(batch.mask[:, 1:].sum())
-                nats -= model.likelihoods(batch.to(device)).double().sum(0).cpu()
-                tick()
+        for likelihoods, count in by_batch(model, data.order(0), measure, tick=tick):
+            nats, predictions = nats - likelihoods, predictions + count
         losses = nats / predictions
         forward, backward = losses.exp().tolist()
         metrics = {
@@ -106,8 +107,17 @@ class EmbedDesk(ReaderDesk[SentenceSettings, Embedder, SentenceData]):
             return run.token_vectors(inputs, tick=tick, **chosen)
         return run.vectors(inputs, pool=options.get("pool") or "mean", tick=tick, **chosen)
 
+    def written(
+        self, run: Embedder, answer: Answer, output: Path | None, options: Options, as_json: bool
+    ) -> str | VectorRows:
+        if suffix_of(output) == ".jsonl":
+            return as_text(answer, as_json=True)
+        return vector_rows(answer, run.width, tokens=bool(options.get("tokens")))
+
     def writer(
-        self, run: Embedder, output: Path | None, options: Options, as_json: bool
-    ) -> AbstractContextManager[Callable[[Answer], None]]:
-        tokens = bool(options.get("tokens"))
-        return vector_writer(output, run.width, tokens=tokens)  # type: ignore[return-value] # of its own answers
+        self, run: Embedder, output: Path | None, options: Options
+    ) -> AbstractContextManager[Callable[[Any], None]]:
+        if suffix_of(output) == ".jsonl":
+            return line_writer(output)
+        assert output is not None
+        return vector_writer(output, run.width, tokens=bool(options.get("tokens")))

@@ -14,15 +14,14 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention
 from regard.learn.progress import say
 from regard.models import name_of, protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.tasks.core.inputs import check_top
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.core.results import Tick, Unread, no_tick
+from regard.tasks.core.results import NotWhole, Tick, Unread, no_tick
 from regard.tasks.embed.answers import TokenVectors, Vector
 from regard.tasks.embed.card import Pool
 from regard.tasks.embed.neighbours import Neighbour, find_token, nearest_tokens
 from regard.tasks.shared.reader_answers import LookAt, Texts
-from regard.tasks.shared.sites import need
 from regard.tasks.shared.text_reader import Encoded, Many, T, TextReader, is_single
 
 
@@ -56,7 +55,7 @@ class Embedder(TextReader):
         vectors, unread = [], Unread("texts")
         for answer in self.vectors(read, pool=pool, layer=layer, normalise=normalise):
             vectors.append(answer.vector)
-            unread.add(answer)
+            unread.add(NotWhole.of(answer))
         for line in unread.lines():  # an array cannot tell
             say(line)
         if is_single(text):
@@ -85,7 +84,7 @@ class Embedder(TextReader):
             return list(_to_numpy(pooled, normalise))
 
         for encoded, vector in self._answers(texts, take, tick):
-            yield Vector(encoded.text, vector, cut=encoded.cut, _look=self._look_of(encoded))
+            yield Vector(encoded.text, vector, **encoded.unread, _look=self._look_of(encoded))
 
     # ---- tokens
 
@@ -120,7 +119,7 @@ class Embedder(TextReader):
 
         for encoded, vectors in self._answers(texts, take, tick):
             tokens = tuple(islice(self._tokens(encoded), len(vectors)))
-            yield TokenVectors(encoded.text, tokens, vectors, cut=encoded.cut, _look=self._look_of(encoded))
+            yield TokenVectors(encoded.text, tokens, vectors, **encoded.unread, _look=self._look_of(encoded))
 
     @checks_keywords
     def neighbours(

@@ -1,4 +1,4 @@
-"""Vectors to a file, one at a time: .npy, .parquet or .jsonl."""
+"""Vectors to a file, one at a time: .npy or .parquet."""
 
 from __future__ import annotations
 
@@ -12,45 +12,44 @@ import numpy as np
 from regard.base.files import drafted
 from regard.base.line_writer import check_output
 from regard.base.records import need_parquet
-from regard.tasks.core.desk import write_answers
 from regard.tasks.core.inputs import Failed
+from regard.tasks.core.results import Answer
 from regard.tasks.embed.answers import TokenVectors, Vector
 from regard.tasks.embed.card import suffix_of
 
 PART = 1024  # rows written at once
 Names = tuple[str | int, ...]  # what a row is called: its text, or its text, place and token
+VectorRows = tuple[list[Names], np.ndarray]  # of one text: their names, and the vectors (rows, D)
 Add = Callable[[Names, np.ndarray], None]
 
 
+def vector_rows(answer: Answer, width: int, *, tokens: bool = False) -> VectorRows:
+    """The rows of an answer: one, or with `tokens` one for each token. A text that could not be read has a row of
+    NaN."""
+    if isinstance(answer, TokenVectors):
+        text = str(answer.text)
+        return [(text, place, token) for place, token in enumerate(answer.tokens)], answer.vectors
+    if isinstance(answer, Vector):
+        return [(str(answer.text),)], answer.vector[None]
+    assert isinstance(answer, Failed)
+    text = answer.text or ""
+    return [(text, 0, "") if tokens else (text,)], np.full((1, width), np.nan, np.float32)
+
+
 @contextmanager
-def vector_writer(
-    output: Path | None, width: int, *, tokens: bool = False
-) -> Iterator[Callable[[Vector | TokenVectors | Failed], None]]:
-    """A file appears only when it is complete. .npy holds the vectors alone. A text that could not be read has a
-    row of NaN, in .jsonl its error. `tokens`: a row for each token, in .jsonl still a line for each text."""
-    suffix = suffix_of(output)
-    if suffix == ".jsonl":
-        with write_answers(output, as_json=True) as write:
-            yield write
-        return
-    assert output is not None
+def vector_writer(output: Path, width: int, *, tokens: bool = False) -> Iterator[Callable[[VectorRows], None]]:
+    """.npy, which holds the vectors alone, or .parquet; the file appears only when it is complete."""
     check_output(output)
     count = 0
     with (
         drafted(output, lambda: f"vectors of {count:,} texts" if count else "") as draft,
-        (_npy if suffix == ".npy" else _parquet)(draft, width, tokens) as add,
+        (_npy if suffix_of(output) == ".npy" else _parquet)(draft, width, tokens) as add,
     ):
 
-        def put(answer: Vector | TokenVectors | Failed) -> None:
+        def put(rows: VectorRows) -> None:
             nonlocal count
-            if isinstance(answer, Failed):
-                text = answer.text or ""
-                add((text, 0, "") if tokens else (text,), np.full(width, np.nan, np.float32))
-            elif isinstance(answer, TokenVectors):
-                for place, (token, vector) in enumerate(zip(answer.tokens, answer.vectors, strict=True)):
-                    add((str(answer.text), place, token), vector)
-            else:
-                add((str(answer.text),), answer.vector)
+            for names, vector in zip(*rows, strict=True):
+                add(names, vector)
             count += 1
 
         yield put

@@ -13,7 +13,6 @@ from torch import Tensor
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import send
 from regard.data.images.episodes import EpisodeData
-from regard.layers.onednn import without_onednn
 from regard.metrics.accuracy import interval
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
@@ -25,6 +24,7 @@ from regard.tasks.fewshot.run import FewShot, Told
 from regard.tasks.fewshot.settings import EpisodeSettings
 from regard.tasks.shared.image_desk import ImageDesk
 from regard.tasks.shared.image_run import OpenedImage
+from regard.tasks.shared.measuring import by_batch, device_of
 
 IMAGES = 512  # that are embedded at once
 
@@ -44,7 +44,6 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
     def test_data(self, run: FewShot, settings: EpisodeSettings) -> Iterator[EpisodeData]:
         yield test_data(settings, run)
 
-    @torch.inference_mode()
     def evaluate(
         self,
         run: FewShot,
@@ -58,18 +57,18 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
         assert data.queries == 1
         drawn = [data.episodes(item) for item in data.order(0)]
         used, places = torch.cat([places.flatten() for places, _ in drawn]).unique(return_inverse=True)
-        model, answers, truths = run.model, list[Tensor](), list[Tensor]()
-        with without_onednn(model):
-            states = torch.cat([model.embed(data.take(part)) for part in used.split(IMAGES)])  # (N, D)
-            first = 0
-            for images, labels in drawn:
-                rows = send(places[first : first + images.numel()].view_as(images), states.device)
-                logits = model.answer(states[rows], send(labels[:, :-1].contiguous(), states.device))
-                answers.append(logits[:, 0, : data.ways].float().cpu())
-                truths.append(labels[:, -1])
-                first += images.numel()
-                tick()
-        logits, wanted = torch.cat(answers), torch.cat(truths)
+        model, device = run.model, device_of(run.model)
+        embedded = by_batch(model, used.split(IMAGES), lambda part: model.embed(data.take(part)).cpu())
+        states = torch.cat(list(embedded)).to(device)  # (N, D)
+        own = places.split([images.numel() for images, _ in drawn])
+        episodes = [(part.view_as(images), labels) for part, (images, labels) in zip(own, drawn, strict=True)]
+
+        def answer(episode: tuple[Tensor, Tensor]) -> Tensor:
+            rows, labels = (send(x.contiguous(), device) for x in (episode[0], episode[1][:, :-1]))
+            return model.answer(states[rows], labels)[:, 0, : data.ways].float().cpu()
+
+        logits = torch.cat(list(by_batch(model, episodes, answer, tick=tick)))
+        wanted = torch.cat([labels[:, -1] for _, labels in drawn])
         right, count = int((logits.argmax(-1) == wanted).sum()), len(wanted)
         metrics = {"accuracy": 100 * right / count, "loss": float(F.cross_entropy(logits, wanted))}
         if only:
@@ -87,6 +86,10 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
     def files(self, options: Options) -> Sequence[Path]:
         return [Path(example.partition("=")[2] or example) for example in options["support"]]
 
+    def settled(self, run: FewShot, options: Options) -> Options:
+        """With the support, looked at once for all queries."""
+        return {**options, "support": run.learn(options["support"])}
+
     def ask(
         self,
         run: FewShot,
@@ -96,4 +99,4 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[Told]:
-        return ticked(run.answers(inputs, run.learn(options["support"]), options.get("top") or 1), tick)
+        return ticked(run.answers(inputs, options["support"], options.get("top") or 1), tick)

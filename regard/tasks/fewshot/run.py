@@ -20,17 +20,15 @@ from regard.data.images.labelled_images import open_image_set
 from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Example, Examples
 from regard.tasks.core.inputs import check_top, in_parts, read_all
-from regard.tasks.core.options import checks_keywords
+from regard.tasks.core.options import checks_keywords, either
 from regard.tasks.core.results import Cut, Evaluation, Shown
 from regard.tasks.core.run import Data
-from regard.tasks.shared.image_run import ImageRun, OpenedImage
+from regard.tasks.shared.image_run import BATCH, ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
-from regard.tasks.shared.sites import need, sites_like
-
-BATCH = 64  # queries, or images of the support
+from regard.tasks.shared.sites import sites_like
 
 # A folder with a folder for each class, an .npz or .parquet file; images by their class; or "class=file" texts.
 SupportData = str | Path | Mapping[str, Image | Images] | Sequence[str]
@@ -119,12 +117,19 @@ class FewShot(ImageRun):
 
     @checks_keywords
     def evaluate(
-        self, data: Data | None = None, *, columns: str = "", test_episodes: int | None = None
+        self,
+        data: Data | None = None,
+        *,
+        columns: str = "",
+        episodes: int | None = None,
+        test_episodes: int | None = None,
     ) -> Evaluation:
         """How often the class of a query is told, with a 95 % interval, in episodes drawn from the classes of a
         file or folder, without one from the test classes of the run's recipe. A file with the arrays support, test
-        and label gives its own episodes. `columns`: as in "image,label"."""
-        return self._evaluate(data, columns, test_episodes=test_episodes)
+        and label gives its own episodes. `columns`: as in "image,label"; `episodes`, once `test_episodes`: how many
+        are drawn."""
+        count = either("episodes", episodes, "test_episodes", test_episodes)
+        return self._evaluate(data, columns, test_episodes=count)
 
     def learn(self, support: SupportData | Support) -> Support:
         """Look at the support once."""

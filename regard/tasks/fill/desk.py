@@ -4,23 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
-from regard.layers.onednn import without_onednn
-from regard.models.protocols import MaskedLanguageModel, ModelConfig
+from regard.models.protocols import MaskedLanguageModel, ModelConfig, need
 from regard.tasks.core.card import Options
 from regard.tasks.core.desk import Stream
 from regard.tasks.core.options import TOP
 from regard.tasks.core.results import Evaluation, Metric, Tick, no_tick
 from regard.tasks.fill.prepare import TestText, prepare, survey, test_text
 from regard.tasks.fill.settings import MaskedSettings
-from regard.tasks.shared.measuring import device_of
+from regard.tasks.shared.measuring import by_batch, device_of
 from regard.tasks.shared.reader import Encoded, Reader
 from regard.tasks.shared.reader_answers import Filled
 from regard.tasks.shared.reader_desk import ReaderDesk
-from regard.tasks.shared.sites import need
+
+
+class Guessed(NamedTuple):
+    """How well masked words are predicted."""
+
+    nats: float
+    places: int  # that were masked
+    right: int
+    rows: int = 0  # that may follow each other; 0: nothing is learned of that
+    following: int = 0  # of which it was told whether they do
+
+    def plus(self, other: Guessed) -> Guessed:
+        counts = (mine + its for mine, its in zip(self[1:], other[1:], strict=True))
+        return Guessed(self.nats + other.nats, *counts)
+
+
+def guess(model: MaskedLanguageModel, batch: Any) -> Guessed:
+    states = model.states(batch.tokens, batch.segments, batch.mask)
+    logits, wanted = model.masked_logits(states[batch.predicted]).float(), batch.targets[batch.predicted]
+    right, nats = int((logits.argmax(-1) == wanted).sum()), float(F.cross_entropy(logits, wanted, reduction="sum"))
+    if batch.follows is None:
+        return Guessed(nats, len(wanted), right)
+    following = int((model.next_logits(states).argmax(-1) == batch.follows).sum())
+    return Guessed(nats, len(wanted), right, len(batch.follows), following)
 
 
 class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
@@ -45,7 +68,6 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
     def has_columns(self, settings: MaskedSettings) -> bool:
         return settings.in_columns(settings.test_files)
 
-    @torch.no_grad()
     def evaluate(
         self,
         run: Reader,
@@ -59,24 +81,17 @@ class FillDesk(ReaderDesk[MaskedSettings, Reader, TestText]):
         and masked as in epoch 0, so that two models are asked the same."""
         model, masked = need(run.model, MaskedLanguageModel), data.data
         device = device_of(model)
-        nats, places, right, rows, following = 0.0, 0, 0, 0, 0
-        with without_onednn(model):
-            for item in masked.order(0):
-                batch = masked.batch(item).to(device)
-                states = model.states(batch.tokens, batch.segments, batch.mask)
-                logits = model.masked_logits(states[batch.predicted]).float()
-                wanted = batch.targets[batch.predicted]
-                nats += float(F.cross_entropy(logits, wanted, reduction="sum"))
-                right, places = right + int((logits.argmax(-1) == wanted).sum()), places + len(wanted)
-                if batch.follows is not None:
-                    following += int((model.next_logits(states).argmax(-1) == batch.follows).sum())
-                    rows += len(batch.follows)
-                tick()
-        loss = nats / places
-        perplexity, accuracy = float(torch.tensor(loss).exp()), 100 * right / places
+        batches = by_batch(
+            model, masked.order(0), lambda item: guess(model, masked.batch(item).to(device)), tick=tick
+        )
+        total = Guessed(0.0, 0, 0)
+        for batch in batches:
+            total = total.plus(batch)
+        loss = total.nats / total.places
+        perplexity, accuracy = float(torch.tensor(loss).exp()), 100 * total.right / total.places
         metrics = {"loss": loss, "perplexity": perplexity, "masked_accuracy": accuracy}
-        if rows:
-            metrics["next_accuracy"] = 100 * following / rows
+        if total.rows:
+            metrics["next_accuracy"] = 100 * total.following / total.rows
         if only:
             return Evaluation({name: metrics[name] for name in only if name in metrics})
         return Evaluation(metrics, {"documents": data.documents, "tokens": masked.tokens})

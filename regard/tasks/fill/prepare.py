@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
+import numpy as np
+
+from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Rows
+from regard.data.shards.reading import ShardRows
+from regard.data.shards.sharded_data import ShardedRows
 from regard.data.text.masking import MaskedData, encode_sentences
 from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError
@@ -44,6 +49,8 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
             f"data.length is {settings.length} and the model takes {most} tokens (model.max_positions); "
             f"set data.length={most} or less"
         )
+    if settings.keeps_tokens:
+        return kept(job, model, artifacts)
     documents = whole = encoded(settings, settings.files_of("train"), tokenizer)
     if settings.holds_out:
         documents, valid = hold_out(whole, settings.valid_fraction)
@@ -57,13 +64,47 @@ def prepare(job: Job[MaskedSettings], model: Model, artifacts: Artifacts, out: P
             f"too little of {settings.name} is left to learn from, as its end is held out for validation: "
             f"{error}; give more, or set data.valid to other text"
         ) from None
-    try:
-        fixed = build_data(settings, valid, model, tokenizer, seed=0)
-    except ValueError as error:
-        what = settings.valid or f"what is held out of {settings.name}"
-        raise DataError(f"{what} cannot be validated on: {error}; or set data.valid to other text") from None
     amount = f"{len(documents):,} documents, {data.tokens:,} tokens"
-    return Prepared(data, Reader(model, tokenizer, artifacts.max_length), TestText(fixed, len(valid)), amount)
+    return Prepared(
+        data, Reader(model, tokenizer, artifacts.max_length), fixed(job, valid, model, tokenizer), amount
+    )
+
+
+def fixed(job: Job[MaskedSettings], valid: list[Rows], model: Model, tokenizer: Tokenizer) -> TestText:
+    """The validation data, on the same masks each time."""
+    settings = job.data
+    try:
+        return TestText(build_data(settings, valid, model, tokenizer, seed=0), len(valid))
+    except ValueError as error:
+        what = ", ".join(file_names(settings.valid)) or f"what is held out of {settings.name}"
+        raise DataError(f"{what} cannot be validated on: {error}; or set data.valid to other text") from None
+
+
+def kept(job: Job[MaskedSettings], model: Model, artifacts: Artifacts) -> Prepared[Reader, TestText]:
+    """Training text whose tokens are kept. In a block, documents are those of its chunks."""
+    settings, tokenizer = job.data, artifacts.own_tokenizer
+    shards = settings.kept("sentences", {"documents": settings.documents, "column": settings.column}, tokenizer)
+    rows = ShardRows(shards)
+
+    def make(columns: dict[str, Rows], seed: int) -> MaskedData:
+        return build_data(settings, list(documents_of(columns)), model, tokenizer, seed=seed)
+
+    data = ShardedRows(rows, make, batch_tokens=settings.batch_tokens, seed=job.train.seed)
+    data.block(0, 0)  # an error in the text is told now
+    valid = encoded(settings, settings.files_of("valid"), tokenizer)
+    tokens = sum(shard.counts["ids"] for shard in shards)
+    amount = f"{rows.total('documents'):,} documents, {tokens:,} tokens"
+    return Prepared(
+        data, Reader(model, tokenizer, artifacts.max_length), fixed(job, valid, model, tokenizer), amount
+    )
+
+
+def documents_of(columns: dict[str, Rows]) -> Iterator[Rows]:
+    """The sentences of each document."""
+    sentences = columns["ids"]
+    begins = np.flatnonzero(np.asarray(columns["begins"].ids)).tolist()
+    for begin, end in pairwise([*begins, len(sentences)]):
+        yield Rows(sentences[row] for row in range(begin, end))
 
 
 def test_text(settings: MaskedSettings, run: Reader) -> TestText:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isnan
 
 from regard.base.short_repr import short_repr
 from regard.errors import NoAttention
@@ -19,7 +20,7 @@ class Continuation(Shown):
 
     prompt: str
     text: str  # what was written after the prompt
-    score: float  # log p(text | prompt)
+    score: float  # log p(text | prompt); NaN where the work was stopped before the text was complete
     finished: bool  # the model itself ended the text
     others: tuple[Scored, ...] = ()  # the next best texts with their scores
     ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
@@ -60,7 +61,7 @@ class Continuation(Shown):
             **self.of_input(),
             "prompt": self.prompt,
             "text": self.text,
-            "score": self.score,
+            "score": None if isnan(self.score) else self.score,
             "finished": self.finished,
             "others": scored_data(self.others),
         }

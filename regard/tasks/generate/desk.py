@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from regard.attention.trace import sites_of
-from regard.base.records import form_of
+from regard.base.patterns import COLUMNED, form_by_name
 from regard.data.artifacts import Artifacts
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
@@ -120,9 +120,7 @@ def opening(folder: Folder, tokenizer: Tokenizer) -> list[int]:
     if not isinstance(data, dict) or data.get("documents", "file") != "file":
         return []
     names = data.get("train", "")
-    if any(
-        form_of(Path(str(name))) in ("csv", "jsonl") for name in (names if isinstance(names, list) else [names])
-    ):
+    if any(form_by_name(Path(str(name))) in COLUMNED for name in (names if isinstance(names, list) else [names])):
         return []
     ids = tokenizer.encode("\n")
     return [] if tokenizer.special.unknown in ids else ids

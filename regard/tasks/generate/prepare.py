@@ -10,9 +10,12 @@ from typing import TypedDict
 
 import numpy as np
 
+from regard.base.processes import of_first
 from regard.data.artifacts import Artifacts
+from regard.data.shards.reading import RunningText
+from regard.data.shards.sharded_data import ShardedText
 from regard.data.text.tokenizer import Tokenizer
-from regard.data.text.windows import TextBatch, TextData, encode_documents, windows
+from regard.data.text.windows import TextBatch, TextData, encode_documents, spilled, windows
 from regard.errors import BadInput, DataError
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
@@ -24,6 +27,7 @@ from regard.tasks.generate.settings import TextSettings
 
 PART = 1 << 16  # tokens decoded at once
 WINDOW = 1024  # tokens, where neither recipe nor model says less
+Ids = np.ndarray | RunningText
 
 
 @dataclass(frozen=True)
@@ -58,19 +62,30 @@ def prepare(
     text, tokenizer = job.data, artifacts.own_tokenizer
     length, stride = spans(text, model)
 
-    def encoded(files: Iterable[str], folder: str) -> np.ndarray:
-        documents = counted(text.read(files), "documents read")
-        return encode_documents(documents, tokenizer, folder=out / folder, budget=text.memory_mib << 20)
+    def encoded(files: Iterable[str], folder: str) -> Ids:
+        def read() -> np.ndarray | None:
+            documents = counted(text.read(files), "documents read")
+            ids = encode_documents(documents, tokenizer, folder=out / folder, budget=text.memory_mib << 20)
+            return None if isinstance(ids, np.memmap) else ids
 
-    ids = encoded(text.files_of("train"), BLOCKS)
+        ids = of_first(read)  # under torchrun all processes map the same file
+        return spilled(out / folder) if ids is None else ids
+
+    keeps = text.keeps_tokens
+    ids = kept_text(text, tokenizer) if keeps else encoded(text.files_of("train"), BLOCKS)
     if text.holds_out:
         ids, valid = hold_out(ids, text)
     else:
         valid = encoded(text.files_of("valid"), f"{BLOCKS}/valid")
     options = batching(text, tokenizer.special.end)
-    data = TextData(ids, length=length, seed=job.train.seed, **options)
+    data = (ShardedText if keeps else TextData)(ids, length=length, seed=job.train.seed, **options)
     test = TestText(lambda: windows(valid, length=length, stride=stride, **options), length, stride)
     return Prepared(data, LanguageModel(model, tokenizer), test, f"{len(data):,} training tokens")
+
+
+def kept_text(text: TextSettings, tokenizer: Tokenizer) -> RunningText:
+    """The tokens of train, which are kept."""
+    return RunningText(text.kept("text", {"documents": text.documents, "column": text.column}, tokenizer))
 
 
 def decoded(ids: np.ndarray, tokenizer: Tokenizer) -> Iterator[Iterator[str]]:
@@ -99,7 +114,7 @@ def spans(text: TextSettings, model: Model) -> tuple[int, int]:
     return length, stride
 
 
-def hold_out(ids: np.ndarray, text: TextSettings) -> tuple[np.ndarray, np.ndarray]:
+def hold_out(ids: Ids, text: TextSettings) -> tuple[Ids, Ids]:
     """All but the end of the training text, and its end, to validate on."""
     border = len(ids) - int(len(ids) * text.valid_fraction)
     if len(ids) - border < 2:
@@ -123,10 +138,13 @@ def test_text(text: TextSettings, run: LanguageModel, folder: Path) -> TestText:
             yield chunk
 
     end, part = run.tokenizer.special.end, text.is_part("test")
-    documents = (document if part else counting(document) for document in text.read(text.files_of("test")))
-    ids = encode_documents(documents, run.tokenizer, folder=folder, budget=text.memory_mib << 20)
+    if part and text.keeps_tokens:
+        ids: Ids = kept_text(text, run.tokenizer)
+    else:
+        documents = (document if part else counting(document) for document in text.read(text.files_of("test")))
+        ids = encode_documents(documents, run.tokenizer, folder=folder, budget=text.memory_mib << 20)
     if part:
-        _, ids = hold_out(ids, text)
+        ids = np.asarray(hold_out(ids, text)[1])
         for document in decoded(ids, run.tokenizer):
             for _ in counting(document):
                 pass

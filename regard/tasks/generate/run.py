@@ -20,23 +20,25 @@ from regard.decode.search import Searching, search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import MAX_TOKENS, GenerateOptions, check_options, checks_keywords
-from regard.tasks.core.results import NOTHING_BEFORE, Evaluation
+from regard.tasks.core.results import NOTHING_BEFORE, Evaluation, keep_unfinished
 from regard.tasks.core.run import Data
 from regard.tasks.generate.continuation import Continuation
+from regard.tasks.generate.drafts import Drafts
 from regard.tasks.generate.windows import LENGTH, Windows, windows
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.sites import looks_back, need, never_written, sites_like
+from regard.tasks.shared.sites import looks_back, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream, cut
 from regard.tasks.shared.words import heads_of
 from regard.tasks.shared.writing import Passage, Passages, Writing
-from regard.tasks.shared.writing_run import WritingRun
+from regard.tasks.shared.writing_run import WritingRun, never_written
 
+BATCH = 16  # prompts
 Pieces = Generator[str, None, Continuation]  # of a text, as it is written
 
 
@@ -71,6 +73,10 @@ class LanguageModel(WritingRun):
     def max_positions(self) -> int:
         """How many tokens it sees at once."""
         return self.model.config.max_positions
+
+    @property
+    def at_once(self) -> int:
+        return BATCH
 
     @overload
     def generate(
@@ -142,15 +148,22 @@ class LanguageModel(WritingRun):
         return self._evaluate(data, columns, stride=stride)
 
     def continuations(
-        self, prompts: Iterable[Prompt], decode: Decoding | None = None, *, batch: int = 16
+        self, prompts: Iterable[Prompt], decode: Decoding | None = None, *, batch: int = BATCH
     ) -> Iterator[Continuation]:
-        """In the order of the prompts. Where reading one raises BadInput, those before it are answered first."""
+        """In the order of the prompts. Where reading one raises BadInput, those before it are answered first. An
+        error that ends the work carries what was written so far: see `unfinished`."""
         if batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
         decode = decode or self.decode
         self._check(decode)
         for part in in_parts(prompts, batch):
-            answers = finish(self.model, self._write([prompt.ids for prompt in part], decode))
+            drafts = Drafts(len(part))
+            try:
+                answers = finish(self.model, self._write([prompt.ids for prompt in part], decode, drafts))
+            except BaseException as error:
+                kept = zip(part, drafts.hypotheses(), strict=False)  # the last ones may not be begun
+                keep_unfinished(error, [self._continuation(prompt, [text], decode) for prompt, text in kept])
+                raise
             for prompt, hypotheses in zip(part, answers, strict=True):
                 yield self._continuation(prompt, hypotheses, decode)
 
@@ -201,7 +214,7 @@ class LanguageModel(WritingRun):
                 f"a beam may write {room} tokens after this prompt, as this model sees {self.max_positions} at "
                 f"once, and {decode.max_length} were asked for; ask for fewer, or leave the beam out"
             )
-        return Prompt(prompt, ids, self.tokenizer.unknown_in(prompt))
+        return Prompt(prompt, ids, self.tokenizer.unknown_in(prompt, ids))
 
     def read(self, prompt: str) -> list[int]:
         """The prompt's tokens, or what a new text follows. BadInput if they are too many."""
@@ -213,29 +226,32 @@ class LanguageModel(WritingRun):
             )
         return ids
 
-    def _write(self, prompts: list[list[int]], decode: Decoding) -> Searching:
+    def _write(self, prompts: list[list[int]], decode: Decoding, drafts: Drafts | None = None) -> Searching:
         """At most `max_positions` tokens are seen at once. Where the text may get longer, prompts of one length are
         continued together, so that the end of a window does not depend on the others; with stop strings each prompt
         is alone."""
-        longest = self.max_positions
+        longest, drafts = self.max_positions, drafts or Drafts(len(prompts))
         wanted = decode.max_length or max(LENGTH, decode.min_length + 1)
         room = longest - max(map(len, prompts)) + 1
         if wanted <= room:
-            return (yield from self._search(prompts, prompts, decode, wanted, self._stop(decode)))
+            writing = self._search(prompts, prompts, decode, wanted, self._stop(decode))
+            return (yield from drafts.follow(writing, range(len(prompts))))
         groups: dict[int, list[int]] = {}
         for row, ids in enumerate(prompts):
             groups.setdefault(row if decode.stop else len(ids), []).append(row)
         answers: dict[int, list[Hypothesis]] = {}
         for rows in groups.values():
-            long = yield from self._write_long([prompts[row] for row in rows], decode, longest)
+            long = yield from self._write_long([prompts[row] for row in rows], decode, rows, drafts)
             answers |= zip(rows, long, strict=True)
         return [answers[row] for row in range(len(prompts))]
 
-    def _write_long(self, prompts: list[list[int]], decode: Decoding, longest: int) -> Searching:
-        """Prompts of one length, so that their windows end together. A beam ends with its first window, as its
-        scores would no longer be comparable."""
+    def _write_long(
+        self, prompts: list[list[int]], decode: Decoding, numbers: Sequence[int], drafts: Drafts
+    ) -> Searching:
+        """Prompts of one length, so that their windows end together; `numbers` are theirs in the drafts. A beam
+        ends with its first window, as its scores would no longer be comparable."""
         if decode.beam > 1:
-            room = longest - len(prompts[0]) + 1
+            room = self.max_positions - len(prompts[0]) + 1
             return (yield from self._search(prompts, prompts, decode, room, self._stop(decode)))
         writing = {row: self._windows(ids, decode) for row, ids in enumerate(prompts)}
         windows = {row: next(following) for row, following in writing.items()}
@@ -244,12 +260,13 @@ class LanguageModel(WritingRun):
             first = next(iter(windows.values()))
             now = replace(decode, seed=first.seed, min_length=first.min_length)
             seen, texts = ([getattr(window, part) for window in windows.values()] for part in ("seen", "text"))
-            parts = yield from self._search(seen, texts, now, first.limit, first.stop)
+            search = self._search(seen, texts, now, first.limit, first.stop)
+            parts = yield from drafts.follow(search, [numbers[row] for row in windows], whole=False)
             for row, (part,) in zip(list(windows), parts, strict=True):
                 try:
                     windows[row] = writing[row].send(part)
                 except StopIteration as end:
-                    answers[row] = end.value
+                    answers[row] = drafts.done[numbers[row]] = end.value
                     del windows[row]
         return [[answers[row]] for row in range(len(prompts))]
 

@@ -19,3 +19,8 @@ class TextSettings(TextFiles):
     stride: int = setting(0, at_least=0)  # tokens between the starts of windows in evaluation; 0: as length
     memory_mib: int = setting(2048, at_least=1)  # MiB of training tokens held in memory; more are read from a file
     batch_tokens: int = setting(16384, at_least=1)  # tokens of a batch
+
+    @property
+    def needs_valid(self) -> bool:
+        """The end of the tokens is held out."""
+        return False

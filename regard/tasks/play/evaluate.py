@@ -17,7 +17,7 @@ from regard.metrics.bootstrap import Comparison, bootstrap_means
 from regard.tasks.core.card import Options
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.play.run import Agent
-from regard.tasks.shared.measuring import aligned, device_of
+from regard.tasks.shared.measuring import aligned, by_batch, device_of
 
 COMPARED = 32  # times as many environments as an agent plays at once are played at once by the other players
 
@@ -62,14 +62,20 @@ def evaluate(
 
 def play_all(run: Agent, numbers: range, alone: bool, tick: Tick) -> Played:
     """All players in the environments of these numbers; `alone`: the agent only."""
-    kind, rewards, bests, worlds = run.player.environments, list[Tensor](), list[Tensor](), list[World]()
-    for seeds in torch.tensor(numbers, device=device_of(run.model)).split(run.at_once):
+    kind = run.player.environments
+
+    def measure(seeds: Tensor) -> tuple[Tensor, Tensor, World | None]:
         world = kind.draw(seeds)
-        rewards.append(run.trajectory(seeds).rewards.sum(1).cpu())
-        bests.append(kind.best(world).cpu())
-        if not alone:
-            worlds.append(World(*(x.cpu() for x in world)))
-        for _ in seeds:
+        rewards = run.trajectory(seeds).rewards.sum(1).cpu()
+        return rewards, kind.best(world).cpu(), None if alone else World(*(x.cpu() for x in world))
+
+    pieces = torch.tensor(numbers, device=device_of(run.model)).split(run.at_once)
+    rewards, bests, worlds = list[Tensor](), list[Tensor](), list[World]()
+    for earned, best, world in by_batch(run.model, pieces, measure):
+        rewards.append(earned)
+        bests.append(best)
+        worlds += [] if world is None else [world]
+        for _ in earned:
             tick()
     others = {} if alone else other_players(kind, World(*(torch.cat(x) for x in zip(*worlds, strict=True))))
     return Played(torch.cat(rewards).double().numpy(), torch.cat(bests).double().numpy(), others)

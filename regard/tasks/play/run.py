@@ -16,7 +16,7 @@ from regard.base.short_repr import short_repr
 from regard.data.made.environments import TRAINED, MDPs, Trajectory
 from regard.errors import BadInput
 from regard.layers.onednn import without_onednn
-from regard.models.protocols import Model, Player
+from regard.models.protocols import Model, Player, need
 from regard.show import Map, ShadedText
 from regard.show.map import LONG
 from regard.tasks.core.inputs import in_parts, read_all
@@ -24,7 +24,7 @@ from regard.tasks.core.options import checks_keywords
 from regard.tasks.core.results import Evaluation, Shown
 from regard.tasks.core.run import Data, Run
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.sites import need, sites_like
+from regard.tasks.shared.sites import sites_like
 
 # Of all environments that are played at once: their steps, and the numbers that describe them.
 STEPS, NUMBERS = 1 << 17, 1 << 24

@@ -14,7 +14,7 @@ from regard.show import Curves
 from regard.tasks.core.card import Options
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.recall.run import Recaller
-from regard.tasks.shared.measuring import aligned
+from regard.tasks.shared.measuring import aligned, by_batch
 
 AT_ONCE = 250  # sequences
 VALID, TEST = 1 << 40, 2 << 40  # seeds of the two sets; training seeds are smaller
@@ -54,17 +54,21 @@ def evaluate(
     options: Options | None = None,
     tick: Tick = no_tick,
 ) -> Evaluation:
-    by_size, best = {}, {}
-    for size in data.sizes:
-        parts, optimal = [], []
-        for batch in data.batches(size):
-            parts.append(bit_errors(run.logits(batch), batch.targets.numpy(), batch.mask.numpy()))
-            if not only and isinstance(data.kind, NGrams):
-                optimal.append(best_possible(batch, data.kind.CONTEXT))
-            tick()
-        by_size[size] = together(parts)
-        if optimal:
-            best[size] = together(optimal)
+    context = data.kind.CONTEXT if not only and isinstance(data.kind, NGrams) else None
+
+    def measure(piece: tuple[Size, BitBatch]) -> tuple[Size, BitErrors, BitErrors | None]:
+        size, batch = piece
+        errors = bit_errors(run.logits(batch), batch.targets.numpy(), batch.mask.numpy())
+        return size, errors, None if context is None else best_possible(batch, context)
+
+    parts: dict[Size, list[BitErrors]] = {size: [] for size in data.sizes}
+    optimal: dict[Size, list[BitErrors]] = {size: [] for size in data.sizes}
+    pieces = ((size, batch) for size in data.sizes for batch in data.batches(size))
+    for size, errors, least in by_batch(run.model, pieces, measure, tick=tick):
+        parts[size].append(errors)
+        optimal[size] += [] if least is None else [least]
+    by_size = {size: together(errors) for size, errors in parts.items()}
+    best = {size: together(errors) for size, errors in optimal.items() if errors}
     metrics = measures(together(list(by_size.values())))
     if only:
         return Evaluation({name: metrics[name] for name in only})

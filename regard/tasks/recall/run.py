@@ -10,20 +10,21 @@ import numpy as np
 import torch
 
 from regard.attention import trace
+from regard.base.divided import dividing
 from regard.base.short_repr import short_repr
 from regard.data.made.sequences import BitBatch, NGrams, Sequences, Size
 from regard.errors import BadInput, RunError
 from regard.layers.onednn import without_onednn
 from regard.metrics.bit_errors import bit_errors
-from regard.models.protocols import Model, SequenceMachine
+from regard.models.protocols import Model, SequenceMachine, need
 from regard.show import Tape
 from regard.tasks.core.inputs import check_text, read_all
-from regard.tasks.core.options import checks_keywords, is_number
+from regard.tasks.core.options import checks_keywords, either, is_number
 from regard.tasks.core.results import Evaluation, Shown
 from regard.tasks.core.run import Data, Run
 from regard.tasks.recall.card import DRAWN
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.sites import need, sites_like
+from regard.tasks.shared.sites import sites_like
 
 
 class DrawnOptions(TypedDict, total=False):
@@ -122,6 +123,11 @@ class Recaller(Run):
             raise RunError("this run has no recipe that says which sequences it was trained with")
         return self._kind
 
+    @property
+    def at_once(self) -> int:
+        """Each is answered by itself; only processes that meet after every turn take some together."""
+        return 16 if dividing() else 1
+
     @overload
     def recall(self, sequence: str = DRAWN, **options: Unpack[DrawnOptions]) -> Recalled: ...
     @overload
@@ -148,11 +154,18 @@ class Recaller(Run):
         *,
         columns: str = "",
         test_count: int | None = None,
+        lengths: Sequence[int] | str | None = None,
+        repeats: int | None = None,
         test_lengths: Sequence[int] | str | None = None,
         test_repeats: int | None = None,
     ) -> Evaluation:
-        """Wrong bits in `test_count` sequences of each length. They are generated, so no data can be named."""
-        options = {"test_count": test_count, "test_lengths": test_lengths, "test_repeats": test_repeats}
+        """Wrong bits in `test_count` sequences of each of the `lengths` (once `test_lengths`), as in [20, 40];
+        repeat-copy asks for `repeats` copies (once `test_repeats`). They are generated, so no data can be named."""
+        options = {
+            "test_count": test_count,
+            "test_lengths": either("lengths", lengths, "test_lengths", test_lengths),
+            "test_repeats": either("repeats", repeats, "test_repeats", test_repeats),
+        }
         return self._evaluate(data, columns, **options)
 
     def read(self, sequence: str) -> BitBatch:

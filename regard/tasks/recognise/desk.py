@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from regard.attention.trace import sites_of
 from regard.data.artifacts import Artifacts
-from regard.data.images.image_batches import ImageData
-from regard.models.protocols import Model
+from regard.data.images.image_batches import ImageData, ImageItem
+from regard.models.protocols import Classifier, Model
 from regard.runs.folder import Folder
 from regard.show import Gates
 from regard.tasks.core.card import Options
@@ -20,17 +21,33 @@ from regard.tasks.core.desk import Amount, Prepared, Stream, ticked
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.core.settings import Job
 from regard.tasks.core.simple_ways import majority
-from regard.tasks.recognise.gates import ClassGates, gates_of, side_by_side
+from regard.tasks.recognise.gates import BatchGates, ClassGates, gates_of, side_by_side
 from regard.tasks.recognise.nearest import COMPARED, nearest_accuracy, small_images
 from regard.tasks.recognise.prepare import build_data, prepare, survey
 from regard.tasks.recognise.run import Recognised, Recogniser
 from regard.tasks.recognise.settings import ImageSettings
 from regard.tasks.shared.image_desk import ImageDesk
 from regard.tasks.shared.image_run import OpenedImage
-from regard.tasks.shared.measuring import class_logits, evaluate_classes
+from regard.tasks.shared.measuring import by_batch, class_logits, evaluate_classes, logits_of
 from regard.tasks.shared.sites import need_gates
 
 SIDES_OF = 20  # images whose sides are looked at
+
+
+def gated_logits(
+    model: Classifier, gates: ClassGates, items: Sequence[ImageItem], data: ImageData, tick: Tick
+) -> Tensor:
+    """As `class_logits`; the gates of each batch are added to `gates`."""
+
+    def measure(item: ImageItem) -> tuple[Tensor, BatchGates]:
+        batch = data.batch(item)
+        return gates.record(batch.targets, lambda: logits_of(model, batch))
+
+    parts = []
+    for logits, recorded in by_batch(model, items, measure, tick=tick):
+        parts.append(logits)
+        gates.add(recorded)
+    return torch.cat(parts)
 
 
 class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
@@ -66,12 +83,11 @@ class RecogniseDesk(ImageDesk[ImageSettings, Recogniser, ImageData]):
     ) -> Evaluation:
         """How often the class is right."""
         items, labels = data.order(0), run.model.config.labels
-        batches = map(data.batch, items)
         gates = ClassGates(run.model, labels) if not only and sites_of(run.model, "gate") else None
         if gates is None:
-            logits = class_logits(run.model, batches, tick=tick)
+            logits = class_logits(run.model, items, data.batch, tick=tick)
         else:
-            logits = class_logits(run.model, batches, tick=tick, around=lambda batch: gates.adding(batch.targets))
+            logits = gated_logits(run.model, gates, items, data, tick)
         truths = torch.from_numpy(data.images.labels[np.concatenate([item.taken for item in items])])
         evaluation = evaluate_classes(logits, truths, labels, only, unit=self.card.unit)
         return replace(evaluation, compared=gates) if gates else evaluation

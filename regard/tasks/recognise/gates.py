@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from regard.tasks.core.results import Evaluation
 from regard.tasks.shared.sites import need_gates
 
 TITLE = "Mean gates of each class"
+T = TypeVar("T")
+BatchGates = tuple[Tensor, dict[str, Tensor]]  # counts (classes,) and sums (classes, C) of one batch
 
 
 class ClassGates:
@@ -26,22 +28,27 @@ class ClassGates:
         self.counts = torch.zeros(len(labels))
         self.sums: dict[str, Tensor] = {}  # (classes, C)
 
-    @contextmanager
-    def adding(self, targets: Tensor) -> Iterator[None]:
-        """What the model records inside is added; targets (B, classes) are one-hot."""
+    def record(self, targets: Tensor, answer: Callable[[], T]) -> tuple[T, BatchGates]:
+        """What `answer` gives, and the gates that the model records meanwhile; targets (B, classes) are one-hot."""
         with trace(self.model, *self.sites) as seen:
-            yield
-        self.counts += targets.sum(0).cpu()
+            given = answer()
+        sums = {}
         for site in self.sites:
             gates = seen[site, "gate"].float()  # (B, C)
-            added = targets.to(gates).T @ gates
+            sums[site] = (targets.to(gates).T @ gates).cpu()
+        return given, (targets.sum(0).cpu(), sums)
+
+    def add(self, batch: BatchGates) -> None:
+        counts, sums = batch
+        self.counts += counts
+        for site, added in sums.items():
             self.sums[site] = self.sums[site] + added if site in self.sums else added
 
     def picture(self) -> Gates:
         """The mean gates of every class with images."""
         seen = self.counts > 0
         rows = [label for label, is_seen in zip(self.labels, seen.tolist(), strict=True) if is_seen]
-        panels = {site: (sums.cpu()[seen] / self.counts[seen, None]).numpy() for site, sums in self.sums.items()}
+        panels = {site: (sums[seen] / self.counts[seen, None]).numpy() for site, sums in self.sums.items()}
         return Gates(panels, rows=rows, title=TITLE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -20,7 +21,7 @@ from regard.data.images.images import check_channels
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import name_of, protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Gates, Overlay, patch_map, rollout
 from regard.tasks.core.inputs import check_top, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
@@ -28,7 +29,7 @@ from regard.tasks.core.results import Cut, Shown
 from regard.tasks.recognise.gates import ClassGates, gates_of
 from regard.tasks.shared.image_run import ImageRun, OpenedImage
 from regard.tasks.shared.reader_answers import one_line, shares_in_words
-from regard.tasks.shared.sites import need, need_gates, sites_like
+from regard.tasks.shared.sites import need_gates, sites_like
 
 BATCH = 32
 
@@ -207,6 +208,8 @@ class Recogniser(ImageRun):
         opened = read_all(images, self.open, "images")
         for part, targets in zip(in_parts(opened, BATCH), places.split(BATCH), strict=True):
             shares = torch.nn.functional.one_hot(targets, len(classes)).float()
-            with torch.inference_mode(), without_onednn(self.model), gates.adding(shares):
-                self.look_at(torch.cat([image.tensor for image in part]))
+            look = partial(self.look_at, torch.cat([image.tensor for image in part]))
+            with torch.inference_mode(), without_onednn(self.model):
+                _, recorded = gates.record(shares, look)
+            gates.add(recorded)
         return gates.picture()

@@ -22,6 +22,8 @@ from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.sites import need_gates
 
+BATCH = 64  # images that are answered together
+
 
 @dataclass(frozen=True)
 class OpenedImage:
@@ -37,6 +39,10 @@ class ImageRun(Run):
     """A run whose model reads images of one size."""
 
     pixels: Pixels
+
+    @property
+    def at_once(self) -> int:
+        return BATCH
 
     @property
     def device(self) -> torch.device:

@@ -40,6 +40,8 @@ class ImageSplits(MadeSplits[T]):
     """The part of a recipe's [data] that is about images of any kind."""
 
     train: str = ""  # the training data, looked for here and under $REGARD_DATA
+    valid: str = ""  # the validation data; without it, a part of train is held out
+    test: str = ""  # the test data; without it, the validation data is taken
     # share of train that is held out where there is no validation data
     valid_fraction: float = setting(0.1, above=0, below=1)
     # subtracted from each channel (red, green and blue, or grey); empty: that of the run that training begins with,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.base.divided import each
 from regard.layers.onednn import without_onednn
 from regard.layers.replay import replayed
 from regard.metrics.accuracy import accuracy, report
@@ -19,6 +19,14 @@ from regard.tasks.core.results import Evaluation, Tick, no_tick
 
 SHOWN = 20  # classes up to which each has a row of its own in the printed report
 CONFUSED = 10  # pairs of classes: those most often confused
+
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+def as_it_is(batch: Any) -> Any:
+    return batch
 
 
 def device_of(model: Module) -> torch.device:
@@ -38,38 +46,49 @@ def answer(model: Classifier, batch: Any) -> Tensor:
     return replayed(model, model.class_logits, batch.unlabelled())
 
 
-@torch.no_grad()
-def total_loss(model: Learner, batches: Iterable[Batch], *, tick: Tick = no_tick) -> tuple[float, int]:
-    """-log p of all the batches together in nats, and how many tokens that is."""
+def by_batch(model: Module, pieces: Iterable[P], measure: Callable[[P], R], *, tick: Tick = no_tick) -> Iterator[R]:
+    """`measure(piece)` for each batch, or what it is made from, in their order and without gradients: numbers on
+    the CPU, as they may come from another process."""
+
+    @torch.no_grad()
+    def work(piece: P, tick: Tick) -> list[R]:
+        with without_onednn(model):
+            measured = measure(piece)
+        tick()
+        return [measured]
+
+    return each(pieces, work, tick=tick)
+
+
+def total_loss(
+    model: Learner, pieces: Iterable[Any], batch: Callable[[Any], Batch] = as_it_is, *, tick: Tick = no_tick
+) -> tuple[float, int]:
+    """-log p of all the batches together in nats, and how many tokens that is. `batch(piece)` makes a batch: of
+    several processes each makes only its own."""
     device = device_of(model)
+
+    def measure(piece: Any) -> tuple[float, int]:
+        loss = model.loss(batch(piece).to(device))
+        return float(loss.total), int(loss.tokens)
+
     total, tokens = 0.0, 0
-    with without_onednn(model):
-        for batch in batches:
-            loss = model.loss(batch.to(device))
-            total, tokens = total + float(loss.total), tokens + int(loss.tokens)
-            tick()
+    for nats, count in by_batch(model, pieces, measure, tick=tick):
+        total, tokens = total + nats, tokens + count
     return total, tokens
 
 
-@torch.no_grad()
 def class_logits(
-    model: Classifier,
-    batches: Iterable[Batch],
-    *,
-    tick: Tick = no_tick,
-    around: Callable[[Any], AbstractContextManager[object]] = nullcontext,
+    model: Classifier, pieces: Iterable[Any], batch: Callable[[Any], Any] = as_it_is, *, tick: Tick = no_tick
 ) -> Tensor:
-    """The logits (N, classes) of all the batches together, on the CPU. The model answers inside `around(batch)`."""
-    device = device_of(model)
-    logits = []
-    with without_onednn(model):
-        for batch in batches:
-            counted = getattr(batch, "counted", None)
-            rows = None if counted is None else int(counted.sum())
-            with around(batch):
-                logits.append(answer(model, batch.to(device)).float().cpu()[:rows])
-            tick()
-    return torch.cat(logits)
+    """The logits (N, classes) of all the batches together, on the CPU; `batch` as in `total_loss`."""
+    return torch.cat(list(by_batch(model, pieces, lambda piece: logits_of(model, batch(piece)), tick=tick)))
+
+
+def logits_of(model: Classifier, batch: Any) -> Tensor:
+    """Of one batch, without the rows that only round it up."""
+    counted = getattr(batch, "counted", None)
+    rows = None if counted is None else int(counted.sum())
+    return answer(model, batch.to(device_of(model))).float().cpu()[:rows]
 
 
 def evaluate_classes(

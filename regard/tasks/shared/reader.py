@@ -15,7 +15,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import DataError, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Heads
 from regard.tasks.core.inputs import check_text, check_top
 from regard.tasks.core.options import checks_keywords
@@ -23,7 +23,7 @@ from regard.tasks.core.results import Tick, no_tick
 from regard.tasks.embed.run import Embedder
 from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.reader_answers import Classified, Filled, LookAt, Texts
-from regard.tasks.shared.sites import need, sites_like
+from regard.tasks.shared.sites import sites_like
 from regard.tasks.shared.text_reader import Encoded, Many, is_single
 from regard.tasks.shared.words import heads_of
 
@@ -76,7 +76,7 @@ class Reader(Embedder):
 
         top = min(top, len(self.tokenizer) - len(never))
         for encoded, guesses in self._answers(texts, guess, tick):
-            yield self._filled(encoded.text, encoded.row, guesses)
+            yield self._filled(encoded, guesses)
 
     @property
     def special_tokens(self) -> set[int]:
@@ -98,17 +98,20 @@ class Reader(Embedder):
         parts = check_text(text, "a text with blanks").split(str(self.blank))
         if len(parts) == 1:
             raise DataError(f"{text[:60]!r} has no {self.blank} to fill; write it where a word is wanted")
-        ids: list[int] = []
+        ids, unknown = list[int](), dict[str, None]()
         for number, part in enumerate(parts):
-            ids += ([self.tokenizer.special.mask] if number else []) + self.tokenizer.encode(part)
+            own = self.tokenizer.encode(part)
+            ids += ([self.tokenizer.special.mask] if number else []) + own
+            unknown |= dict.fromkeys(self.tokenizer.unknown_in(part, own))
         if len(ids) + 2 > self.max_length:
             raise DataError(
                 f"the text {text[:40]!r}... has {len(ids) + 2} tokens and this model takes {self.max_length}; "
                 "shorten it"
             )
-        return Encoded(text, self._row(ids, None))
+        return Encoded(text, self._row(ids, None), unknown=tuple(unknown))
 
-    def _filled(self, text: str, row: EncodedText, guesses: list[tuple[list[int], list[float]]]) -> Filled:
+    def _filled(self, encoded: Encoded[str], guesses: list[tuple[list[int], list[float]]]) -> Filled:
+        text, row = encoded.text, encoded.row
         blanks = tuple(tuple(zip(self.tokenizer.tokens(ids), shares, strict=True)) for ids, shares in guesses)
         whole = text
         for number in reversed(range(len(blanks))):  # from the end, so that the others keep their numbers
@@ -117,7 +120,8 @@ class Reader(Embedder):
         filled = tuple(
             tuple(self.put(text, token, number) for token, _ in blank) for number, blank in enumerate(blanks)
         )
-        return Filled(text, whole, blanks, filled, partial(self._heads, row, places))
+        look = partial(self._heads, row, places)
+        return Filled(text, whole, blanks, filled, look, unknown=encoded.unknown)
 
     def put(self, text: str, token: str, number: int = 0) -> str:
         """The text with one of its blanks replaced; a piece that continues a word is joined to it."""
@@ -148,7 +152,7 @@ class Reader(Embedder):
 
     def _classified(self, encoded: Encoded[Texts], probabilities: dict[str, float]) -> Classified:
         look = partial(self._heads, encoded.row, [0])
-        return Classified(encoded.text, next(iter(probabilities)), probabilities, look, cut=encoded.cut)
+        return Classified(encoded.text, next(iter(probabilities)), probabilities, look, **encoded.unread)
 
     # ---- where it looks
 

@@ -114,6 +114,7 @@ class Filled(Looked):
     text: str  # each blank with its likeliest token
     blanks: tuple[tuple[tuple[str, float], ...], ...]  # the likeliest tokens of each blank with their probabilities
     filled: tuple[tuple[str, ...], ...] = ()  # the text with each of those
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: LookAt | None = field(default=None, repr=False, compare=False)
 
     __repr__ = short_repr
@@ -145,6 +146,7 @@ class ClassifiedText(Shown):
     label: str
     probabilities: dict[str, float]  # of every class, the likeliest first
     cut: Cut | None = field(default=None, kw_only=True, repr=False, compare=False)
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
     __repr__ = short_repr
 
@@ -202,8 +204,8 @@ class ClassifiedDocument(ClassifiedText):
 
 
 def shares_in_words(probabilities: Mapping[str, float]) -> str:
-    """The three likeliest classes: "ring 99.1%, circle 0.6%, star 0.2%"."""
-    return ", ".join(f"{label} {share:.1%}" for label, share in list(probabilities.items())[:3])
+    """The three likeliest classes: "ring 99.1 %, circle 0.6 %, star 0.2 %"."""
+    return ", ".join(f"{label} {100 * share:.1f} %" for label, share in list(probabilities.items())[:3])
 
 
 def one_line(label: str) -> str:

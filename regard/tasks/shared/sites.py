@@ -1,56 +1,16 @@
-"""What tasks that decode or show attention share: what may be searched for, and the sites of attention by name."""
+"""The sites of a model, where a trace records attention or gates, by their names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TypeVar
 
 from torch import Tensor
 
 from regard.attention.trace import sites_of
 from regard.base.arguments import check_argument
-from regard.data.text.special_tokens import Special
-from regard.decode.settings import Decoding
-from regard.errors import BadInput, NoAttention, RunError
-from regard.models.protocols import Model, Module
-from regard.tasks.shared.measuring import device_of
-
-P = TypeVar("P")  # a protocol
-
-
-def need(model: Model, protocol: type[P]) -> P:
-    """The model in eval mode, known by what it can be asked."""
-    if not isinstance(model, protocol):
-        raise RunError(f"{type(model).__name__} cannot be asked as a {protocol.__name__}")
-    model.eval()
-    return model
-
-
-def never_written(special: Special, never: Collection[int] = ()) -> tuple[int, ...]:
-    """The tokens that no answer has: padding, the start token unless it also ends texts, and these."""
-    return tuple({special.pad, special.start, *never} - {special.end})
-
-
-def check_search(decode: Decoding, most: int, what: str) -> None:
-    """BadInput where an answer, `what`, of a model that ends it itself and writes at most so many tokens cannot be
-    searched for."""
-    if decode.stop:
-        raise BadInput(f"stop strings are for language models; {what} ends by itself, or by max_length")
-    if decode.min_length >= most:
-        raise BadInput(
-            f"min_length must be below {most:,}, the most tokens of an answer of this model, got "
-            f"{decode.min_length:,}"
-        )
-
-
-def check_batch(batch: int | None, model: Module) -> int:
-    """How many inputs at once: enough to keep the machine busy, unless given."""
-    if batch is None:
-        return 512 if device_of(model).type == "cuda" else 64
-    if batch < 1:
-        raise BadInput(f"batch must be at least 1, got {batch}")
-    return batch
+from regard.errors import NoAttention
+from regard.models.protocols import Module
 
 
 def sites_like(

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from regard.base.fields import setting
 from regard.base.files import find_files
-from regard.base.records import form_of
+from regard.base.patterns import COLUMNED, form_by_name
 from regard.data.text.documents import READERS, Document, read_documents
-from regard.tasks.core.splits import Splits
+from regard.tasks.shared.kept_tokens import KeptTokens
 
 
 @dataclass(frozen=True)
-class TextFiles(Splits):
+class TextFiles(KeptTokens):
     """The first fields of a recipe's [data] (`data.text.documents` describes the forms of files). Without a
     validation file, the end of train is held out."""
 
@@ -21,11 +21,11 @@ class TextFiles(Splits):
 
     # what is one document of plain text: a file, a line, what stands between blank lines, or under a "= heading ="
     documents: str = setting("file", choices=tuple(READERS))
-    column: str = "text"  # CSV and JSONL: the column with the text; each row is a document
+    column: str = "text"  # CSV, JSONL and parquet: the column with the text; each row is a document
 
     def in_columns(self, names: Iterable[str]) -> bool:
-        """Are these files CSV or JSONL, whose rows have columns?"""
-        return all(form_of(path) in ("csv", "jsonl") for name in names for path in find_files(name))
+        """Are these files CSV, JSONL or parquet, whose rows have columns?"""
+        return all(form_by_name(path) in COLUMNED for name in names for path in find_files(name))
 
     def read(self, files: Iterable[str]) -> Iterator[Document]:
         for file in files:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Generic, TypeGuard, TypeVar, overload
+from typing import Any, Generic, TypedDict, TypeGuard, TypeVar, overload
 
 import torch
 
@@ -15,7 +15,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.errors import BadInput, NoAttention, RunError
 from regard.layers.onednn import without_onednn
 from regard.models import name_of, protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Document, Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
@@ -23,7 +23,7 @@ from regard.tasks.core.results import Cut, Tick, no_tick
 from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import answer, can_replay, device_of
 from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
-from regard.tasks.shared.sites import looks_back, need, sites_like
+from regard.tasks.shared.sites import looks_back, sites_like
 from regard.tasks.shared.words import document_of, heads_of
 
 PART = 1024  # texts sorted by length at once, so that a batch has rows of similar length
@@ -34,6 +34,11 @@ T = TypeVar("T", bound=Texts)
 R = TypeVar("R")  # the answer to a text
 
 
+class NotRead(TypedDict):
+    cut: Cut | None
+    unknown: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Encoded(Generic[T]):
     """A text or a pair as the model reads it."""
@@ -41,6 +46,12 @@ class Encoded(Generic[T]):
     text: T
     row: EncodedText
     cut: Cut | None = None  # where the text is longer than what is read
+    unknown: tuple[str, ...] = ()  # what the vocabulary does not have
+
+    @property
+    def unread(self) -> NotRead:
+        """What an answer says of it."""
+        return {"cut": self.cut, "unknown": self.unknown}
 
     @property
     def truncated(self) -> bool:
@@ -56,6 +67,10 @@ class TextReader(Run):
         self.encoding = need(model, protocols.TextClassifier).encoding
         self.max_length = min(max_length or self.encoding.most, self.encoding.most)
         self.pairs: bool | None = None  # was a classifier trained on pairs of texts? None: unknown
+
+    @property
+    def at_once(self) -> int:
+        return PART
 
     # ---- classify
 
@@ -88,8 +103,8 @@ class TextReader(Run):
         words, told = len(encoded.row[0]), (encoded.text, next(iter(probabilities)), probabilities)
         if self._looks_back:
             look = partial(self._look_back, encoded) if words > 1 else None
-            return Classified(*told, look, cut=encoded.cut)
-        return ClassifiedDocument(*told, words, partial(self._document, encoded), cut=encoded.cut)
+            return Classified(*told, look, **encoded.unread)
+        return ClassifiedDocument(*told, words, partial(self._document, encoded), **encoded.unread)
 
     def check_classify(self) -> None:
         """RunError where the model has no classes."""
@@ -172,7 +187,8 @@ class TextReader(Run):
             raise BadInput(f"this model was made for single texts{why}, got a pair, {first[:40]!r} first")
         row, truncated = next(self.encoding.rows([(first, second)], self.tokenizer, self.max_length))
         whole = truncated or self.encoding.shortens(first)
-        return Encoded(text, row, self._cut((first, second), row) if whole else None)
+        cut = self._cut((first, second), row) if whole else None
+        return Encoded(text, row, cut, self.encoding.unknown((first, second), row, self.tokenizer))
 
     def _cut(self, text: tuple[str, str], row: EncodedText) -> Cut | None:
         read, whole = self.encoding.counts(row), self.encoding.counts(self.encoding.whole(text, self.tokenizer))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.base.divided import refuse_stream
 from regard.base.files import find_data
 from regard.base.lines import open_lines
 from regard.data.text.pairs import read_pairs
@@ -33,6 +34,7 @@ def align_pairs(
 ) -> Aligned:
     """Every pair's links are written as they come; `base` is the number of the first word in the gold file."""
     translator.check_looks()
+    refuse_stream(data)
     source, target = read_columns(columns)
     pairs: Iterable[tuple[str, str]] = read_pairs(data, source=source, target=target)
     wanted = []

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from regard.attention.trace import sites_of
-from regard.base.files import find_files
+from regard.base.files import find_aligned
 from regard.base.line_writer import line_writer
 from regard.data.artifacts import Artifacts
 from regard.data.text.pairs import read_pairs
-from regard.metrics.alignment import pharaoh
+from regard.metrics.alignment import Links, pharaoh
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Amount, Stream, write_answers
+from regard.tasks.core.desk import Amount, Stream, as_text
 from regard.tasks.core.input_files import InputColumns
 from regard.tasks.core.options import TRANSLATE
 from regard.tasks.core.results import Answer, Tick, no_tick
@@ -63,7 +63,8 @@ class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
 
     def has_columns(self, settings: PairSettings) -> bool:
         """Aligned files have none."""
-        return not settings.made and all(len(find_files(name)) == 1 for name in settings.test_files)
+        groups = (group for name in settings.test_files for group in find_aligned(name))
+        return not settings.made and all(len(group) == 1 for group in groups)
 
     def ticks(self, data: TestPairs) -> int:
         return len(data.examples)
@@ -81,22 +82,33 @@ class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
     def reader(self, run: Translator, options: Options) -> Callable[[str], Source]:
         return run.read
 
+    def settled(self, run: Translator, options: Options) -> Options:
+        """With the dictionary that --dictionary names."""
+        if options.get("alignments"):
+            run.check_looks()
+        named = options.get("dictionary")
+        words = dict(read_pairs(named)) if isinstance(named, str | Path) else named
+        return {**super().settled(run, options), "dictionary": words}
+
+    def written(
+        self, run: Translator, answer: Answer, output: Path | None, options: Options, as_json: bool
+    ) -> tuple[str, str]:
+        """The answer, and where it is wanted its alignment."""
+        links: Links = getattr(answer, "alignment", frozenset()) if options.get("alignments") else frozenset()
+        return as_text(answer, as_json), pharaoh(links)
+
     @contextmanager
     def writer(
-        self, run: Translator, output: Path | None, options: Options, as_json: bool
-    ) -> Iterator[Callable[[Answer], None]]:
+        self, run: Translator, output: Path | None, options: Options
+    ) -> Iterator[Callable[[tuple[str, str]], None]]:
         """Answers, and their alignments to a file of their own."""
         alignments = options.get("alignments")
-        if not alignments:
-            with write_answers(output, as_json) as write:
-                yield write
-            return
-        run.check_looks()
-        with line_writer(alignments, "--alignments") as align, write_answers(output, as_json) as write:
+        aside = line_writer(alignments, "--alignments") if alignments else nullcontext(lambda line: None)
+        with aside as align, line_writer(output) as write:
 
-            def both(answer: Answer) -> None:
-                write(answer)
-                align(pharaoh(getattr(answer, "alignment", frozenset())))
+            def both(texts: tuple[str, str]) -> None:
+                write(texts[0])
+                align(texts[1])
 
             yield both
 
@@ -109,6 +121,4 @@ class TranslateDesk(WritingDesk[PairSettings, Translator, TestPairs]):
         tick: Tick = no_tick,
         stream: Stream | None = None,
     ) -> Iterator[Translation]:
-        dictionary = options.get("dictionary")
-        words = None if dictionary is None else dict(read_pairs(dictionary))
-        return run.answers(inputs, options["decoding"], dictionary=words, tick=tick)
+        return run.answers(inputs, options["decoding"], dictionary=options.get("dictionary"), tick=tick)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from regard.base.divided import each
 from regard.errors import DataError
 from regard.metrics.bleu import bleu, chrf, tokenised_bleu
 from regard.metrics.bleu_by_length import Bucket, bleu_by_length
@@ -44,8 +45,13 @@ def evaluate(
     references. Loss and perplexity are per token, so that they compare runs with one tokenizer only."""
     sources, references = [source for source, _ in data.examples], [targets for _, targets in data.examples]
     decoding = change_decoding(run.decode, options or {})
-    answers = [answer.text for answer in run.answers(read_all(sources, run.read, "texts"), decoding, tick=tick)]
-    nats, tokens = total_loss(run.model, (data.ids.batch(rows) for rows in data.ids.order(0)))
+
+    def translate(first: int, tick: Tick) -> Iterator[str]:
+        read = read_all(sources[first : first + run.at_once], run.read, "texts", first)
+        return (answer.text for answer in run.answers(read, decoding, tick=tick))
+
+    answers = list(each(range(0, len(sources), run.at_once), translate, tick=tick, at_once=1))
+    nats, tokens = total_loss(run.model, data.ids.order(0), data.ids.batch)
     loss = nats / tokens
     metrics, signatures = {"exact_match": exact_match(answers, references)}, {}
     wanted = [name for name in SCORED if not only or name in only]

@@ -10,9 +10,12 @@ from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
+from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
-from regard.data.batches.batch import Filter, PairData
+from regard.data.batches.batch import Filter, PairData, Rows
 from regard.data.batches.blocks import BlockData, gather
+from regard.data.shards.reading import ShardRows, taken
+from regard.data.shards.sharded_data import ShardedRows
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
 from regard.errors import DataError, NoTokenizer, RecipeError
@@ -92,7 +95,7 @@ def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
             raise
         except ValueError as error:
             raise DataError(
-                f"{settings.test or settings.valid or 'the test pairs'}, pair {number}: {error}"
+                f"{', '.join(settings.test_files) or 'the test pairs'}, pair {number}: {error}"
             ) from None
     return TestPairs(pair_data(_first(examples), translator, BATCH_TOKENS), examples)
 
@@ -116,8 +119,20 @@ def _first(examples: Iterable[Example]) -> Iterator[Pair]:
 
 def build_data(
     job: Job[PairSettings], translator: Translator, examples: list[Example], out: Path
-) -> tuple[PairData | BlockData, PairData]:
+) -> tuple[PairData | BlockData | ShardedRows, PairData]:
     """Training and validation pairs as ids; what the length filter drops is reported."""
+    settings = job.data
+    valid = pair_data(_first(examples), translator, settings.batch_tokens)
+    if settings.keeps_tokens:
+        data: PairData | BlockData | ShardedRows = kept_pairs(job, translator)
+    else:
+        data = read_data(job, translator, out)
+    check_lengths(settings, data.longest_source, valid.longest_source, translator.max_source, out)
+    return data, valid
+
+
+def read_data(job: Job[PairSettings], translator: Translator, out: Path) -> PairData | BlockData:
+    """In memory, or in blocks on disk."""
     settings = job.data
     chosen = Filter(drop_longer=settings.drop_longer, max_ratio=settings.max_ratio)
     pairs = chosen(encode(counted(settings.pairs("train"), "pairs read"), translator))
@@ -134,9 +149,38 @@ def build_data(
     )
     if dropped := chosen.report():
         say(dropped)
-    valid = pair_data(_first(examples), translator, settings.batch_tokens)
-    check_lengths(settings, data.longest_source, valid.longest_source, translator.max_source, out)
-    return data, valid
+    return data
+
+
+def kept_pairs(job: Job[PairSettings], translator: Translator) -> ShardedRows:
+    """Training pairs whose tokens are kept, all of them: the filter is applied as they are read."""
+    settings, source, target = job.data, translator.source_tokenizer, translator.tokenizer
+    assert isinstance(source, Tokenizer)  # no others are trained with
+    assert isinstance(target, Tokenizer)
+    rows = ShardRows(settings.kept("pairs", {"source": settings.source, "target": settings.target}, source, target))
+
+    def new_filter() -> Filter:
+        return Filter(drop_longer=settings.drop_longer, max_ratio=settings.max_ratio)
+
+    def make(columns: dict[str, Rows], seed: int) -> PairData | None:
+        sides = columns["source"], columns["target"]
+        keep = new_filter().keeps(sides[0].lengths(), sides[1].lengths())
+        if not keep.any():
+            return None
+        sources, targets = (taken(side, keep) for side in sides)
+        return PairData(sources, targets, batch_tokens=settings.batch_tokens, seed=seed, special=target.special)
+
+    chosen, longest = new_filter(), 0
+    for lengths in rows.lengths("source", "target"):
+        longest = max(longest, int((chosen.keeps(*lengths) * (lengths[0] + 1)).max(initial=0)))  # with </s>
+    left = chosen.seen - chosen.dropped.total()
+    if not left:
+        raise DataError(f"{chosen.report()}; none is left to learn from: raise data.drop_longer or data.max_ratio")
+    if dropped := chosen.report():
+        say(dropped)
+    data = ShardedRows(rows, make, batch_tokens=settings.batch_tokens, seed=job.train.seed, count=left)
+    data.longest_source = longest
+    return data
 
 
 def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out: Path) -> None:
@@ -154,8 +198,8 @@ def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out
             f"model.max_positions={longest}{drop}"
         )
     raise DataError(
-        f"the longest source of {settings.valid} has {longest} tokens and model.max_positions is {most}; "
-        f"set model.max_positions={longest}"
+        f"the longest source of {', '.join(file_names(settings.valid))} has {longest} tokens and "
+        f"model.max_positions is {most}; set model.max_positions={longest}"
     )
 
 

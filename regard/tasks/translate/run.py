@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Unpack, overload
 
 import torch
 from torch import Tensor
 
 from regard.attention import Trace, trace
+from regard.base.divided import each
 from regard.data.artifacts import AnyTokenizer
 from regard.data.batches.batch import pad
 from regard.decode.coverage import rerank
@@ -20,23 +20,24 @@ from regard.decode.rules import Target
 from regard.decode.search import decode as search
 from regard.decode.settings import Decoding
 from regard.errors import BadInput, NoAttention
+from regard.learn.progress import say
 from regard.metrics.alignment import Links, links_from
 from regard.models import protocols
-from regard.models.protocols import Model
+from regard.models.protocols import Model, need
 from regard.show import Heads, Map
 from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import TranslateOptions, checks_keywords
-from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.core.results import Evaluation, Tick, Unread, no_tick
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
-from regard.tasks.shared.sites import check_batch, check_search, head_weights, need, never_written, sites_like
+from regard.tasks.shared.sites import head_weights, sites_like
 from regard.tasks.shared.stepping import Beginning, check_tokens
 from regard.tasks.shared.text_stream import Stream
 from regard.tasks.shared.words import Tokens, heads_of, words_of
 from regard.tasks.shared.writing import Passage, Writing, alone
-from regard.tasks.shared.writing_run import WritingRun
+from regard.tasks.shared.writing_run import WritingRun, check_search, never_written
 from regard.tasks.translate.source import Source, looks_across
 from regard.tasks.translate.translation import Translation
 
@@ -67,6 +68,10 @@ class Translator(WritingRun):
     def max_source(self) -> int:
         """The most tokens a source may have, the end token included."""
         return self.model.config.max_positions
+
+    @property
+    def at_once(self) -> int:
+        return check_batch(None, self.model) * AHEAD
 
     @overload
     def translate(
@@ -183,7 +188,8 @@ class Translator(WritingRun):
                 f"{text[:40]!r}... has {len(ids) + 1} tokens with the end token and this model takes "
                 f"{self.max_source}; shorten or split it"
             )
-        return Source(text, [*ids, self.source_tokenizer.special.end], [*words, -1])
+        unknown = self.source_tokenizer.unknown_in(text, ids)
+        return Source(text, [*ids, self.source_tokenizer.special.end], [*words, -1], unknown)
 
     def collate(self, sources: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
         """Sources as a batch and its mask."""
@@ -261,8 +267,9 @@ class Translator(WritingRun):
         rest = tuple((text, other.score) for text, other in zip(texts[1:], others, strict=True))
         look, heads = partial(self.look, source.ids, best.tokens), partial(self.heads, source.ids, best.tokens)
         gates = partial(self.gates, source.ids, best.tokens)
-        ranks = () if decode.coverage else tuple(answer.normalised(decode.length_penalty) for answer in hypotheses)
-        return Translation(source.text, texts[0], best.score, rest, look, link, heads, gates, ranks=ranks)
+        ranks = tuple(answer.normalised(decode.length_penalty) for answer in hypotheses)
+        told = (source.text, texts[0], best.score, rest)
+        return Translation(*told, look, link, heads, gates, ranks=ranks, unknown=source.unknown)
 
     def _words(self, tokens: list[int], spoken: list[str] | None) -> list[int]:
         """The word of the answer's text that each token is part of; an unknown token that was left out has none."""
@@ -346,12 +353,29 @@ class Translator(WritingRun):
         return Map(weights[0].numpy(), rows, columns, title, centres=centres[0].numpy(), window=window)
 
     def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
-        """Word alignments of given translations: for each target word the source word it looked at most."""
-        batch = check_batch(batch, self.model)
-        pairs = iter(pairs)
-        while part := list(islice(pairs, batch)):
-            sources = [self.read(source) for source, _ in part]
-            targets = [self.tokenizer.encode_words(target) for _, target in part]
-            weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
-            for source, (ids, words), seen in zip(sources, targets, weights.numpy(), strict=True):
-                yield links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+        """Word alignments of given translations: for each target word the source word it looked at most. What the
+        model does not know of them is said at the end, on stderr."""
+        unread = Unread("pairs")
+        for links, unknown in each(in_parts(pairs, check_batch(batch, self.model)), self._align):
+            unread.add_unknown(unknown)
+            yield links
+        for line in unread.lines():  # links cannot tell
+            say(line)
+
+    def _align(self, pairs: list[tuple[str, str]], tick: Tick) -> Iterator[tuple[Links, tuple[str, ...]]]:
+        """The links of each pair, and what the model does not know of it."""
+        sources = [self.read(source) for source, _ in pairs]
+        targets = [self.tokenizer.encode_words(target) for _, target in pairs]
+        weights, *_ = self._weights([source.ids for source in sources], [ids for ids, _ in targets])
+        for source, (ids, words), (_, target), seen in zip(sources, targets, pairs, weights.numpy(), strict=True):
+            links = links_from(seen[: len(ids) + 1, : len(source.ids)], source.words, [*words, -1])
+            yield links, (*source.unknown, *self.tokenizer.unknown_in(target, ids))
+
+
+def check_batch(batch: int | None, model: Model) -> int:
+    """How many inputs at once: enough to keep the machine busy, unless given."""
+    if batch is None:
+        return 512 if device_of(model).type == "cuda" else 64
+    if batch < 1:
+        raise BadInput(f"batch must be at least 1, got {batch}")
+    return batch

@@ -6,12 +6,15 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from regard.base.fields import setting
+from regard.base.files import find_aligned
 from regard.data.made.pairs import MADE
 from regard.data.text.pairs import read_pairs, read_references
 from regard.errors import DataError
 from regard.tasks.core.splits import MadeSplits
+from regard.tasks.shared.kept_tokens import KeptTokens
 
 Pair = tuple[str, str]
 Example = tuple[str, tuple[str, ...]]  # a source and its references
@@ -20,7 +23,7 @@ MOST_VALID = 2000  # sources held out of the training files; more would only mak
 
 
 @dataclass(frozen=True)
-class PairSettings(MadeSplits[list[Pair]]):
+class PairSettings(MadeSplits[list[Pair]], KeptTokens):
     """A recipe's [data]: a generated set, or files (`data.text.pairs` describes their forms). Without a validation
     file, one source in twenty is held out of train."""
 
@@ -28,7 +31,7 @@ class PairSettings(MadeSplits[list[Pair]]):
     sets = tuple(MADE)
 
     distance: int = setting(10, at_least=2)  # of the generated set `recall`: steps from the letter to the question
-    source: str = ""  # the column of the source: its name in CSV and JSONL, its number in TSV
+    source: str = ""  # the column of the source: its name in CSV, JSONL and parquet, its number in TSV
     target: str = ""  # the column of the target
     drop_longer: int = setting(0, at_least=0)  # drop training pairs with more tokens on a side; 0: keep all
     # drop training pairs of which one side is so many times as long as the other
@@ -42,6 +45,9 @@ class PairSettings(MadeSplits[list[Pair]]):
         options = {"distance": self.distance} if self.made == "recall" else {}
         return MADE[self.made](split, self.count_of(split), **options)
 
+    def groups(self, split: str) -> list[list[Path]]:
+        return [group for name in self.files_of(split) for group in find_aligned(name)]
+
     def pairs(self, split: str) -> Iterator[Pair]:
         """The pairs of train, valid or test; files are read as they are asked for, never held whole."""
         if self.made:
@@ -54,8 +60,8 @@ class PairSettings(MadeSplits[list[Pair]]):
         """The same to evaluate on: a source may have several references."""
         if self.made or self.source_of(split) == "train":
             return [(source, (target,)) for source, target in self.pairs(split)]
-        (file,) = self.files_of(split)
-        rows = read_references(file, source=self.source, target=self.target)
+        files = self.files_of(split)
+        rows = (row for file in files for row in read_references(file, source=self.source, target=self.target))
         return [(source, tuple(references)) for source, *references in rows]
 
     @cached_property

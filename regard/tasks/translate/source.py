@@ -12,6 +12,7 @@ class Source:
     text: str
     ids: list[int]  # closing with the end token
     words: list[int]  # the word each is part of; -1: none
+    unknown: tuple[str, ...] = ()  # what the vocabulary does not have
 
     @property
     def blank(self) -> bool:

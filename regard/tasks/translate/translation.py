@@ -22,7 +22,10 @@ class Translation(Shown):
     text: str
     score: float  # log p(text | source)
     others: tuple[Scored, ...] = ()  # the next best translations with their scores
-    ranks: tuple[float, ...] = field(default=(), kw_only=True, repr=False, compare=False)  # log p / length^penalty
+    ranks: tuple[float, ...] = field(
+        default=(), kw_only=True, repr=False, compare=False
+    )  # by which they are ordered: log p / length^penalty + coverage
+    unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[], Map] | None = field(default=None, repr=False, compare=False)
     _links: Callable[[Map], Links] | None = field(default=None, repr=False, compare=False)
     _heads: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)

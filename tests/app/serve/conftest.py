@@ -33,15 +33,6 @@ def image() -> str:
 
 
 @pytest.fixture
-def process(request: pytest.FixtureRequest) -> Iterator[Any]:
-    from served_models import Process
-
-    found = Process(*getattr(request, "param", ("shakespeare", "dates")))
-    yield found
-    found.end()
-
-
-@pytest.fixture
 def listening(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server that other threads connect to."""
     from served_models import Listening

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import socket
 import threading
@@ -118,13 +119,18 @@ def test_a_beam_is_stopped_too(listening: Listening) -> None:
     eventually(lambda: metric(listening.address, "regard_stopped_total") == 1)
 
 
-@pytest.mark.parametrize("process", [("dates", "--host", "0.0.0.0")], indirect=True)
-def test_beyond_this_machine_a_token_is_made_and_printed(process: Process) -> None:
-    [token] = [line.split()[1] for line in process.said if line.startswith("token: ")]
-    assert len(token) >= 32
-    assert httpx2.get(f"{process.address}/api/models", timeout=60).status_code == 401
-    headers = {"authorization": f"Bearer {token}"}
-    assert httpx2.get(f"{process.address}/api/models", headers=headers, timeout=60).status_code == 200
+def test_beyond_this_machine_a_token_is_made_and_printed(started: Any) -> None:
+    with started("serve", "dates", "--host", "0.0.0.0", "--port", 0, text=True) as child:
+        said = []
+        while not (found := re.search(r"http://\S+:(\d+)/", "".join(said))):
+            said.append(child.stdout.readline())
+            assert said[-1], "it did not start"
+        [token] = [line.split()[1] for line in said if line.startswith("token: ")]
+        assert len(token) >= 32
+        address = f"http://127.0.0.1:{found[1]}/api/models"
+        assert httpx2.get(address, timeout=60).status_code == 401
+        assert httpx2.get(address, headers={"authorization": f"Bearer {token}"}, timeout=60).status_code == 200
+        child.send_signal(signal.SIGTERM)
 
 
 def test_a_port_that_is_taken(listening: Listening, call: Any) -> None:

@@ -81,6 +81,12 @@ def test_forms(folder, form, compressed):
     check(open_caption_set(folder / (form + compressed)))
 
 
+def test_a_pattern_of_files(folder):
+    for number, row in enumerate(ROWS):
+        (folder / f"part-{number}.tsv").write_text(lines(row))
+    check(open_caption_set(folder / "part-*.tsv"))
+
+
 def test_columns_by_name_and_by_number(folder):
     rows = [("1", text, name) for name, text in ROWS]
     (folder / "a.tsv").write_text(lines(("n", "says", "photo"), *rows))

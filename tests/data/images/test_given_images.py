@@ -113,15 +113,18 @@ def test_every_task_takes_them_alone_and_mixed(tmp_path: Path) -> None:
     told[1].examples()
 
 
-@pytest.mark.parametrize("name", ["PIL", "grey PIL", "PIL with opacity", "bytes", "grey", "one channel", "turned"])
+@pytest.mark.parametrize("name", HELD)
 def test_rows_to_train_with_are_read_as_those_to_ask_about(name: str) -> None:
     """But for grey, which is kept as one channel."""
     held, wanted = HELD[name]
     pixels = held_image(held, "data[0]")
     assert np.array_equal(np.broadcast_to(pixels, wanted.shape), wanted)
-    assert pixels.shape[2] == (1 if isinstance(held, np.ndarray) and wanted is REPEATED else 3)
+    assert pixels.shape[2] == (1 if not isinstance(held, Image.Image) and wanted is REPEATED else 3)
 
 
 def test_a_row_that_is_no_image_is_named() -> None:
     with pytest.raises(DataError, match=r"^data\[0\] cannot be read: it has 0 x 3 pixels"):
         held_image(Image.new("RGB", (0, 3)), "data[0]")
+    for wrong, said in WRONG.values():
+        with pytest.raises(DataError, match=rf"^data\[0\]: an image must be the name of a file, a PIL.*{said}"):
+            held_image(wrong, "data[0]")

@@ -161,3 +161,16 @@ def test_settings_are_checked_at_once(tmp_path):
         read_documents(write(tmp_path, "a.txt", "x"), documents="page")
     with pytest.raises(DataError, match="there is no file"):
         read_documents(tmp_path / "none.txt")
+
+
+def test_a_pattern_and_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    write(tmp_path, "2.txt", "two")
+    write(tmp_path, "1.txt", "one")
+    assert read(tmp_path / "*.txt") == ["one", "two"]
+    parquet.write_table(pyarrow.table({"text": ["a\nb", "c"], "id": [1, 2]}), tmp_path / "1.parquet")
+    assert read(tmp_path / "*.parquet") == ["a\nb", "c"]
+    with pytest.raises(DataError, match=r"1\.parquet: no column 'body'; the header names 'text', 'id'"):
+        read(tmp_path / "1.parquet", column="body")

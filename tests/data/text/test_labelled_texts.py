@@ -318,3 +318,20 @@ def test_what_is_wrong_with_a_folder_of_texts_is_said(tmp_path):
     (tmp_path / "empty/a.txt").write_bytes(b"\xff")
     with pytest.raises(DataError, match=r"empty/a\.txt, line 1: the byte 0xff is not UTF-8"):
         list(read_labelled(tmp_path))
+
+
+def test_files_of_a_pattern_have_the_same_columns(tmp_path):
+    (tmp_path / "1.csv").write_text("text,label\nfine,good\n")
+    (tmp_path / "2.csv").write_text("label,text\nbad,dull\n")
+    assert list(read_labelled(tmp_path / "*.csv")) == [("fine", "", "good"), ("dull", "", "bad")]
+    (tmp_path / "3.csv").write_text("review,label\nlong,bad\n")
+    with pytest.raises(DataError, match=r"3\.csv, line 1: no column 'text'; the header names 'review', 'label'"):
+        list(read_labelled(tmp_path / "*.csv"))
+
+
+def test_labelled_texts_in_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    parquet.write_table(pyarrow.table({"sentence": ["fine", "dull"], "label": [1, 0]}), tmp_path / "1.parquet")
+    assert list(read_labelled(tmp_path / "1.parquet")) == [("fine", "", "1"), ("dull", "", "0")]

@@ -250,3 +250,39 @@ def test_a_file_is_streamed(tmp_path):
         tracemalloc.stop()
     with pytest.raises(DataError, match="line 5001: 1 column"):
         next(pairs)
+
+
+def test_a_pattern_is_its_files_one_after_the_other(tmp_path):
+    for number in (2, 1):
+        write(tmp_path, PACK[".zst"](f"a{number}\tb{number}\n".encode()), f"{number}.tsv.zst")
+        write(tmp_path, f"c{number}\n", f"{number}.en")
+        write(tmp_path, f"d{number}\n", f"{number}.de")
+    assert list(read_pairs(tmp_path / "*.tsv.zst")) == [("a1", "b1"), ("a2", "b2")]
+    assert list(read_pairs(f"{tmp_path}/*.{{en,de}}")) == [("c1", "d1"), ("c2", "d2")]
+    write(tmp_path, "", "3.tsv")
+    write(tmp_path, "x\ty\n", "4.tsv")
+    with pytest.raises(DataError, match=r"3\.tsv is empty"):
+        list(read_pairs(tmp_path / "*.tsv"))
+
+
+def test_pairs_in_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    rows = {"source": ["a", "b", "c"], "target": ["x", "y", "z"], "other": [1, 2, 3]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "1.parquet", row_group_size=2)
+    assert list(read_pairs(tmp_path / "1.parquet")) == [("a", "x"), ("b", "y"), ("c", "z")]
+    with pytest.raises(DataError, match=r"1\.parquet, row 1: 'other' must be text, got 1"):
+        list(read_pairs(tmp_path / "1.parquet", source="other"))
+    parquet.write_table(pyarrow.table({"en": ["a"], "target": ["x"]}), tmp_path / "2.parquet")
+    with pytest.raises(DataError, match=r"2\.parquet: no column 'source'; the header names 'en', 'target'"):
+        list(read_pairs(tmp_path / "*.parquet"))
+    write(tmp_path, b"PAR1 no", "3.parquet")
+    with pytest.raises(DataError, match=r"3\.parquet is damaged or not a parquet file"):
+        list(read_pairs(tmp_path / "3.parquet"))
+
+
+def test_parquet_without_its_package_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"pip install 'regard\[parquet\]'"):
+        list(read_pairs(write(tmp_path, b"PAR1", "1.parquet")))

@@ -1,5 +1,8 @@
 import json
 import os
+import signal
+import threading
+import time
 import tracemalloc
 import unicodedata
 
@@ -108,6 +111,62 @@ def test_decoding_leaves_special_tokens_out(kind):
     assert tokenizer.decode([1, *ids, 3, 2, 0, 0]) == "the cat"
     assert tokenizer.tokens([1, *ids, 2, 0])[0] == "<s>"
     assert tokenizer.tokens([1, *ids, 2, 0])[-2:] == ["</s>", "<pad>"]
+
+
+def lost(tokenizer, text):
+    return tokenizer.unknown_in(text, tokenizer.encode(text))
+
+
+@pytest.mark.parametrize("normalise", ["", "nfc", "nfkc"])
+def test_what_is_lost_of_a_text_is_named(normalise):
+    """An accent that joins its letter is not lost."""
+    texts, apart = ["the école sat"], unicodedata.normalize("NFD", "école")
+    characters, words, pieces = (
+        Tokenizer.train(texts, kind=kind, normalise=normalise) for kind in ("character", "word", "bpe")
+    )
+    assert lost(characters, "the cßt ☃ ß\t") == ("ß", "☃", "\t")
+    assert lost(words, "the zebra sat, zebra ☃") == ("zebra", ",", "☃")
+    assert lost(pieces, "☃ zebra") == lost(pieces, apart) == ()
+    if normalise:
+        assert lost(characters, apart) == lost(words, apart) == ()
+
+
+def test_what_a_normaliser_removes_is_not_lost():
+    """BERT's takes accents off, and control characters out."""
+    tokenizer = Tokenizer.train(["ecole the"], kind="wordpiece", lowercase=True, numbering="bert")
+    assert lost(tokenizer, unicodedata.normalize("NFD", "École") + "\x07 ☃\u200b") == ("☃",)
+
+
+def test_characters_without_any_token_are_lost_too():
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")]))
+    assert lost(Tokenizer(inner, Special(0, 0, 0, -1)), "abé ab") == ("é",)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "wordpiece"])
+def test_ctrl_c_ends_the_training_of_a_vocabulary_at_once(kind, signals_heard):
+    """`tokenizers` hears no signal, and its texts are no longer read."""
+    asked, answered, read = threading.Event(), threading.Event(), []
+
+    def texts():
+        for number in range(10_000):
+            read.append(number)
+            yield "the cat sat"
+            if number == 100:
+                asked.set()
+                answered.wait(20)
+
+    def press():
+        asked.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Tokenizer.train(texts(), kind=kind, numbering="bert" if kind == "wordpiece" else "regard")
+    finally:
+        answered.set()
+    time.sleep(0.05)
+    assert len(read) < 200
 
 
 def test_unknown_pieces_become_the_unknown_token():

@@ -25,6 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {"tied": True},
     "classify": {"head": "classify", "labels": LABELS, "layers": 2},
     "classify by the last state": {"head": "classify", "labels": LABELS, "pool": "last"},
+    "classify with bigrams": {"head": "classify", "labels": LABELS, "bigrams": 7},
 }
 LEARNS = ("two layers", "classify")
 

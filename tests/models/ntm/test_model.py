@@ -148,8 +148,8 @@ def test_it_learns_to_copy() -> None:
     """Two vectors of four bits."""
     torch.manual_seed(1)
     model = NTM(NTMConfig(inputs=5, outputs=4, controller="feedforward", dim=24, places=8, width=8))
-    stepper = Stepper(model, Training(steps=150, device="cpu"))
-    for step in range(1, 151):
+    stepper = Stepper(model, Training(steps=125, device="cpu"))
+    for step in range(1, 126):
         stepper.step(step, [copying(2, 16, step)], 2e-2)
     test = copying(2, 64, 10_000)
     wrong = (model(test.inputs) > 0) != test.targets.bool()

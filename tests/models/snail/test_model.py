@@ -90,7 +90,7 @@ def test_it_learns_to_tell_classes_it_has_never_seen():
     options = {"ways": 2, "shots": 1, "pixels": Pixels((0.5,), (0.5,)), "batch_size": 32, "seed": 0}
     train, test = (DrawnEpisodes(patterns(seed), count=320, **options) for seed in (0, 1))
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for item in (item for epoch in range(15) for item in train.order(epoch)):
+    for item in (item for epoch in range(10) for item in train.order(epoch)):
         loss = model.loss(train.batch(item))
         optimiser.zero_grad()
         (loss.total / loss.tokens).backward()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from own_data import FILES, ROWS, picture, recipe
 from PIL import Image
 
@@ -275,8 +276,23 @@ def test_images_in_memory_may_be_of_any_form(trained: Any, tmp_path: Path) -> No
         files.append((tmp_path / f"{place}.png", label))
     pillow = [(Image.fromarray(image), label) for image, label in rows]
     encoded = [{"image": {"bytes": path.read_bytes(), "path": None}, "label": label} for path, label in files]
-    for form in (files, [(str(path), label) for path, label in files], pillow, encoded):
+    floats = [(image / 255, label) for image, label in rows]
+    tensors = [(torch.from_numpy(image).permute(2, 0, 1) / 255, label) for image, label in rows]
+    mixed = [pair[place % 3] for place, pair in enumerate(zip(pillow, floats, tensors, strict=True))]
+    named = [(str(path), label) for path, label in files]
+    for form in (files, named, pillow, encoded, floats, tensors, mixed):
         assert run.evaluate(form).metrics == pytest.approx(wanted)
+
+
+def test_a_training_with_tensors_goes_on_with_the_same_ones(here: Path) -> None:
+    """Of any precision: their contents are noted too."""
+    held = [(torch.from_numpy(image).permute(2, 0, 1), label) for image, label in ROWS["recognise"]]
+    rows = [(image.div(255).bfloat16(), label) for image, label in held]
+    run = regard.train(recipe("recognise"), out="run", data={"train": rows, "valid": rows})
+    assert run.evaluate(rows).counts["images"] == len(rows)
+    other = [(1 - rows[0][0], rows[0][1]), *rows[1:]]
+    with pytest.raises(DataError, match=r"train \(rows in memory\): other contents"):
+        regard.train(recipe("recognise"), out="run", data={"train": other, "valid": rows}, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -295,8 +311,8 @@ def test_images_in_memory_may_be_of_any_form(trained: Any, tmp_path: Path) -> No
         ("classify", {"text": ["a"], "label": []}, "data: columns must be of one length, got 1, 0"),
         ("translate", [("alone",)], r"data\[0\] must be a dict or \(source, target\)"),
         ("generate", [3], r"data\[0\]: 'text' must be text, got 3"),
-        ("recognise", [(picture(1) / 255, "a")], r"data\[0\] must be a Pillow image, .* got float64 \(12, 12, 3\)"),
-        ("recognise", [(object(), "a")], r"data\[0\] must be a Pillow image, .* got object"),
+        ("recognise", [(picture(1) / 1.0, "a")], r"data\[0\]: an image must be .* got .*float64.* divide by 255"),
+        ("recognise", [(object(), "a")], r"data\[0\]: an image must be .* a torch tensor .* got object"),
         ("caption", [(picture(1), "")], r"data\[0\]: the caption is empty"),
     ],
 )

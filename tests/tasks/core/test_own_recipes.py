@@ -75,6 +75,15 @@ def test_rare_words_are_unknown_so_that_unknown_is_learned() -> None:
     assert "rare" in (every := Tokens(kind="word", size=100).learn(texts, "regard")).tokens(range(len(every)))
 
 
+@pytest.mark.parametrize("name", ["pooling", "lstmn", "han"])
+def test_classifiers_of_words_have_a_linear_part_in_recipes_for_own_data_alone(name: str) -> None:
+    """The other recipes are those of the papers."""
+    own, _ = read(f"{name}-labelled", {"data.train": "mine.tsv"})
+    assert own.config.bigrams > 0  # type: ignore[attr-defined]
+    paper = {"pooling": "imdb-pooling", "lstmn": "sst2-lstmn", "han": "imdb-han"}[name]
+    assert read(paper)[0].config.bigrams == 0  # type: ignore[attr-defined]
+
+
 # ---- model.size = auto
 
 
@@ -112,7 +121,7 @@ def test_a_model_is_sized_by_its_data_and_says_so(tmp_path: Path, train: Any, ca
     assert (config.dim, config.layers) == (8, 3)
 
 
-@pytest.mark.parametrize(("side", "image_size", "patch"), [(8, 32, 4), (32, 32, 4), (50, 64, 8), (200, 64, 8)])
+@pytest.mark.parametrize(("side", "image_size", "patch"), [(8, 32, 8), (32, 32, 8), (50, 64, 16), (200, 64, 16)])
 def test_an_image_model_follows_the_size_of_the_images(
     tmp_path: Path, side: int, image_size: int, patch: int
 ) -> None:
@@ -178,6 +187,20 @@ def test_a_classifier_below_a_bag_of_words_says_so(reviews: str, tmp_path: Path,
     pace = ["train.learning_rate=0.1", "train.warmup_steps=0", "train.steps=40", "train.eval_every=40"]
     train("pooling-labelled", tmp_path / "good", *small, *able, *pace)
     assert "loses to" not in capfd.readouterr().err
+
+
+def test_a_run_without_a_linear_part_gets_one_by_the_recipe(reviews: str, tmp_path: Path, capfd: Any) -> None:
+    """It begins at 0, so that it changes nothing until it has learned."""
+    pace: dict[str, Any] = {"data.train": reviews, "train.steps": 2, "train.eval_every": 1, "train.device": "cpu"}
+    small = {"model.embed": 4, "model.dim": 2, "model.bigrams": 0}
+    old = regard.train("pooling-labelled", out=tmp_path / "old", set={**pace, **small})
+    slow = {"model.bigrams": 64, "train.learning_rate": 1e-9}
+    regard.train("pooling-labelled", out=tmp_path / "new", set={**pace, **slow}, start=tmp_path / "old")
+    assert "bigrams.words.weight" in capfd.readouterr().err
+    new = regard.load(tmp_path / "new")
+    assert (old.model.config.bigrams, new.model.config.bigrams) == (0, 64)
+    answers = [run.classify("a fine film").probabilities["+"] for run in (old, new)]
+    assert answers[0] == pytest.approx(answers[1], abs=1e-5)
 
 
 def test_a_recogniser_below_its_nearest_images_says_so(tmp_path: Path, train: Any, capfd: Any) -> None:

@@ -1,0 +1,265 @@
+"""Training at scale on GPUs: what one process costs under torchrun, the largest GPT-2 that one GPU trains, and how
+much memory and time GPT-2 xl and Transformer big take on 1, 8 and 64 GPUs.
+
+    python benchmarks/scale.py          # prints Markdown tables; needs a CUDA GPU
+
+Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens. Memory of 8 and 64 GPUs is
+torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker;
+that of one GPU stands beside what was measured. Time is the measured time of a GPU's share of the global
+batch, and beside it the time that gradients and weights take to travel, at the rates given in LINKS."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from measuring import machine
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from regard.data.batches.batch import PairBatch
+from regard.data.text.windows import TextBatch
+from regard.layers.block import recompute_blocks
+from regard.learn.loop import Stepper
+from regard.learn.optimise import build_optimiser
+from regard.learn.settings import Training
+from regard.models.gpt2 import GPT2, GPT2Config
+from regard.models.transformer import Transformer, TransformerConfig
+
+WORDS, LENGTH = 50257, 1024
+PAIR_WORDS, PAIR_LENGTH = 32768, 32
+GIB = 2**30
+# GPUs: bytes per second that each sends while it receives as many. Eight in a machine: NVLink 4, 450 GB/s by its
+# data sheet. More: a 400 Gb/s network card for each GPU.
+LINKS = {8: 450e9, 64: 50e9}
+# The model, the rows of one pass, the tokens of a global batch: 512 rows of 1,024 tokens as GPT-2 was trained; for
+# the translator 400,000 as in Ott et al. 2018.
+LARGE = {"GPT-2 xl": (8, 512 * LENGTH), "Transformer big": (192, 400_000)}
+STATE = 16  # bytes of a parameter: weight, gradient and AdamW's two averages in float32
+
+
+def build(name: str, device: str = "cuda") -> Any:
+    with torch.device(device):
+        if name == "Transformer big":
+            return Transformer(TransformerConfig(PAIR_WORDS, PAIR_WORDS, **Transformer.SIZES["big"]))
+        size = name.removeprefix("GPT-2 ")
+        if size in GPT2.SIZES:
+            return GPT2(GPT2Config(WORDS, **GPT2.SIZES[size]))
+        layers, dim = map(int, size.split("x"))
+        return GPT2(GPT2Config(WORDS, dim=dim, layers=layers, heads=dim // 128))
+
+
+def batch_of(name: str, rows: int, device: str = "cuda") -> Any:
+    if name == "Transformer big":
+        sides = [torch.ones((rows, PAIR_LENGTH + more), dtype=torch.long, device=device) for more in (0, 1)]
+        return PairBatch(sides[0], sides[0].bool(), sides[1], sides[1].bool())
+    tokens = torch.randint(0, WORDS, (rows, LENGTH + 1), device=device)
+    return TextBatch(tokens, torch.ones((rows, LENGTH), dtype=torch.bool, device=device), None)
+
+
+class Same:
+    """The same batch again and again, as the loop asks for it."""
+
+    def __init__(self, name: str, rows: int) -> None:
+        self.whole = batch_of(name, rows)
+
+    def batch(self, item: None) -> Any:
+        return self.whole
+
+    def share(self, item: None, share: Any) -> tuple[Any, int]:
+        return self.whole, len(next(iter(self.whole.tensors().values())))
+
+
+# ---- measured on one GPU
+
+
+def steps(name: str, rows: int, *, seconds: float = 4.0, **settings: Any) -> dict[str, float]:
+    """Tokens per second and the peak of memory of a training step."""
+    stepper = Stepper(
+        build(name), Training(steps=1 << 30, precision="bfloat16", learning_rate=1e-4, device="cuda", **settings)
+    )
+    data = Same(name, rows)
+    count, taken = 0, []
+
+    def step() -> float:
+        nonlocal count
+        count += 1
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(4):
+            numbers = stepper.step(count, [stepper.team.batch(data, None)], 1e-4)
+        numbers["loss"].item()
+        return (time.perf_counter() - begin) / 4
+
+    first = 4 * step()
+    begin = time.perf_counter()
+    while len(taken) < 3 or time.perf_counter() - begin < seconds:
+        taken.append(step())
+    tokens = int(stepper.step(count, [stepper.team.batch(data, None)], 1e-4)["tokens"])
+    parameters = sum(p.numel() for p in stepper.model.parameters())
+    middle = sorted(taken)[len(taken) // 2]
+    return {
+        "rate": tokens / middle,
+        "seconds": middle,
+        "first": first,
+        "gib": torch.cuda.max_memory_allocated() / GIB,
+        "parameters": parameters,
+    }
+
+
+def child(*words: str, launched: bool = False, **settings: Any) -> dict[str, float] | str:
+    """The numbers of `steps` in a process of its own; or why there are none."""
+    start = ["-m", "torch.distributed.run", "--nproc-per-node", "1", "--master-port", "29511"] if launched else []
+    run = [sys.executable, *start, __file__, "steps", *words, json.dumps(settings)]
+    ended = subprocess.run(run, capture_output=True, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    if ended.returncode:
+        lines = [line for line in ended.stderr.splitlines() if "Error" in line]
+        return "does not fit" if "OutOfMemory" in ended.stderr else (lines or ["failed"])[-1][:160]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def one_process() -> None:
+    print(
+        "| GPT-2 small, 32 rows of 1,024 | tokens/s | first 4 steps, s | peak, GiB |\n|---|---|---|---|", flush=True
+    )
+    ways = {
+        "plain loop": (False, {}),
+        "torchrun, DDP of one process": (True, {}),
+        "torchrun, FSDP2 of one process": (True, {"shard": True}),
+    }
+    for turn in (1, 2):
+        for name, (launched, settings) in ways.items():
+            numbers = child("GPT-2 small", "32", launched=launched, **settings)
+            print(f"| {name}, turn {turn} | {told(numbers)} |", flush=True)
+
+
+def told(numbers: dict[str, float] | str) -> str:
+    if isinstance(numbers, str):
+        return f"{numbers} | | "
+    return f"{numbers['rate']:,.0f} | {numbers['first']:.1f} | {numbers['gib']:.1f}"
+
+
+def largest(minutes: float) -> None:
+    """GPT-2 of growing depth, until it does not fit."""
+    heads = "GPT-2", "parameters", "rows", "recompute", "tokens/s", "first 4 steps, s", "peak, GiB"
+    print(f"\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    end = time.monotonic() + 60 * minutes
+    wanted = [
+        ("xl", 32, True), ("36x4096", 8, True), ("38x4096", 4, True),
+        ("40x4096", 1, True), ("44x4096", 1, True), ("46x4096", 1, True),
+    ]  # fmt: skip
+    for size, rows, recompute in wanted:
+        if time.monotonic() > end:
+            break
+        numbers = child(f"GPT-2 {size}", str(rows), recompute=recompute, seconds=2.0)
+        parameters = "" if isinstance(numbers, str) else f"{numbers['parameters'] / 1e9:.2f} G"
+        print(f"| {size} | {parameters} | {rows} | {'yes' if recompute else 'no'} | {told(numbers)} |", flush=True)
+
+
+# ---- estimated
+
+
+def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) -> float:
+    """The peak of memory in GiB of the second step, in one of `count` processes."""
+    import torch.distributed as dist
+    from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
+    from torch.distributed._tools.mem_tracker import MemTracker
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from regard.learn.shard import shard_blocks
+
+    dist.init_process_group("fake", rank=0, world_size=count, store=FakeStore())
+    mesh = init_device_mesh("cuda", (count,))
+    settings = Training(steps=1, precision="bfloat16", device="cuda", recompute=recompute)
+    with FakeTensorMode():
+        model = build(name).train()
+        if recompute:
+            recompute_blocks(model)
+        learning = shard_blocks(model, mesh) if shard else None
+        optimiser = build_optimiser(model, settings)
+        if learning is not None:
+            learning.learn = model.loss
+            tracker: Any = FSDPMemTracker(learning, optimiser)
+            call: Callable[[Any], Any] = learning
+        else:
+            tracker, call = MemTracker(), model.loss
+            tracker.track_external(model, optimiser)
+        batch = batch_of(name, rows)
+        with tracker:
+            for _ in range(2):
+                tracker.reset_mod_stats()
+                with torch.autocast("cuda", torch.bfloat16):
+                    loss = call(batch)
+                (loss.total / loss.tokens).backward()
+                optimiser.step()
+                optimiser.zero_grad()
+        peak = tracker.get_tracker_snapshot("peak")
+    dist.destroy_process_group()
+    return next(iter(peak.values()))["Total"] / GIB
+
+
+def at_scale(measured: dict[tuple[str, bool], dict[str, float]]) -> None:
+    heads = "model", "GPUs", "way", "recompute", "estimated peak, GiB", "compute, s", "travel, s", "tokens/s"
+    print(f"\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    cases = [
+        (name, count, shard, recompute)
+        for name in LARGE
+        for count in (1, *LINKS)
+        for shard in ((False, True) if count > 1 else (False,))
+        for recompute in (False, True)
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        for case, peak in zip(cases, pool.map(lambda case: estimated(*case), cases), strict=True):
+            name, count, shard, recompute = case
+            tokens, one = LARGE[name][1], measured[name, recompute]
+            parameters = one["parameters"]
+            compute = tokens / count / one["rate"]
+            if not peak:  # the tracker cannot follow shapes that depend on values: less what the others hold
+                elsewhere = STATE * parameters * (1 - 1 / count) if shard else 0
+                peak = f"{one['gib'] - elsewhere / GIB:.1f} (computed)"
+            # A ring: gradients there and back; or weights twice and gradients once, in float32.
+            travel = (3 if shard else 2) * 4 * parameters * (count - 1) / count / LINKS.get(count, float("inf"))
+            both = f"{tokens / (compute + travel):,.0f} to {tokens / max(compute, travel):,.0f}"
+            way = "FSDP2" if shard else "DDP" if count > 1 else "one process"
+            cells = name, count, way, "yes" if recompute else "no", peak, f"{compute:.2f}", f"{travel:.3f}", both
+            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:
+    """`estimate` in a process of its own; "": torch cannot tell."""
+    words = name, LARGE[name][0], count, int(shard), int(recompute)
+    run = [sys.executable, __file__, "estimate", *map(str, words)]
+    ended = subprocess.run(run, capture_output=True, text=True)
+    return ended.stdout.split()[-1] if ended.returncode == 0 else ""
+
+
+def main() -> None:
+    print(f"{torch.cuda.get_device_name()}, {machine()}\n")
+    one_process()
+    largest(3.0)
+    print("\n| model | rows | recompute | tokens/s | first 4 steps, s | peak, GiB |\n|---|---|---|---|---|---|")
+    measured: dict[tuple[str, bool], dict[str, float]] = {}
+    for name, (rows, _) in LARGE.items():
+        for recompute in (False, True):
+            numbers = child(name, str(rows), recompute=recompute)
+            print(f"| {name} | {rows} | {'yes' if recompute else 'no'} | {told(numbers)} |", flush=True)
+            if isinstance(numbers, dict):
+                measured[name, recompute] = numbers
+    at_scale(measured)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["steps"]:
+        print(json.dumps(steps(sys.argv[2], int(sys.argv[3]), **json.loads(sys.argv[4]))))
+    elif sys.argv[1:2] == ["estimate"]:
+        name, (rows, count, shard, recompute) = sys.argv[2], map(int, sys.argv[3:])
+        print(f"{estimate(name, rows, count, shard=bool(shard), recompute=bool(recompute)):.1f}")
+    else:
+        main()

@@ -1,0 +1,203 @@
+"""Commands under torchrun: two processes give what one gives. Started once, as each waits for torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from regard.base.divided import divided, dividing, each, each_of_first
+from regard.tasks.core.table import load
+from regard.tasks.shared import text_reader
+from regard.tasks.translate import run as translating
+
+PATIENCE = 180  # seconds
+AHEAD, PART = 1, 2  # so few inputs are answered together that small files are divided
+TEXTS = [f"{'abcdefgh'[: number % 7 + 1]} {'hgfedcba'[number % 5 :]}" for number in range(240)]
+TEXTS[3], TEXTS[100] = "", "a" * 100  # nothing to translate, and more than the model takes
+SCRIPT = """
+import json, os, signal, sys
+from pathlib import Path
+import regard
+from regard.app.cli.main import main
+from regard.base.divided import divided, each, each_of_first
+from regard.tasks.shared import text_reader
+from regard.tasks.translate import run as translating
+from regard.tasks.translate.run import Translator
+
+rank, (commands, run, last) = int(os.environ["RANK"]), json.loads(Path("commands.json").read_text())
+translating.AHEAD, text_reader.PART = {ahead}, {part}
+
+def command(words):
+    sys.argv = ["regard", *words]
+    try:
+        main()
+    except SystemExit as end:
+        return end.code
+    return 0
+
+def outcome(function):
+    def work(piece, tick):
+        if piece == 3:
+            raise ValueError("three")
+        yield from (piece, os.environ["RANK"])
+    found = []
+    try:
+        for result in function(range(6), work):
+            found.append(result)
+    except ValueError as error:
+        found.append([str(error), error.of_rank])
+    return found
+
+told = {{"codes": [command(words) for words in commands]}}
+with divided():
+    told["each"] = outcome(each)
+    told["each_of_first"] = outcome(each_of_first)
+    told["evaluated"] = regard.load(run).evaluate().to_dict()
+Path(f"told-{{rank}}.json").write_text(json.dumps(told))
+
+answers, calls = Translator.answers, []
+def killed(*args, **keywords):
+    calls.append(1)
+    if rank == 1 and len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answers(*args, **keywords)
+Translator.answers = killed
+sys.exit(command(last))
+"""
+
+
+class Session(NamedTuple):
+    code: int
+    out: str
+    err: str
+    told: list[dict[str, Any]]  # by rank
+    folder: Path
+
+
+def commands(folder: Path, run: str, gpt2: str, classifier: str) -> list[list[str]]:
+    """All of them write into the folder."""
+    return [
+        ["translate", run, "--input", "texts.txt", "--output", f"{folder}/texts", "--beam", "2", "--n-best", "2"],
+        [
+            "generate",
+            gpt2,
+            "--input",
+            "prompts.txt",
+            "--output",
+            f"{folder}/prompts",
+            "--max-tokens",
+            "8",
+            "--json",
+        ],
+        ["embed", classifier, "--input", "prompts.txt", "--output", f"{folder}/vectors.npy"],
+        [
+            "classify",
+            classifier,
+            "--input",
+            "few.txt",
+            "--output",
+            f"{folder}/classes",
+            "--show",
+            f"{folder}/a.svg",
+        ],
+        ["align", run, "--data", "pairs.tsv", "--output", f"{folder}/links"],
+        ["evaluate", run, "--data", "pairs.tsv", "--json"],
+        ["evaluate", gpt2, "--json"],
+    ]
+
+
+def write_inputs(folder: Path) -> None:
+    (folder / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    (folder / "prompts.txt").write_text("".join(f"{number} bottles of beer\n" for number in range(20)))
+    (folder / "few.txt").write_text("the cat sat\na dog barked !\ncats\nall day\na bird and a dog\n")
+    (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in TEXTS[4:100]))
+
+
+@pytest.fixture(scope="module")
+def session(lively: str, gpt2: str, classifier: str, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    folder = tmp_path_factory.mktemp("divided")
+    (folder / "two").mkdir()
+    write_inputs(folder)
+    last = ["translate", lively, "--input", "texts.txt", "--output", "two/killed"]
+    asked = [*commands(Path("two"), lively, gpt2, classifier), ["serve", lively]]
+    (folder / "commands.json").write_text(json.dumps([asked, lively, last]))
+    (folder / "script.py").write_text(SCRIPT.format(ahead=AHEAD, part=PART))
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "script.py"]
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    done = subprocess.run(words, cwd=folder, env=here, capture_output=True, text=True, timeout=PATIENCE)
+    told = [json.loads(file.read_text()) for file in sorted(folder.glob("told-*.json"))]
+    assert len(told) == 2, done.stderr
+    return Session(done.returncode, done.stdout, done.stderr, told, folder)
+
+
+def test_two_processes_write_what_one_writes(
+    session: Session,
+    call: Any,
+    lively: str,
+    gpt2: str,
+    classifier: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files, pictures, metrics to the last digit, and what is said of an input that cannot be answered."""
+    monkeypatch.setattr(text_reader, "PART", PART)
+    monkeypatch.setattr(translating, "AHEAD", AHEAD)
+    write_inputs(tmp_path)
+    (tmp_path / "one").mkdir()
+    outcomes = [call(*words) for words in commands(Path("one"), lively, gpt2, classifier)]
+    for file in sorted((tmp_path / "one").iterdir()):
+        assert (session.folder / "two" / file.name).read_bytes() == file.read_bytes(), file.name
+    assert session.out == "".join(outcome.out for outcome in outcomes)
+    assert outcomes[0].err in session.err
+    assert session.told[0]["codes"] == [*(outcome.code for outcome in outcomes), 2]
+
+
+def test_only_one_process_speaks(session: Session) -> None:
+    assert session.err.count("were not answered") + session.err.count("was not answered") == 1
+    assert [session.err.count(f"wrote two/a-{number}.svg") for number in (1, 5)] == [1, 1]
+
+
+def test_serve_is_one_process(session: Session) -> None:
+    assert [told["codes"][-1] for told in session.told] == [2, 2]
+
+
+def test_an_error_comes_in_its_turn_in_every_process(session: Session) -> None:
+    """Piece 3 belongs to the second process. Of pieces that the first one reads, only it gets the results."""
+    before = [0, "0", 1, "1", 2, "0", ["three", 1]]
+    assert [told["each"] for told in session.told] == [before, before]
+    assert [told["each_of_first"] for told in session.told] == [before, [["three", 1]]]
+
+
+def test_python_gets_the_whole_evaluation_in_every_process(session: Session, lively: str) -> None:
+    alone = json.loads(json.dumps(load(lively).evaluate().to_dict()))
+    assert [told["evaluated"] for told in session.told] == [alone, alone]
+
+
+def test_what_was_done_is_kept_if_a_process_is_killed(session: Session) -> None:
+    """The second process dies in its second part: the first two parts, of 64 texts each, were written."""
+    assert session.code == 1
+    kept = session.folder / "two" / "killed.partial"
+    assert not (session.folder / "two" / "killed").exists()
+    assert f"{kept.relative_to(session.folder)} keeps what was done" in session.err
+    assert len(kept.read_text().splitlines()) == 128
+
+
+def work(piece: int, tick: Any) -> Sequence[int]:
+    tick()
+    return [piece, -piece]
+
+
+@pytest.mark.parametrize("function", [each, each_of_first])
+def test_one_process_does_all_itself(function: Any) -> None:
+    ticks: list[None] = []
+    with divided():
+        assert not dividing()
+        assert list(function(range(3), work, tick=lambda: ticks.append(None))) == [0, 0, 1, -1, 2, -2]
+    assert len(ticks) == 3
