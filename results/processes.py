@@ -5,7 +5,7 @@
 One small recipe of every task, and some systems whose loss needs the whole batch: next sentences, hard attention,
 batch normalisation, an agent's advantages. 50 steps each in float32 on the CPU, without dropout, by plain
 `regard.train` and under torchrun (gloo) with DDP and with FSDP2 (train.shard). A cell has the largest difference of
-the loss to that of one process: at step 1, and over all 50 steps."""
+the loss to that of one process: at step 1, and the largest of all 50 steps. results/processes.md has it."""
 
 from __future__ import annotations
 
