@@ -151,7 +151,7 @@ class ShowAttendTell(ImageCaptioner):
         share = self.config.soft_share
         if self.config.weigh != "hard" or not share or not self.training:
             return None
-        return draw(torch.empty(rows, device=device), Tensor.uniform_) < share
+        return draw(self.out.weight.new_empty(rows, device=device), Tensor.uniform_) < share
 
     def penalty(self, looks: list[Look], mask: Tensor) -> Tensor | None:
         """lambda sum_i (1 - sum_t w_ti)^2 over the words of each caption"""

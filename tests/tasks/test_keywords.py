@@ -71,7 +71,9 @@ def test_vectors_of_tokens_take_the_same_options() -> None:
 @pytest.mark.parametrize("verb", [verb for verb, task in TASKS.items() if task.metrics])
 def test_python_evaluates_with_the_options_of_the_command(verb: str) -> None:
     taken = set(inspect.signature(KINDS[verb].evaluate).parameters) - {"self", "data", "columns"}
-    assert taken == {option.name for option in TASKS[verb].evaluate_options}
+    options = TASKS[verb].evaluate_options
+    flags = {option.flag.removeprefix("--").replace("-", "_") for option in options}
+    assert taken == flags | {option.name for option in options}
 
 
 def test_no_public_method_of_a_run_takes_any_keyword() -> None:
