@@ -183,7 +183,9 @@ def _train(
     accept_changed_data: bool,
     start: Path | None,
 ) -> Report:
-    choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
+    device = choose_device(job.train.device, job.train.precision)  # a missing device is refused before any work
+    if job.train.capture and device.type == "cuda" and processes.launched():
+        say("Steps are not captured under torchrun (train.capture)")
     task = TASKS[job.task]
     found = processes.of_first(
         lambda: look_around(job, task, out, recipe, resume, overwrite, accept_changed_data, start)
