@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,11 +36,12 @@ def pad(rows: Sequence[Sequence[int]], value: int, width: int = 0) -> tuple[Tens
     return ids, mask
 
 
-class TakenRows:
+class TakenRows(ABC):
     """Data of which a share is the rows of a whole batch: what is drawn for it is drawn for all rows."""
 
+    @abstractmethod
     def batch(self, item: Any) -> Any:
-        raise NotImplementedError
+        """All rows."""
 
     def share(self, item: Any, share: Share) -> tuple[Any, int]:
         """The rows of this process, and how many all have."""
@@ -48,11 +50,12 @@ class TakenRows:
         return batch.take(share.numbers(total)), total
 
 
-class RowNumbers:
+class RowNumbers(ABC):
     """Data whose items are arrays of row numbers: a share reads its own rows alone."""
 
+    @abstractmethod
     def batch(self, rows: np.ndarray) -> Any:
-        raise NotImplementedError
+        """These rows."""
 
     def share(self, rows: np.ndarray, share: Share) -> tuple[Any, int]:
         """The rows of this process, and how many all have."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +124,7 @@ class EpisodeItem(NamedTuple):
     size: int  # episodes
 
 
-class EpisodeData(TakenRows, ABC):
+class EpisodeData(TakenRows):
     """Batches of episodes from a pool. Which images an episode has is a function of the seed and the item alone."""
 
     def __init__(self, images: np.ndarray, *, pixels: Pixels, batch_size: int, device: torch.device | str = "cpu"):
