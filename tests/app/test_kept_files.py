@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from regard.decode.loop import Loop, Step
 from regard.errors import BadInput
 from regard.tasks.core import training
 from regard.tasks.core.recipe import read
+from regard.tasks.core.results import unfinished
 from regard.tasks.generate.run import LanguageModel
+from regard.tasks.shared import text_reader
+from regard.tasks.translate import run as translating
+from regard.tasks.translate.run import Translator
 
 ROWS = "a b\tb a\nc d\td c\n"
 
@@ -244,6 +249,93 @@ def test_texts_that_are_written_together_are_kept_so_far(
         assert part == answer or not part["finished"]
         assert part == answer or part["score"] is None
     assert next(len(part["text"]) >= 9 for part in parts if "text" in part)
+
+
+def press_at(number: int, function: Any, ctrl_c: Any) -> Any:
+    """The same function, with Ctrl-C before it is called for this time, from 1."""
+    calls = count(1)
+
+    def pressing(*args: Any, **options: Any) -> Any:
+        if next(calls) == number:
+            ctrl_c()
+        return function(*args, **options)
+
+    return pressing
+
+
+TEXTS = [
+    "a b c d a b",
+    "a",
+    "b c d",
+    "d " * 50,
+    "c",
+    "b c",
+    "a d c b a",
+    "d",
+    "c b",
+]  # one is too long for the model
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_answers_that_came_out_of_order_keep_their_places(
+    call: Any, lively: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """Texts of similar length are translated together. Ctrl-C leaves those that are done, and places for others."""
+    Path("in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    words = ["translate", lively, "--input", "in.txt", *(["--json"] if as_json else [])]
+    monkeypatch.setattr(translating, "check_batch", lambda batch, model: 2)
+    whole = call(*words).out.splitlines()
+    monkeypatch.setattr(Translator, "_search", press_at(3, Translator._search, ctrl_c))
+    done = call(*words, "--output", "out.txt")
+    assert done.code == 130
+    assert "3 of the last 7 inputs were not answered: an empty line, in JSON an error, stands for each" in done.err
+    assert "out.txt.partial keeps what was done, 8 lines; out.txt was not written" in done.err
+    kept = Path("out.txt.partial").read_text().splitlines()
+    for text, line, answer in zip(TEXTS[:8], kept, whole[:8], strict=True):
+        if text in ("a", "c", "d", "b c", TEXTS[3]):
+            assert line == answer
+        elif as_json:
+            stopped = "the work was stopped before this was answered"
+            assert json.loads(line) == {"input": text, "error": stopped}
+        else:
+            assert line == ""
+
+
+@pytest.mark.parametrize("verb", ["fill", "embed", "classify"])
+def test_texts_that_were_read_are_kept(
+    call: Any, request: pytest.FixtureRequest, verb: str, ctrl_c: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = request.getfixturevalue("classifier" if verb == "classify" else "filler")
+    texts = [f"{'cat ' * length}[MASK]" for length in (1, 3, 2, 4)]
+    Path("in.txt").write_text("".join(f"{text}\n" for text in texts))
+    words = [verb, run, "--input", "in.txt", "--output", "out.jsonl", *([] if verb == "embed" else ["--json"])]
+    assert call(*words).code == 0
+    whole = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    monkeypatch.setattr(text_reader, "BATCH", 4)  # each text by itself
+    monkeypatch.setattr(text_reader, "can_replay", press_at(3, text_reader.can_replay, ctrl_c))
+    done = call(*words)
+    assert done.code == 130
+    kept = [json.loads(line) for line in Path("out.jsonl.partial").read_text().splitlines()]
+    assert [row["input"] for row in kept] == texts
+    assert ["error" in row for row in kept] == [True, False, True, False]
+    for row, answer in zip(kept, whole, strict=True):
+        assert "error" in row or row.keys() == answer.keys()
+
+
+def test_an_error_carries_what_was_done(lively: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Python too."""
+    opened = regard.load(lively)
+    whole = opened.translate(["c", "a b c", "b"])
+
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(translating, "check_batch", lambda batch, model: 2)
+    monkeypatch.setattr(Translator, "_search", press_at(2, Translator._search, press))
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        opened.translate(["c", "a b c", "b"])
+    first, between, last = unfinished(stopped.value)
+    assert (first, between, last) == (whole[0], None, whole[2])
 
 
 # ---- no name is no path

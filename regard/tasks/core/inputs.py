@@ -17,6 +17,7 @@ from regard.errors import BadInput, DataError, NoTokenizer
 from regard.tasks.core.input_files import InputColumns, read_inputs
 from regard.tasks.shared.received import IMAGE, Received, received_image
 
+STOPPED = "the work was stopped before this was answered"
 NAMED = 10  # inputs that could not be answered: so many are named, the others counted
 T = TypeVar("T")
 R = TypeVar("R")
@@ -310,11 +311,13 @@ class Reading:
     read: Callable[[Any], Any]
     strict: bool = False
     empty: Callable[[str | None], str] = lambda text: ""
-    _turns: deque[Failed | None] = field(default_factory=deque)  # None: the place of an answer
+    # of each input its text, and why it cannot be answered; None: this is the place of an answer
+    _turns: deque[tuple[str | None, Failed | None]] = field(default_factory=deque)
 
     def good(self) -> Iterator[Any]:
         """The inputs that can be answered, as `read` gives them."""
         for where, item in self.items:
+            text = _shown(item)
             try:
                 if isinstance(item, BadInput):
                     raise item
@@ -328,27 +331,29 @@ class Reading:
                     error = type(error)(f"{where}: {error}")
                 if self.strict:
                     raise error from None
-                text = _shown(item)
-                self._turns.append(Failed(text, str(error), self.empty(text)))
+                self._turns.append((text, Failed(text, str(error), self.empty(text))))
                 continue
-            self._turns.append(None)
+            self._turns.append((text, None))
             yield value
 
     def in_turn(self, answers: Iterable[T], tick: Callable[[], None]) -> Iterator[T | Failed]:
         """The answers, one for each good input and in their order, with the failures between them."""
         yield from self.so_far(answers, tick)
-        for failed in self._turns:
+        for _, failed in self._turns:
             assert failed is not None, "a task gives an answer to every input"
             tick()
             yield failed
 
-    def so_far(self, answers: Iterable[T], tick: Callable[[], None]) -> Iterator[T | Failed]:
-        """As `in_turn`, where not every input has an answer yet."""
+    def so_far(self, answers: Iterable[T | None], tick: Callable[[], None]) -> Iterator[T | Failed]:
+        """As `in_turn`, where not every input has an answer yet: there are none for the last ones, and None for
+        others."""
         for answer in answers:
-            while (failed := self._turns.popleft()) is not None:
+            text, failed = self._turns.popleft()
+            while failed is not None:
                 tick()
                 yield failed
-            yield answer
+                text, failed = self._turns.popleft()
+            yield Failed(text, STOPPED, self.empty(text)) if answer is None else answer
 
 
 @dataclass

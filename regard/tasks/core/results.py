@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from regard.base.arguments import checking
 from regard.errors import NoAttention
@@ -79,6 +79,9 @@ class Answer(Protocol):
     def picture(self, sites: Sequence[str] = ()) -> Picture | None:
         """Where the model looked: the usual picture, or every head of the named sites. None: nothing was asked."""
         ...
+
+
+A = TypeVar("A", bound=Answer)
 
 
 @dataclass(frozen=True)
@@ -219,9 +222,36 @@ def keep_unfinished(error: BaseException, answers: Sequence[Answer]) -> None:
         error.add_note(f"the last {count} may not be complete")
 
 
-def unfinished(error: BaseException) -> Sequence[Answer]:
-    """The answers in progress, as far as they were written."""
-    answers: Sequence[Answer] = error.__dict__.get("unfinished", ())
+def in_order(count: int, groups: Iterable[Mapping[int, A]]) -> Iterator[A]:
+    """Answers in the order of their places, which come in groups of any order. An error that ends the work carries
+    those that were done."""
+    answers: dict[int, A] = {}
+    try:
+        for group in groups:
+            answers |= group
+    except BaseException as error:
+        _keep_done(error, answers)
+        raise
+    for place in range(count):
+        yield answers[place]
+
+
+def _keep_done(error: BaseException, answers: Mapping[int, Answer]) -> None:
+    """As `keep_unfinished`, of complete answers by their places; None stands for those between that were not
+    done."""
+    if answers:
+        kept = [answers.get(place) for place in range(max(answers) + 1)]
+        error.__dict__["unfinished"] = kept
+        if missing := kept.count(None):
+            error.add_note(
+                f"{missing:,} of the last {len(kept):,} inputs were not answered: an empty line, in JSON an error, "
+                "stands for each"
+            )
+
+
+def unfinished(error: BaseException) -> Sequence[Answer | None]:
+    """The answers in progress, as far as they were written; None: an input before others that has none yet."""
+    answers: Sequence[Answer | None] = error.__dict__.get("unfinished", ())
     return answers
 
 

@@ -83,8 +83,10 @@ class Embedder(TextReader):
                 pooled = (states * shares).sum(1) / shares.sum(1).clamp(min=1)
             return list(_to_numpy(pooled, normalise))
 
-        for encoded, vector in self._answers(texts, take, tick):
-            yield Vector(encoded.text, vector, **encoded.unread, _look=self._look_of(encoded))
+        def of_text(encoded: Encoded[T], vector: np.ndarray) -> Vector:
+            return Vector(encoded.text, vector, **encoded.unread, _look=self._look_of(encoded))
+
+        yield from self._answers(texts, take, of_text, tick)
 
     # ---- tokens
 
@@ -117,9 +119,11 @@ class Embedder(TextReader):
             counts = self.model.state_mask(batch).sum(1).tolist()
             return [row[:count] for row, count in zip(rows, counts, strict=True)]
 
-        for encoded, vectors in self._answers(texts, take, tick):
+        def of_tokens(encoded: Encoded[T], vectors: np.ndarray) -> TokenVectors:
             tokens = tuple(islice(self._tokens(encoded), len(vectors)))
-            yield TokenVectors(encoded.text, tokens, vectors, **encoded.unread, _look=self._look_of(encoded))
+            return TokenVectors(encoded.text, tokens, vectors, **encoded.unread, _look=self._look_of(encoded))
+
+        yield from self._answers(texts, take, of_tokens, tick)
 
     @checks_keywords
     def neighbours(
@@ -131,9 +135,19 @@ class Embedder(TextReader):
         check_top(top)
         if isinstance(corpus, str):
             raise BadInput("corpus must be a list of texts, got a single one; put it in a list")
-        vector = find_token(self.embed_tokens(text, layer=layer, normalise=True), word)
+        unread = Unread("texts")
+
+        def vectors(texts: Iterable[Encoded[str]]) -> Iterator[TokenVectors]:
+            for answer in self.token_vectors(texts, layer=layer, normalise=True):
+                unread.add(NotWhole.of(answer))
+                yield answer
+
+        vector = find_token(next(vectors([self.read(text)])), word)
         others = self._read_all((other for other in corpus if other != text), self.read)
-        return nearest_tokens(vector, self.token_vectors(others, layer=layer, normalise=True), top)
+        nearest = nearest_tokens(vector, vectors(others), top)
+        for line in unread.lines():  # a neighbour cannot tell
+            say(line)
+        return nearest
 
     # ---- what a kind of model decides
 

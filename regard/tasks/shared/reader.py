@@ -75,8 +75,7 @@ class Reader(Embedder):
             return [list(islice(guesses, count)) for count in blanks.sum(1).tolist()]
 
         top = min(top, len(self.tokenizer) - len(never))
-        for encoded, guesses in self._answers(texts, guess, tick):
-            yield self._filled(encoded, guesses)
+        yield from self._answers(texts, guess, self._filled, tick)
 
     @property
     def special_tokens(self) -> set[int]:

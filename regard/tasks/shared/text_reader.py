@@ -19,7 +19,7 @@ from regard.models.protocols import Model, need
 from regard.show import Document, Heads
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import checks_keywords
-from regard.tasks.core.results import Cut, Tick, no_tick
+from regard.tasks.core.results import Answer, Cut, Tick, in_order, no_tick
 from regard.tasks.core.run import Run
 from regard.tasks.shared.measuring import answer, can_replay, device_of
 from regard.tasks.shared.reader_answers import Classified, ClassifiedDocument, ClassifiedText, Texts
@@ -31,7 +31,8 @@ BATCH, GPU_BATCH = 8192, 16384  # tokens read at once; a GPU takes about as long
 
 Many = list[str] | list[tuple[str, str]] | list[Texts]
 T = TypeVar("T", bound=Texts)
-R = TypeVar("R")  # the answer to a text
+R = TypeVar("R")  # what a model says of a text
+A = TypeVar("A", bound=Answer)
 
 
 class NotRead(TypedDict):
@@ -95,9 +96,12 @@ class TextReader(Run):
             return answer(model, batch).float().softmax(-1).tolist()
 
         labels = model.config.labels
-        for encoded, shares in self._answers(texts, tell, tick):
+
+        def classified(encoded: Encoded[Texts], shares: list[float]) -> ClassifiedText:
             likeliest_first = sorted(zip(shares, labels, strict=True), key=lambda pair: -pair[0])
-            yield self._classified(encoded, {label: share for share, label in likeliest_first})
+            return self._classified(encoded, {label: share for share, label in likeliest_first})
+
+        yield from self._answers(texts, tell, classified, tick)
 
     def _classified(self, encoded: Encoded[Texts], probabilities: dict[str, float]) -> ClassifiedText:
         words, told = len(encoded.row[0]), (encoded.text, next(iter(probabilities)), probabilities)
@@ -204,25 +208,35 @@ class TextReader(Run):
         self,
         texts: Iterable[Encoded[T]],
         tell: Callable[[Any], list[R]],
+        answered: Callable[[Encoded[T], R], A],
         tick: Tick = no_tick,
-    ) -> Iterator[tuple[Encoded[T], R]]:
-        """The answer for each text, in the order of the texts. Rows of similar length are answered together. Where
-        reading a text raises BadInput, those before it are answered first."""
+    ) -> Iterator[A]:
+        """The answer for each text, in the order of the texts: what `answered` makes of what `tell` says of a
+        batch. Where reading a text raises BadInput, those before it are answered first. An error that ends the work
+        carries what was done: see `unfinished`."""
+        for part in in_parts(texts, PART):
+            yield from in_order(len(part), self._groups(part, tell, answered, tick))
+
+    def _groups(
+        self,
+        texts: Sequence[Encoded[T]],
+        tell: Callable[[Any], list[R]],
+        answered: Callable[[Encoded[T], R], A],
+        tick: Tick,
+    ) -> Iterator[dict[int, A]]:
+        """The answers by the numbers of their texts, those of similar length together."""
         device = device_of(self.model)
         room = BATCH if device.type == "cpu" else GPU_BATCH
-        for part in in_parts(texts, PART):
-            rows = [encoded.row for encoded in part]
-            answers: dict[int, R] = {}
-            for places in batches(list(map(self.encoding.length, rows)), room):
-                batch = self.encoding.batch([rows[place] for place in places], self.tokenizer.special)
-                if can_replay(self.model):
-                    batch = self.encoding.rounded(batch, batch_tokens=room, most=self.max_length)
-                with torch.inference_mode(), without_onednn(self.model):
-                    answers |= zip(places, tell(batch.to(device))[: len(places)], strict=True)
-                for _ in places:
-                    tick()
-            for place, encoded in enumerate(part):
-                yield encoded, answers[place]
+        rows = [encoded.row for encoded in texts]
+        for places in batches(list(map(self.encoding.length, rows)), room):
+            batch = self.encoding.batch([rows[place] for place in places], self.tokenizer.special)
+            if can_replay(self.model):
+                batch = self.encoding.rounded(batch, batch_tokens=room, most=self.max_length)
+            with torch.inference_mode(), without_onednn(self.model):
+                told = tell(batch.to(device))[: len(places)]
+            yield {place: answered(texts[place], own) for place, own in zip(places, told, strict=True)}
+            for _ in places:
+                tick()
 
 
 def is_single(text: T | Iterable[T]) -> TypeGuard[T]:

@@ -28,7 +28,7 @@ from regard.show import Heads, Map
 from regard.show.heads_data import heads_title
 from regard.tasks.core.inputs import check_many, check_text, in_parts, read_all
 from regard.tasks.core.options import TranslateOptions, checks_keywords
-from regard.tasks.core.results import Evaluation, Tick, Unread, no_tick
+from regard.tasks.core.results import Evaluation, Tick, Unread, in_order, no_tick
 from regard.tasks.core.run import Data
 from regard.tasks.shared.gate_maps import UNITS, gate_maps, gate_sites
 from regard.tasks.shared.measuring import device_of
@@ -127,7 +127,8 @@ class Translator(WritingRun):
         tick: Tick = no_tick,
     ) -> Iterator[Translation]:
         """Answers in the order of the sources, read a few batches at once; a blank text is its own answer. Where
-        reading one raises BadInput, those before it are answered first.
+        reading one raises BadInput, those before it are answered first. An error that ends the work carries what
+        was done: see `unfinished`.
 
         With a dictionary, an unknown word of the answer becomes the dictionary's entry for the source word most
         looked at, or that word itself. `tick` is called once for each source as it is answered."""
@@ -139,7 +140,7 @@ class Translator(WritingRun):
             decode = replace(decode, replace_unknown=True)
         self._check(decode)
         for waiting in in_parts(sources, batch * AHEAD):
-            yield from self._in_order(waiting, decode, batch, dictionary or {}, tick)
+            yield from in_order(len(waiting), self._groups(waiting, decode, batch, dictionary or {}, tick))
 
     def _check(self, decode: Decoding) -> None:
         """BadInput where no answer can be searched for with these settings."""
@@ -156,17 +157,19 @@ class Translator(WritingRun):
                 "nothing to show, to align or to cover, and no source word for an unknown one"
             )
 
-    def _in_order(
+    def _groups(
         self,
         sources: list[Source],
         decode: Decoding,
         batch: int,
         dictionary: Mapping[str, str],
         tick: Tick,
-    ) -> Iterator[Translation]:
+    ) -> Iterator[dict[int, Translation]]:
+        """The answers by the numbers of their sources, those of similar length together."""
         others = (("", 0.0),) * (decode.n_best - 1)  # so that every text has as many lines
         blank = (row for row, source in enumerate(sources) if source.blank)
         answers = {row: Translation(sources[row].text, "", 0.0, others) for row in blank}
+        yield answers
         for _ in answers:
             tick()
         rows = [row for row in range(len(sources)) if row not in answers]
@@ -175,10 +178,8 @@ class Translator(WritingRun):
             part = rows[begin : begin + batch]
             hypotheses = self._search([sources[row].ids for row in part], decode)
             for row, own in zip(part, hypotheses, strict=True):
-                answers[row] = self._answer(sources[row], own[: decode.n_best], decode, dictionary)
+                yield {row: self._answer(sources[row], own[: decode.n_best], decode, dictionary)}
                 tick()
-        for row in range(len(sources)):
-            yield answers[row]
 
     def read(self, text: str) -> Source:
         """The text's tokens and the end token; BadInput where they are more than the model takes."""

@@ -362,3 +362,11 @@ def test_a_run_is_opened_for_what_it_is(tmp_path: Path) -> None:
 
 def close(ours: np.ndarray, theirs: np.ndarray) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_neighbours_name_what_the_model_does_not_know(filler: Reader, capsys: pytest.CaptureFixture[str]) -> None:
+    filler.neighbours("cat", "cat", ["a cat"])
+    assert capsys.readouterr().err == ""
+    filler.neighbours("cat \u732b", "cat", ["a cat", "\u72d7 cat", "\u732b"])
+    said = capsys.readouterr().err
+    assert "3 texts have characters that this model does not know and cannot read: '\u732b', '\u72d7'" in said
