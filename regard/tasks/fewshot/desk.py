@@ -17,8 +17,9 @@ from regard.metrics.accuracy import interval
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Stream, ticked
+from regard.tasks.core.desk import Prepared, Stream, ticked
 from regard.tasks.core.results import Evaluation, Tick, no_tick
+from regard.tasks.core.settings import Job
 from regard.tasks.fewshot.prepare import prepare, survey, test_data
 from regard.tasks.fewshot.run import FewShot, Told
 from regard.tasks.fewshot.settings import EpisodeSettings
@@ -78,6 +79,9 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
         counts = {"episodes": count, "ways": data.ways, "shots": (drawn[0][0].shape[1] - 1) // data.ways}
         return Evaluation(metrics, counts, dict(spread), spread)
 
+    def simple_ways(self, job: Job[EpisodeSettings], prepared: Prepared[FewShot, EpisodeData]) -> dict[str, float]:
+        return {"the nearest image by its pixels": nearest_accuracy(prepared.valid)}
+
     def ticks(self, data: EpisodeData) -> int | None:
         return len(data.order(0))
 
@@ -100,3 +104,15 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
         stream: Stream | None = None,
     ) -> Iterator[Told]:
         return ticked(run.answers(inputs, options["support"], options.get("top") or 1), tick)
+
+
+def nearest_accuracy(data: EpisodeData) -> float:
+    """How often the example whose pixels are nearest to the query's has its class, in percent."""
+    right = count = 0
+    for item in data.order(0):
+        places, labels = data.episodes(item)
+        images = data.take(places.flatten()).flatten(1).unflatten(0, places.shape)  # (E, S + 1, C * H * W)
+        distances = (images[:, :-1] - images[:, -1:]).square().sum(-1)  # (E, S)
+        nearest = labels[:, :-1].gather(1, distances.argmin(1, keepdim=True).cpu())[:, 0]
+        right, count = right + int((nearest == labels[:, -1]).sum()), count + len(labels)
+    return 100 * right / count
