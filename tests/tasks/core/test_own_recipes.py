@@ -221,7 +221,13 @@ def test_a_few_shot_learner_below_the_nearest_example_says_so(tmp_path: Path, tr
     pixels = np.broadcast_to(30 * shades[:, None, None], (24, 16, 16)).astype(np.uint8)
     np.savez(tmp_path / "grey.npz", images=pixels, labels=shades)
     tiny = [f"data.train={tmp_path / 'grey.npz'}", "data.valid_episodes=40", "model.ways=3", "model.image_size=16"]
-    small = ["model.conv_filters=4", "model.embed=8", "model.keys=[8,8]", "model.values=[8,8]", "train.capture=false"]
+    small = [
+        "model.conv_filters=4",
+        "model.embed=8",
+        "model.keys=[8,8]",
+        "model.values=[8,8]",
+        "train.capture=false",
+    ]
     train("snail-images", tmp_path / "run", *tiny, *small, "train.learning_rate=1e-9", *TINY)
     assert "the nearest image by its pixels 100.00" in capfd.readouterr().err
 
