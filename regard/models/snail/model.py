@@ -14,7 +14,11 @@ one) take turns as the last step: none sees another, and the examples are comput
 The support is in random order, and so are the labels: a class is the number it has in this episode. Fewer classes
 than `ways` can be asked, and other numbers of examples. Batch normalisation uses running statistics in eval mode,
 so that the answer to one query does not depend on the others. Left out: the residual network that the paper has for
-photographs (mini-ImageNet)."""
+photographs (mini-ImageNet).
+
+Not in the paper, and off by default: with `pixels` the logits of the examples that look most like the query are added
+(`nearest.py`). Few classes teach SNAIL little about others, and there both know more than either alone. What attention
+shows is SNAIL's part."""
 
 from __future__ import annotations
 
@@ -28,6 +32,7 @@ from torch import Tensor, nn
 from regard.base.fields import check, setting
 from regard.layers.loss import Loss, label_loss
 from regard.models.snail.blocks import AttentionBlock, CausalBlock, CausalStack, TCBlock
+from regard.models.snail.nearest import NearestExamples, coarse
 from regard.models.snail.pooled_convolution import PooledConvolution
 
 LARGEST = 4096  # pixels on a side: a hostile configuration must not fill the memory
@@ -49,6 +54,8 @@ class SNAILConfig:
     values: tuple[int, ...] = setting((32, 128, 256), at_least=1)  # size of the values of each look
     tc_filters: int = setting(128, at_least=1)  # filters of each convolution between two looks
     temporal: bool = True  # false: no convolutions between the looks
+    # squares on a side in which images are compared by their pixels, for logits that are added
+    pixels: int = setting(0, at_least=1, at_most=LARGEST, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -129,6 +136,7 @@ class SNAIL(nn.Module):
             width = blocks[-1].width
         self.blocks = CausalStack(blocks)
         self.classify = nn.Linear(width, config.ways)
+        self.nearest = NearestExamples() if config.pixels else None
 
     @property
     def alignment(self) -> str:
@@ -143,21 +151,24 @@ class SNAIL(nn.Module):
         return self.answer(states, labels)
 
     def embed(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) -> (N, embed)"""
-        return self.eye(images)
+        """(N, C, H, W) -> (N, embed), and with `pixels` their squares behind them"""
+        if self.nearest is None:
+            return self.eye(images)
+        return torch.cat([self.eye(images), coarse(images, self.config.pixels)], 1)
 
     def answer(self, states: Tensor, labels: Tensor) -> Tensor:
-        """As `forward`, from the embeddings of the images (E, S + Q, embed)."""
+        """As `forward`, from what `embed` gives of the images (E, S + Q, ..)."""
         queries = states.shape[1] - labels.shape[1]
         if queries < 1:
             raise ValueError(
                 f"{states.shape[1]} images have {labels.shape[1]} labels; the last images are the queries, without "
                 "labels: give fewer labels than images"
             )
-        one_hot = F.pad(
-            F.one_hot(labels, self.config.ways).to(states.dtype), (0, 0, 0, queries)
-        )  # (E, S + Q, ways)
-        return self.classify(self.blocks.last(torch.cat([states, one_hot], -1), queries))
+        one_hot = F.one_hot(labels, self.config.ways).to(states.dtype)  # (E, S, ways)
+        states, squares = states.tensor_split([self.config.embed], -1)
+        seen = torch.cat([states, F.pad(one_hot, (0, 0, 0, queries))], -1)
+        logits = self.classify(self.blocks.last(seen, queries))
+        return logits if self.nearest is None else logits + self.nearest(squares, one_hot)
 
     def class_logits(self, batch: Episodes) -> Tensor:
         """(E Q, ways)"""
