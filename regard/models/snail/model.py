@@ -165,7 +165,7 @@ class SNAIL(nn.Module):
                 "labels: give fewer labels than images"
             )
         one_hot = F.one_hot(labels, self.config.ways).to(states.dtype)  # (E, S, ways)
-        states, squares = states.tensor_split([self.config.embed], -1)
+        squares, states = states[..., self.config.embed :], states[..., : self.config.embed]
         seen = torch.cat([states, F.pad(one_hot, (0, 0, 0, queries))], -1)
         logits = self.classify(self.blocks.last(seen, queries))
         return logits if self.nearest is None else logits + self.nearest(squares, one_hot)

@@ -103,9 +103,10 @@ class Reader(Embedder):
             ids += ([self.tokenizer.special.mask] if number else []) + own
             unknown |= dict.fromkeys(self.tokenizer.unknown_in(part, own))
         if len(ids) + 2 > self.max_length:
+            longer = ", or train one with a larger data.length" if self.max_length < self.encoding.most else ""
             raise DataError(
                 f"the text {text[:40]!r}... has {len(ids) + 2} tokens and this model takes {self.max_length}; "
-                "shorten it"
+                f"shorten it{longer}"
             )
         return Encoded(text, self._row(ids, None), unknown=tuple(unknown))
 

@@ -15,6 +15,7 @@ VARIANTS = {
     "without order": {"temporal": False},
     "in colour": {"channels": 3, "image_width": 20},
     "five shots": {"shots": 2},
+    "by the pixels too": {"pixels": 4},
 }
 SMALL = {"conv_filters": 8, "embed": 16, "keys": (16, 16), "values": (16, 16), "tc_filters": 8}
 
@@ -44,6 +45,22 @@ def test_images_without_a_query_are_refused(labels: int):
     model = SNAIL(SNAILConfig(**SMALL)).eval()
     with pytest.raises(ValueError, match=f"3 images have {labels} labels; .* give fewer labels than images"):
         model(torch.randn(1, 3, 1, 28, 28), torch.zeros(1, labels, dtype=torch.long))
+
+
+def test_the_nearest_examples_are_told_before_anything_is_learned():
+    """In another brightness and contrast too; with two examples of a class, and with fewer classes than it can tell."""
+    torch.manual_seed(0)
+    model = SNAIL(SNAILConfig(**SMALL, ways=6, shots=2, pixels=7)).eval()
+    torch.nn.init.zeros_(model.classify.weight)
+    torch.nn.init.zeros_(model.classify.bias)
+    support, labels = torch.rand(1, 10, 1, 28, 28), torch.tensor([[0, 1, 2, 3, 4, 4, 3, 2, 1, 0]])
+    wanted = torch.tensor([[3, 0, 7]])
+    queries = 0.3 * support[:, wanted[0]] + 0.01 * torch.rand(1, 3, 1, 28, 28) + 0.5
+    logits = model(torch.cat([support, queries], 1), labels)
+    assert logits.argmax(-1).tolist() == labels.gather(1, wanted).tolist()
+    assert (logits[..., 5] == logits.amin(-1)).all(), "nothing was shown of the last class"
+    blank = model(torch.zeros(1, 11, 1, 28, 28), labels)
+    assert blank.isfinite().all(), "images without contrast are like no other"
 
 
 @pytest.mark.parametrize("train", [True, False])

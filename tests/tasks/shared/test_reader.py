@@ -113,6 +113,9 @@ def test_too_much_text_round_a_blank_is_told_and_not_cut(filler: Reader) -> None
     filler.fill("[MASK] " + "cat " * (LONGEST - 3))
     with pytest.raises(ValueError, match=r"has 13 tokens and this model takes 12; shorten it"):
         filler.fill("[MASK] " + "cat " * (LONGEST - 2))
+    short = Reader(filler.model, filler.tokenizer, 6)
+    with pytest.raises(ValueError, match=r"takes 6; shorten it, or train one with a larger data\.length"):
+        short.fill("[MASK] " + "cat " * 4)
 
 
 def test_candidates_are_put_in_their_places(filler: Reader) -> None:
