@@ -15,8 +15,8 @@ from regard.tasks.core.results import Metric
 from regard.tasks.core.table import load
 
 
-def test_two_variants_with_one_seed(call: Any, recipe: str) -> None:
-    """Each in a process of its own; `inline` is for the other tests. One of them was done before."""
+def test_two_variants_with_one_seed(call: Any, inline: None, recipe: str) -> None:
+    """One of them was done before."""
     few = ["--set", "train.steps=2", "--set", "data.train_count=60"]
     _run(recipe, [*few[1::2], "train.seed=0", "model.score=general"], Path("all/general-0"), 1)
     done = call("compare", recipe, "--vary", "model.score=dot,general", *few, "--seeds", "1", "--out", "all")

@@ -64,8 +64,8 @@ def test_translate_draws_by_its_seed(call: Any, lively: str) -> None:
 
 def test_what_the_command_does_not_say_the_runs_recipe_does(call: Any, lively: str, tmp_path: Path) -> None:
     folder = shutil.copytree(lively, tmp_path / "run")
-    with open(folder / "recipe.toml", "a") as file:
-        file.write("\n[decode]\nbeam = 3\nn_best = 2\n")
+    recipe = (folder / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(recipe.replace("[decode]", "[decode]\nbeam = 3\nn_best = 2"))
     assert len(call("translate", folder, TEXTS[0]).out.splitlines()) == 2
     assert len(call("translate", folder, TEXTS[0], "--n-best", "1").out.splitlines()) == 1
 

@@ -127,13 +127,13 @@ def test_attention_is_that_of_a_pass_over_the_answer(run: Any) -> None:
 
 def test_a_run_decodes_as_its_recipe_says(run: Any, tmp_path: Path) -> None:
     folder = shutil.copytree(run.folder, tmp_path / "run")
-    with open(folder / "recipe.toml", "a") as file:
-        file.write("\n[decode]\nbeam = 4\nn_best = 2\n")
+    recipe = (folder / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(recipe.replace("[decode]", "[decode]\nbeam = 4\nn_best = 2"))
     loaded = load(folder)
-    assert loaded.decode == Decoding(beam=4, n_best=2)
+    assert loaded.decode == Decoding(beam=4, n_best=2, max_length=20)
     assert len(loaded.translate("a b").others) == 1
     assert not loaded.translate("a b", Decoding()).others
-    assert run.translator.decode == Decoding()
+    assert run.translator.decode == Decoding(max_length=20)
     (folder / "recipe.toml").unlink()
     assert load(folder).decode == Decoding()
 
