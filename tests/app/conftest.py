@@ -50,7 +50,6 @@ max_positions = 32
 [decode]
 temperature = 0.8
 top_k = 10
-max_length = 40
 """
 RNNLM = """[data]
 train = "{folder}/text.txt"
@@ -63,8 +62,6 @@ name = "rnnlm"
 embed = 8
 dim = 8
 max_positions = 64
-[decode]
-max_length = 40
 """
 TRANSFORMER = """[data]
 made = "reverse"
