@@ -97,9 +97,10 @@ def test_texts_are_utf8_in_every_locale(tmp_path: Path, line: str, locale: dict[
     assert said in done.stderr.decode("utf-8")
 
 
-def test_stdout_is_utf8_in_every_locale(tmp_path: Path) -> None:
-    """The frames of the help are no ASCII."""
-    done = shell("regard --help", tmp_path, **ASCII)
+def test_stdout_is_utf8_in_every_locale_and_help_comes_without_numpy(tmp_path: Path) -> None:
+    """The frames of the help are no ASCII. A numpy that cannot be imported shows that nobody wants it."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('numpy was imported')")
+    done = shell("regard --help", tmp_path, **ASCII, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert (done.returncode, done.stderr) == (0, b"")
     assert "Usage" in done.stdout.decode("utf-8")
 

@@ -70,7 +70,7 @@ def test_draws_follow_the_seed(run: Any) -> None:
     )
     assert first == same != other
     likeliest = run.translator.translate("a b c d", Decoding(temperature=1.0, top_k=1))
-    assert likeliest.text == run.translator.translate("a b c d").text
+    assert likeliest.text == run.translator.translate("a b c d", Decoding()).text
 
 
 def test_blank_texts_are_their_own_answers(run: Any) -> None:

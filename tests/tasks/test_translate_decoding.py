@@ -111,7 +111,8 @@ def test_the_word_copied_is_the_one_with_the_most_weight(lexicon: Any) -> None:
     """Also where the model is lost, as in sentences longer than it ever saw."""
     draw, seen = random.Random(1), 0
     texts = [" ".join(draw.choices(["one", "two", "Foo", "Bar", "eight"], k=12)) for _ in range(20)]
-    for source, answer in zip(texts, lexicon.translator.translate(texts, Decoding(replace_unknown=True)), strict=True):
+    answers = lexicon.translator.translate(texts, Decoding(replace_unknown=True))
+    for source, answer in zip(texts, answers, strict=True):
         words = iter(answer.text.split())
         for row, weights in zip(answer.attention.rows[:-1], answer.attention.weights, strict=False):
             word = next(words)
