@@ -156,6 +156,19 @@ def auto_is_the_cpu() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def seeds_of_what_is_there() -> Iterator[None]:
+    """For each kind of device that is not there, `torch.manual_seed` keeps a traceback, which takes longer than many
+    a small model."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (torch.cuda, torch.xpu, torch.mtia):
+            if not kind.is_available():
+                patch.setattr(kind, "manual_seed_all", lambda seed: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def commands_built_once() -> Iterator[None]:
     """typer builds every command anew each time `regard` is called, which takes longer than most calls."""
     with pytest.MonkeyPatch.context() as patch:
