@@ -15,9 +15,8 @@ from datetime import date
 from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import torch
@@ -34,6 +33,9 @@ from regard.tasks.core.results import Metric
 from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import TASKS, AnyTask, load
 from regard.tasks.core.training import train
+
+if TYPE_CHECKING:  # Windows has no fork server
+    from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
 
 Result = dict[str, float]  # metrics and the number of parameters
 TABLE, STARTED = "table.md", "from.txt"  # beside the runs: the result, and what they began with
