@@ -157,8 +157,8 @@ def auto_is_the_cpu() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def seeds_of_what_is_there() -> Iterator[None]:
-    """For each kind of device that is not there, `torch.manual_seed` keeps a traceback, which takes longer than many
-    a small model."""
+    """For each kind of device that is not there, `torch.manual_seed` keeps a traceback, which takes longer than
+    many a small model."""
     import torch
 
     with pytest.MonkeyPatch.context() as patch:

@@ -145,8 +145,8 @@ def test_short_targets_are_compared_by_exact_match(
     assert exact.difference == 100 - young.metrics["exact_match"] > 0
     with pytest.raises(DataError, match="BLEU cannot tell"):
         evaluate.plot({"run": grown})
+    few = ["data.made=recall", "data.train=", "data.valid=", "data.train_count=60", "data.valid_count=10"]
     with pytest.raises(RecipeError, match=r"best_by is bleu, .* set train\.best_by=exact_match"):
-        few = ["data.made=recall", "data.train=", "data.valid=", "data.train_count=60", "data.valid_count=10"]
         train(words, tmp_path / "other", *few, "train.best_by=bleu")
 
 
