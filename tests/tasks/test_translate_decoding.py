@@ -68,7 +68,7 @@ def read_again(translator: Any, source: str, text: str) -> tuple[int, float, tor
 def test_coverage_reranks_the_answers_of_the_beam(lexicon: Any) -> None:
     """Best first by score / length + beta sum log min(sum a, 1); the answers themselves stay as they are."""
     translator, draw = lexicon.translator, random.Random(0)
-    texts = [" ".join(draw.choices(list(KNOWN), k=draw.randint(2, 9))) for _ in range(30)]
+    texts = [" ".join(draw.choices(list(KNOWN), k=draw.randint(2, 9))) for _ in range(16)]
     plain = translator.translate(texts, Decoding(beam=5, n_best=5))
     covered = translator.translate(texts, Decoding(beam=5, n_best=5, coverage=5.0))
     changed = checked = 0
