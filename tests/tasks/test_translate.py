@@ -26,7 +26,10 @@ def test_a_text_gives_an_answer_and_a_list_gives_a_list(run: Any) -> None:
     assert run.translator.translate([]) == []
 
 
-@pytest.mark.parametrize("decode", [Decoding(), Decoding(beam=3), Decoding(beam=4, n_best=2, length_penalty=0.5)])
+@pytest.mark.parametrize(
+    "decode",
+    [Decoding(), Decoding(beam=3, max_length=20), Decoding(beam=4, n_best=2, length_penalty=0.5, max_length=20)],
+)
 def test_a_text_alone_or_among_others_has_the_same_answer(run: Any, decode: Decoding) -> None:
     together = run.translator.translate(TEXTS, decode)
     assert [answer.source for answer in together] == TEXTS
