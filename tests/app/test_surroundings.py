@@ -67,7 +67,7 @@ def test_an_error_without_a_file_is_said_without_its_number(capsys: pytest.Captu
     ]
 
 
-# ---- processes: all but one command do without torch, so each takes half a second
+# ---- processes: all commands do without torch, so each takes half a second
 
 
 def shell(line: str, folder: Path, **changes: str) -> subprocess.CompletedProcess[bytes]:
@@ -92,7 +92,9 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     ids=["ascii", "latin-1"],
 )
 def test_texts_are_utf8_in_every_locale(tmp_path: Path, line: str, locale: dict[str, str], said: str) -> None:
-    done = shell(line, tmp_path, **locale)
+    """And a name that does not exist is refused before torch is imported."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+    done = shell(line, tmp_path, **locale, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 2
     assert said in done.stderr.decode("utf-8")
 
