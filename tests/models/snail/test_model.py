@@ -48,7 +48,7 @@ def test_images_without_a_query_are_refused(labels: int):
 
 
 def test_the_nearest_examples_are_told_before_anything_is_learned():
-    """In another brightness and contrast too; with two examples of a class, and with fewer classes than it can tell."""
+    """In another brightness and contrast too, of two examples each, and of fewer classes than it can tell."""
     torch.manual_seed(0)
     model = SNAIL(SNAILConfig(**SMALL, ways=6, shots=2, pixels=7)).eval()
     torch.nn.init.zeros_(model.classify.weight)
