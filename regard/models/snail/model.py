@@ -16,9 +16,9 @@ than `ways` can be asked, and other numbers of examples. Batch normalisation use
 so that the answer to one query does not depend on the others. Left out: the residual network that the paper has for
 photographs (mini-ImageNet).
 
-Not in the paper, and off by default: with `pixels` the logits of the examples that look most like the query are added
-(`nearest.py`). Few classes teach SNAIL little about others, and there both know more than either alone. What attention
-shows is SNAIL's part."""
+Not in the paper, and off by default: with `pixels` the logits of the examples that look most like the query are
+added (`nearest.py`). Few classes teach SNAIL little about others, and pixels tell something of any class. What
+attention shows is SNAIL's part."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SNAILConfig:
     tc_filters: int = setting(128, at_least=1)  # filters of each convolution between two looks
     temporal: bool = True  # false: no convolutions between the looks
     # squares on a side in which images are compared by their pixels, for logits that are added
-    pixels: int = setting(0, at_least=1, at_most=LARGEST, or_zero="no such part", later=True)
+    pixels: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -67,6 +67,11 @@ class SNAILConfig:
             raise ValueError(
                 f"image_size must be at least {2**self.conv_layers} for {self.conv_layers} conv_layers, each of "
                 f"which halves the image; got {self.size[0]} x {self.size[1]}"
+            )
+        if self.pixels > min(self.size):
+            raise ValueError(
+                f"pixels must be at most {min(self.size)}, as images of {self.size[0]} x {self.size[1]} have no more "
+                f"squares on a side; got {self.pixels}"
             )
 
     @property

@@ -125,6 +125,7 @@ def test_it_learns_to_tell_classes_it_has_never_seen():
         ({"keys": (8,)}, "keys and values must have a size for each look"),
         ({"image_size": 15}, "image_size must be at least 16 for 4 conv_layers"),
         ({"ways": 1}, "ways must be at least 2"),
+        ({"pixels": 29}, "pixels must be at most 28, as images of 28 x 28 have no more squares on a side; got 29"),
     ],
 )
 def test_settings_that_cannot_be(changes, message):
