@@ -16,14 +16,14 @@ than `ways` can be asked, and other numbers of examples. Batch normalisation use
 so that the answer to one query does not depend on the others. Left out: the residual network that the paper has for
 photographs (mini-ImageNet).
 
-Not in the paper, and off by default: with `pixels` the logits of the examples that look most like the query are
-added (`nearest.py`). Few classes teach SNAIL little about others, and pixels tell something of any class. What
-attention shows is SNAIL's part."""
+Not in the paper, and off by default: the logits of the examples that are most like the query are added (`nearest.py`),
+by their `pixels`, which tell something of any class, and by their embeddings (`matching`), which learn sooner from
+many classes what makes two images alike. What attention shows is SNAIL's part."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +35,7 @@ from regard.models.snail.blocks import AttentionBlock, CausalBlock, CausalStack,
 from regard.models.snail.nearest import NearestExamples, coarse
 from regard.models.snail.pooled_convolution import PooledConvolution
 
+SMALL = {"conv_filters": 32, "embed": 32, "keys": (32, 64), "values": (32, 64), "tc_filters": 32, "pixels": 8}
 LARGEST = 4096  # pixels on a side: a hostile configuration must not fill the memory
 
 
@@ -56,6 +57,7 @@ class SNAILConfig:
     temporal: bool = True  # false: no convolutions between the looks
     # squares on a side in which images are compared by their pixels, for logits that are added
     pixels: int = setting(0, at_least=1, or_zero="no such part", later=True)
+    matching: bool = setting(False, later=True)  # the same by the embeddings of images
 
     def __post_init__(self) -> None:
         check(self)
@@ -125,6 +127,12 @@ class SNAIL(nn.Module):
 
     paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
     Config = SNAILConfig
+    SIZES: ClassVar = {
+        "micro": {**SMALL, "matching": False},
+        "small": {**SMALL, "matching": True},
+        "base": {"conv_filters": 64, "embed": 64, "keys": (64, 256, 512), "values": (32, 128, 256), "tc_filters": 128},
+    }
+    AUTO_SIZES: ClassVar = {"micro": 0, "small": 40}  # by the fewest training classes that they are for
     task = "fewshot"
     numbering = ""
 
@@ -142,6 +150,7 @@ class SNAIL(nn.Module):
         self.blocks = CausalStack(blocks)
         self.classify = nn.Linear(width, config.ways)
         self.nearest = NearestExamples() if config.pixels else None
+        self.matching = NearestExamples() if config.matching else None
 
     @property
     def alignment(self) -> str:
@@ -173,7 +182,11 @@ class SNAIL(nn.Module):
         squares, states = states[..., self.config.embed :], states[..., : self.config.embed]
         seen = torch.cat([states, F.pad(one_hot, (0, 0, 0, queries))], -1)
         logits = self.classify(self.blocks.last(seen, queries))
-        return logits if self.nearest is None else logits + self.nearest(squares, one_hot)
+        if self.nearest is not None:
+            logits = logits + self.nearest(squares, one_hot)
+        if self.matching is not None:
+            logits = logits + self.matching(F.normalize(states, dim=-1), one_hot)
+        return logits
 
     def class_logits(self, batch: Episodes) -> Tensor:
         """(E Q, ways)"""

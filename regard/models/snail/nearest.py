@@ -1,4 +1,4 @@
-"""Labels of the examples that look like the query, by their pixels: what a few-shot learner has to beat."""
+"""Labels of the examples that are most like the query: what a few-shot learner has to beat."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def coarse(images: Tensor, side: int) -> Tensor:
 
 
 class NearestExamples(nn.Module):
-    """logits = g sum_i softmax_i(s x . x_i) one-hot label_i
+    """logits = g sum_i softmax_i(s x . x_i) one-hot label_i      (matching networks, Vinyals et al. 2016)
 
-    x: the squares of the query, x_i those of the examples, of length 1; so x . x_i is their correlation. It learns
-    how much likeness counts (s) and how much all of this does (g)."""
+    x: a vector of the query, x_i those of the examples, of length 1. It learns how much likeness counts (s) and how
+    much all of this does (g)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.logs = nn.Parameter(torch.tensor([math.log(10.0), math.log(3.0)]))  # of s and g
 
-    def forward(self, squares: Tensor, one_hot: Tensor) -> Tensor:
-        """Images (E, S + Q, D), and the labels of the first (E, S, ways) -> (E, Q, ways)"""
+    def forward(self, vectors: Tensor, one_hot: Tensor) -> Tensor:
+        """Vectors (E, S + Q, D), and the labels of the first (E, S, ways) -> (E, Q, ways)"""
         sharpness, gain = self.logs.exp().unbind()
-        examples, queries = squares.tensor_split([one_hot.shape[1]], 1)
+        examples, queries = vectors.tensor_split([one_hot.shape[1]], 1)
         return gain * ((sharpness * queries @ examples.mT).softmax(-1) @ one_hot)

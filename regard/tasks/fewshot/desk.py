@@ -17,7 +17,7 @@ from regard.metrics.accuracy import interval
 from regard.models.protocols import Model
 from regard.runs.folder import Folder
 from regard.tasks.core.card import Options
-from regard.tasks.core.desk import Prepared, Stream, ticked
+from regard.tasks.core.desk import Amount, Prepared, Stream, ticked
 from regard.tasks.core.results import Evaluation, Tick, no_tick
 from regard.tasks.core.settings import Job
 from regard.tasks.fewshot.prepare import prepare, survey, test_data
@@ -34,6 +34,9 @@ class FewShotDesk(ImageDesk[EpisodeSettings, FewShot, EpisodeData]):
     kind = FewShot
     survey = staticmethod(survey)
     prepare = staticmethod(prepare)
+
+    def amount(self, job: Job[EpisodeSettings]) -> Amount:
+        return Amount(len(job.data.classes("train", job.config.ways)[1]), "classes")
 
     def open(self, folder: Folder, model: Model, artifacts: Artifacts) -> FewShot:
         assert artifacts.pixels is not None

@@ -16,6 +16,7 @@ VARIANTS = {
     "in colour": {"channels": 3, "image_width": 20},
     "five shots": {"shots": 2},
     "by the pixels too": {"pixels": 4},
+    "by all likeness": {"pixels": 4, "matching": True},
 }
 SMALL = {"conv_filters": 8, "embed": 16, "keys": (16, 16), "values": (16, 16), "tc_filters": 8}
 
@@ -59,6 +60,10 @@ def test_the_nearest_examples_are_told_before_anything_is_learned():
     logits = model(torch.cat([support, queries], 1), labels)
     assert logits.argmax(-1).tolist() == labels.gather(1, wanted).tolist()
     assert (logits[..., 5] == logits.amin(-1)).all(), "nothing was shown of the last class"
+    matched = SNAIL(SNAILConfig(**SMALL, shots=2, matching=True)).eval()
+    torch.nn.init.zeros_(matched.classify.weight)
+    again = matched(torch.cat([support, support[:, 4:5]], 1), labels)
+    assert again.argmax(-1).tolist() == [[4]], "by the embeddings"
     blank = model(torch.zeros(1, 11, 1, 28, 28), labels)
     assert blank.isfinite().all(), "images without contrast are like no other"
 

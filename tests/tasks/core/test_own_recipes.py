@@ -142,6 +142,18 @@ def test_an_image_model_follows_the_size_of_the_images(
     assert (config.dim, config.image_size) == (384, image_size), "a size that is set leaves that of images to them"
 
 
+@pytest.mark.parametrize(("classes", "matching"), [(15, False), (60, True)])
+def test_a_few_shot_learner_follows_the_number_of_classes(tmp_path: Path, classes: int, matching: bool) -> None:
+    """Those that are held out for validation do not count."""
+    from regard.tasks.core.model_size import fit_to_data
+
+    labels = np.arange(2 * classes) % classes
+    np.savez(tmp_path / "mine.npz", images=np.zeros((2 * classes, 8, 8), np.uint8), labels=labels)
+    job, _ = read("snail-images", {"data.train": str(tmp_path / "mine.npz")})
+    config = fit_to_data(job, TASKS["fewshot"], None).config
+    assert (config.pixels, config.matching, config.conv_filters) == (8, matching, 32)
+
+
 def test_auto_is_for_models_that_have_sizes_by_data() -> None:
     with pytest.raises(RecipeError, match=r"model\.size of bahdanau must be one of none, got 'auto'"):
         read("bahdanau-pairs", ["data.train=x.tsv", "model.size=auto"])
