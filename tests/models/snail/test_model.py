@@ -60,10 +60,11 @@ def test_the_nearest_examples_are_told_before_anything_is_learned():
     logits = model(torch.cat([support, queries], 1), labels)
     assert logits.argmax(-1).tolist() == labels.gather(1, wanted).tolist()
     assert (logits[..., 5] == logits.amin(-1)).all(), "nothing was shown of the last class"
-    matched = SNAIL(SNAILConfig(**SMALL, shots=2, matching=True)).eval()
+    matched = SNAIL(SNAILConfig(**SMALL, matching=True)).eval()
     torch.nn.init.zeros_(matched.classify.weight)
-    again = matched(torch.cat([support, support[:, 4:5]], 1), labels)
-    assert again.argmax(-1).tolist() == [[4]], "by the embeddings"
+    torch.nn.init.zeros_(matched.classify.bias)
+    again = matched(torch.cat([support[:, :5]] * 2, 1), labels[:, :5])
+    assert again.argmax(-1).tolist() == [[0, 1, 2, 3, 4]], "by the embeddings"
     blank = model(torch.zeros(1, 11, 1, 28, 28), labels)
     assert blank.isfinite().all(), "images without contrast are like no other"
 
