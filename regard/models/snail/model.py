@@ -130,7 +130,13 @@ class SNAIL(nn.Module):
     SIZES: ClassVar = {
         "micro": {**SMALL, "matching": False},
         "small": {**SMALL, "matching": True},
-        "base": {"conv_filters": 64, "embed": 64, "keys": (64, 256, 512), "values": (32, 128, 256), "tc_filters": 128},
+        "base": {
+            "conv_filters": 64,
+            "embed": 64,
+            "keys": (64, 256, 512),
+            "values": (32, 128, 256),
+            "tc_filters": 128,
+        },
     }
     AUTO_SIZES: ClassVar = {"micro": 0, "small": 40}  # by the fewest training classes that they are for
     task = "fewshot"
