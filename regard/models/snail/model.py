@@ -16,9 +16,9 @@ than `ways` can be asked, and other numbers of examples. Batch normalisation use
 so that the answer to one query does not depend on the others. Left out: the residual network that the paper has for
 photographs (mini-ImageNet).
 
-Not in the paper, and off by default: the logits of the examples that are most like the query are added (`nearest.py`),
-by their `pixels`, which tell something of any class, and by their embeddings (`matching`), which learn sooner from
-many classes what makes two images alike. What attention shows is SNAIL's part."""
+Not in the paper, and off by default: the logits of the examples that are most like the query are added
+(`nearest.py`), by their `pixels`, which tell something of any class, and by their embeddings (`matching`), which
+learn sooner from many classes what makes two images alike. What attention shows is SNAIL's part."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class SNAILConfig:
             )
         if self.pixels > min(self.size):
             raise ValueError(
-                f"pixels must be at most {min(self.size)}, as images of {self.size[0]} x {self.size[1]} have no more "
-                f"squares on a side; got {self.pixels}"
+                f"pixels must be at most {min(self.size)}, as images of {self.size[0]} x {self.size[1]} have no "
+                f"more squares on a side; got {self.pixels}"
             )
 
     @property
