@@ -323,8 +323,11 @@ class SkipInit(TorchFunctionMode):
     """Skip weight initialisation: the weights are loaded next, or the model is on the meta device, where random
     initialisation would make torch import its compiler."""
 
+    # kaiming_uniform_ too: it comes here itself, and what it calls then does not.
+    NAMES = frozenset(("uniform_", "normal_", "kaiming_uniform_", "truncated_normal_"))
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ in ("uniform_", "normal_", "truncated_normal_"):
+        if func.__name__ in self.NAMES:
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
 

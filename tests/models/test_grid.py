@@ -166,7 +166,9 @@ def test_saved_and_loaded_it_answers_the_same(name: str, variant: str, tmp_path:
     model = build(name, variant)
     folder.begin(tmp_path, model, artifacts_of(model), "")
     folder.save_weights(tmp_path, model)
+    drawn = torch.get_rng_state()
     loaded: Any = load(tmp_path).model
+    assert torch.equal(torch.get_rng_state(), drawn), "weights that the file has were drawn first"
     assert type(loaded) is type(model)
     assert filled(loaded.config) == filled(model.config)
     assert not loaded.training
