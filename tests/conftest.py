@@ -149,6 +149,19 @@ def auto_is_the_cpu() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def seeds_of_the_cpu() -> Iterator[None]:
+    """Where there is no GPU, `torch.manual_seed` keeps each seed for later with the text of the whole stack, which
+    takes longer than to build a small model."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        for part in (torch.cuda, torch.xpu, torch.mtia):
+            if not part.is_available():
+                patch.setattr(part, "manual_seed_all", lambda seed: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def commands_built_once() -> Iterator[None]:
     """typer builds every command anew each time `regard` is called, which takes longer than most calls."""
     with pytest.MonkeyPatch.context() as patch:

@@ -55,8 +55,8 @@ from regard.models.protocols import (
 from regard.runs.folder import begin, save_weights
 
 WORDS, LABELS = 11, ("bad", "fair", "good")
-SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 2, "image_size": 12, "patch_size": 4}
-LENGTHS, TARGETS = [7, 4, 9, 1], [6, 8, 3, 5]  # real tokens in the four rows of a batch
+SIZES = {"vocabulary": WORDS, "max_positions": 12, "window": 1, "image_size": 12, "patch_size": 4, "pulls": 5}
+LENGTHS, TARGETS = [4, 3, 6, 1], [4, 5, 2, 3]  # real tokens in the four rows of a batch
 
 # ---- models
 
@@ -336,7 +336,7 @@ def rows(model: Any) -> Rows:
         return Rows({"inputs": bits(model).inputs}, {"inputs": LENGTHS}, "inputs")
     inputs = {"tokens": words(LENGTHS), "mask": real(LENGTHS)}
     if isinstance(model, Encoder):
-        inputs["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[3], [1], [5], [0]])).long()
+        inputs["segments"] = (torch.arange(max(LENGTHS)) > torch.tensor([[2], [1], [3], [0]])).long()
     if isinstance(model, Encoder | LanguageModel):
         return Rows(inputs, dict.fromkeys(inputs, LENGTHS), "tokens")
     return Rows({"images": images(model)})
@@ -379,7 +379,7 @@ def captioned(model: Any) -> CaptionBatch:
 def windows(model: Any) -> TextBatch:
     tokens = words(LENGTHS)
     counted = torch.ones_like(tokens[:, 1:], dtype=torch.bool)
-    counted[1, :3] = counted[2, 5] = False
+    counted[1, :2] = counted[2, 4] = False
     return TextBatch(tokens, counted, None)
 
 
@@ -387,7 +387,7 @@ def masked(model: Any) -> MaskedBatch:
     """Some words of each row, shown or not; whether the second part follows, if the model predicts that."""
     tokens, segments, mask = (rows(model).inputs[name] for name in ("tokens", "segments", "mask"))
     predicted = torch.zeros_like(mask)
-    for row, places in enumerate([(1, 4, 6), (2, 3), (1, 2, 8), (0,)]):
+    for row, places in enumerate([(1, 2), (1, 2), (1, 4, 5), (0,)]):
         predicted[row, list(places)] = True
     shown = torch.where(predicted & (torch.arange(max(LENGTHS)) % 2 == 0), special(model).mask, tokens)
     follows = torch.tensor([0, 1, 1, 0]) if model.config.head == "pretrain" else None

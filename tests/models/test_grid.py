@@ -49,7 +49,9 @@ from regard.models.protocols import (
 from regard.runs import folder
 from regard.tasks.core.table import load
 
-SLOW = ("transformer", "gpt2", "bert", "elmo")  # those that learn sooner in smaller steps
+LEARNING_RATES = {  # with which they learn soonest; 0.04 for the others
+    "transformer": 0.01, "gpt2": 0.02, "bert": 0.02, "elmo": 0.02, "snail_agent": 0.02, "rnnlm": 0.08, "lstmn": 0.08,
+}  # fmt: skip
 EARNED = 0.4  # of what the best player earns beyond a random one
 LEARNED = 0.1  # nats a token; of four rows that cannot be told apart the first tokens alone would cost more
 
@@ -109,7 +111,7 @@ def test_changing_the_future_leaves_the_past(name: str, variant: str) -> None:
     model = build(name, variant)
     whole = rows(model)
     key, answers = whole.answered, model(**whole.inputs)
-    for place in (1, 4, 7):
+    for place in (1, 2, 4):
         changed = whole.inputs[key].clone()
         changed[:, place:] = other(changed[:, place:])
         changed_answers = model(**whole.inputs | {key: changed})
@@ -134,12 +136,13 @@ def test_every_parameter_gets_a_gradient(name: str, variant: str) -> None:
 def test_overfits_one_batch(name: str, variant: str) -> None:
     model = fresh(name, variant, size=16).train()
     examples, training = batch(model), Training(steps=1)
-    learning_rate = 0.02 if name in SLOW else 0.04
+    learning_rate = LEARNING_RATES.get(name, 0.04)
     optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.8, 0.95), fused=True)
     assert not learned(model, examples), "there is nothing to learn"
-    for _ in range(300):
+    for step in range(300):
         loss = model.loss(examples)
-        if (isinstance(model, Player) or loss.total < LEARNED * loss.tokens) and learned(model, examples):
+        may_have = step % 4 == 0 if isinstance(model, Player) else loss.total < LEARNED * loss.tokens
+        if may_have and learned(model, examples):
             break
         optimiser.zero_grad()
         objective(loss, training).backward()

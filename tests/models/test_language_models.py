@@ -10,7 +10,7 @@ from regard.models.protocols import LanguageModel
 
 
 def texts(model: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Texts (4, 9), padded at the right, and their mask."""
+    """Texts (4, 6), padded at the right, and their mask."""
     inputs = rows(model).inputs
     return inputs["tokens"], inputs["mask"]
 
@@ -32,7 +32,7 @@ def test_padding_may_be_on_either_side(name: str, variant: str) -> None:
     left, left_mask = at_the_left(tokens, mask)
     near(model(left, left_mask)[left_mask], logits[mask])
     wider = [torch.cat([x.new_zeros(4, 5), x, x.new_zeros(4, 5)], 1) for x in (tokens, mask)]
-    near(model(*wider)[wider[1]], logits[mask])  # 19 tokens with padding: more than the 12 positions there are
+    near(model(*wider)[wider[1]], logits[mask])  # 16 tokens with padding: more than the 12 positions there are
     for padded in (logits, model(left, left_mask), model(*wider)):
         assert padded.isfinite().all()
 
@@ -43,7 +43,7 @@ def test_a_token_matters_to_all_that_follow(name: str, variant: str) -> None:
     model = build(name, variant)
     tokens, _ = texts(model)
     logits = model(tokens)
-    for place in (1, 4, 8):
+    for place in (1, 3, 5):
         changed = tokens.clone()
         changed[:, place] = other(tokens[:, place])
         difference = (model(changed) - logits).abs().amax(-1)
@@ -75,11 +75,11 @@ def test_stepping_is_all_at_once(name: str, variant: str) -> None:
 def test_beams_go_apart(name: str, variant: str) -> None:
     """Three beams of each text with words of their own, reordered and with texts dropped on the way."""
     model = build(name, variant)
-    tokens, mask = at_the_left(*(x[:, :7] for x in texts(model)))
-    words = torch.stack([tokens[:, :4], tokens[:, 3:].flip(1), other(tokens[:, :4])], 1)  # (B, 3, 4)
+    tokens, mask = at_the_left(*(x[:, :5] for x in texts(model)))
+    words = torch.stack([tokens[:, :4], tokens[:, 1:].flip(1), other(tokens[:, :4])], 1)  # (B, 3, 4)
     whole = [torch.cat([tokens, words[:, beam]], 1) for beam in range(3)]
     seen = torch.cat([mask, torch.ones_like(mask[:, :4])], 1)
-    wanted = torch.stack([model(text, seen)[:, 7:] for text in whole], 1)  # (B, 3, 4, V)
+    wanted = torch.stack([model(text, seen)[:, 5:] for text in whole], 1)  # (B, 3, 4, V)
     state = model.start(tokens, mask).spread(3)
     for time in range(2):
         logits, state = model.step(words[:, :, time].flatten(), state)
@@ -106,7 +106,7 @@ def test_the_loss_is_that_of_the_counted_logits(name: str, variant: str) -> None
     loss = model.loss(given)
     near(loss.total, -known.sum())
     near(loss.likelihood, known.sum(1))
-    assert loss.tokens == 4 * 8 - 4
+    assert loss.tokens == 4 * 5 - 3
     smooth = model.loss(given, label_smoothing=0.1)
     near(smooth.total, -(0.9 * known.sum() + 0.1 * (logits.mean(-1) * given.counted).sum()))
     near(smooth.likelihood, loss.likelihood)

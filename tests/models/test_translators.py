@@ -11,7 +11,7 @@ from regard.models.protocols import Translator
 
 
 def sentences(model: Translator) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources (4, 9), their mask, and targets (4, 8) shifted right."""
+    """Sources (4, 6), their mask, and targets (4, 5) shifted right."""
     inputs = rows(model).inputs
     return inputs["source"], inputs["source_mask"], inputs["target"]
 
