@@ -122,6 +122,12 @@ def build(name: str, variant: str = "plain", **changes: Any) -> Any:
     return model.eval()
 
 
+@cache
+def built(name: str, variant: str = "plain") -> Any:
+    """As `build`, once for all tests: they only read it."""
+    return build(name, variant)
+
+
 def variants(name: str) -> dict[str, dict[str, Any]]:
     return {"plain": {}} | getattr(own(name), "VARIANTS", {}) | getattr(own(name), "CROSSED", {})
 
@@ -168,17 +174,12 @@ def each(
     the configuration."""
     rows = []
     for name in MODELS:
-        if not protocols or isinstance(plain(name), protocols):
+        if not protocols or isinstance(built(name), protocols):
             chosen = tuple(variants(name)) if crossed else representatives(name)
             if learns:
                 chosen = ("plain", *getattr(own(name), "LEARNS", ()))
             rows += [(name, variant) for variant in chosen if only is None or only(small(name, variant))]
     return pytest.mark.parametrize(("name", "variant"), rows, ids=["-".join(row).replace(" ", "_") for row in rows])
-
-
-@cache
-def plain(name: str) -> Any:
-    return build(name)
 
 
 # ---- inputs
@@ -504,4 +505,6 @@ def needs_bfloat16_lstm(model: nn.Module) -> None:
 
 def near(ours: Tensor, wanted: Tensor) -> None:
     """To 1e-5 of the largest number."""
-    torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-5 * max(1.0, float(wanted.detach().abs().max())))
+    options = {"rtol": 1e-5, "atol": 1e-5 * max(1.0, float(wanted.detach().abs().max()))}
+    if ours.shape != wanted.shape or ours.dtype != wanted.dtype or not torch.allclose(ours, wanted, **options):
+        torch.testing.assert_close(ours, wanted, **options)  # slower, and says where they differ

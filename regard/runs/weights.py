@@ -104,7 +104,7 @@ def read_weights(
 
 
 def _is_finite(x: Tensor) -> bool:
-    """A sum is quick and cannot hide NaN or infinity; large numbers may add up to infinity, so look at each then."""
+    """A quick sum hides neither NaN nor infinity. Large numbers may add up to infinity: look at each then."""
     return bool(x.sum().isfinite() or x.isfinite().all())
 
 

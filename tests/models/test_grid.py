@@ -15,6 +15,7 @@ from small_models import (
     LENGTHS,
     batch,
     build,
+    built,
     each,
     fresh,
     is_dropout,
@@ -50,7 +51,8 @@ from regard.runs import folder
 from regard.tasks.core.table import load
 
 LEARNING_RATES = {  # with which they learn soonest; 0.04 for the others
-    "transformer": 0.01, "gpt2": 0.02, "bert": 0.02, "elmo": 0.02, "snail_agent": 0.02, "rnnlm": 0.08, "lstmn": 0.08,
+    "transformer": 0.01, "gpt2": 0.02, "bert": 0.02, "elmo": 0.02, "snail_agent": 0.02,
+    "rnnlm": 0.08, "lstmn": 0.08,
 }  # fmt: skip
 EARNED = 0.4  # of what the best player earns beyond a random one
 LEARNED = 0.1  # nats a token; of four rows that cannot be told apart the first tokens alone would cost more
@@ -68,7 +70,7 @@ def has_classes(config: Any) -> bool:
 @each(Translator, Encoder, LanguageModel, DocumentClassifier, crossed=True)
 @torch.no_grad()
 def test_padding_changes_nothing(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     whole = rows(model)
     answers = whole.answers(model)
     for padded in (whole.wider(), whole.other_padding()):
@@ -81,7 +83,7 @@ def test_padding_changes_nothing(name: str, variant: str) -> None:
 @each()
 @torch.no_grad()
 def test_a_row_alone_is_as_in_a_batch(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     whole = rows(model)
     for row, wanted in enumerate(whole.answers(model)):
         near(whole.alone(row).answers(model)[0], wanted)
@@ -90,7 +92,7 @@ def test_a_row_alone_is_as_in_a_batch(name: str, variant: str) -> None:
 @each(Classifier, only=has_classes)
 @torch.no_grad()
 def test_classes_of_a_row_alone_are_as_in_a_batch(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     whole = batch(model)
     logits = model.class_logits(whole)
     assert logits.shape == (4, len(model.config.labels))
@@ -108,7 +110,7 @@ def test_classes_of_a_row_alone_are_as_in_a_batch(name: str, variant: str) -> No
 @each(Generator, only=writes)
 @torch.no_grad()
 def test_changing_the_future_leaves_the_past(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     whole = rows(model)
     key, answers = whole.answered, model(**whole.inputs)
     for place in (1, 2, 4):
@@ -166,7 +168,7 @@ def learned(model: Any, examples: Any) -> bool:
 @each()
 @torch.no_grad()
 def test_saved_and_loaded_it_answers_the_same(name: str, variant: str, tmp_path: Path) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     folder.begin(tmp_path, model, artifacts_of(model), "")
     folder.save_weights(tmp_path, model)
     drawn = torch.get_rng_state()
@@ -201,7 +203,7 @@ def filled(config: Any) -> dict[str, Any]:
 def test_dropout_acts_while_training_only(name: str) -> None:
     for field in filter(is_dropout, vars(small(name))):
         model = build(name, **{field: 0.5})
-        wanted = build(name).loss(batch(model)).total
+        wanted = built(name).loss(batch(model)).total
         assert torch.equal(model.loss(batch(model)).total, wanted), field
         model.train()
         assert len({float(model.loss(batch(model)).total) for _ in range(4)}) > 1, field

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from small_models import LENGTHS, WORDS, batch, build, each, near, other, rows, writes
+from small_models import LENGTHS, WORDS, batch, built, each, near, other, rows, writes
 from torch import Tensor
 
 from regard.models.protocols import LanguageModel
@@ -25,7 +25,7 @@ def at_the_left(tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 @each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_padding_may_be_on_either_side(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     tokens, mask = texts(model)
     logits = model(tokens, mask)
     assert logits.shape == (4, max(LENGTHS), WORDS)
@@ -40,7 +40,7 @@ def test_padding_may_be_on_either_side(name: str, variant: str) -> None:
 @each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_a_token_matters_to_all_that_follow(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     tokens, _ = texts(model)
     logits = model(tokens)
     for place in (1, 3, 5):
@@ -55,7 +55,7 @@ def test_a_token_matters_to_all_that_follow(name: str, variant: str) -> None:
 @torch.no_grad()
 def test_stepping_is_all_at_once(name: str, variant: str) -> None:
     """Behind prompts of several lengths, padded at the left, and behind none at all."""
-    model = build(name, variant)
+    model = built(name, variant)
     tokens, mask = at_the_left(*texts(model))
     more = other(tokens)[:, :3]
     whole = model(torch.cat([tokens, more], 1), torch.cat([mask, torch.ones_like(mask[:, :3])], 1))
@@ -74,7 +74,7 @@ def test_stepping_is_all_at_once(name: str, variant: str) -> None:
 @torch.no_grad()
 def test_beams_go_apart(name: str, variant: str) -> None:
     """Three beams of each text with words of their own, reordered and with texts dropped on the way."""
-    model = build(name, variant)
+    model = built(name, variant)
     tokens, mask = at_the_left(*(x[:, :5] for x in texts(model)))
     words = torch.stack([tokens[:, :4], tokens[:, 1:].flip(1), other(tokens[:, :4])], 1)  # (B, 3, 4)
     whole = [torch.cat([tokens, words[:, beam]], 1) for beam in range(3)]
@@ -99,7 +99,7 @@ def test_beams_go_apart(name: str, variant: str) -> None:
 @each(LanguageModel, only=writes)
 @torch.no_grad()
 def test_the_loss_is_that_of_the_counted_logits(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     given = batch(model)
     logits = model(given.tokens[:, :-1]).log_softmax(-1)
     known = logits.gather(-1, given.tokens[:, 1:, None]).squeeze(-1) * given.counted
