@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +335,12 @@ class SkipInit(TorchFunctionMode):
 def shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
     """Every weight by name, on the meta device. ValueError where there can be no such model."""
     check_sizes(config)
+    return dict(_shapes(name, config))
+
+
+@lru_cache(maxsize=16)
+def _shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
+    """Built once for a recipe that is read, trained and opened."""
     with torch.device("meta"), SkipInit():
         return named_tensors(MODELS[name](config))
 
