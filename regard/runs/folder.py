@@ -335,12 +335,12 @@ class SkipInit(TorchFunctionMode):
 def shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
     """Every weight by name, on the meta device. ValueError where there can be no such model."""
     check_sizes(config)
-    return dict(_shapes(name, config))
+    return dict(_shapes(name, config, torch.get_default_dtype()))
 
 
 @lru_cache(maxsize=16)
-def _shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
-    """Built once for a recipe that is read, trained and opened."""
+def _shapes(name: str, config: ModelConfig, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Built once for a recipe that is read, trained and opened. `dtype`: torch's default, in which it is built."""
     with torch.device("meta"), SkipInit():
         return named_tensors(MODELS[name](config))
 
