@@ -31,6 +31,7 @@ LONG = (
     "tests/app/serve/test_process",
     "tests/learn/test_resume",
 )
+# A model that has learned nothing writes as long as it may.
 RECIPE = """# A few tiny steps.
 [data]
 made = "copy"
@@ -54,6 +55,9 @@ max_positions = 40
 steps = 6
 learning_rate = 0.02
 eval_every = 2
+
+[decode]
+max_length = 20
 """
 
 # Word for word, in the same order; names are each seen once, so that they are unknown on both sides.
@@ -90,7 +94,10 @@ dropout = 0.0
 [train]
 steps = 150
 learning_rate = 0.01
-eval_every = 50
+eval_every = 150
+
+[decode]
+max_length = 16
 """
 
 
@@ -149,15 +156,15 @@ def auto_is_the_cpu() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def seeds_of_the_cpu() -> Iterator[None]:
-    """Where there is no GPU, `torch.manual_seed` keeps each seed for later with the text of the whole stack, which
-    takes longer than to build a small model."""
+def seeds_of_what_is_there() -> Iterator[None]:
+    """For each kind of device that is not there, `torch.manual_seed` keeps a traceback, which takes longer than
+    many a small model."""
     import torch
 
     with pytest.MonkeyPatch.context() as patch:
-        for part in (torch.cuda, torch.xpu, torch.mtia):
-            if not part.is_available():
-                patch.setattr(part, "manual_seed_all", lambda seed: None)
+        for kind in (torch.cuda, torch.xpu, torch.mtia):
+            if not kind.is_available():
+                patch.setattr(kind, "manual_seed_all", lambda seed: None)
         yield
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -323,24 +324,20 @@ class SkipInit(TorchFunctionMode):
     """Skip weight initialisation: the weights are loaded next, or the model is on the meta device, where random
     initialisation would make torch import its compiler."""
 
-    # kaiming_uniform_ too: it comes here itself, and what it calls then does not.
-    NAMES = frozenset(("uniform_", "normal_", "kaiming_uniform_", "truncated_normal_"))
-
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ in self.NAMES:
+        if func.__name__.endswith(("uniform_", "normal_")):  # kaiming_uniform_ too: what it calls is not seen here
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
 
 
-def shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
+def shapes(name: str, config: ModelConfig) -> Mapping[str, Tensor]:
     """Every weight by name, on the meta device. ValueError where there can be no such model."""
+    return _shapes(name, config, torch.get_default_dtype())
+
+
+@lru_cache(maxsize=64)
+def _shapes(name: str, config: ModelConfig, default_dtype: torch.dtype) -> Mapping[str, Tensor]:
     check_sizes(config)
-    return dict(_shapes(name, config, torch.get_default_dtype()))
-
-
-@lru_cache(maxsize=16)
-def _shapes(name: str, config: ModelConfig, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Built once for a recipe that is read, trained and opened. `dtype`: torch's default, in which it is built."""
     with torch.device("meta"), SkipInit():
         return named_tensors(MODELS[name](config))
 
