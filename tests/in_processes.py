@@ -13,7 +13,10 @@ from typing import Any
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.tasks.core.training", "regard.learn.shard"])
+DESKS = [f"regard.tasks.{task}.desk" for task in ("translate", "fill", "fewshot", "play", "recognise")]
+CONTEXT.set_forkserver_preload(
+    ["regard.tasks.core.training", "regard.learn.shard", *DESKS, "sacrebleu", "PIL.ImageFont"]
+)
 LONGEST = 120  # seconds
 
 

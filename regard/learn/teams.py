@@ -16,4 +16,4 @@ def team_for(device: torch.device, settings: Training) -> Alone:
     from regard.learn.distribute import Team
     from regard.learn.shard import ShardedTeam
 
-    return ShardedTeam(device) if settings.shard else Team(device)
+    return ShardedTeam(device, settings.precision) if settings.shard else Team(device)

@@ -311,15 +311,19 @@ def run_loop(
         ties=ties,
         perfect=perfect,
         may_lack=job.train.best_by == AUTO,
+        divided=True,
     )
+    stepper = Stepper(model, job.train, passes=passes(model, job.train))
     try:
-        stepper = Stepper(model, job.train, passes=passes(model, job.train))
         return take_steps(stepper, prepared.data, validation, out, resume, progress, changed)
     except Interrupted as stop:
-        if stop.best or not processes.is_first():
+        if stop.best:
+            raise
+        whole = stepper.whole_model()
+        if not processes.is_first():
             raise
         try:  # so that the run can be opened; the first validation replaces these weights
-            runs.save_weights(out, model)
+            runs.save_weights(out, whole)
         except OSError:  # the disk is full; the checkpoint is there
             raise stop from None
         said = f"{stop} No validation was finished yet: {out} opens with the weights of this step."
