@@ -57,6 +57,7 @@ class ShardedTeam(Team):
 
     def place(self, model: Any, device: torch.device) -> Any:
         """From main memory to the device part by part: it need not fit there as a whole."""
+        model = model.to("cpu")
         synchronise_norms(model, device)
         self.spread(named_tensors(model))
         if self.is_first:

@@ -18,20 +18,24 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.base import processes
 from regard.errors import Interrupted, PeerLost
 from regard.layers.block import blocks_of
-from regard.learn import checkpoint, fit
+from regard.learn import checkpoint, fit, teams
+from regard.learn.distribute import OwnRows
 from regard.learn.interrupt import Interrupt
 from regard.learn.loop import Stepper
 from regard.learn.ppo import passes
+from regard.learn.settings import Training
 from regard.learn.validation import Validation
 from regard.tasks.core.recipe import read
 from regard.tasks.core.table import TASKS
 from regard.tasks.core.training import build_model
 from tests.in_processes import LONGEST, Group, free_port, in_processes
+from tests.own_data import text
 
 TRAIN = {"steps": 6, "eval_every": 3, "learning_rate": 1e-3, "device": "cpu"}
 DATES = {"made": "dates", "train_count": 60, "valid_count": 30, "batch_tokens": 256, "eval_pairs": 3}
@@ -89,30 +93,7 @@ BERT = {
 
 def next_sentences(folder: Path) -> dict:
     """Masked words and next sentences, with activations computed again."""
-    file = folder / "documents.txt"
-    words = [
-        "the",
-        "cat",
-        "sat",
-        "on",
-        "the",
-        "mat",
-        "and",
-        "then",
-        "a",
-        "dog",
-        "lay",
-        "down",
-        "by",
-        "an",
-        "old",
-        "door",
-        "of",
-        "this",
-        "house",
-    ]
-    lines = [" ".join(words[i % 7 : i % 7 + 3 + i % 5]) for i in range(60)]
-    file.write_text("\n\n".join("\n".join(lines[i : i + 6]) for i in range(0, 60, 6)))
+    file = folder / text(folder, blank_every=6)
     return {
         "data": {"train": str(file), "valid": str(file), "documents": "blank", "batch_tokens": 128, "length": 24},
         "tokens": {"kind": "wordpiece", "size": 60},
@@ -185,6 +166,16 @@ def in_half_precision(recipe: dict, folder: Path) -> tuple[list, list, set]:
     table = {"": {**recipe, "train": {**recipe["train"], "precision": "bfloat16"}}}
     whole = first_steps(table, folder)[""]
     return whole, first_steps(table, folder, True, watch)[""], seen
+
+
+def draws() -> list[list[float]]:
+    """What dropout would draw for two batches, the first of them once more; and what rows draw."""
+    team = teams.team_for(torch.device("cpu"), Training(steps=1, device="cpu"))
+    found = []
+    for seed in (5, 6, 5):
+        team.begin(OwnRows(torch.zeros(1), 3), seed, torch.device("cpu"))
+        found.append([torch.rand(()).item(), torch.rand((), generator=team.generator).item()])
+    return found
 
 
 def two_ways(recipes: dict, folder: Path) -> tuple[list[dict], tuple]:
@@ -264,8 +255,18 @@ def test_a_run_of_four_processes_goes_on_with_four_two_and_one(tmp_path):
             assert losses(folder) == pytest.approx(losses(straight), abs=1e-6)
             assert metrics(folder) == [pytest.approx(row, rel=1e-5) for row in metrics(straight)]
             assert regard.load(folder).model is not None
+        with pytest.raises(checkpoint.Damaged, match="was truncated or altered"):
+            checkpoint.read_plain(with_a_bit_changed(checkpoint.checkpoints(straight)[0]))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= {".safetensors", ".json", ".jsonl", ".svg", ".md", ".toml"}
+
+
+def with_a_bit_changed(path: Path) -> Path:
+    file = next(path.glob("*.safetensors"))
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    return path
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -317,10 +318,38 @@ def fit_small(folder: Path, during=lambda step, training: None, steps: int = 12,
     return [*model.weight[0].tolist(), model.bias.item()]
 
 
+class NoNumber(TorchDispatchMode):
+    """Refuses `.item()` and whatever else fetches a number from a tensor: a GPU would have to be waited for, and
+    such a step could not be captured."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        assert function is not torch.ops.aten._local_scalar_dense.default, "a step fetches a number"
+        return function(*args, **(kwargs or {}))
+
+
+def fit_without_waiting(folder: Path) -> tuple[list[float], list[list[float]]]:
+    """With steps that fetch no number; and `draws`."""
+    update = Stepper._update
+
+    def watched(*args: Any) -> Any:
+        with NoNumber():
+            return update(*args)
+
+    Stepper._update = watched  # in this process alone
+    return fit_small(folder, optimiser="sgd"), draws()
+
+
 def test_a_module_of_ones_own_is_trained_by_all_processes(tmp_path):
-    wanted = fit_small(tmp_path / "one")
-    for found in in_processes(2, fit_small, tmp_path / "two"):
+    """No step waits for its number of tokens, and each process draws dropout of its own, from the seed of the step:
+    a state of the first process is restored nowhere."""
+    wanted = fit_small(tmp_path / "one", optimiser="sgd")
+    (first, draws_of_first), (second, draws_of_second) = in_processes(2, fit_without_waiting, tmp_path / "two")
+    for found in (first, second):
         assert found == pytest.approx(wanted, rel=1e-5)
+    for one, other in zip(draws_of_first, draws_of_second, strict=True):
+        assert one[0] != other[0]
+        assert one[1] == other[1]
+    assert draws_of_first[0] == draws_of_first[2] != draws_of_first[1]
     assert (tmp_path / "one/model.safetensors").stat().st_size == (
         tmp_path / "two/model.safetensors"
     ).stat().st_size
@@ -411,8 +440,6 @@ def test_torchrun_goes_on_by_itself_after_a_process_was_killed(tmp_path):
 
 
 def test_what_cannot_be_sharded_is_refused():
-    from regard.learn.settings import Training
-
     settings = Training(steps=1, device="cpu", shard=True)
     assert settings.shard
     with pytest.raises(ValueError, match="float16 cannot be sharded"):
