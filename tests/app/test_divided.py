@@ -61,10 +61,17 @@ def outcome(function):
         found.append([str(error), error.of_rank])
     return found
 
+def differently():
+    try:
+        return list(each(range(2 + rank), lambda piece, tick: [piece]))
+    except regard.errors.DataError as error:
+        return str(error)
+
 told = {{"codes": [command(words) for words in commands], "windows": len(made)}}
 with divided():
     told["each"] = outcome(each)
     told["each_of_first"] = outcome(each_of_first)
+    told["differently"] = differently()
     told["evaluated"] = regard.load(run).evaluate().to_dict()
 Path(f"told-{{rank}}.json").write_text(json.dumps(told))
 
@@ -188,6 +195,11 @@ def test_an_error_comes_in_its_turn_in_every_process(session: Session) -> None:
     before = [0, "0", 1, "1", 2, "0", ["three", 1]]
     assert [told["each"] for told in session.told] == [before, before]
     assert [told["each_of_first"] for told in session.told] == [before, [["three", 1]]]
+
+
+def test_processes_that_read_different_data_are_told_and_do_not_hang(session: Session) -> None:
+    said = "the processes read different data (batches: rank 0 2, rank 1 3); give all of them the same files"
+    assert [told["differently"] for told in session.told] == [said, said]
 
 
 def test_python_gets_the_whole_evaluation_in_every_process(session: Session, lively: str) -> None:

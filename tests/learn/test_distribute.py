@@ -24,7 +24,7 @@ import regard
 from regard.base import processes
 from regard.errors import Interrupted, PeerLost
 from regard.layers.block import blocks_of
-from regard.learn import checkpoint, fit, teams
+from regard.learn import checkpoint, teams
 from regard.learn.distribute import OwnRows
 from regard.learn.interrupt import Interrupt
 from regard.learn.loop import Stepper
@@ -36,6 +36,7 @@ from regard.tasks.core.table import TASKS
 from regard.tasks.core.training import build_model
 from tests.in_processes import LONGEST, Group, free_port, in_processes
 from tests.own_data import text
+from tests.small_fit import fit_small
 
 TRAIN = {"steps": 6, "eval_every": 3, "learning_rate": 1e-3, "device": "cpu"}
 DATES = {"made": "dates", "train_count": 60, "valid_count": 30, "batch_tokens": 256, "eval_pairs": 3}
@@ -61,8 +62,7 @@ RECIPES = {
             "weigh": "hard",
         },
     },
-    "tied, last row 0": TRANSFORMER,
-    "several batches": {**TRANSFORMER, "train": {"accumulate_steps": 3}},
+    "several batches, tied, last row 0": {**TRANSFORMER, "train": {"accumulate_steps": 3}},
     "batch norm, fewer rows than processes": {
         "data": {
             "made": "glyphs", "train_count": 20, "valid_count": 4, "batch_size": 3, "mean": [0.5], "std": [0.5],
@@ -193,10 +193,8 @@ def single(tmp_path_factory) -> tuple[Path, dict, dict]:
 @pytest.mark.parametrize("count", [2, 4])
 def test_losses_gradients_and_metrics_are_those_of_one_process(single, count):
     folder, recipes, wanted = single
-    if count == 4:  # those whose rows, blocks or batches four processes share otherwise than two
-        recipes = {
-            name: recipe for name, recipe in recipes.items() if name not in ("hard attention", "tied, last row 0")
-        }
+    if count == 4:  # what is drawn for a row is the same thing for two
+        recipes = {name: recipe for name, recipe in recipes.items() if name not in ("hard attention", "an agent")}
     results = in_processes(count, two_ways if count == 2 else every_way, recipes, folder)
     assert all(result == results[0] for result in results)
     of_all, half = results[0] if count == 2 else (results[0], None)
@@ -223,30 +221,35 @@ def go_on(recipe: dict, folder: Path, steps: int, resume: bool, **settings: obje
 
 
 def save_by_four(folder: Path) -> None:
-    for name, recipe in {"tied": TRANSFORMER, "integers": SENET}.items():
-        go_on(recipe, folder / name / "straight", 6, False, shard=True)
-        go_on(recipe, folder / name / "four", 3, False, shard=True, async_save=True)
-        if processes.is_first():
-            for other in ("two", "two whole", "one"):
-                shutil.copytree(folder / name / "four", folder / name / other)
-        processes.barrier()
-        go_on(recipe, folder / name / "four", 6, True, shard=True)
+    go_on(TRANSFORMER, folder / "tied/straight", 6, False, shard=True)
+    go_on(TRANSFORMER, folder / "tied/four", 3, False, shard=True, async_save=True)
+    go_on(SENET, folder / "integers/straight", 3, False, shard=True)
+    if processes.is_first():
+        for other in ("two", "two whole", "one"):
+            shutil.copytree(folder / "tied/four", folder / "tied" / other)
+        for other in ("two", "one"):
+            shutil.copytree(folder / "integers/straight", folder / "integers" / other)
+    processes.barrier()
+    go_on(TRANSFORMER, folder / "tied/four", 6, True, shard=True)
+    go_on(SENET, folder / "integers/straight", 6, True, shard=True)
 
 
 def resume_by_two(folder: Path) -> None:
-    for name, recipe in {"tied": TRANSFORMER, "integers": SENET}.items():
-        go_on(recipe, folder / name / "two", 6, True, shard=True)
-        go_on(recipe, folder / name / "two whole", 6, True, shard=False)
+    go_on(TRANSFORMER, folder / "tied/two", 6, True, shard=True)
+    go_on(TRANSFORMER, folder / "tied/two whole", 6, True, shard=False)
+    go_on(SENET, folder / "integers/two", 6, True, shard=True)
 
 
 def test_a_run_of_four_processes_goes_on_with_four_two_and_one(tmp_path):
+    """With weights that are tied, and with tensors of integers."""
     in_processes(4, save_by_four, tmp_path)
     in_processes(2, resume_by_two, tmp_path)
+    others = {"tied": ("four", "two", "two whole", "one"), "integers": ("two", "one")}
     for name, recipe in {"tied": TRANSFORMER, "integers": SENET}.items():
         go_on(recipe, tmp_path / name / "one", 6, True)
         straight = tmp_path / name / "straight"
         wanted = checkpoint.read_plain(checkpoint.checkpoints(straight)[0])
-        for other in ("four", "two", "two whole", "one"):
+        for other in others[name]:
             folder = tmp_path / name / other
             found = checkpoint.read_plain(checkpoint.checkpoints(folder)[0])
             for kind, part in zip(wanted, found, strict=True):
@@ -290,32 +293,6 @@ def metrics(folder: Path) -> list[dict[str, float]]:
 
 
 # ---- a module of one's own, signals, lost processes
-
-
-def batches(epoch: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(epoch)
-    x = torch.randn(21, 3, generator=generator)
-    return list(zip(x.split(5), x.sum(1, keepdim=True).split(5), strict=True))
-
-
-def squares(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    return (model(batch[0]) - batch[1]).square().mean()
-
-
-def fit_small(folder: Path, during=lambda step, training: None, steps: int = 12, **settings: object) -> list[float]:
-    torch.manual_seed(0)
-    model = nn.Linear(3, 1)
-    count = 0
-
-    def loss(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        nonlocal count
-        count += model.training
-        during(count, model.training)
-        return squares(model, batch)
-
-    settings = {"eval_every": 5, "learning_rate": 0.05, "device": "cpu", **settings}
-    fit(model, batches, loss=loss, validate=batches(99), out=folder, steps=steps, **settings)
-    return [*model.weight[0].tolist(), model.bias.item()]
 
 
 class NoNumber(TorchDispatchMode):
@@ -384,7 +361,7 @@ def test_a_signal_to_any_process_stops_all_and_saves_once(tmp_path):
 def hang(folder: Path) -> None:
     def during(step: int, training: bool) -> None:
         if step == 3 and processes.rank() == 1:
-            time.sleep(6)
+            time.sleep(5)
 
     fit_small(folder, during)
 
@@ -401,7 +378,7 @@ import os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from regard.base import processes
-from tests.learn.test_distribute import fit_small
+from tests.small_fit import fit_small
 
 def during(step, training):
     if step == 8 and processes.rank() == 1 and processes.restarts() == 0:
