@@ -15,7 +15,14 @@ import torch
 CONTEXT = multiprocessing.get_context("forkserver")
 DESKS = [f"regard.tasks.{task}.desk" for task in ("translate", "fill", "fewshot", "play", "recognise")]
 CONTEXT.set_forkserver_preload(
-    ["regard.tasks.core.training", "regard.learn.shard", *DESKS, "sacrebleu", "PIL.ImageFont"]
+    [
+        "regard.tasks.core.training",
+        "regard.learn.shard",
+        "torch.distributed.run",
+        *DESKS,
+        "sacrebleu",
+        "PIL.ImageFont",
+    ]
 )
 LONGEST = 120  # seconds
 

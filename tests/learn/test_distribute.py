@@ -5,8 +5,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed import run
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -34,7 +33,7 @@ from regard.learn.validation import Validation
 from regard.tasks.core.recipe import read
 from regard.tasks.core.table import TASKS
 from regard.tasks.core.training import build_model
-from tests.in_processes import LONGEST, Group, free_port, in_processes
+from tests.in_processes import CONTEXT, LONGEST, Group, free_port, in_processes
 from tests.own_data import text
 from tests.small_fit import fit_small
 
@@ -388,25 +387,29 @@ fit_small(Path({out!r}), during)
 """
 
 
+def torchrun(words: list[str], log: Path) -> None:
+    """As the command does, in a process that has torch already."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with log.open("w") as file:
+        os.dup2(file.fileno(), 2)
+    run.main(words)
+
+
 def test_torchrun_goes_on_by_itself_after_a_process_was_killed(tmp_path):
     wanted, script = fit_small(tmp_path / "straight"), tmp_path / "script.py"
     root = Path(__file__).parent.parent.parent
     script.write_text(KILLED.format(root=str(root), out=str(tmp_path / "run")))
     # Two machines with a process each, of which both are this one.
-    machines = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "two"]
-    words = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        *machines,
-        "--rdzv-endpoint",
-        f"127.0.0.1:{free_port()}",
-    ]
-    words += ["--max-restarts", "1", str(script)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    both = [subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [machine.communicate(timeout=LONGEST)[1] for machine in both]
-    assert [machine.returncode for machine in both] == [0, 0], said
+    words = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "two"]
+    words += ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--max-restarts", "1", str(script)]
+    logs = [tmp_path / f"{number}.txt" for number in range(2)]
+    both = [CONTEXT.Process(target=torchrun, args=(words, log)) for log in logs]
+    for machine in both:
+        machine.start()
+    for machine in both:
+        machine.join(LONGEST)
+    said = [log.read_text() for log in logs]
+    assert [machine.exitcode for machine in both] == [0, 0], said
     rows = rows_of(tmp_path / "run")
     assert [row["step"] for row in rows if "gradient_norm" in row] == list(range(1, 13))
     for row, other in zip(rows, rows_of(tmp_path / "straight"), strict=True):
