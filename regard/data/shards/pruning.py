@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def limit() -> int | None:
 class Use:
     """Tokens of these names are used as long as this object lives."""
 
-    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.file = folder.with_name(USES) / secrets.token_hex(8)
         self.lock = FileLock(f"{self.file}{LOCK}", thread_local=False, fallback_to_soft=False)
         with _one_at_a_time(folder) as locks:
