@@ -31,6 +31,7 @@ LONG = (
     "tests/app/serve/test_process",
     "tests/learn/test_resume",
 )
+# A model that has learned nothing writes as long as it may.
 RECIPE = """# A few tiny steps.
 [data]
 made = "copy"
@@ -54,6 +55,9 @@ max_positions = 40
 steps = 6
 learning_rate = 0.02
 eval_every = 2
+
+[decode]
+max_length = 20
 """
 
 # Word for word, in the same order; names are each seen once, so that they are unknown on both sides.
@@ -90,7 +94,10 @@ dropout = 0.0
 [train]
 steps = 150
 learning_rate = 0.01
-eval_every = 50
+eval_every = 150
+
+[decode]
+max_length = 16
 """
 
 
@@ -145,6 +152,19 @@ def auto_is_the_cpu() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device, "best_device", lambda: "cpu")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def seeds_of_what_is_there() -> Iterator[None]:
+    """For each kind of device that is not there, `torch.manual_seed` keeps a traceback, which takes longer than
+    many a small model."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (torch.cuda, torch.xpu, torch.mtia):
+            if not kind.is_available():
+                patch.setattr(kind, "manual_seed_all", lambda seed: None)
         yield
 
 

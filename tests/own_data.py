@@ -35,6 +35,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
         "data": {"batch_tokens": 256, "eval_pairs": 4},
         "tokens": {"kind": "character"},
         "model": {"name": "bahdanau", "embed": 4, "encoder": 4, "decoder": 8, "readout": 4, "max_positions": 64},
+        "decode": {"max_length": 8},
     },
     "classify": {
         "data": {"batch_tokens": 256},
@@ -69,6 +70,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
         "model": {
             "name": "show_and_tell", "image_size": 16, "depths": [1, 1], "widths": [4, 8], "embed": 4, "decoder": 8,
         },
+        "decode": {"max_length": 8},
     },
     "fewshot": {
         "data": {"batch_size": 2, "valid_episodes": 4, "test_episodes": 4},

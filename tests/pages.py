@@ -218,6 +218,10 @@ def short(words: list[str]) -> list[str]:
         return [*words, "--max-tokens", "20"]
     if words[0] == "compare":
         return [*words, "--seeds", "1"]
+    if "--episodes" in words:
+        return [*words, "--episodes", "10"]
+    if "model.pulls=100" in words:
+        return [*words, "--set", "model.pulls=12"]
     if words[0] == "train" and "--resume" in words:  # something must be left to do
         return [*words, "--set", "train.steps=3"]
     return words

@@ -113,7 +113,7 @@ def runs() -> Iterator[Door]:
     yield Door(reviews.classify, {"text": "good"})
     copy, omniglot, scenes = regard.load("copy"), regard.load("omniglot"), regard.load("scenes")
     yield Door(copy.recall, {"length": 2})
-    yield Door(copy.evaluate, {"lengths": "0"}, ("columns", "lengths"))
+    yield Door(copy.evaluate, {"lengths": "0"}, ("columns", "lengths"), None)
     yield Door(omniglot.fewshot, {"query": "nosuch", "support": {"a": [IMAGE], "b": [IMAGE]}})
     yield Door(scenes.caption, {"image": "nosuch"}, ("image", "decode", "max_length"))
     yield Door(scenes.evaluate, data, ("images", "columns"), None)

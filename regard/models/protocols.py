@@ -48,6 +48,8 @@ class ModelConfig(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
+    def __hash__(self) -> int: ...
+
 
 class Batch(Protocol):
     """What a learner learns from: tensors that can be moved to a device."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -324,12 +325,13 @@ class SkipInit(TorchFunctionMode):
     initialisation would make torch import its compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ in ("uniform_", "normal_", "truncated_normal_"):
+        if func.__name__.endswith(("uniform_", "normal_")):  # kaiming_uniform_ too: what it calls is not seen here
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
 
 
-def shapes(name: str, config: ModelConfig) -> dict[str, Tensor]:
+@lru_cache(maxsize=64)
+def shapes(name: str, config: ModelConfig) -> Mapping[str, Tensor]:
     """Every weight by name, on the meta device. ValueError where there can be no such model."""
     check_sizes(config)
     with torch.device("meta"), SkipInit():

@@ -77,6 +77,8 @@ layers = 2
 heads = 2
 ff = 32
 max_positions = 40
+[decode]
+max_length = 20
 """
 RECIPES = {"gpt2": GPT2, "rnnlm": RNNLM, "transformer": TRANSFORMER}
 
@@ -256,7 +258,7 @@ def ctrl_c(signals_heard: None) -> Callable[[], None]:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`regard compare` trains in this process; test_compare.py has one test with processes of their own."""
+    """`regard compare` trains in this process; test_process.py has it with processes of their own."""
 
     def run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Any], None]) -> None:
         for number, each in enumerate(calls):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from regard.tasks.core.results import Metric
 from regard.tasks.core.table import load
 
 
-def test_two_variants_with_one_seed(call: Any, recipe: str) -> None:
-    """Each in a process of its own; `inline` is for the other tests. One of them was done before."""
+def test_two_variants_with_one_seed(call: Any, inline: None, recipe: str) -> None:
+    """One of them was done before."""
     few = ["--set", "train.steps=2", "--set", "data.train_count=60"]
     _run(recipe, [*few[1::2], "train.seed=0", "model.score=general"], Path("all/general-0"), 1)
     done = call("compare", recipe, "--vary", "model.score=dot,general", *few, "--seeds", "1", "--out", "all")
@@ -146,6 +148,21 @@ def test_a_comma_in_braces_parts_nothing() -> None:
     assert _choices('data.train=["a.tsv","b.tsv"],c.tsv') == ['data.train=["a.tsv","b.tsv"]', "data.train=c.tsv"]
     assert _choices('data.train=["a.tsv","b.{en,de}"],c') == ['data.train=["a.tsv","b.{en,de}"]', "data.train=c"]
     assert _choices("model.depths=[1,1,1],[2, 2]") == ["model.depths=[1,1,1]", "model.depths=[2, 2]"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_each_training_has_a_process_of_its_own_and_every_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forked off this one, they need not import torch; test_process.py has those that the command starts."""
+    monkeypatch.setattr(compare, "_context", lambda: get_context("fork"))
+    monkeypatch.setattr(compare, "_finished", lambda *call: None)
+    monkeypatch.setattr(compare, "_run", lambda number: {"number": number, "process": os.getpid()})
+    told: dict[int, Any] = {}
+    compare._run_all([(0,), (1,), (2,)], 2, told.__setitem__)
+    assert {place: result["number"] for place, result in told.items()} == {0: 0, 1: 1, 2: 2}
+    assert len({os.getpid(), *(result["process"] for result in told.values())}) == 4
+    monkeypatch.setattr(compare, "_run", lambda number: 1 / number)
+    with pytest.raises(ZeroDivisionError):
+        compare._run_all([(0,)], 1, told.__setitem__)
 
 
 def test_after_a_training_was_stopped_no_other_is_begun(

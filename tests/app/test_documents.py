@@ -54,6 +54,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For runs that need not learn anything."""
+    path = tmp_path_factory.mktemp("few") / "train.tsv"
+    path.write_text("".join(f"{text}\t{label}\n" for text, label in reviews(60)))
+    return path
+
+
 def trained(data: Path, name: str, *, steps: int = 2, **changes: Any) -> Path:
     out = data.parent / f"{name}-{'-'.join(str(value) for value in changes.values()) or 'plain'}-{steps}"
     if not out.exists():
@@ -81,8 +89,8 @@ def scores(run: Path | str) -> tuple[float, float]:
 
 
 def test_the_word_that_decides_gets_the_most_weight(data: Path) -> None:
-    changes = {"model.layers": 0, "model.dropout": 0.3, "model.bigrams": 0}  # whose words need no attention
-    run = trained(data, "pooling", steps=150, **changes)
+    changes = {"model.layers": 0, "model.dropout": 0.3, "model.bigrams": 0, "data.batch_tokens": 512}
+    run = trained(data, "pooling", steps=100, **changes)
     assert load(run).evaluate().metrics["accuracy"] == 100
     assert scores(run)[0] > 0.9
 
@@ -130,16 +138,16 @@ def test_from_python(han: str) -> None:
     )
 
 
-def test_a_pooling_classifier_has_one_level(call: Any, data: Path) -> None:
-    run = str(trained(data, "pooling"))
+def test_a_pooling_classifier_has_one_level(call: Any, few: Path) -> None:
+    run = str(trained(few, "pooling"))
     picture = load(run).classify(TEXT).document()
     assert (len(picture.sentences), picture.sentence_weights) == (1, None)
     assert picture.weights[0].sum() == pytest.approx(1, abs=1e-5)
     assert call("classify", run, TEXT, "--show", "-").code == 0
 
 
-def test_pieces_of_words_are_shown_as_words(data: Path) -> None:
-    run = trained(data, "han", **{"tokens.kind": "bpe", "tokens.size": 300})
+def test_pieces_of_words_are_shown_as_words(few: Path) -> None:
+    run = trained(few, "han", **{"tokens.kind": "bpe", "tokens.size": 300})
     picture = load(run).classify(TEXT).document()
     assert picture.sentences[1] == ["The", "plot", "seemed", "superb", ",", "I", "think", "."]
     assert len(picture.pieces.sentences[1]) > 8
@@ -148,8 +156,8 @@ def test_pieces_of_words_are_shown_as_words(data: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "pool"), [("pooling", "mean"), ("pooling", "last"), ("han", "max")])
-def test_without_weights_there_is_nothing_to_show(call: Any, data: Path, name: str, pool: str) -> None:
-    run = str(trained(data, name, **{"model.pool": pool}))
+def test_without_weights_there_is_nothing_to_show(call: Any, few: Path, name: str, pool: str) -> None:
+    run = str(trained(few, name, **{"model.pool": pool}))
     assert call("classify", run, TEXT).code == 0
     done = call("classify", run, TEXT, "--show", "-")
     assert (done.code, done.out) == (2, "")
@@ -159,8 +167,8 @@ def test_without_weights_there_is_nothing_to_show(call: Any, data: Path, name: s
 
 
 @pytest.mark.parametrize("name", ["han", "pooling"])
-def test_hostile_documents(call: Any, data: Path, name: str) -> None:
-    run = str(trained(data, name))
+def test_hostile_documents(call: Any, few: Path, name: str) -> None:
+    run = str(trained(few, name))
     texts = ["", " ", "...", "☃ 象 zebra", "long " * 3000, "a. " * 300, "\u200b", "<br />"]
     found = load(run).classify(texts)
     assert [one.source for one in found] == texts
@@ -185,8 +193,8 @@ def test_pairs_are_no_documents(call: Any) -> None:
     assert "has a second text, and this model takes single ones" in done.err
 
 
-def test_training_goes_on_from_a_run_and_after_a_stop(call: Any, han: str, data: Path) -> None:
-    words = [f"--set=data.train={data}", "--set=train.eval_every=2", "--set=train.warmup_steps=0"]
+def test_training_goes_on_from_a_run_and_after_a_stop(call: Any, han: str, few: Path) -> None:
+    words = [f"--set=data.train={few}", "--set=train.eval_every=2", "--set=train.warmup_steps=0"]
     start = ["train", "han-labelled", "--from", han, *words, "--out", "more"]
     assert call(*start, "--set=train.steps=2", "--set=model.max_words=20").code == 0
     config = load("more").model.config
@@ -207,9 +215,9 @@ def test_what_a_document_classifier_is_not_for(call: Any, han: str) -> None:
     assert "cannot be exported: transformers has no model like han" in done.err
 
 
-def test_poolings_are_compared(call: Any, inline: None, data: Path) -> None:
+def test_poolings_are_compared(call: Any, inline: None, few: Path) -> None:
     small = [f"{key}={value}" for key, value in SMALL.items()] + ["train.steps=2", "train.eval_every=2"]
-    changes = [word for one in (f"data.train={data}", *small) for word in ("--set", one)]
+    changes = [word for one in (f"data.train={few}", *small) for word in ("--set", one)]
     done = call(
         "compare", "han-labelled", "--vary", "model.pool=attention,mean", "--seeds", "1", *changes, "--out", "c"
     )
@@ -220,12 +228,12 @@ def test_poolings_are_compared(call: Any, inline: None, data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["pooling", "han"])
 def test_embeddings_begin_with_the_vectors_of_a_file(
-    name: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, few: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vectors = tmp_path / "vectors.txt"
     numbers = " ".join(["0.5"] * 16)
     vectors.write_text(f"superb {numbers}\nunheard-of {numbers}\nfilm {numbers}\n")
-    run = trained(data, name, steps=1, **{"data.vectors": str(vectors), "train.learning_rate": 1e-9})
+    run = trained(few, name, steps=1, **{"data.vectors": str(vectors), "train.learning_rate": 1e-9})
     assert "2 of " in (said := capsys.readouterr().err)
     assert f"words begin with their vectors of {vectors}" in said
     opened = load(run)
@@ -234,10 +242,10 @@ def test_embeddings_begin_with_the_vectors_of_a_file(
     assert sorted(close) == ["film", "superb"]
 
 
-def test_a_training_goes_on_without_the_file_of_vectors(data: Path, tmp_path: Path) -> None:
+def test_a_training_goes_on_without_the_file_of_vectors(few: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text(f"superb {' '.join(['0.5'] * 16)}\n")
-    changes = {"data.train": str(data), **SMALL, "data.vectors": str(vectors), "train.eval_every": 1}
+    changes = {"data.train": str(few), **SMALL, "data.vectors": str(vectors), "train.eval_every": 1}
     regard.train("pooling-labelled", out=tmp_path / "run", set={**changes, "train.steps": 1})
     vectors.unlink()
     run = regard.train("pooling-labelled", out=tmp_path / "run", set={**changes, "train.steps": 2}, resume=True)
@@ -245,12 +253,12 @@ def test_a_training_goes_on_without_the_file_of_vectors(data: Path, tmp_path: Pa
     assert run.report.step == 2
 
 
-def test_vectors_that_cannot_be_taken(data: Path, tmp_path: Path) -> None:
+def test_vectors_that_cannot_be_taken(few: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text(f"zzz {' '.join(['1'] * 16)}\n")
     with pytest.raises(DataError, match="has none of the"):
-        trained(data, "pooling", **{"data.vectors": str(vectors)})
-    changes = {"data.train": str(data), "data.vectors": str(vectors)}
+        trained(few, "pooling", **{"data.vectors": str(vectors)})
+    changes = {"data.train": str(few), "data.vectors": str(vectors)}
     with pytest.raises(RecipeError, match="bert does not take them"):
         regard.train("bert-labelled", out=tmp_path / "bert", set=changes)
 

@@ -6,14 +6,13 @@ import gzip
 import json
 import re
 import shutil
-from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard.data.made.pairs import reverse
-from regard.decode.settings import Decoding
 from regard.tasks.core.table import load, load_as
 from regard.tasks.translate import prepare
 from regard.tasks.translate.evaluate import evaluate
@@ -30,12 +29,17 @@ def tsv(path: str = "pairs.tsv") -> str:
     return path
 
 
-def table(run: str, pairs: list[tuple[str, str]], decode: Decoding | None = None) -> dict[str, Any]:
+def table(run: str, pairs: list[tuple[str, str]], **options: Any) -> dict[str, Any]:
     """What the command should say of a run."""
+    return evaluated(run, tuple(pairs), **options)
+
+
+@cache
+def evaluated(run: str, pairs: tuple[tuple[str, str], ...], **options: Any) -> dict[str, Any]:
     translator = load_as(run, Translator, "translate")
     examples = [(source, (target,)) for source, target in pairs]
     data = prepare.TestPairs(prepare.pair_data(pairs, translator, 4096), examples)
-    return evaluate(translator, data, options=asdict(decode) if decode else None).to_dict()
+    return evaluate(translator, data, options=options).to_dict()
 
 
 # ---- one run
@@ -97,7 +101,7 @@ def test_the_same_pairs_in_another_form_are_evaluated_the_same(call: Any, lively
     done = call("evaluate", lively, "--data", *words, "--beam", "3", "--json")
     assert (done.code, done.err) == (0, "")
     found = json.loads(done.out)
-    wanted = {"run": lively, "data": words[0], **table(lively, PAIRS, Decoding(beam=3))}
+    wanted = {"run": lively, "data": words[0], **table(lively, PAIRS, beam=3)}
     assert {name: found[name] for name in MEASURED} == {name: wanted[name] for name in MEASURED}
     assert "nrefs:2" in found["bleu_signature"] if form == "references" else found == wanted
 
@@ -109,12 +113,12 @@ def test_columns_choose_and_may_be_turned_round(call: Any, lively: str) -> None:
 
 def test_the_beam_is_the_commands_else_the_recipes(call: Any, lively: str, tmp_path: Path) -> None:
     folder = shutil.copytree(lively, tmp_path / "run")
-    with open(folder / "recipe.toml", "a") as file:
-        file.write("\n[decode]\nbeam = 3\nn_best = 2\n")
+    recipe = (folder / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(recipe.replace("[decode]", "[decode]\nbeam = 3\nn_best = 2"))
     for words, beam in (([], 3), (["--beam", "5"], 5)):
         found = json.loads(call("evaluate", folder, "--data", tsv(), *words, "--json").out)
-        assert found == {"run": str(folder), "data": "pairs.tsv", **table(lively, PAIRS, Decoding(beam=beam))}
-    assert table(lively, PAIRS, Decoding(beam=3)) != table(lively, PAIRS, Decoding(beam=5))
+        assert found == {"run": str(folder), "data": "pairs.tsv", **table(lively, PAIRS, beam=beam)}
+    assert table(lively, PAIRS, beam=3) != table(lively, PAIRS, beam=5)
 
 
 # ---- several

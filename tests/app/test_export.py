@@ -19,7 +19,11 @@ def test_an_exported_run_answers_the_same(name: str, call: Any, request: pytest.
     names = {path.name for path in Path("out").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "README.md"} <= names
     assert not names & {"recipe.toml", "log.jsonl", "training", "loss.svg"}
-    command, words = ("generate", ("--temperature", 0)) if name == "gpt2" else ("translate", ())
+    command, words = (
+        ("generate", ("--temperature", 0, "--max-tokens", 40))
+        if name == "gpt2"
+        else ("translate", ("--max-length", 20))
+    )
     first, second = (call(command, run, "9 b", "a c", *words) for run in (run, "out"))
     assert first == second
     assert first.code == 0

@@ -41,7 +41,7 @@ FILES = {
 def test_texts_come_from_what_data_may_be(call: Any, lively: str, name: str) -> None:
     wanted = [answer.text for answer in load(lively).translate(TEXTS)]
     Path(name).write_text(FILES[name])
-    words = ["--max-length", "0", "--alignments", "links.txt"]
+    words = ["--alignments", "links.txt"]
     done = call("translate", lively, "--input", name, *words)
     assert (done.code, done.out.splitlines(), done.err) == (0, wanted, "")
     assert len(Path("links.txt").read_text().splitlines()) == len(TEXTS)

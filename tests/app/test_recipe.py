@@ -39,7 +39,7 @@ def test_a_recipe_becomes_a_job(recipe: str) -> None:
         made="reverse", train_count=200, valid_count=30, test_count=20, batch_tokens=512
     )
     assert (job.train.steps, job.train.learning_rate, job.train.eval_every, job.train.seed) == (4, 0.02, 2, 0)
-    assert (job.tokens, job.decode) == (Tokens("character"), Decoding())
+    assert (job.tokens, job.decode) == (Tokens("character"), Decoding(max_length=20))
 
 
 def test_the_text_of_a_job_gives_the_same_job(recipe: str, tmp_path: Path) -> None:
@@ -382,6 +382,7 @@ def test_translators_train_with_r_drop(name: str) -> None:
 
 def test_a_translator_is_trained_with_r_drop(call: Any) -> None:
     small = ["train.steps=3", "train.eval_every=3", "data.train_count=60", "data.valid_count=20", "model.layers=1"]
+    small += ["model.dim=32", "data.batch_tokens=512", "decode.max_length=6"]
     words = [word for change in small for word in ("--set", change)]
     for weight, folder in ((0.0, "plain"), (1.0, "agreed")):
         done = call("train", "transformer-dates", *words, "--set", f"train.r_drop={weight}", "--out", folder)

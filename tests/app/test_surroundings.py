@@ -67,7 +67,7 @@ def test_an_error_without_a_file_is_said_without_its_number(capsys: pytest.Captu
     ]
 
 
-# ---- processes: all but one command do without torch, so each takes half a second
+# ---- processes: all commands do without torch, so each takes half a second
 
 
 def shell(line: str, folder: Path, **changes: str) -> subprocess.CompletedProcess[bytes]:
@@ -92,14 +92,17 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     ids=["ascii", "latin-1"],
 )
 def test_texts_are_utf8_in_every_locale(tmp_path: Path, line: str, locale: dict[str, str], said: str) -> None:
-    done = shell(line, tmp_path, **locale)
+    """And a name that does not exist is refused before torch is imported."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+    done = shell(line, tmp_path, **locale, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert done.returncode == 2
     assert said in done.stderr.decode("utf-8")
 
 
-def test_stdout_is_utf8_in_every_locale(tmp_path: Path) -> None:
-    """The frames of the help are no ASCII."""
-    done = shell("regard --help", tmp_path, **ASCII)
+def test_stdout_is_utf8_in_every_locale_and_help_comes_without_numpy(tmp_path: Path) -> None:
+    """The frames of the help are no ASCII. A numpy that cannot be imported shows that nobody wants it."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('numpy was imported')")
+    done = shell("regard --help", tmp_path, **ASCII, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert (done.returncode, done.stderr) == (0, b"")
     assert "Usage" in done.stdout.decode("utf-8")
 

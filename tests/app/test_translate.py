@@ -37,9 +37,7 @@ def test_translate_writes_json_for_machines(call: Any, lively: str) -> None:
     unknown = "1 text has characters that this model does not know and cannot read: 'é'\n"
     assert (done.code, done.err) == (0, unknown)
     rows = [json.loads(line) for line in done.out.splitlines()]
-    for row, answer in zip(
-        rows, load(lively).translate([*TEXTS, "", "é"], Decoding(beam=4, n_best=3)), strict=True
-    ):
+    for row, answer in zip(rows, load(lively).translate([*TEXTS, "", "é"], beam=4, n_best=3), strict=True):
         others = [{"text": text, "score": score} for text, score in answer.others]
         own = {"source": answer.source, "text": answer.text, "score": answer.score, "others": others}
         assert row == {"input": answer.source, **own} | ({"unknown": ["é"]} if "é" in answer.source else {})
@@ -49,7 +47,7 @@ def test_translate_writes_json_for_machines(call: Any, lively: str) -> None:
 
 def test_translate_prints_the_best_with_their_scores(call: Any, lively: str) -> None:
     done = call("translate", lively, TEXTS[0], "--n-best", "3")  # and so with a beam of 3
-    answer = load(lively).translate(TEXTS[0], Decoding(beam=3, n_best=3))
+    answer = load(lively).translate(TEXTS[0], beam=3, n_best=3)
     texts = [answer.text, *(text for text, _ in answer.others)]
     wanted = [f"{rank:.4f}\t{text}" for rank, text in zip(answer.ranks, texts, strict=True)]
     assert done.out.splitlines() == wanted
@@ -64,8 +62,8 @@ def test_translate_draws_by_its_seed(call: Any, lively: str) -> None:
 
 def test_what_the_command_does_not_say_the_runs_recipe_does(call: Any, lively: str, tmp_path: Path) -> None:
     folder = shutil.copytree(lively, tmp_path / "run")
-    with open(folder / "recipe.toml", "a") as file:
-        file.write("\n[decode]\nbeam = 3\nn_best = 2\n")
+    recipe = (folder / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(recipe.replace("[decode]", "[decode]\nbeam = 3\nn_best = 2"))
     assert len(call("translate", folder, TEXTS[0]).out.splitlines()) == 2
     assert len(call("translate", folder, TEXTS[0], "--n-best", "1").out.splitlines()) == 1
 
@@ -160,7 +158,7 @@ def test_the_least_and_the_most_tokens(call: Any, lively: str) -> None:
 
 def test_the_least_holds_beyond_the_usual_most(call: Any, lively: str) -> None:
     """Unless told, an answer ends at twice the source + 20 tokens: 28 here."""
-    done = call("translate", lively, TEXTS[2], "--min-length", "60")
+    done = call("translate", lively, TEXTS[2], "--max-length", "0", "--min-length", "60")
     assert done.code == 0
     assert len(done.out.rstrip("\n")) >= 60
 
@@ -285,7 +283,7 @@ def test_alignments_have_a_line_for_each_text(call: Any, lively: str) -> None:
     assert (done.code, done.err) == (0, "")
     assert len(done.out.splitlines()) == 9, "three lines for each, whether it is blank or not"
     links = Path("links.txt").read_text().splitlines()
-    answers = load(lively).translate(texts, Decoding(beam=3, n_best=3))
+    answers = load(lively).translate(texts, beam=3, n_best=3)
     assert links == [" ".join(f"{i}-{j}" for i, j in sorted(answer.alignment)) for answer in answers]
     assert (bool(links[0]), links[1]) == (True, "")
     for text, answer, line in zip(texts, answers, links, strict=True):

@@ -1,5 +1,5 @@
-"""A real browser: Debian's chromium, driven by Playwright. Without one these tests are skipped, and fail where
-REGARD_BROWSER=required is set."""
+"""A real browser: Debian's chromium, better the one that has no windows, driven by Playwright. Without a browser
+these tests are skipped, and fail where REGARD_BROWSER=required is set."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ import pytest
 from expected import DEADLINE
 
 SIZE = {"width": 1200, "height": 900}
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-# No GPU and no sandbox: tests may run as root in a container.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+# No GPU and no sandbox: tests may run as root in a container. No optimising compiler: no script runs long enough.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
+    "--js-flags=--no-opt",
     "--force-color-profile=srgb",
 )
 
@@ -35,7 +36,7 @@ def missing() -> str:
         if find_spec(name) is None:
             return f"{name} is not installed: pip install 'regard[dev]'"
     if not any(map(shutil.which, NAMES)):
-        return f"none of {', '.join(NAMES)} is installed: apt-get install chromium"
+        return f"none of {', '.join(NAMES)} is installed: apt-get install chromium-headless-shell"
     return ""
 
 

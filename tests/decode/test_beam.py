@@ -115,8 +115,10 @@ def known() -> list[Known]:
     return [{} for _ in range(12)]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
-@pytest.mark.parametrize(("width", "n_best"), [(2, 1), (3, 3), (5, 2)])
+@pytest.mark.parametrize(
+    ("alpha", "width", "n_best"),
+    [(0.0, 2, 1), (0.0, 5, 2), (0.6, 3, 3), (1.0, 5, 2), (1.0, 2, 1), (2.0, 3, 3), (2.0, 2, 1), (-0.5, 5, 2)],
+)
 def test_a_sentence_is_searched_by_the_rules_and_then_leaves(
     alpha: float, width: int, n_best: int, known: list[Known]
 ) -> None:

@@ -128,9 +128,9 @@ def test_greedy(kind: str, here: dict[str, Any], there: dict[str, Any], request:
 
 
 @pytest.mark.parametrize("kind", ["translator", "writer"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
-@pytest.mark.parametrize("width", [2, 5, 8])
+@pytest.mark.parametrize(("alpha", "width"), [(0.0, 2), (0.6, 5), (1.0, 8), (2.0, 2), (-0.5, 5)])
 def test_beam(kind: str, alpha: float, width: int, request: pytest.FixtureRequest) -> None:
+    """test_beam.py has more widths for each penalty."""
     peer, copy = request.getfixturevalue(kind)
     tokens, mask = texts(left=kind == "writer")
     theirs = generate(
@@ -141,8 +141,9 @@ def test_beam(kind: str, alpha: float, width: int, request: pytest.FixtureReques
 
 
 @pytest.mark.parametrize("kind", ["translator", "writer"])
-@pytest.mark.parametrize(("here", "there"), CONTROLS)
-@pytest.mark.parametrize("width", [3, 6])
+@pytest.mark.parametrize(
+    ("here", "there", "width"), [(*controls, 3 + 3 * (place % 2)) for place, controls in enumerate(CONTROLS)]
+)
 def test_beam_with_controls(
     kind: str, here: dict[str, Any], there: dict[str, Any], width: int, request: pytest.FixtureRequest
 ) -> None:

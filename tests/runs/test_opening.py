@@ -91,3 +91,11 @@ def test_nothing_is_read_before_it_is_asked_for(run: Any, reads: Counter[str]) -
     assert folder.settings is folder.settings
     assert isinstance(folder.model(), torch.nn.Module)
     assert reads["tokenizer.json"] == 0
+
+
+@pytest.mark.parametrize("name", ["shakespeare", "shapes", "scenes"])
+def test_no_random_number_is_drawn_for_weights_that_are_loaded_next(name: str) -> None:
+    """It takes longer than reading them, and a program's own draws would change."""
+    before = torch.get_rng_state()
+    load(name)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -101,8 +101,8 @@ def test_pieces_are_merged_to_words(words: str, tmp_path: Path, train: Any) -> N
     changes = [
         "tokens.kind=bpe",
         "tokens.size=262",
-        "train.steps=20",
-        "train.eval_every=20",
+        "train.steps=4",
+        "train.eval_every=4",
         "model.max_positions=99",
     ]
     train(words, tmp_path, *changes)

@@ -58,6 +58,9 @@ dropout = 0.0
 steps = 2
 eval_every = 1
 learning_rate = 1e-12
+
+[decode]
+max_length = 6
 """
 
 

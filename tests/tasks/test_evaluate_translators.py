@@ -16,6 +16,7 @@ from regard.data.text.special_tokens import END, START
 from regard.decode.settings import Decoding
 from regard.errors import DataError, RecipeError
 from regard.metrics.bleu import bleu
+from regard.tasks.core import training
 from regard.tasks.core.recipe import read
 from regard.tasks.core.results import Evaluation, Metric, Tick, no_tick
 from regard.tasks.core.table import TASKS, load
@@ -120,11 +121,21 @@ def test_bleu_is_told_by_source_length(lexicon: Any) -> None:
     assert [part["sentences"] for part in found.to_dict()["bleu_by_length"]] == [25, 25]
 
 
-def test_short_targets_are_compared_by_exact_match(lexicon: Any, words: str, tmp_path: Path, train: Any) -> None:
+@pytest.fixture(scope="module")
+def beginner(tmp_path_factory: pytest.TempPathFactory, words: str) -> Any:
+    """Has learned next to nothing of what `lexicon` knows."""
+    folder = tmp_path_factory.mktemp("beginner") / "run"
+    job, text = read(words, ["train.steps=2"])
+    training.train(job, folder, recipe=text, command="")
+    return load(folder)
+
+
+def test_short_targets_are_compared_by_exact_match(
+    lexicon: Any, beginner: Any, words: str, tmp_path: Path, train: Any
+) -> None:
     """BLEU is 0 of single words, however good they are."""
-    train(words, tmp_path, "train.steps=2")
     examples = [(word, (target,)) for word, target in LEXICON.items()]
-    young, grown = evaluated(load(tmp_path), examples), evaluated(lexicon.translator, examples)
+    young, grown = evaluated(beginner, examples), evaluated(lexicon.translator, examples)
     assert grown.metrics["exact_match"] == 100
     assert {"bleu", "tokenised_bleu"}.isdisjoint(grown.metrics)
     assert any("bleu, tokenised_bleu: cannot tell" in note for note in grown.notes)
@@ -134,8 +145,9 @@ def test_short_targets_are_compared_by_exact_match(lexicon: Any, words: str, tmp
     assert exact.difference == 100 - young.metrics["exact_match"] > 0
     with pytest.raises(DataError, match="BLEU cannot tell"):
         evaluate.plot({"run": grown})
+    few = ["data.made=recall", "data.train=", "data.valid=", "data.train_count=60", "data.valid_count=10"]
     with pytest.raises(RecipeError, match=r"best_by is bleu, .* set train\.best_by=exact_match"):
-        train(words, tmp_path / "other", "data.made=recall", "data.train=", "data.valid=", "train.best_by=bleu")
+        train(words, tmp_path / "other", *few, "train.best_by=bleu")
 
 
 def test_short_targets_choose_the_best_weights_by_exact_match(words: str, tmp_path: Path, train: Any) -> None:
@@ -148,11 +160,11 @@ def test_short_targets_choose_the_best_weights_by_exact_match(words: str, tmp_pa
     assert set(report.best) == {"valid_loss", "exact_match"}
 
 
-def test_two_runs_are_compared(lexicon: Any, words: str, tmp_path: Path, train: Any) -> None:
-    train(words, tmp_path, "train.steps=2")
+def test_two_runs_are_compared(lexicon: Any, beginner: Any, words: str) -> None:
     examples = read(words)[0].data.examples("valid")
-    young, grown = evaluated(load(tmp_path), examples), evaluated(lexicon.translator, examples)
-    for one in compare(young, grown):
+    young, grown = evaluated(beginner, examples), evaluated(lexicon.translator, examples)
+    differences = compare(young, grown)
+    for one in differences:
         assert (one.first, one.second) == (
             pytest.approx(young.metrics[one.metric]),
             pytest.approx(grown.metrics[one.metric]),
@@ -160,11 +172,11 @@ def test_two_runs_are_compared(lexicon: Any, words: str, tmp_path: Path, train: 
         assert one.difference == pytest.approx(one.second - one.first)
         assert 0 < one.interval[0] <= one.difference <= one.interval[1]
         assert one.p < 0.05
-    assert [one.metric for one in compare(young, grown)] == ["bleu", "tokenised_bleu", "chrf"]
+    assert [one.metric for one in differences] == ["bleu", "tokenised_bleu", "chrf"]
     for one in compare(grown, grown):
         assert (one.difference, one.interval) == (0, (0, 0))
         assert one.p > 0.5
-    for one, turned in zip(compare(young, grown), compare(grown, young), strict=True):
+    for one, turned in zip(differences, compare(grown, young), strict=True):
         assert turned.difference == pytest.approx(-one.difference)
 
 

@@ -114,7 +114,7 @@ def test_the_empty_prompt_begins_a_text(any_model: LanguageModel) -> None:
 def test_a_list_gives_a_list_and_batches_change_nothing(any_model: LanguageModel) -> None:
     prompts = ["How now", "", "spirit! whither wander", "Ü", "日本語 😀"]
     alone = [any_model.generate(prompt, GREEDY) for prompt in prompts]
-    for batch in (1, 2, 16):
+    for batch in (2, 16):
         together = list(any_model.continuations(map(any_model.begin, prompts), GREEDY, batch=batch))
         assert [one.text for one in together] == [one.text for one in alone]
         assert [one.score for one in together] == pytest.approx([one.score for one in alone], rel=1e-4)
@@ -139,15 +139,14 @@ def test_a_prompt_may_be_as_long_as_the_model_sees_and_no_longer(gpt2: LanguageM
 # ---- length
 
 
-@pytest.mark.parametrize("prompts", [["How now"], ["How now", "", "whither wander you?", "spirit!"]])
-def test_it_goes_on_beyond_the_window(prompts: list[str], gpt2: LanguageModel) -> None:
+def test_it_goes_on_beyond_the_window(gpt2: LanguageModel) -> None:
     """Where a window ends does not hang on the other prompts: each is as if alone, and as worked out by hand."""
-    decode = Decoding(max_length=70, min_length=69)
+    prompts, decode = ["How now", "", "whither wander you?"], Decoding(max_length=44, min_length=43)
     for prompt, one in zip(prompts, gpt2.generate(prompts, decode), strict=True):
         ids, written, window = gpt2.read(prompt), list[int](), list[int]()
         window = [*ids]
         with torch.no_grad():
-            while len(written) < 69:
+            while len(written) < 43:
                 logits = gpt2.model(torch.tensor([window]))[0, -1]
                 logits[gpt2.tokenizer.special.end] = -torch.inf
                 written.append(int(logits.argmax()))
@@ -170,6 +169,8 @@ def test_the_least_length_counts_all_that_was_written() -> None:
         assert 20 <= len(tokens) <= 60
         if len(tokens) < 60:
             ends.append(len(tokens))
+        if ends and min(ends) < 38:
+            break
     assert ends, "some model ends its text"
     assert min(ends) < 38, "18 tokens fill the first window: 2 more are asked for in the next, and not 20"
 
@@ -237,7 +238,7 @@ def force(model: LanguageModel, monkeypatch: pytest.MonkeyPatch, text: str) -> N
 
 def test_a_stop_string_at_the_border_of_two_windows(gpt2: LanguageModel) -> None:
     """The first window ends after 18 tokens, and the stop string begins there and ends in the next."""
-    decode = Decoding(max_length=60, min_length=59)
+    decode = Decoding(max_length=30, min_length=29)
     whole = gpt2.generate("How now", decode).text
     for begin in (15, 16, 17):
         stop = middle(whole, begin, 4)
@@ -251,8 +252,16 @@ def test_a_stop_string_at_the_border_of_two_windows(gpt2: LanguageModel) -> None
 # ---- as it comes
 
 
-@pytest.mark.parametrize("decode", [GREEDY, Decoding(max_length=60, min_length=50), Decoding(beam=3, max_length=9)])
-@pytest.mark.parametrize("stop", [(), ("e", "spirit"), ("never written by it",)])
+@pytest.mark.parametrize(
+    ("decode", "stop"),
+    [
+        (GREEDY, ("e", "spirit")),
+        (Decoding(max_length=60, min_length=50), ()),
+        (Decoding(max_length=30, min_length=29), ("never written by it",)),
+        (Decoding(beam=3, max_length=9), ()),
+        (Decoding(beam=3, max_length=9), ("e", "spirit")),
+    ],
+)
 def test_pieces_add_up_to_the_text(decode: Decoding, stop: tuple[str, ...], any_model: LanguageModel) -> None:
     if decode.beam > 1 and any_model.model.config.max_positions < 20:  # type: ignore[union-attr,operator]
         pytest.skip("no room for the beam")
@@ -317,7 +326,7 @@ def repeats(ids: list[int], count: int) -> bool:
 def test_nothing_comes_twice_where_that_is_asked_also_from_the_prompt_and_over_windows(
     size: int, gpt2: LanguageModel
 ) -> None:
-    length = 20 if size == 1 else 60
+    length = 20 if size == 1 else 44
     prompt = "wander"
     free, bound = (
         written(gpt2, prompt, Decoding(max_length=length, min_length=length - 1, no_repeat_ngram=count))
@@ -341,10 +350,10 @@ def test_seeds_tell_draws_apart(any_model: LanguageModel) -> None:
         return any_model.generate("How now", replace(GREEDY, temperature=2.0, **options)).text
 
     assert draw(seed=3) == draw(seed=3)
-    assert len({draw(seed=seed) for seed in range(6)}) > 1
+    assert len({draw(seed=seed) for seed in range(4)}) > 1
     greedy = any_model.generate("How now", GREEDY).text
     assert draw(top_k=1) == draw(top_p=1e-6, seed=5) == greedy
-    long = Decoding(max_length=60, min_length=59, temperature=1.0, seed=(1 << 63) - 1)
+    long = Decoding(max_length=30, min_length=29, temperature=1.0, seed=(1 << 63) - 1)
     assert any_model.generate("How now", long) == any_model.generate("How now", long)
 
 

@@ -64,6 +64,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "data": {"batch_tokens": 64, "eval_pairs": 2, "drop_longer": 9},
         "tokens": {"kind": "word"},
         "model": {"name": "bahdanau", "embed": 4, "encoder": 4, "decoder": 8, "readout": 4, "max_positions": 40},
+        "decode": {"max_length": 6},
     },
     "classify": {
         "data": {"batch_tokens": 64, "truncate": 8},

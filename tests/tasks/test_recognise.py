@@ -237,7 +237,7 @@ def test_what_is_transparent_shows_white(eyes: Recogniser, tmp_path: Path) -> No
     close(found.probabilities, eyes.recognise(np.full((12, 16, 3), 255, np.uint8)).probabilities)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 500), (700, 2), (3000, 4000)], ids=str)
+@pytest.mark.parametrize("size", [(1, 1), (1, 500), (700, 2), (80, 5000)], ids=str)
 def test_any_size(eyes: Recogniser, size: tuple[int, int], tmp_path: Path) -> None:
     rows, columns = size
     one = np.empty((rows, columns, 3), np.uint8)

@@ -26,7 +26,10 @@ def test_a_text_gives_an_answer_and_a_list_gives_a_list(run: Any) -> None:
     assert run.translator.translate([]) == []
 
 
-@pytest.mark.parametrize("decode", [Decoding(), Decoding(beam=3), Decoding(beam=4, n_best=2, length_penalty=0.5)])
+@pytest.mark.parametrize(
+    "decode",
+    [Decoding(), Decoding(beam=3, max_length=20), Decoding(beam=4, n_best=2, length_penalty=0.5, max_length=20)],
+)
 def test_a_text_alone_or_among_others_has_the_same_answer(run: Any, decode: Decoding) -> None:
     together = run.translator.translate(TEXTS, decode)
     assert [answer.source for answer in together] == TEXTS
@@ -70,7 +73,7 @@ def test_draws_follow_the_seed(run: Any) -> None:
     )
     assert first == same != other
     likeliest = run.translator.translate("a b c d", Decoding(temperature=1.0, top_k=1))
-    assert likeliest.text == run.translator.translate("a b c d").text
+    assert likeliest.text == run.translator.translate("a b c d", Decoding()).text
 
 
 def test_blank_texts_are_their_own_answers(run: Any) -> None:
@@ -127,13 +130,13 @@ def test_attention_is_that_of_a_pass_over_the_answer(run: Any) -> None:
 
 def test_a_run_decodes_as_its_recipe_says(run: Any, tmp_path: Path) -> None:
     folder = shutil.copytree(run.folder, tmp_path / "run")
-    with open(folder / "recipe.toml", "a") as file:
-        file.write("\n[decode]\nbeam = 4\nn_best = 2\n")
+    recipe = (folder / "recipe.toml").read_text()
+    (folder / "recipe.toml").write_text(recipe.replace("[decode]", "[decode]\nbeam = 4\nn_best = 2"))
     loaded = load(folder)
-    assert loaded.decode == Decoding(beam=4, n_best=2)
+    assert loaded.decode == Decoding(beam=4, n_best=2, max_length=20)
     assert len(loaded.translate("a b").others) == 1
     assert not loaded.translate("a b", Decoding()).others
-    assert run.translator.decode == Decoding()
+    assert run.translator.decode == Decoding(max_length=20)
     (folder / "recipe.toml").unlink()
     assert load(folder).decode == Decoding()
 

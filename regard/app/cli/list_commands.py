@@ -13,7 +13,6 @@ from rich.text import Text
 
 from regard.app.cli.arguments import Json
 from regard.app.cli.completion import recipe_names, system_names
-from regard.show.label_text import clean
 
 if TYPE_CHECKING:
     from regard.base.described import Described
@@ -121,7 +120,14 @@ def about(text: str) -> str:
     """The comment that a recipe begins with."""
     lines = text.splitlines()
     first = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return "\n".join(clean(line.lstrip("# ")) for line in lines[:first])
+    return "\n".join(cleaned(line.lstrip("# ")) for line in lines[:first])
+
+
+def cleaned(text: str) -> str:
+    """Safe to print. Numpy comes with `show`, and no other command imports it before it is needed."""
+    from regard.show.label_text import clean
+
+    return clean(text)
 
 
 def print_settings(
@@ -142,7 +148,7 @@ def print_settings(
         table.add_row(
             Text(setting.name, style),
             setting.type,
-            Text(clean(shown) or "must be set", style),
+            Text(cleaned(shown) or "must be set", style),
             Text(f"{setting.meaning}{allowed}"),
         )
     console.print()

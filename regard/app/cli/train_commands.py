@@ -12,6 +12,7 @@ import typer
 from regard.app.cli.arguments import Changes, From
 from regard.app.cli.completion import metric_names, recipe_names, settings
 from regard.app.console import tell
+from regard.tasks.core.recipe_files import find_recipe
 
 
 def demo(
@@ -81,6 +82,7 @@ def train(
         torchrun --nproc-per-node 8 --max-restarts 3 -m regard train gpt2-text --set data.train=books.txt
 
         torchrun --nproc-per-node 8 -m regard train RECIPE --set train.shard=true --set train.recompute=true"""
+    find_recipe(recipe)  # a name that does not exist is refused before torch is imported, which takes seconds
     from regard.tasks.core.training import train_recipe
 
     once = ("--resume", "--accept-changed-data", "--overwrite")  # no part of how the run is made
@@ -145,6 +147,8 @@ def compare(
         regard compare seq2seq-dates bahdanau-dates luong-dates luong-dates,model.score=dot --seeds 3
 
     Runs that are already in the folder are not trained again."""
+    for recipe in recipes:
+        find_recipe(recipe.partition(",")[0])  # as for `train`
     from regard.tasks.core.compare import compare
 
     tell(compare(recipes, vary or [], changes or [], seeds=seeds, jobs=jobs, metric=metric, out=out, start=start))

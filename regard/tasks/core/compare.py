@@ -15,9 +15,8 @@ from datetime import date
 from itertools import islice
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import torch
@@ -34,6 +33,9 @@ from regard.tasks.core.results import Metric
 from regard.tasks.core.settings import AnyJob
 from regard.tasks.core.table import TASKS, AnyTask, load
 from regard.tasks.core.training import train
+
+if TYPE_CHECKING:  # Windows has no fork server
+    from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
 
 Result = dict[str, float]  # metrics and the number of parameters
 TABLE, STARTED = "table.md", "from.txt"  # beside the runs: the result, and what they began with
@@ -97,12 +99,12 @@ def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Resul
 
     Told to end, every training saves what it has. A pool of processes would not do: a process that waits for
     work holds a lock, which stays locked if it is terminated."""
-    context = get_context("spawn")
+    context = _context()
     done = {number: before for number, call in enumerate(calls) if (before := _finished(*call))}
     for number, before in done.items():
         tell(number, before)
     left = iter([(number, call) for number, call in enumerate(calls) if number not in done])
-    running: dict[Connection, tuple[int, SpawnProcess]] = {}
+    running: dict[Connection, tuple[int, ForkServerProcess | SpawnProcess]] = {}
 
     def begin(count: int) -> None:
         for number, call in islice(left, count):
@@ -132,6 +134,16 @@ def _run_all(calls: list[tuple[Any, ...]], jobs: int, tell: Callable[[int, Resul
     finally:
         for _, process in running.values():
             process.join()
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    """How processes are started. On Linux torch is imported once for all of them, and by a process that does
+    nothing else: forked off it, they have no threads and no GPU of another's."""
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__, "torch._dynamo"])  # an optimiser imports dynamo, for seconds
+    return context
 
 
 def _send_result(sender: Connection, call: tuple[Any, ...]) -> None:

@@ -93,7 +93,7 @@ def test_extreme_options_are_no_failure(model: tuple[str, TestClient], image: st
 
 def test_extreme_inputs_are_no_failure(model: tuple[str, TestClient], image: str) -> None:
     name, server = model
-    texts = ("", " ", "\0", "\t", "\n\n", "a" * 4_000, "💥" * 1500, "[MASK] " * 200, "0101 " * 300, "\u202e[MASK]")
+    texts = ("", " ", "\0", "\t", "\n\n", "a" * 999, "💥" * 300, "[MASK] " * 60, "0101 " * 60, "\u202e[MASK]")
     numbers = (-1, 2**70, True, 1.5, "7", "x", None)
     images = ("", "AAAA", "data:", "data:image/png;base64,AAAA", image[:50])
     with server as client:

@@ -56,7 +56,7 @@ def test_it_says_where_to_go_and_answers_and_sigterm_finishes_what_runs() -> Non
             f"{process.address}/api/models/dates/translate", json={"inputs": ["3 May 1979"]}, timeout=60
         ).json()["answers"]
         seconds = time.monotonic() - began
-        short = {**LONG, "options": {"max_tokens": 100, "min_length": 99}}
+        short = {**LONG, "options": {"max_tokens": 50, "min_length": 49}}
         connection = begin_stream(process.port, short)
         process.process.send_signal(signal.SIGTERM)
         seen = b""
@@ -141,11 +141,11 @@ def test_a_port_that_is_taken(listening: Listening, call: Any) -> None:
 
 def test_answers_do_not_depend_on_who_else_asks(listening: Listening) -> None:
     """Texts join a batch that is running, and leave it; each is written as if it were alone."""
-    prompts = ["ROMEO:", "JULIET:\nO", "First Citizen:", "K", "What is", "\n", "To be, or not", "Enter"]
+    prompts = ["ROMEO:", "First Citizen:", "K", "\n", "To be, or not"]
     where = f"{listening.address}/api/models/shakespeare/generate"
 
     def ask(number: int) -> str:
-        options = {"max_tokens": 10 + 4 * number, "seed": number, "temperature": number % 2 * 0.8}
+        options = {"max_tokens": 8 + 4 * number, "seed": number, "temperature": number % 2 * 0.8}
         body = {"inputs": [prompts[number]], "options": options}
         return httpx2.post(where, json=body, timeout=60).json()["answers"][0]["text"]
 

@@ -53,7 +53,7 @@ def test_a_dict_is_a_recipe(recipe: str, run: Any, tmp_path: Path) -> None:
     assert json.dumps(given) == before
     assert found.report is not None
     assert found.report.step == 2
-    wanted = {**given, "train": {**given["train"], "steps": 2}, "decode": {"beam": 2}}
+    wanted = {**given, "train": {**given["train"], "steps": 2}, "decode": {**given["decode"], "beam": 2}}
     assert tomllib.loads((tmp_path / "out" / "recipe.toml").read_text()) == wanted
     assert "`regard.train('recipe.toml')`" in (tmp_path / "out" / "README.md").read_text()
     again = regard.train(tmp_path / "out" / "recipe.toml", out=tmp_path / "again")

@@ -106,7 +106,7 @@ def test_a_model_is_sized_by_its_data_and_says_so(tmp_path: Path, train: Any, ca
     }
     monkeypatch.setattr(Transformer, "SIZES", numbers)
     monkeypatch.setattr(Transformer, "AUTO_SIZES", {"small": 0, "large": 40})
-    changes = sized(tmp_path, f"data.train={file}", "model.size=auto")
+    changes = sized(tmp_path, f"data.train={file}", "model.size=auto", "decode.max_length=6")
     train("transformer-pairs", tmp_path / "run", *changes)
     said = capfd.readouterr().err
     assert "For 55 training pairs: model.size large (dim 16, layers 2, heads 2, ff 8), unless it is set" in said

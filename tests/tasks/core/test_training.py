@@ -300,7 +300,8 @@ def test_a_finished_training_may_go_on_for_longer(run: Any, recipe: str, tmp_pat
 
 def test_what_was_begun_without_a_checkpoint_is_begun_anew(recipe: str, tmp_path: Path) -> None:
     """Killed before the first checkpoint, then trained otherwise: nothing of the first settings may stay."""
-    train(recipe, tmp_path, "data.made=dates", "model.max_positions=64")
+    train(recipe, tmp_path, "data.made=recall", "model.max_positions=64", "train.steps=1")
+    assert json.loads((tmp_path / "config.json").read_text())["vocabulary"] != 31
     shutil.rmtree(tmp_path / "training")
     (tmp_path / "training").mkdir()
     (tmp_path / "model.safetensors").unlink()
