@@ -18,6 +18,7 @@ CONTEXT.set_forkserver_preload(
     [
         "regard.tasks.core.training",
         "regard.learn.shard",
+        "torch._dynamo",  # which torch's wrappers import at the first step
         "torch.distributed.run",
         *DESKS,
         "sacrebleu",
