@@ -23,6 +23,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from regard.attention.memory import Memory
+from regard.attention.question import Question
 from regard.base import processes
 from regard.base.divided import Way
 from regard.base.tensors import fill, named_tensors
@@ -35,6 +37,11 @@ from regard.learn.sharded_files import MODEL, OPTIMISER, SCALAR, forms, named
 from regard.learn.team import Part, Stepper
 
 T = TypeVar("T")
+
+# FSDP2 fetches and frees weights by hooks on the tensors that go into and come out of a module. Before torch 2.13
+# it sees those of a dataclass only if torch knows it.
+for seen in (Question, Memory):
+    torch.export.register_dataclass(seen)
 
 
 class ShardedTeam(Team):
@@ -58,10 +65,10 @@ class ShardedTeam(Team):
     def place(self, model: Any, device: torch.device) -> Any:
         """From main memory to the device part by part: it need not fit there as a whole."""
         model = model.to("cpu")
-        synchronise_norms(model, device)
         self.spread(named_tensors(model))
-        if self.is_first:
+        if self.is_first:  # before norms have a group of processes, which cannot be copied
             self.copy = deepcopy(model)
+        synchronise_norms(model, device)
         hooks = {name: list((weight._backward_hooks or {}).values()) for name, weight in model.named_parameters()}
         # A block with cross-attention belongs to a model that writes while it is validated, in float32 as ever.
         self.half = self.precision == "bfloat16" and not any(block.cross for block in blocks_of(model))
