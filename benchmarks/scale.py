@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from regard.data.batches.batch import PairBatch
 from regard.data.text.windows import TextBatch
-from regard.layers.block import recompute_blocks
+from regard.layers.block import blocks_of, recompute_blocks
 from regard.learn.loop import Stepper
 from regard.learn.optimise import build_optimiser
 from regard.learn.settings import Training
@@ -182,7 +182,7 @@ def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) 
         model = build(name).train()
         if recompute:
             recompute_blocks(model)
-        learning = shard_blocks(model, mesh) if shard else None
+        learning = shard_blocks(model, mesh, half=name != "Transformer big") if shard else None
         optimiser = build_optimiser(model, settings)
         if learning is not None:
             learning.learn = model.loss
@@ -224,12 +224,25 @@ def at_scale(measured: dict[tuple[str, bool], dict[str, float]]) -> None:
             if not peak:  # the tracker cannot follow shapes that depend on values: less what the others hold
                 elsewhere = STATE * parameters * (1 - 1 / count) if shard else 0
                 peak = f"{one['gib'] - elsewhere / GIB:.1f} (computed)"
-            # A ring: gradients there and back; or weights twice and gradients once, in float32.
-            travel = (3 if shard else 2) * 4 * parameters * (count - 1) / count / LINKS.get(count, float("inf"))
+            travel = sent(name, parameters, shard) * (count - 1) / count / LINKS.get(count, float("inf"))
             both = f"{tokens / (compute + travel):,.0f} to {tokens / max(compute, travel):,.0f}"
             way = "FSDP2" if shard else "DDP" if count > 1 else "one process"
             cells = name, count, way, "yes" if recompute else "no", peak, f"{compute:.2f}", f"{travel:.3f}", both
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+def sent(name: str, parameters: float, shard: bool) -> float:
+    """Bytes of a step that go around a ring: gradients there and back in float32; or gradients once and weights
+    twice, those of blocks in bfloat16 but for a translator."""
+    if not shard:
+        return 2 * 4 * parameters
+    with FakeTensorMode():
+        in_half = (
+            0
+            if name == "Transformer big"
+            else sum(p.numel() for b in blocks_of(build(name)) for p in b.parameters())
+        )
+    return 4 * parameters + 2 * (4 * parameters - 2 * in_half)
 
 
 def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:

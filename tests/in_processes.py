@@ -13,7 +13,18 @@ from typing import Any
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.tasks.core.training", "regard.learn.shard"])
+DESKS = [f"regard.tasks.{task}.desk" for task in ("translate", "fill", "fewshot", "play", "recognise")]
+CONTEXT.set_forkserver_preload(
+    [
+        "regard.tasks.core.training",
+        "regard.learn.shard",
+        "torch._dynamo",  # which torch's wrappers import at the first step
+        "torch.distributed.run",
+        *DESKS,
+        "sacrebleu",
+        "PIL.ImageFont",
+    ]
+)
 LONGEST = 120  # seconds
 
 

@@ -110,8 +110,10 @@ def labelled(folder: Path) -> str:
     return "train.tsv"
 
 
-def text(folder: Path) -> str:
-    (folder / "train.txt").write_text("".join(f"{sentence(at)}\n" for at in range(60)))
+def text(folder: Path, blank_every: int = 0) -> str:
+    """A sentence in each line; `blank_every`: after so many, a blank line ends a document."""
+    ends = ("\n\n" if blank_every and not at % blank_every else "\n" for at in range(1, 61))
+    (folder / "train.txt").write_text("".join(f"{sentence(at)}{end}" for at, end in enumerate(ends)))
     return "train.txt"
 
 

@@ -65,7 +65,8 @@ def scramble(tensors: Mapping[str, Tensor]) -> None:
         elif x.dim() == 1:
             x.normal_(std=0.2)
         else:
-            x.normal_(std=(2 / x[0].numel()) ** 0.5)
+            bound = (6 / x[0].numel()) ** 0.5  # a variance of 2 / fan in, as He's, in half the time of normal_
+            x.uniform_(-bound, bound)
 
 
 def named(architecture: str, classes: int, channels: int = 3) -> dict[str, Tensor]:

@@ -27,6 +27,10 @@ IMPORT = "<frozen importlib._bootstrap>"
 HEARD = (signal.SIGINT, signal.SIGTERM)
 
 
+class Abandoned(BaseException):
+    """A signal came during work that is begun again when the training is resumed."""
+
+
 class Delivery:
     """Raises an exception out of signal handlers until the code called from the frame `home` handles it: an
     `except`, `finally` or `with` that is at work is left to finish. The owner calls `end` when it has arrived."""

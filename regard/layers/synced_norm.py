@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from regard.base.processes import group_for
 from regard.base.shared_batch import current, over_all
 
 
@@ -43,18 +42,18 @@ class SyncedBatchNorm(_BatchNorm):
         self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
 
 
-def synchronise_norms(model: nn.Module) -> None:
-    """In place: every batch normalisation takes its statistics over all processes. Weights and buffers stay."""
+def synchronise_norms(model: nn.Module, device: torch.device) -> None:
+    """In place, for a model that runs on this device: every batch normalisation takes its statistics over all
+    processes. Weights and buffers stay."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, _BatchNorm) and not isinstance(child, SyncedBatchNorm | nn.SyncBatchNorm):
-                setattr(module, name, _synced(child))
+                setattr(module, name, _synced(child, device))
 
 
-def _synced(norm: _BatchNorm) -> nn.Module:
-    tensors: Iterable[Tensor] = (*norm.parameters(), *norm.buffers())
-    if any(tensor.is_cuda for tensor in tensors):
-        return nn.SyncBatchNorm.convert_sync_batchnorm(norm)
+def _synced(norm: _BatchNorm, device: torch.device) -> nn.Module:
+    if device.type == "cuda":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(norm, group_for(device))
     synced = SyncedBatchNorm(
         norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats
     ).train(norm.training)

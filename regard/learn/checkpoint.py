@@ -48,6 +48,7 @@ class Standing:
     step: int = 0  # steps taken
     epoch: int = 0
     index: int = 0  # the next batch of the epoch
+    bookmark: list[int] = field(default_factory=list)  # where the data finds that batch again, if it can
     best: dict[str, float] | None = None  # metrics of the best validation
     best_step: int = 0
     stale: int = 0  # validations since the best
@@ -128,7 +129,7 @@ def path_of(folder: Path, step: int) -> Path:
 
 def clean(folder: Path) -> None:
     """Remove half-written files of a killed run."""
-    for place in (folder, folder / "training"):
+    for place in (folder, folder / "training", *checkpoints(folder)):  # `update` writes into a checkpoint
         for left in place.glob(f"{DRAFT}*"):
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 

@@ -19,10 +19,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.base import processes
+from regard.base.divided import Way
+from regard.base.divided import divided as divide
 from regard.base.shared_batch import Share, SharedBatch, begin, counts, sharing
+from regard.base.signals import Abandoned
 from regard.base.tensors import named_tensors
 from regard.layers.synced_norm import synchronise_norms
 from regard.learn import checkpoint
+from regard.learn.interrupt import Interrupt
 from regard.learn.seeds import noise
 from regard.learn.team import Alone, Part, Stepper, seed_draws
 
@@ -71,16 +75,17 @@ class Team(Alone):
 
     # -- gradients
 
-    def trained(self, model: Any) -> Any:
-        synchronise_norms(model)
+    def place(self, model: Any, device: torch.device) -> Any:
+        model = model.to(device)
+        synchronise_norms(model, device)
         self.spread(named_tensors(model))
         return model
 
-    def learning(self, trained: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
+    def learning(self, model: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
         options: dict[str, Any] = {BUFFERS: False}  # they are equal: statistics of batches are synchronised
         options["device_ids"] = [self.device] if self.device.type == "cuda" else None
         self.wrapped = DistributedDataParallel(
-            Learning(trained, learn), process_group=self.group, gradient_as_bucket_view=True, **options
+            Learning(model, learn), process_group=self.group, gradient_as_bucket_view=True, **options
         )
         return self.wrapped
 
@@ -110,14 +115,34 @@ class Team(Alone):
 
     def load(self, folder: Path, stepper: Stepper, say: checkpoint.Say) -> checkpoint.Standing | None:
         """The first process reads it, and the others get it from there."""
-        trained, optimiser = stepper.trained, stepper.optimiser
-        standing = self.of_first(lambda: checkpoint.load_newest(folder, trained, optimiser, say=say))
+        model, optimiser = stepper.model, stepper.optimiser
+        standing = self.of_first(lambda: checkpoint.load_newest(folder, model, optimiser, say=say))
         if standing:
-            self.spread(named_tensors(trained))
-            moments = self.spread(checkpoint.optimiser_tensors(trained, optimiser), new=True)
+            self.spread(named_tensors(model))
+            moments = self.spread(checkpoint.optimiser_tensors(model, optimiser), new=True)
             if not self.is_first:
-                checkpoint.fill_optimiser(trained, optimiser, moments, source=folder)
+                checkpoint.fill_optimiser(model, optimiser, moments, source=folder)
         return standing
+
+    def average(self, folder: Path, count: int, model: Any, say: checkpoint.Say) -> int:
+        used = self.of_first(lambda: checkpoint.average(folder, count, model, say=say))
+        self.spread(named_tensors(model))
+        return used
+
+    # -- validation
+
+    def validate(self, work: Callable[[], T], interrupt: Interrupt, *, divided: bool) -> T | None:
+        if not divided or (self.share.count == 1 and not self.sharded):
+            return self.of_first(lambda: interrupt.unless_signalled(work))
+        with divide(self.way(interrupt)):
+            try:
+                return work()
+            except Abandoned:  # by all processes
+                return None
+
+    def way(self, interrupt: Interrupt) -> Way:
+        """How the processes go through the validation data."""
+        return OwnPieces(interrupt)
 
     # -- agreement
 
@@ -143,6 +168,19 @@ class Team(Alone):
             dist.broadcast(sent, 0, group=processes.group_for(device))
             every[name].copy_(sent)
         return every
+
+
+class OwnPieces(Way):
+    """Each process does its batches without the others, and gives them up if it gets a signal."""
+
+    def __init__(self, interrupt: Interrupt) -> None:
+        self.interrupt = interrupt
+
+    def run(self, work: Callable[[], Any], *, own_pace: bool) -> Any:
+        return self.interrupt.unless_signalled(work)
+
+    def given_up(self) -> bool:
+        return self.interrupt.signalled
 
 
 class Learning(nn.Module):

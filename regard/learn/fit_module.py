@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard.base.arguments import checked_but
+from regard.base.divided import each
 from regard.base.processes import is_first
 from regard.base.shared_batch import Share, current
 from regard.base.tensors import fill, named_tensors, write_tensors
@@ -112,8 +113,8 @@ def fit(
 
     Under torchrun every process runs the same call, and each computes its share of the rows of every batch: the
     first dimension of its tensors. The gradients are those of the whole batch (DDP), so that `loss` and the batches
-    stay as they are; the data must come in the same order in every process, as above. The first process validates
-    and writes."""
+    stay as they are; the data must come in the same order in every process, as above. Batches to validate on are
+    divided too; a function of the model is called by the first process, which also writes."""
     settings = Training(
         steps=steps,
         optimiser=optimiser,
@@ -137,7 +138,12 @@ def fit(
     batches = Batches(data, seed)
     measure = validate if callable(validate) else mean_loss(loss, validate)
     validation = Validation(
-        model, lambda model: by_name(measure(model)), lambda model, _: save(folder, model), better, settings
+        model,
+        lambda model: by_name(measure(model)),
+        lambda model, _: save(folder, model),
+        better,
+        settings,
+        divided=not callable(validate),
     )
     resume = resume or goes_on(folder)
     with locked(folder) if is_first() else nullcontext():
@@ -281,7 +287,11 @@ def mean_loss(loss: Callable[[Trained, Item], Tensor], data: Iterable[Item]) -> 
 
     def measure(model: Trained) -> float:
         device = next(model.parameters()).device
-        losses = [counted_once(loss(model, move(batch, device))).total for batch in data]
+
+        def work(batch: Item, tick: Callable[[], None]) -> list[Tensor]:
+            return [counted_once(loss(model, move(batch, device))).total.cpu()]
+
+        losses = list(each(data, work))
         if not losses:
             raise BadInput("validate has no batch; give it at least one")
         return wide(torch.stack(losses)).mean().item()

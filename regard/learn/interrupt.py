@@ -11,14 +11,10 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from regard.base.processes import launched
-from regard.base.signals import HEARD, TWICE, Delivery, write_line
+from regard.base.signals import HEARD, TWICE, Abandoned, Delivery, write_line
 
 T = TypeVar("T")
 NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-
-
-class Abandoned(BaseException):
-    """A signal came during work that is begun again when the training is resumed."""
 
 
 class Interrupt:

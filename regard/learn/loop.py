@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +63,20 @@ class Data(Protocol[Item]):
     def share(self, item: Item, share: Share) -> tuple[Batch, int]: ...
 
 
+@runtime_checkable
+class Bookmarked(Protocol):
+    """Data that can begin in the middle of an epoch without going through what comes before."""
+
+    def bookmark(self, item: Any) -> list[int]:
+        """What finds this item again, in JSON."""
+        ...
+
+    def order_from(self, epoch: int, index: int, bookmark: Sequence[int]) -> tuple[int, Iterable[Any]]:
+        """The order from an item at or before this index on, and the index of that item. The bookmark is that of
+        the item before; [] where there is none."""
+        ...
+
+
 @dataclass(frozen=True)
 class Report:
     """How a training ended. `best` holds the metrics of the best weights."""
@@ -95,50 +110,36 @@ def take_steps(
         progress.say(f"{folder} is already trained: {standing.step} steps. {more} to go on.")
         return _report(standing, settings)
     watch = Watch(log, progress, settings, folder)
-    places = _walk(data, standing.epoch, standing.index)
-    exact = nullcontext() if settings.half else without_onednn(stepper.model)
-    products = nullcontext() if settings.precision == "float32" else with_tf32(stepper.device)
-    with (
-        exact,
-        products,
-        _showing(progress, standing, settings),
-        _full_disk_explained(folder),
-        _saving_on_errors(stepper, standing, watch, folder),
-        Interrupt() as interrupt,
-        team.together(),
-    ):
+    places = _walk(data, standing)
+    with _around(stepper, standing, watch, folder) as interrupt:
         while (unfinished := _due(standing, settings)) or not _over(standing, settings):
             if not unfinished:  # else the validation that was interrupted comes first
                 taken = list(islice(places, settings.accumulate_steps))
                 rate = rate_at(standing.step + 1, settings, standing.plateau_scale)
                 numbers = stepper.step(standing.step + 1, (team.batch(data, item) for *_, item in taken), rate)
                 standing.step, standing.validated = standing.step + 1, False  # taken: before, it may have failed
-                standing.epoch, standing.index = taken[-1][0], taken[-1][1] + 1
+                epoch, index, item = taken[-1]
+                standing.epoch, standing.index = epoch, index + 1
+                standing.bookmark = data.bookmark(item) if isinstance(data, Bookmarked) else []
                 watch.add({"step": standing.step, "epoch": standing.epoch, "learning_rate": rate, **numbers})
             if _due(standing, settings):
                 watch.look()
-                stepper.refresh()
-                metrics = team.of_first(
-                    lambda: interrupt.unless_signalled(lambda: validation.measure(standing.step))
-                )
+                metrics = _measure(stepper, validation, standing, interrupt)
                 if metrics is not None:
-                    log.add(validation.judge(metrics, standing, progress))
+                    log.add(validation.judge(metrics, standing, progress, stepper.whole_model))
             stop = interrupt.agree(team.highest)
             if standing.validated or stop:
                 watch.look(sync=True)
                 saved = stepper.save(folder, standing, tensors=not unfinished)
                 watch.reset()
             if stop:
-                stepper.refresh()
                 stepper.saving.wait()
                 raise _stopped(standing, settings, saved, interrupt)
-        stepper.refresh()
         stepper.saving.wait()
-        finished = team.of_first(lambda: _finish(folder, standing, validation, log, progress, interrupt))
+        finished = _finish(stepper, folder, standing, validation, log, progress, interrupt)
         signalled = interrupt.agree(team.highest)
-        if finished is None:
+        if not finished:
             raise _stopped(standing, settings, checkpoint.path_of(folder, standing.step), interrupt)
-        standing = finished
     if team.is_first:
         unmark(folder)
     if signalled:
@@ -162,26 +163,25 @@ class Stepper:
         self.settings, self.passes = settings, passes
         self.device = choose_device(settings.device, settings.precision)
         self.team = team_for(self.device, settings)
-        self.model = model.to(self.device).train()
         if settings.recompute:
-            recompute_blocks(self.model)
-        self.trained = self.team.trained(self.model)
-        self.optimiser = build_optimiser(self.trained, settings)
-        self.parameters = [parameter for parameter in self.trained.parameters() if parameter.requires_grad]
+            recompute_blocks(model)
+        self.model = self.team.place(model.train(), self.device)
+        self.optimiser = build_optimiser(self.model, settings)
+        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
         self.objective = Objective(settings, self.device)
         self.saving = Saving(settings.async_save)
         captured = settings.capture and self.device.type == "cuda" and not self.team.several
         if loss is None:
-            assert isinstance(self.trained, Learner)
-            loss = self.trained.loss
+            assert isinstance(self.model, Learner)
+            loss = self.model.loss
         if settings.compile:  # captured steps have few shapes: compile each
             loss = torch.compile(loss, dynamic=False if captured else None)
         self.loss: Callable[..., Loss] = loss
         self.captured = Captured() if captured else None
         options = {"label_smoothing": settings.label_smoothing, "r_drop": settings.r_drop}
         self.options = {name: value for name, value in options.items() if value}  # loss(batch) may take none
-        self.learn = self.team.learning(self.trained, self._learn)
+        self.learn = self.team.learning(self.model, self._learn)
 
     def step(self, step: int, batches: Iterable[Batch], rate: float) -> Numbers:
         """One training step; its loss is the mean per token over all the batches."""
@@ -200,11 +200,11 @@ class Stepper:
             yield self.team.begin(batch, noise(self.settings.seed, step, micro), self.device)
 
     def _change(self, batches: Iterable[Batch]) -> Numbers:
-        if self.passes is None:
+        play = self.passes
+        if play is None:
             return self._update(batches)
-        self.refresh()
         with torch.no_grad(), self._autocast():
-            passes = self.passes(batches)
+            passes = self.team.forward(lambda: play(batches))
         updates = [self._update([batch]) for batches in passes for batch in batches]
         loss, norm, tokens = (torch.stack([numbers[name] for numbers in updates]) for name in LOGGED)
         return {"loss": loss.mean(), "gradient_norm": norm.mean(), "tokens": tokens[: len(passes[0])].sum()}
@@ -260,9 +260,18 @@ class Stepper:
         self.saving.begin(self.team.writer(folder, self, replace(standing)))
         return path
 
-    def refresh(self) -> None:
-        """The model has the weights of the last step: those that are divided among processes are collected."""
-        self.team.collect(self.trained, self.model)
+    def whole_model(self) -> Any:
+        """The model as the first process saves it. Every process must ask: each may have a part of the weights."""
+        return self.team.whole_model(self.model)
+
+    @contextmanager
+    def averaged(self, folder: Path, say: checkpoint.Say) -> Iterator[int]:
+        """In this block the model has the average of the last checkpoints; of so many."""
+        last = {name: tensor.detach().clone() for name, tensor in named_tensors(self.model).items()}
+        try:
+            yield self.team.average(folder, self.settings.average_checkpoints, self.model, say)
+        finally:
+            fill(self.model, last, source=folder)
 
     def load(self, folder: Path, say: checkpoint.Say) -> Standing | None:
         """From the newest checkpoint."""
@@ -274,17 +283,19 @@ class Stepper:
         return standing
 
 
-def _walk(data: Data[Item], epoch: int, index: int) -> Iterator[tuple[int, int, Item]]:
-    """(epoch, index, item) from this index on, without end."""
+def _walk(data: Data[Item], standing: Standing) -> Iterator[tuple[int, int, Item]]:
+    """(epoch, index, item) from where the training stands on, without end."""
+    epoch, index, bookmark = standing.epoch, standing.index, standing.bookmark
     while True:
-        empty = True
-        for place, item in enumerate(data.order(epoch)):
+        first, items = data.order_from(epoch, index, bookmark) if isinstance(data, Bookmarked) else (0, None)
+        empty = first == 0
+        for place, item in enumerate(data.order(epoch) if items is None else items, first):
             empty = False
             if place >= index:
                 yield epoch, place, item
         if empty:
             raise ValueError(f"the data has no batch in epoch {epoch}; give it at least one row")
-        epoch, index = epoch + 1, 0
+        epoch, index, bookmark = epoch + 1, 0, []
 
 
 def _start(folder: Path, stepper: Stepper, resume: bool, say: checkpoint.Say) -> Standing:
@@ -355,41 +366,66 @@ def _stopped(standing: Standing, settings: Training, saved: Path, interrupt: Int
     return Interrupted(said, interrupt.signal, best=standing.best is not None)
 
 
+def _measure(
+    stepper: Stepper, validation: Validation[Any], standing: Standing, interrupt: Interrupt
+) -> Metrics | None:
+    """The metrics of the model as it is; None: a signal came before its end."""
+    work = partial(validation.measure, standing.step)
+    return stepper.team.validate(work, interrupt, divided=validation.divided)
+
+
 def _finish(
+    stepper: Stepper,
     folder: Path,
     standing: Standing,
     validation: Validation[Any],
     log: Log,
     progress: Progress,
     interrupt: Interrupt,
-) -> Standing | None:
-    """Validate the average of the last checkpoints, keep it if it is the best, and mark the run as ended. None: a
+) -> bool:
+    """Validate the average of the last checkpoints, keep it if it is the best, and mark the run as ended. False: a
     signal came before."""
-    model, count = validation.model, validation.settings.average_checkpoints
-    if count > 1:
-        last = {name: tensor.detach().clone() for name, tensor in named_tensors(model).items()}
-        averaged = checkpoint.average(folder, count, model, say=progress.say)
-        metrics = interrupt.unless_signalled(lambda: validation.measure(standing.step))
-        best = metrics is not None and validation.keep_if_best(metrics, standing)
-        fill(model, last, source=folder)
-        if metrics is None:
-            return None
+    settings = stepper.settings
+    if settings.average_checkpoints > 1:
+        with stepper.averaged(folder, progress.say) as averaged:
+            metrics = _measure(stepper, validation, standing, interrupt)
+            if metrics is None:
+                return False
+            best = validation.keep_if_best(metrics, standing, stepper.whole_model)
         standing.averaged = averaged
         log.add({"step": standing.step, "averaged": standing.averaged, **metrics})
         progress.say(
             f"average of {standing.averaged} checkpoints  {words(metrics)}{'  best so far' if best else ''}"
         )
-    if standing.step < validation.settings.steps:
-        progress.say(_early(standing, validation.settings))
+    if standing.step < settings.steps:
+        progress.say(_early(standing, settings))
     log.flush(sync=True)
     standing.ended = True
-    checkpoint.update(folder, standing, average=count)
-    return standing
+    stepper.team.of_first(lambda: checkpoint.update(folder, standing, average=settings.average_checkpoints))
+    return True
 
 
 def _report(standing: Standing, settings: Training) -> Report:
     early = standing.step < settings.steps
     return Report(standing.step, standing.best, standing.best_step, early, standing.averaged)
+
+
+@contextmanager
+def _around(stepper: Stepper, standing: Standing, watch: Watch, folder: Path) -> Iterator[Interrupt]:
+    """Around all steps: how products are computed, what is shown, and what follows a signal or an error."""
+    settings = stepper.settings
+    exact = nullcontext() if settings.half else without_onednn(stepper.model)
+    products = nullcontext() if settings.precision == "float32" else with_tf32(stepper.device)
+    with (
+        exact,
+        products,
+        _showing(watch.progress, standing, settings),
+        _full_disk_explained(folder),
+        _saving_on_errors(stepper, standing, watch, folder),
+        Interrupt() as interrupt,
+        stepper.team.together(),
+    ):
+        yield interrupt
 
 
 @contextmanager

@@ -1,17 +1,18 @@
 """A training whose weights, gradients and optimiser state are divided among the processes: torch's FSDP2.
 
-What is trained is a sharded copy. The model itself stays whole, in main memory between validations, so that
-everything else in the library sees plain tensors. Checkpoints are written by torch's distributed checkpoint to
-safetensors files, one for each process, which any number of processes can read."""
+The model itself is sharded, also while it is validated: no process has all weights on its GPU, but for a translator
+of Transformer blocks while it writes. The first process has a whole copy in main memory, to save the best weights.
+Checkpoints are written by torch's distributed checkpoint to safetensors files, one for each process, which any
+number of processes can read."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -19,16 +20,28 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from regard.attention.memory import Memory
+from regard.attention.question import Question
+from regard.base import processes
+from regard.base.divided import Way
 from regard.base.tensors import fill, named_tensors
 from regard.layers.block import blocks_of
 from regard.layers.synced_norm import synchronise_norms
 from regard.learn import checkpoint
 from regard.learn.distribute import Learning, Team
+from regard.learn.interrupt import Interrupt
 from regard.learn.sharded_files import MODEL, OPTIMISER, SCALAR, forms, named
 from regard.learn.team import Part, Stepper
+
+T = TypeVar("T")
+
+# FSDP2 fetches and frees weights by hooks on the tensors that go into and come out of a module. Before torch 2.13
+# it sees those of a dataclass only if torch knows it.
+for seen in (Question, Memory):
+    torch.export.register_dataclass(seen)
 
 
 class ShardedTeam(Team):
@@ -36,8 +49,11 @@ class ShardedTeam(Team):
 
     sharded = True
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, precision: str) -> None:
         super().__init__(device)
+        self.precision = precision
+        self.half = False  # whether the weights of blocks travel, and are there, in bfloat16
+        self.copy: Any = None  # of the whole model, in main memory
         self.mesh = DeviceMesh.from_group(self.group, device.type)  # of the CPU also where a GPU is present
         self.saving = dist.new_group(backend="gloo")  # a checkpoint may be written while gradients travel
         # A block adds what its attention returns out of place.
@@ -46,26 +62,55 @@ class ShardedTeam(Team):
 
     # -- gradients
 
-    def trained(self, model: Any) -> Any:
-        synchronise_norms(model)
+    def place(self, model: Any, device: torch.device) -> Any:
+        """From main memory to the device part by part: it need not fit there as a whole."""
+        model = model.to("cpu")
         self.spread(named_tensors(model))
-        copy = deepcopy(model)
-        self.wrapped = shard_blocks(copy, self.mesh)
-        self._keep_hooks(model, copy)
-        if self.device.type != "cpu":
-            model.to("cpu")
-        return copy
+        if self.is_first:  # before norms have a group of processes, which cannot be copied
+            self.copy = deepcopy(model)
+        synchronise_norms(model, device)
+        hooks = {name: list((weight._backward_hooks or {}).values()) for name, weight in model.named_parameters()}
+        # A block with cross-attention belongs to a model that writes while it is validated, in float32 as ever.
+        self.half = self.precision == "bfloat16" and not any(block.cross for block in blocks_of(model))
+        self.wrapped = shard_blocks(model, self.mesh, half=self.half)
+        # FSDP2 makes new parameters, without the hooks of the old ones.
+        self.hooked = [(weight, hooks[name]) for name, weight in model.named_parameters() if hooks[name]]
+        return model
 
-    def _keep_hooks(self, model: nn.Module, copy: nn.Module) -> None:
-        """FSDP2 makes new parameters, without the hooks of the old ones."""
-        sharded = dict(copy.named_parameters())
-        for name, parameter in model.named_parameters():
-            if hooks := list((parameter._backward_hooks or {}).values()):
-                self.hooked.append((sharded[name], hooks))
-
-    def learning(self, trained: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
+    def learning(self, model: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
         self.wrapped.learn = learn
         return self.wrapped
+
+    def forward(self, work: Callable[[], T], *, own_pace: bool = False) -> T:
+        """`work` has the weights outside of blocks, and each block its own while it runs. `own_pace`: all of them,
+        so that no process needs the others for a block."""
+        results: list[T] = []
+
+        def learn(batch: Any) -> Any:
+            with self._with_all_blocks() if own_pace else nullcontext():
+                results.append(work())
+
+        self.wrapped.learn, before = learn, self.wrapped.learn
+        try:
+            self.wrapped(None)
+        finally:
+            self.wrapped.learn = before
+        return results[0]
+
+    @contextmanager
+    def _with_all_blocks(self) -> Iterator[None]:
+        parts = [
+            part for part in self.wrapped.modules() if isinstance(part, FSDPModule) and part is not self.wrapped
+        ]
+        for part in parts:
+            part.set_reshard_after_forward(False, recurse=False)
+            part.unshard()
+        try:
+            yield
+        finally:
+            for part in parts:
+                part.set_reshard_after_forward(True, recurse=False)
+                part.reshard()
 
     @contextmanager
     def reducing(self, last: bool) -> Iterator[None]:
@@ -89,17 +134,46 @@ class ShardedTeam(Team):
     # -- the model as a whole
 
     @torch.no_grad()
-    def collect(self, trained: Any, model: Any) -> None:
-        model.to(self.device)
-        places = named_tensors(model)
-        for name, tensor in named_tensors(trained).items():
-            places[name].copy_(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
+    def whole_model(self, model: Any) -> Any:
+        """Collected tensor by tensor, in main memory."""
+        places = named_tensors(self.copy) if self.is_first else {}
+        for name, tensor in named_tensors(model).items():
+            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            if self.is_first:
+                places[name].copy_(whole)
+        return self.copy
+
+    @torch.no_grad()
+    def average(self, folder: Path, count: int, model: Any, say: checkpoint.Say) -> int:
+        used = self.of_first(lambda: checkpoint.average(folder, count, self.copy, say=say))
+        if not used:
+            return 0
+        wholes = named_tensors(self.copy) if self.is_first else {}
+        for name, own in named_tensors(model).items():
+            whole = torch.empty(own.shape, dtype=own.dtype, device=own.device)
+            if self.is_first:
+                whole.copy_(wholes[name])
+            dist.broadcast(whole, 0, group=processes.group_for(own.device))
+            own.copy_(_divided(whole, own))
+        return used
+
+    # -- validation
+
+    def validate(self, work: Callable[[], T], interrupt: Interrupt, *, divided: bool) -> T | None:
+        assert divided  # what one process does alone cannot use weights of which it has a part
+        try:
+            return super().validate(work, interrupt, divided=divided)
+        finally:
+            self.wrapped.reshard()
+
+    def way(self, interrupt: Interrupt) -> Way:
+        return InStep(self, interrupt)
 
     # -- checkpoints
 
     def writer(self, folder: Path, stepper: Stepper, standing: checkpoint.Standing) -> Callable[[], object]:
         optimiser, settings = stepper.optimiser, stepper.settings
-        tensors = _flat(stepper.trained, optimiser)
+        tensors = _flat(stepper.model, optimiser)
         if settings.async_save:
             tensors = {name: tensor.clone() for name, tensor in tensors.items()}
 
@@ -128,35 +202,59 @@ class ShardedTeam(Team):
 
     def load(self, folder: Path, stepper: Stepper, say: checkpoint.Say) -> checkpoint.Standing | None:
         """The first process looks for it, and each reads its part."""
-        trained, optimiser = stepper.trained, stepper.optimiser
+        model, optimiser = stepper.model, stepper.optimiser
         newest = self.of_first(lambda: checkpoint.find_newest(folder, optimiser, _checked, say=say))
         if newest is None:
             return None
         path, standing, sharded = newest
-        parameters = dict(trained.named_parameters())
+        parameters = dict(model.named_parameters())
         if sharded:
             tensors = {name: _like(name, form, parameters) for name, form in forms(path).items()}
-            tensors |= {name: x for name, x in _flat(trained, optimiser).items() if name.startswith(MODEL)}
+            tensors |= {name: x for name, x in _flat(model, optimiser).items() if name.startswith(MODEL)}
             dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), process_group=self.saving)
             moments = named(tensors, OPTIMISER)
         else:
             weights, moments = checkpoint.read_plain(path)
-            own = named_tensors(trained)
-            fill(trained, {name: _divided(x, own[name]) for name, x in weights.items()}, source=path)
+            own = named_tensors(model)
+            fill(model, {name: _divided(x, own[name]) for name, x in weights.items()}, source=path)
             moments = {name: _divided(x, parameters[name.partition("/")[2]]) for name, x in moments.items()}
-        checkpoint.fill_optimiser(trained, optimiser, moments, source=path)
+        checkpoint.fill_optimiser(model, optimiser, moments, source=path)
         return standing
 
 
-def shard_blocks(model: nn.Module, mesh: DeviceMesh) -> Any:
-    """Divide a model in place, each Transformer block on its own; returns what is called to learn from a batch."""
+class InStep(Way):
+    """Every forward pass needs all processes: they compute as many batches, and stop between two turns."""
+
+    in_step = True
+
+    def __init__(self, team: ShardedTeam, interrupt: Interrupt) -> None:
+        self.team, self.interrupt = team, interrupt
+
+    def run(self, work: Callable[[], Any], *, own_pace: bool) -> Any:
+        with torch.autocast(self.team.device.type, torch.bfloat16, enabled=self.team.half):
+            return self.team.forward(work, own_pace=own_pace)
+
+    def given_up(self) -> bool:
+        return self.interrupt.signalled
+
+
+def shard_blocks(model: nn.Module, mesh: DeviceMesh, *, half: bool = False) -> Any:
+    """Divide a model in place, each Transformer block on its own; returns what is called to learn from a batch.
+
+    half: the weights of blocks travel in bfloat16, gradients in float32. Autocast rounds the same weights the same
+    way, so that nothing changes; those of norms, which it does not round, are divided apart from their block."""
+    policy = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32, cast_forward_inputs=False
+    )
     for parameter in model.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
         parameter.data = parameter.data.contiguous()
     for block in blocks_of(model):
         if block.cross is not None:  # its keys and values are made outside of the block
             fully_shard(block.cross, mesh=mesh)
             register_fsdp_forward_method(block.cross, "remember")
-        fully_shard(block, mesh=mesh)
+        if half:
+            fully_shard([block.attend_norm, block.feed_norm], mesh=mesh)
+        fully_shard(block, mesh=mesh, mp_policy=policy)
     return fully_shard(Learning(model), mesh=mesh)
 
 

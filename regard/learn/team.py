@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.learn import checkpoint
+from regard.learn.interrupt import Interrupt
 from regard.learn.settings import Training
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ T = TypeVar("T")
 class Stepper(Protocol):
     """The part of `learn.loop.Stepper` that is saved."""
 
-    trained: Any
+    model: Any
     optimiser: torch.optim.Optimizer
     settings: Training
 
@@ -49,13 +50,17 @@ class Alone:
         seed_draws(seed, device)
         return batch.to(device)
 
-    def trained(self, model: Any) -> Any:
-        """The module whose weights are trained: the model, or its copy in parts."""
-        return model
+    def place(self, model: Any, device: torch.device) -> Any:
+        """The model on its device, with the weights of the first process; each may have a part of them."""
+        return model.to(device)
 
-    def learning(self, trained: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
+    def learning(self, model: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
         """`learn`, with gradients that are those of all processes."""
         return learn
+
+    def forward(self, work: Callable[[], T]) -> T:
+        """Work that calls the model without gradients, made by all processes."""
+        return work()
 
     def reducing(self, last: bool) -> AbstractContextManager[None]:
         """Around the batches of a step, of which the last exchanges the gradients."""
@@ -84,19 +89,29 @@ class Alone:
         """A number that each process may have a part of."""
         return number
 
-    def collect(self, trained: Any, model: Any) -> None:
-        """Copy the weights of `trained` into the model, where they are not the same."""
+    def whole_model(self, model: Any) -> Any:
+        """The model with whole weights, to be saved by the first process. Every process must ask."""
+        return model
+
+    def validate(self, work: Callable[[], T], interrupt: Interrupt, *, divided: bool) -> T | None:
+        """A validation; None where a signal came before its end. `divided`: it goes through its batches by `each`,
+        so that every process can do some; else the first does it."""
+        return interrupt.unless_signalled(work)
+
+    def average(self, folder: Path, count: int, model: Any, say: checkpoint.Say) -> int:
+        """Fill the model with the average of the last checkpoints; how many there were."""
+        return checkpoint.average(folder, count, model, say=say)
 
     def writer(self, folder: Path, stepper: Stepper, standing: checkpoint.Standing) -> Callable[[], object]:
         """Writes a checkpoint, in this or another thread."""
-        trained, optimiser, settings = stepper.trained, stepper.optimiser, stepper.settings
-        parts = checkpoint.parts_of(trained, optimiser, copied=settings.async_save)
+        model, optimiser, settings = stepper.model, stepper.optimiser, stepper.settings
+        parts = checkpoint.parts_of(model, optimiser, copied=settings.async_save)
         average = settings.average_checkpoints
-        return lambda: checkpoint.save(folder, standing, trained, optimiser, average=average, parts=parts)
+        return lambda: checkpoint.save(folder, standing, model, optimiser, average=average, parts=parts)
 
     def load(self, folder: Path, stepper: Stepper, say: checkpoint.Say) -> checkpoint.Standing | None:
         """Fill model and optimiser from the newest checkpoint that is undamaged; None: there is none."""
-        return checkpoint.load_newest(folder, stepper.trained, stepper.optimiser, say=say)
+        return checkpoint.load_newest(folder, stepper.model, stepper.optimiser, say=say)
 
     def spread(self, tensors: dict[str, Tensor], *, new: bool = False) -> dict[str, Tensor]:
         """The tensors of the first process, in every process: copied into theirs, or new ones."""

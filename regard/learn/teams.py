@@ -13,7 +13,10 @@ def team_for(device: torch.device, settings: Training) -> Alone:
     """All processes of this training."""
     if not processes.launched():
         return Alone()
-    from regard.learn.distribute import Team
-    from regard.learn.shard import ShardedTeam
+    if settings.shard:
+        from regard.learn.shard import ShardedTeam  # takes a second to import
 
-    return ShardedTeam(device) if settings.shard else Team(device)
+        return ShardedTeam(device, settings.precision)
+    from regard.learn.distribute import Team
+
+    return Team(device)

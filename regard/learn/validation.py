@@ -36,10 +36,14 @@ class Validation(Generic[Trained]):
         ties: Sequence[Better] = (("valid_loss", "min"),),
         perfect: Mapping[str, float] | None = None,
         may_lack: bool = False,
+        divided: bool = False,
     ) -> None:
-        """`ties`: what decides, one after the other, where `better` is equal; with `may_lack`, also where the data
-        has no such metric. `perfect`: values of metrics that cannot be improved."""
+        """`divided`: under torchrun every process calls `validate`, which goes through its batches by
+        `base.divided.each`; else the first does. `ties`: what decides, one after the other, where `better` is
+        equal; with `may_lack`, also where the data has no such metric. `perfect`: values of metrics that cannot be
+        improved."""
         self.ranks, self.perfect, self.may_lack = (better, *ties), dict(perfect or {}), may_lack
+        self.divided = divided
         for _, direction in self.ranks:
             if direction not in ("min", "max"):
                 raise ValueError(f"better must be (metric, 'min' or 'max'), got {better!r}")
@@ -72,23 +76,26 @@ class Validation(Generic[Trained]):
     def _is_perfect(self, metrics: Metrics) -> bool:
         return any(metrics.get(name) == value for name, value in self.perfect.items())
 
-    def keep_if_best(self, metrics: Metrics, standing: Standing) -> bool:
+    def keep_if_best(self, metrics: Metrics, standing: Standing, whole_model: Callable[[], Trained]) -> bool:
         if not math.isfinite(metrics[self._chosen_by(metrics)]):
             return False
         if standing.best and self._rank(metrics) >= self._rank(standing.best):
             return False
+        model = whole_model()
         if is_first():
-            self.model.eval()
-            self.keep_best(self.model, metrics)
-            self.model.train()
+            model.eval()
+            self.keep_best(model, metrics)
+            model.train()
         standing.best, standing.best_step = metrics, standing.step
         return True
 
-    def judge(self, metrics: Metrics, standing: Standing, progress: Progress) -> dict[str, Any]:
+    def judge(
+        self, metrics: Metrics, standing: Standing, progress: Progress, whole_model: Callable[[], Trained]
+    ) -> dict[str, Any]:
         """Returns the row for the log. No improvement counts towards both `patience` and `plateau_patience`."""
         standing.validated = True
         standing.perfect = standing.perfect + 1 if self._is_perfect(metrics) else 0
-        if best := self.keep_if_best(metrics, standing):
+        if best := self.keep_if_best(metrics, standing, whole_model):
             standing.stale = standing.plateau_stale = 0
         else:
             standing.stale += 1

@@ -156,5 +156,6 @@ def _cosine(answer: list[Vector], reference: list[Vector]) -> float:
     for own, other in zip(answer, reference, strict=True):
         norms = math.hypot(*own.values()) * math.hypot(*other.values())
         if norms:
-            total += sum(min(own[gram], other[gram]) * other[gram] for gram in own.keys() & other.keys()) / norms
+            common = [gram for gram in own if gram in other]  # in the order of the words: a set has any
+            total += sum(min(own[gram], other[gram]) * other[gram] for gram in common) / norms
     return total / len(answer)

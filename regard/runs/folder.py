@@ -330,9 +330,13 @@ class SkipInit(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@lru_cache(maxsize=64)
 def shapes(name: str, config: ModelConfig) -> Mapping[str, Tensor]:
     """Every weight by name, on the meta device. ValueError where there can be no such model."""
+    return _shapes(name, config, torch.get_default_dtype())
+
+
+@lru_cache(maxsize=64)
+def _shapes(name: str, config: ModelConfig, default_dtype: torch.dtype) -> Mapping[str, Tensor]:
     check_sizes(config)
     with torch.device("meta"), SkipInit():
         return named_tensors(MODELS[name](config))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from regard.base.divided import divided, dividing, each, each_of_first
-from regard.tasks.core.table import load
+from regard.tasks.core.table import TASKS, load
 from regard.tasks.shared import text_reader
 from regard.tasks.translate import run as translating
 
@@ -27,12 +27,18 @@ from pathlib import Path
 import regard
 from regard.app.cli.main import main
 from regard.base.divided import divided, each, each_of_first
+from regard.data.text import windows
 from regard.tasks.shared import text_reader
+from regard.tasks.translate import align as aligning
 from regard.tasks.translate import run as translating
 from regard.tasks.translate.run import Translator
 
 rank, (commands, run, last) = int(os.environ["RANK"]), json.loads(Path("commands.json").read_text())
 translating.AHEAD, text_reader.PART = {ahead}, {part}
+if rank:
+    aligning.read_pairs = None  # the first process alone reads the pairs
+made, make = [], windows._batch
+windows._batch = lambda *parts: made.append(1) or make(*parts)
 
 def command(words):
     sys.argv = ["regard", *words]
@@ -55,10 +61,17 @@ def outcome(function):
         found.append([str(error), error.of_rank])
     return found
 
-told = {{"codes": [command(words) for words in commands]}}
+def differently():
+    try:
+        return list(each(range(2 + rank), lambda piece, tick: [piece]))
+    except regard.errors.DataError as error:
+        return str(error)
+
+told = {{"codes": [command(words) for words in commands], "windows": len(made)}}
 with divided():
     told["each"] = outcome(each)
     told["each_of_first"] = outcome(each_of_first)
+    told["differently"] = differently()
     told["evaluated"] = regard.load(run).evaluate().to_dict()
 Path(f"told-{{rank}}.json").write_text(json.dumps(told))
 
@@ -109,7 +122,7 @@ def commands(folder: Path, run: str, gpt2: str, classifier: str) -> list[list[st
         ],
         ["align", run, "--data", "pairs.tsv", "--output", f"{folder}/links"],
         ["evaluate", run, "--data", "pairs.tsv", "--json"],
-        ["evaluate", gpt2, "--json"],
+        ["evaluate", gpt2, "--data", "texts.txt", "--json"],
     ]
 
 
@@ -164,6 +177,15 @@ def test_only_one_process_speaks(session: Session) -> None:
     assert [session.err.count(f"wrote two/a-{number}.svg") for number in (1, 5)] == [1, 1]
 
 
+def test_a_process_makes_its_own_batches_of_text(session: Session, gpt2: str) -> None:
+    run = load(gpt2)
+    desk = TASKS["generate"].desk
+    with desk.test_data(run, desk.test_settings(run.folder, str(session.folder / "texts.txt"))) as data:
+        count = len(list(data.windows.order()))
+    assert count > 1
+    assert [told["windows"] for told in session.told] == [-(-count // 2), count // 2]
+
+
 def test_serve_is_one_process(session: Session) -> None:
     assert [told["codes"][-1] for told in session.told] == [2, 2]
 
@@ -173,6 +195,11 @@ def test_an_error_comes_in_its_turn_in_every_process(session: Session) -> None:
     before = [0, "0", 1, "1", 2, "0", ["three", 1]]
     assert [told["each"] for told in session.told] == [before, before]
     assert [told["each_of_first"] for told in session.told] == [before, [["three", 1]]]
+
+
+def test_processes_that_read_different_data_are_told_and_do_not_hang(session: Session) -> None:
+    said = "the processes read different data (batches: rank 0 2, rank 1 3); give all of them the same files"
+    assert [told["differently"] for told in session.told] == [said, said]
 
 
 def test_python_gets_the_whole_evaluation_in_every_process(session: Session, lively: str) -> None:

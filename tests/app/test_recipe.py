@@ -17,10 +17,10 @@ from regard.errors import RecipeError, RunError
 from regard.learn.settings import Training
 from regard.models import MODELS
 from regard.runs.folder import Folder, begin, find, save_weights
+from regard.tasks.core.before_training import check_recipe
 from regard.tasks.core.recipe import NOT_FOR_ALL, dump, read
 from regard.tasks.core.recipe_files import recipes
 from regard.tasks.core.settings import Tokens
-from regard.tasks.core.training import check_recipe
 from regard.tasks.translate.settings import PairSettings
 
 

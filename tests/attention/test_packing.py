@@ -163,7 +163,8 @@ def test_reads_what_the_padded_batch_reads(way: str, monkeypatch: pytest.MonkeyP
                 for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
                     bound = 10 * close if number else close  # the read, then its gradients
                     said = f"{kind}, {dtype}, mask {name!r}, groups {cost_name!r}: "
-                    torch.testing.assert_close(one, other, rtol=bound, atol=bound, msg=lambda m, s=said: s + m)
+                    if not torch.allclose(one, other, rtol=bound, atol=bound):  # quicker, and says nothing
+                        torch.testing.assert_close(one, other, rtol=bound, atol=bound, msg=lambda m, s=said: s + m)
 
 
 @pytest.mark.parametrize("kind", sites())

@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 import threading
+from functools import cache
 
 import pytest
 import torch
@@ -28,7 +29,9 @@ MODELS = {
     ),
     "vit": lambda: transformers.ViTModel(transformers.ViTConfig(image_size=6, patch_size=2, **SMALL)),
     "marian": lambda: transformers.MarianMTModel(
-        transformers.MarianConfig(d_model=16, encoder_ffn_dim=20, decoder_ffn_dim=20, **SEQ2SEQ, **LAYERS)
+        transformers.MarianConfig(
+            d_model=16, encoder_ffn_dim=20, decoder_ffn_dim=20, max_position_embeddings=32, **SEQ2SEQ, **LAYERS
+        )
     ),
     "t5": lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5, **SEQ2SEQ)),
     "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)),
@@ -51,6 +54,9 @@ def build(name, implementation=None):
     if implementation is not None:
         model.set_attn_implementation(implementation)
     return model
+
+
+built = cache(build)  # for tests that only read it
 
 
 def inputs(name, side):
@@ -80,12 +86,12 @@ def attentions(output):
 def test_the_weights_are_their_own(name, implementation, side):
     if name == "capped" and implementation == "sdpa":
         pytest.skip("transformers has no soft cap in sdpa")
-    model, given = build(name, implementation), inputs(name, side)
+    model, given = built(name, implementation), inputs(name, side)
     plain = model(**given)[0]
     with trace(model) as seen:
         watched = model(**given)[0]
     assert torch.equal(watched, plain)
-    wanted = attentions(build(name, "eager")(**given, output_attentions=True))
+    wanted = attentions(built(name, "eager")(**given, output_attentions=True))
     assert len(seen.sites) == len(wanted) == COUNTS.get(name, 2)
     for site, weights in zip(seen.sites, wanted, strict=True):
         allowed = seen[site, "mask"]

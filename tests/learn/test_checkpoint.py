@@ -212,10 +212,12 @@ def test_leftovers_are_cleaned_and_the_rest_is_not(tmp_path):
     (tmp_path / "training" / ".tmp-step-00000002").mkdir()
     (tmp_path / "training" / ".tmp-step-00000002" / "model.safetensors").write_bytes(b"half")
     (tmp_path / ".tmp-model.safetensors").write_bytes(b"half")
+    (checkpoint.path_of(tmp_path, 1) / ".tmp-state").write_bytes(b"killed while it was marked as ended")
     (tmp_path / "config.json").write_text("{}")
     checkpoint.clean(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["config.json", "training"]
     assert os.listdir(tmp_path / "training") == ["step-00000001"]
+    assert not list(checkpoint.path_of(tmp_path, 1).glob(".tmp-*"))
 
 
 def test_update_changes_the_standing_alone(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import fresh, plain, small
+from small_models import built, fresh, small
 from small_training import train
 from torch import Tensor, nn
 from torch.nn import functional
@@ -21,7 +21,7 @@ from regard.models import MODELS
 from regard.models.protocols import Translator
 
 WORDS = 12
-TRANSLATORS = [name for name in MODELS if isinstance(plain(name), Translator)]
+TRANSLATORS = [name for name in MODELS if isinstance(built(name), Translator)]
 HARD = [name for name in TRANSLATORS if hasattr(small(name), "weigh")]
 
 
@@ -129,8 +129,7 @@ def test_hard_attention_draws_for_each_pass(name: str) -> None:
     assert any(slope.any() for key, slope in learned.items() if key.startswith("attend"))
 
 
-@pytest.mark.parametrize("straight_through", [False, True])
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(("name", "straight_through"), list(zip(HARD, [False, True], strict=True)))
 def test_hard_attention_learns_with_r_drop(tmp_path: Path, name: str, straight_through: bool) -> None:
     changes = {"weigh": "hard", "straight_through": straight_through, "dropout": 0.1}
     losses = Run(tmp_path, build(name, **changes)).fit().rows("loss")
@@ -207,7 +206,7 @@ def same_weights(one: Run, other: Run) -> bool:
     return list(left) == list(right) and all(torch.equal(left[key], right[key]) for key in left)
 
 
-@pytest.mark.parametrize("name", TRANSLATORS)
+@pytest.mark.parametrize("name", ["seq2seq", "transformer"])  # what is added is tested above, of all of them
 def test_twelve_steps_lower_the_loss(tmp_path: Path, name: str) -> None:
     run = Run(tmp_path, build(name, dropout=0.1), accumulate_steps=2, label_smoothing=0.1).fit()
     losses, valid = run.rows("loss"), run.rows("valid_loss")
@@ -227,7 +226,7 @@ def test_without_dropout_accumulated_steps_are_those_without_r_drop(tmp_path: Pa
 
 def test_the_weights_follow_from_the_seed(tmp_path: Path) -> None:
     runs = [
-        Run(tmp_path / name, build("transformer", dropout=0.2), steps=4, **changes)
+        Run(tmp_path / name, build("transformer", dropout=0.2), steps=2, **changes)
         for name, changes in (("a", {}), ("b", {}), ("c", {"seed": 6}), ("d", {"r_drop": 2.0}))
     ]
     for run in runs:
@@ -243,11 +242,11 @@ def test_the_weights_follow_from_the_seed(tmp_path: Path) -> None:
     ("name", "changes"), [("transformer", {}), ("bahdanau", {"weigh": "hard"})], ids=["transformer", "hard"]
 )
 def test_resumed_it_takes_the_steps_it_would_have(tmp_path: Path, name: str, changes: dict[str, Any]) -> None:
-    straight = Run(tmp_path / "straight", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=6).fit()
-    Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=3).fit()
-    halved = Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=6).fit(
+    straight = Run(tmp_path / "straight", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=4).fit()
+    Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=2).fit()
+    halved = Run(tmp_path / "halved", build(name, dropout=0.2, **changes), accumulate_steps=2, steps=4).fit(
         resume=True
     )
     assert same_weights(straight, halved)
     assert straight.rows("loss") == halved.rows("loss")
-    assert len(halved.rows("loss")) == 6
+    assert len(halved.rows("loss")) == 4

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from regard.metrics.captions import caption_bleu, caption_bleu_each, caption_grade, caption_words, cider, rouge_l
+from regard.metrics.captions import (
+    _cosine,
+    caption_bleu,
+    caption_bleu_each,
+    caption_grade,
+    caption_words,
+    cider,
+    rouge_l,
+)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +93,13 @@ def test_cider_by_hand():
     second = 1000 * (1 + 1 / math.sqrt(2)) / 4 * math.exp(-1 / 72) / 2
     assert each == pytest.approx([500, second])
     assert mean == pytest.approx((500 + second) / 2)
+
+
+def test_cider_is_the_same_in_every_process():
+    """N-grams are summed in the order of the words: a set of them has another order in each process, and captions
+    of nearly one score were ranked by it."""
+    weights = {("large",): 1e8} | {(str(number),): 1.0 for number in range(20)}  # 1e16 + 1 = 1e16
+    assert _cosine([weights], [weights]) == 1e16 / math.hypot(*weights.values()) ** 2
 
 
 def test_cider_clips_what_is_repeated():

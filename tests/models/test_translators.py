@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_models import LENGTHS, SIZES, TARGETS, WORDS, batch, build, each, near, other, rows
+from small_models import LENGTHS, SIZES, TARGETS, WORDS, batch, built, each, near, other, rows
 from torch import Tensor
 
 from regard.models.protocols import Translator
 
 
 def sentences(model: Translator) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources (4, 9), their mask, and targets (4, 8) shifted right."""
+    """Sources (4, 6), their mask, and targets (4, 5) shifted right."""
     inputs = rows(model).inputs
     return inputs["source"], inputs["source_mask"], inputs["target"]
 
@@ -20,7 +20,7 @@ def sentences(model: Translator) -> tuple[Tensor, Tensor, Tensor]:
 @torch.no_grad()
 def test_every_source_token_matters_to_some_logit(name: str, variant: str) -> None:
     """The other side of the padding test: a mask that hid too much would pass that one."""
-    model = build(name, variant)
+    model = built(name, variant)
     source, mask, target = sentences(model)
     assert model(source, target, mask).shape == (4, max(TARGETS), WORDS)
     copies = LENGTHS[0]  # of the batch; in each another token of the first source is changed
@@ -38,7 +38,7 @@ def test_every_source_token_matters_to_some_logit(name: str, variant: str) -> No
 @each(Translator)
 @torch.no_grad()
 def test_stepping_is_all_at_once(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     source, mask, target = sentences(model)
     state, steps = model.start(source, mask), []
     for tokens in target.unbind(1):
@@ -51,7 +51,7 @@ def test_stepping_is_all_at_once(name: str, variant: str) -> None:
 @torch.no_grad()
 def test_beams_go_apart_over_one_memory(name: str, variant: str) -> None:
     """Three beams of each sentence with targets of their own, reordered and with sentences dropped on the way."""
-    model = build(name, variant)
+    model = built(name, variant)
     source, mask, target = sentences(model)
     begun = model.start(source, mask)
     state = begun.spread(3)
@@ -74,7 +74,7 @@ def test_beams_go_apart_over_one_memory(name: str, variant: str) -> None:
 @each(Translator)
 @torch.no_grad()
 def test_the_loss_is_that_of_the_logits(name: str, variant: str) -> None:
-    model = build(name, variant)
+    model = built(name, variant)
     given = batch(model)
     logits = model(given.source, given.target[:, :-1], given.source_mask).log_softmax(-1)
     mask = given.target_mask[:, 1:]
@@ -90,7 +90,7 @@ def test_the_loss_is_that_of_the_logits(name: str, variant: str) -> None:
 
 @each(Translator)
 def test_a_source_that_is_too_long_is_refused(name: str, variant: str) -> None:
-    model, most = build(name, variant), SIZES["max_positions"]
+    model, most = built(name, variant), SIZES["max_positions"]
     target = torch.full((1, 2), 5)
     model(torch.full((1, most), 5), target)
     with pytest.raises(ValueError, match=r"a source of 13 tokens is longer than the 12 this model takes; shorten"):

@@ -17,7 +17,7 @@ from regard.errors import RunError
 from regard.layers.init import take_over
 from regard.learn import checkpoint
 from regard.learn.checkpoint import Standing
-from regard.runs.folder import Folder, begin, save_weights
+from regard.runs.folder import Folder, begin, save_weights, shapes
 from regard.runs.weights import read_headers, read_weights
 from regard.runs.writing import check
 
@@ -174,3 +174,14 @@ def test_the_statistics_of_a_new_norm_are_new() -> None:
     new = take_over(ours, theirs.state_dict())
     assert new == [f"1.{name}" for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")]
     assert [module.num_batches_tracked.tolist() for module in ours] == [7, 0, 7]  # type: ignore[union-attr, operator]
+
+
+def test_weights_are_wanted_in_the_default_dtype_of_the_moment() -> None:
+    config = small_models.small("rnnlm")
+    before = torch.get_default_dtype()
+    for dtype in (torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            assert {x.dtype for x in shapes("rnnlm", config).values()} == {dtype}
+        finally:
+            torch.set_default_dtype(before)

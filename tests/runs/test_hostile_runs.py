@@ -179,6 +179,13 @@ def test_it_is_refused_soon_and_clearly(name: str, run: Any, tmp_path: Path) -> 
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_numbers_that_only_add_up_to_infinity_are_finite(run: Any, tmp_path: Path) -> None:
+    folder = shutil.copytree(run.folder, tmp_path / "run", ignore=shutil.ignore_patterns("training"))
+    weights(lambda tensors: tensors["out.bias"].fill_(3e38))(folder)
+    assert load(folder).model.out.bias.sum().isinf()
+
+
 @pytest.mark.parametrize("number", [torch.nan, -torch.inf])
 def test_numbers_that_are_not_finite_are_told(number: float, run: Any, tmp_path: Path) -> None:
     folder = shutil.copytree(run.folder, tmp_path / "run", ignore=shutil.ignore_patterns("training"))

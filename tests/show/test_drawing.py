@@ -135,7 +135,7 @@ def plotted(picture):
         draw_axes(drawing, new_axes(drawing, figure))
     else:
         draw_figure(drawing, figure)
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     return figure.axes[0], drawing
 
 

@@ -23,6 +23,7 @@ from regard.runs.folder import Folder, begin, save_weights
 from regard.tasks.classify.prepare import build_data
 from regard.tasks.classify.settings import LabelledSettings
 from regard.tasks.core import training
+from regard.tasks.core.before_training import read_artifacts
 from regard.tasks.core.recipe import read
 from regard.tasks.core.table import TASKS, load
 
@@ -350,7 +351,7 @@ def test_the_same_classes_keep_their_head(
 def test_the_same_classes_in_another_order_keep_their_head(run: Path, recipe: str, tmp_path: Path) -> None:
     """As in folders made elsewhere, whose classes need not be in the order of the alphabet."""
     model: Any = Folder(run).model()
-    known = training.read_artifacts(TASKS["classify"], run)
+    known = read_artifacts(TASKS["classify"], run)
     turned = Bert(replace(model.config, labels=("good", "bad")))
     turned.adopt(model)
     with torch.no_grad():
@@ -385,7 +386,7 @@ def test_other_classes_get_a_new_head_and_are_told(
 def test_it_begins_with_an_encoder_its_words_and_sizes(
     recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = training.read_artifacts(TASKS["fill"], make(tmp_path / "encoder", head="masked"))
+    known = read_artifacts(TASKS["fill"], make(tmp_path / "encoder", head="masked"))
     go(recipe, tmp_path / "run", start=tmp_path / "encoder")
     said = capsys.readouterr().err
     assert "initialised anew: pooler.weight, pooler.bias, classify.weight, classify.bias" in said

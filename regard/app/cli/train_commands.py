@@ -59,7 +59,8 @@ def train(
 
         regard train luong-pairs --set 'data.train=train.{en,de}.gz' --set data.valid='valid.{en,de}'
 
-    On many files, also parquet: tokens are made once, in parallel, and kept in $REGARD_CACHE, or ~/.cache/regard:
+    On many files, also parquet: tokens are made once, in parallel, and kept in $REGARD_CACHE, or ~/.cache/regard,
+    up to $REGARD_CACHE_GIB if that is set:
 
         regard train gpt2-text --set 'data.train=shards/*.jsonl.zst' --set data.valid=valid.jsonl
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from filelock import FileLock, Timeout
 from regard.base.digests import sha256_of_files
 from regard.base.files import DRAFT, draft_of, write_file
 from regard.base.patterns import COMPRESSED, form_by_name
+from regard.data.shards.pruning import Use, limit, prune
 from regard.data.shards.token_files import FORMAT, Shard, open_shard
 from regard.data.shards.tokenise import tokenise
 from regard.data.text.tokenizer import Tokenizer
@@ -65,6 +66,7 @@ def kept_shards(groups: Sequence[Sequence[Path]], kept: Kept, say: Say) -> list[
     try:
         folder.mkdir(parents=True, exist_ok=True)
         places = [folder / name for name in _names(groups, kept)]
+        use = Use(folder, [place.name for place in places])
         found = _open(places)
         missing = {place: groups[number] for number, place in enumerate(places) if place not in found}
         if missing:
@@ -73,7 +75,9 @@ def kept_shards(groups: Sequence[Sequence[Path]], kept: Kept, say: Say) -> list[
                 missing = {place: paths for place, paths in missing.items() if place not in found}
                 _make(missing, kept, say)
             found |= _open(sorted(missing))
-        shards = [found[place] for place in places]
+        shards = [replace(found[place], use=use) for place in places]
+        if missing and (most := limit()) is not None:
+            prune(folder, most, say)
     except OSError as error:
         raise OSError(
             *([error.errno] if error.errno else []),

@@ -5,7 +5,7 @@ tokens. Both give the same batches whatever the number of processes: each takes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ BLOCK = 1 << 20  # tokens of a block
 BATCHES = 64  # that a block has at least, so that rows of one length come from many places
 TOGETHER = 1 << 12  # windows whose places are computed at once
 
-RowItem = tuple[int, int, Any]  # epoch, block, the item of the block's own data
+RowItem = tuple[int, int, int, Any]  # epoch, block, the index of its first batch, the item of the block's own data
 
 
 class ShardedText(TextData):
@@ -30,13 +30,24 @@ class ShardedText(TextData):
 
     def order(self, epoch: int) -> Iterator[np.ndarray]:  # type: ignore[override]
         """As in TextData: from a random offset on, each window once."""
+        return self.order_from(epoch, 0)[1]
+
+    def bookmark(self, starts: np.ndarray) -> list[int]:
+        """There is none: every place of the order is computed."""
+        return []
+
+    def order_from(self, epoch: int, index: int, bookmark: Sequence[int] = ()) -> tuple[int, Iterator[np.ndarray]]:
+        """The order from this batch on."""
+        return index, self._from(epoch, index)
+
+    def _from(self, epoch: int, index: int) -> Iterator[np.ndarray]:
         last = len(self.ids) - self.length  # windows that could begin
         offset = int(np.random.default_rng([self.seed, epoch]).integers(min(self.length, last)))
         count = -(-(last - offset) // self.length)
         permutation = Permutation(count, [self.seed, epoch])
         rows = max(1, self.batch_tokens // self.length)
         step = rows * max(1, TOGETHER // rows)
-        for first in range(0, count, step):
+        for first in range(index * rows, count, step):
             starts = offset + self.length * permutation(np.arange(first, min(first + step, count)))
             yield from (starts[row : row + rows] for row in range(0, len(starts), rows))
 
@@ -75,17 +86,32 @@ class ShardedRows:
         return self.rows.total("truncated")
 
     def order(self, epoch: int) -> Iterator[RowItem]:
-        for block in range(self.blocks):
-            for item in self._items(epoch, block):
-                yield epoch, block, item
+        return self.order_from(epoch, 0)[1]
+
+    def bookmark(self, item: RowItem) -> list[int]:
+        """The block of a batch, and the index of the block's first batch. How many batches the blocks before it
+        have is known only once they are loaded: a training that goes on need not load them again."""
+        _, block, first, _ = item
+        return [block, first]
+
+    def order_from(self, epoch: int, index: int, bookmark: Sequence[int] = ()) -> tuple[int, Iterator[RowItem]]:
+        """The order from the bookmark on, and the index of its first batch."""
+        block, first = bookmark or (0, 0)
+        return first, self._from(epoch, block, first)
+
+    def _from(self, epoch: int, block: int, first: int) -> Iterator[RowItem]:
+        for number in range(block, self.blocks):
+            items = self._items(epoch, number)
+            yield from ((epoch, number, first, item) for item in items)
+            first += len(items)
 
     def batch(self, item: RowItem) -> Any:
-        epoch, block, inner = item
+        epoch, block, _, inner = item
         return self.block(epoch, block).batch(inner)
 
     def share(self, item: RowItem, share: Any) -> tuple[Any, int]:
         """The rows of one of several processes, and how many all have."""
-        epoch, block, inner = item
+        epoch, block, _, inner = item
         return self.block(epoch, block).share(inner, share)
 
     def _items(self, epoch: int, block: int) -> list[Any]:

@@ -13,7 +13,7 @@ import os
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any, Self
@@ -138,6 +138,7 @@ class Shard:
     counts: dict[str, int]
     about: dict[str, Any]
     size: int  # bytes
+    use: Any = field(default=None, compare=False, repr=False)  # as long as it lives, the cache keeps the tokens
 
 
 def open_shard(folder: Path) -> Shard | None:

@@ -146,7 +146,7 @@ def windows(
     batch_tokens: int,
     end: int,
     separate_documents: bool = False,
-) -> Iterator[TextBatch]:
+) -> Windows:
     """The text for evaluation: every id is counted exactly once.
 
     An end token is put in front of the text, so that its first token is predicted too, as after any other document.
@@ -161,20 +161,39 @@ def windows(
         raise ValueError("the text must have at least one token, got none")
     check_batching(batch_tokens=batch_tokens, seed=0)
     ids = ids if isinstance(ids, RunningText) else np.asarray(ids)
-    return _windows(ids, min(length, len(ids)), stride, batch_tokens, end, separate_documents)
+    return Windows(ids, min(length, len(ids)), stride, batch_tokens, end, separate_documents)
 
 
-def _windows(
-    ids: np.ndarray | RunningText, length: int, stride: int, batch_tokens: int, end: int, separate_documents: bool
-) -> Iterator[TextBatch]:
-    last = len(ids) - length
-    count, rows = 1 - (-last // stride), max(1, batch_tokens // length)
-    for first in range(0, count, rows):
-        numbers = np.arange(first, min(first + rows, count))[:, None]
-        places = np.minimum(numbers * stride, last) + np.arange(length + 1)  # in the text with end in front
-        tokens = np.where(places == 0, end, ids[np.maximum(places - 1, 0)]).astype(np.int64)
-        done = np.where(numbers == 0, 0, (numbers - 1) * stride + length)  # ids that earlier windows counted
-        yield _batch(tokens, places[:, :-1] >= done, end if separate_documents else None)
+@dataclass(frozen=True, repr=False)
+class Windows:
+    """As `windows` makes them. Of several processes each reads those of its own batches."""
+
+    ids: np.ndarray | RunningText
+    length: int
+    stride: int
+    batch_tokens: int
+    end: int
+    separate_documents: bool
+
+    def order(self) -> Iterator[range]:
+        """The numbers of the windows of each batch."""
+        count = 1 - (self.length - len(self.ids)) // self.stride
+        rows = max(1, self.batch_tokens // self.length)
+        return (range(first, min(first + rows, count)) for first in range(0, count, rows))
+
+    def batch(self, item: range) -> TextBatch:
+        numbers, last = np.array(item)[:, None], len(self.ids) - self.length
+        places = np.minimum(numbers * self.stride, last) + np.arange(
+            self.length + 1
+        )  # in the text with end in front
+        tokens = np.where(places == 0, self.end, self.ids[np.maximum(places - 1, 0)]).astype(np.int64)
+        done = np.where(
+            numbers == 0, 0, (numbers - 1) * self.stride + self.length
+        )  # ids that earlier windows counted
+        return _batch(tokens, places[:, :-1] >= done, self.end if self.separate_documents else None)
+
+    def __iter__(self) -> Iterator[TextBatch]:
+        return map(self.batch, self.order())
 
 
 def _batch(tokens: np.ndarray, counted: np.ndarray, end: int | None) -> TextBatch:

@@ -56,7 +56,7 @@ def evaluate(
         opened = (run.open(test.images.read(row, size)) for row in rows)
         return (answer.text for answer in run.answers(opened, decoding, tick=tick))
 
-    answers = list(each(parts_of(test), caption, tick=tick, at_once=1))
+    answers = list(each(parts_of(test), caption, tick=tick, at_once=1, own_pace=True))
     nats, tokens = total_loss(run.model, data.ids.order(0), data.ids.batch)
     loss = nats / tokens
     mean_cider, each_cider = cider(answers, references)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tomllib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,45 +15,34 @@ import torch
 from regard.attention.trace import sites_of
 from regard.base import processes
 from regard.base.device import choose_device
-from regard.base.digests import Digest, digests
 from regard.base.files import write_file
 from regard.base.memory import explain_memory
 from regard.base.memory_rows import AGAIN, NAME
-from regard.base.overwriting import identity, refuse_overwriting
-from regard.base.tensors import fill, named_tensors
 from regard.data.artifacts import Artifacts
-from regard.errors import BadInput, Interrupted, NoTokenizer, RecipeError, RunError
-from regard.learn.checkpoint import checkpoints, refuse_files
+from regard.errors import BadInput, Interrupted, RecipeError
+from regard.learn.checkpoint import checkpoints
 from regard.learn.lock import locked
-from regard.learn.loop import GO_ON, Report, Stepper, take_steps
+from regard.learn.loop import Report, Stepper, take_steps
 from regard.learn.ppo import passes
 from regard.learn.progress import Progress, say
 from regard.learn.restart import goes_on
-from regard.learn.settings import AUTO, Training
+from regard.learn.settings import AUTO
 from regard.learn.validation import Validation
-from regard.models import MODELS, name_of
-from regard.models.protocols import Adopter, Model, ModelConfig
+from regard.models import MODELS
+from regard.models.protocols import Model
 from regard.runs import folder as runs
-from regard.runs.folder import Folder, find, own_files
-from regard.runs.replacing import check_replaceable, clear_run
-from regard.runs.weights import has_weights
+from regard.runs.folder import find
+from regard.runs.replacing import clear_run
 from regard.show import loss_curve
+from regard.tasks.core.before_training import keep_recipe, look_around, take_weights, warn_of_frozen
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.given_data import Given, data_of
-from regard.tasks.core.model_size import fit_to_data
 from regard.tasks.core.recipe import chosen_by, logged, read
 from regard.tasks.core.run import Run
-from regard.tasks.core.same_data import check_same, record
+from regard.tasks.core.same_data import record
 from regard.tasks.core.settings import BLOCKS, AnyJob
 from regard.tasks.core.simple_ways import tell_if_below
-from regard.tasks.core.table import TASKS, AnyTask, load, task_for
-
-HARDWARE = ("device", "compile", "capture", "shard", "recompute", "async_save")
-# Settings that may change when a training goes on.
-FREE = (
-    *(f"train.{name}" for name in ("steps", "eval_every", "patience", *HARDWARE)),
-    "data.skip_broken",  # a broken image may have stopped the training
-)
+from regard.tasks.core.table import TASKS, AnyTask, load
 
 SIZES = ("batch_tokens", "batch_size", "memory_mib", "train_count", "valid_count")  # what takes memory
 
@@ -220,46 +207,6 @@ def _train(
     return report
 
 
-class Found(NamedTuple):
-    """What there is before a training begins or goes on."""
-
-    newest: list[Path]  # the newest checkpoint; without one, what is in the folder is begun anew
-    config: ModelConfig
-    artifacts: Artifacts
-    digests: Mapping[str, Digest]  # of the data
-    changed: list[str]  # how the data differs from what the training was begun with
-
-
-def look_around(
-    job: AnyJob,
-    task: AnyTask,
-    out: Path,
-    recipe: str,
-    resume: bool,
-    overwrite: bool,
-    accept_changed_data: bool,
-    start: Path | None,
-) -> Found:
-    """Refuses what cannot be trained in this folder; reads the data once where the model must know it."""
-    refuse_files(out)
-    newest = [] if overwrite else checkpoints(out)[:1]
-    if overwrite:
-        check_replaceable(out)
-    else:
-        check_out(out, bool(newest), resume)
-    files = [file for file in job.data.files() if not file.is_dir()]
-    refuse_overwriting([*files, *(own_files(start) if start and not newest else [])], own_files(out))
-    if not newest:
-        job = fit_to_data(job, task, None)
-        artifacts = task.desk.survey(job, start_artifacts(job, start) if start else None)
-        return Found(newest, job.config, artifacts, digests(job.data.sources()), [])
-    check_recipe(out, recipe, job.train)
-    now = digests(job.data.sources())
-    changed = check_same(out, now, accept=accept_changed_data)
-    job = fit_to_data(job, task, out)
-    return Found(newest, job.config, read_artifacts(task, out), now, changed)
-
-
 def finish_folder(
     job: AnyJob,
     task: AnyTask,
@@ -311,131 +258,29 @@ def run_loop(
         ties=ties,
         perfect=perfect,
         may_lack=job.train.best_by == AUTO,
+        divided=True,
     )
+    stepper = Stepper(model, job.train, passes=passes(model, job.train))
     try:
-        stepper = Stepper(model, job.train, passes=passes(model, job.train))
         return take_steps(stepper, prepared.data, validation, out, resume, progress, changed)
     except Interrupted as stop:
-        if stop.best or not processes.is_first():
+        if stop.best:
+            raise
+        whole = stepper.whole_model()
+        if not processes.is_first():
             raise
         try:  # so that the run can be opened; the first validation replaces these weights
-            runs.save_weights(out, model)
+            runs.save_weights(out, whole)
         except OSError:  # the disk is full; the checkpoint is there
             raise stop from None
         said = f"{stop} No validation was finished yet: {out} opens with the weights of this step."
         raise Interrupted(said, stop.signal, best=False) from None
 
 
-def check_out(out: Path, begun: bool, resume: bool) -> None:
-    """Nothing that is in the folder may be lost."""
-    if begun:
-        if not resume:
-            raise RunError(
-                f"{out} already holds a training: {GO_ON}, or --overwrite (overwrite=True) to replace it"
-            )
-        return
-    killed_early = resume and (out / "training").exists()
-    if has_weights(out) and not killed_early:
-        raise RunError(
-            f"{out} already holds a model, whose weights would be lost; take another --out, or replace it with "
-            "--overwrite (in Python: overwrite=True)"
-        )
-    own = [name for name in ("config.json", "README.md", "log.jsonl") if (out / name).exists()]
-    if own and not (out / runs.RECIPE).exists():
-        raise RunError(f"{out} is no run, and its {' and '.join(own)} would be lost; take another --out")
-
-
-def keep_recipe(recipe: object, folder: Path, text: str) -> None:
-    """The recipe in a run's folder is the run's own, without the comments of the recipe that was read."""
-    own = folder / runs.RECIPE
-    is_read = isinstance(recipe, str | Path) and own.is_file() and identity(own) == identity(Path(recipe))
-    if is_read and not checkpoints(folder) and own.read_bytes() != text.encode():
-        raise RecipeError(
-            f"{own} is the recipe that is read, and would be overwritten by all its settings without its comments; "
-            "move it out of that folder, or take another --out"
-        )
-
-
 def build_model(job: AnyJob, artifacts: Artifacts) -> Model:
     """A new model, its initial weights fixed by the seed."""
     torch.manual_seed(job.train.seed)
     return MODELS[job.model](replace(job.config, **artifacts.settings()))
-
-
-def take_weights(model: Model, start: Path) -> None:
-    """Begin with a run's weights. A model that may have another head than the run says which weights are new, and
-    a model of another kind which were taken."""
-    other = Folder(start).model()
-    if not isinstance(model, Adopter):
-        fill(model, named_tensors(other), source=start)
-        return
-    new = model.adopt(other)
-    if type(other) is not type(model):
-        counts = Counter[str]()
-        for name, weight in model.named_parameters():
-            counts[name.partition(".")[0]] += weight.numel() if name not in new else 0
-        parts = ", ".join(f"{name} ({count:,} parameters)" for name, count in counts.items() if count)
-        say(f"Taken from {start}, a {name_of(other)}: {parts}")
-    if new:
-        shown = ", ".join(new[:4]) + (f" and {len(new) - 4} more" if len(new) > 4 else "")
-        say(f"Not taken from {start}, and so initialised anew: {shown}")
-
-
-def warn_of_frozen(model: Model) -> None:
-    """Weights that are not trained should come from somewhere."""
-    frozen = [name for name, weight in model.named_parameters() if not weight.requires_grad]
-    if frozen:
-        parts = ", ".join(dict.fromkeys(name.partition(".")[0] for name in frozen))
-        say(f"{parts}: these stay frozen at their random initial weights; start from a trained run: --from RUN")
-
-
-def start_artifacts(job: AnyJob, start: Path) -> Artifacts:
-    """What the run to begin with keeps beside the weights; if it is of another model, for its own task."""
-    folder = Folder(start)
-    return read_artifacts(TASKS[job.task] if folder.name == job.model else task_for(folder), start)
-
-
-def read_artifacts(task: AnyTask, folder: Path) -> Artifacts:
-    """What a run's folder keeps beside the weights, to train with."""
-    artifacts = task.desk.artifacts(Folder(folder))
-    try:
-        if artifacts.tokenizer is not None:
-            artifacts.own_tokenizer.special  # noqa: B018 - refuses a tokenizer that cannot be trained with
-    except NoTokenizer:  # which names the folder
-        raise
-    except RunError as error:
-        raise RunError(f"{folder}: {error}") from None
-    return artifacts
-
-
-def check_recipe(folder: Path, recipe: str, settings: Training) -> None:
-    """A training goes on with the settings it was begun with, but for how long it goes on, how often it validates
-    and on which device."""
-    begun = Folder(folder).recipe
-    if begun is None:
-        raise RunError(f"{folder} has no {runs.RECIPE} that says how the training was begun")
-    then, now = (
-        {f"{name}.{key}": value for name, part in table.items() for key, value in part.items()}
-        for table in (begun, tomllib.loads(recipe))
-    )
-    for key in sorted(then.keys() ^ now.keys() | {key for key in then if then[key] != now.get(key)}):
-        if key not in FREE:
-            was, comes = (repr(part[key]) if key in part else "not set" for part in (then, now))
-            raise RunError(
-                f"{folder} was begun with other settings: {key} was {was}, now it is {comes}. "
-                "Resume with the recipe, --from and --set it was begun with, or take another --out"
-            )
-    if then.get("train.eval_every") != now.get("train.eval_every"):
-        used = {
-            "patience": settings.patience > 0,
-            "plateau_patience": settings.schedule == "plateau",
-            "average_checkpoints": settings.average_checkpoints > 1,
-        }
-        counted = [name for name, on in used.items() if on]
-        note = (
-            f". Counted in validations, and so other numbers of steps now: {', '.join(counted)}" if counted else ""
-        )
-        say(f"Validating every {settings.eval_every:,} steps from here on{note}")
 
 
 def readme(job: AnyJob, task: AnyTask, report: Report, model: Model, command: str, amount: str) -> str:

@@ -63,7 +63,7 @@ class GenerateDesk(WritingDesk[TextSettings, LanguageModel, TestText]):
         tick: Tick = no_tick,
     ) -> Evaluation:
         """How well a text is predicted."""
-        nats, tokens = total_loss(run.model, data.windows(), tick=tick)
+        nats, tokens = total_loss(run.model, data.windows.order(), data.windows.batch, tick=tick)
         if set(only) == {"loss"}:  # in training, where words and characters are not counted
             return Evaluation({"loss": nats / tokens})
         perplexity = Perplexity(nats, tokens, data.words, data.characters)

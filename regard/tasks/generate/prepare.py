@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from regard.data.artifacts import Artifacts
 from regard.data.shards.reading import RunningText
 from regard.data.shards.sharded_data import ShardedText
 from regard.data.text.tokenizer import Tokenizer
-from regard.data.text.windows import TextBatch, TextData, encode_documents, spilled, windows
+from regard.data.text.windows import TextData, Windows, encode_documents, spilled, windows
 from regard.errors import BadInput, DataError
 from regard.learn.progress import counted
 from regard.metrics.perplexity import count_words
@@ -34,7 +34,7 @@ Ids = np.ndarray | RunningText
 class TestText:
     """Text to evaluate on: its windows, and how many words and characters it has (0: not counted)."""
 
-    windows: Callable[[], Iterator[TextBatch]]
+    windows: Windows
     length: int
     stride: int
     words: int = 0
@@ -79,7 +79,7 @@ def prepare(
         valid = encoded(text.files_of("valid"), f"{BLOCKS}/valid")
     options = batching(text, tokenizer.special.end)
     data = (ShardedText if keeps else TextData)(ids, length=length, seed=job.train.seed, **options)
-    test = TestText(lambda: windows(valid, length=length, stride=stride, **options), length, stride)
+    test = TestText(windows(valid, length=length, stride=stride, **options), length, stride)
     return Prepared(data, LanguageModel(model, tokenizer), test, f"{len(data):,} training tokens")
 
 
@@ -152,6 +152,4 @@ def test_text(text: TextSettings, run: LanguageModel, folder: Path) -> TestText:
     if text.documents == "line":  # the end token stands for the line break
         words, characters = words + count, characters + count
     options = batching(text, end)
-    return TestText(
-        lambda: windows(ids, length=length, stride=stride, **options), length, stride, words, characters
-    )
+    return TestText(windows(ids, length=length, stride=stride, **options), length, stride, words, characters)

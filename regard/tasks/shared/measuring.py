@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.base.divided import each
+from regard.base.divided import each, in_step
 from regard.layers.onednn import without_onednn
 from regard.layers.replay import replayed
 from regard.metrics.accuracy import accuracy, report
@@ -35,7 +35,8 @@ def device_of(model: Module) -> torch.device:
 
 def can_replay(model: Model) -> bool:
     """Whether its answers can come from CUDA graphs, for batches that are rounded up to few shapes."""
-    return device_of(model).type == "cuda" and getattr(model.config, "can_capture", False)
+    captured = device_of(model).type == "cuda" and getattr(model.config, "can_capture", False)
+    return captured and not in_step()
 
 
 def answer(model: Classifier, batch: Any) -> Tensor:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.base.divided import refuse_stream
+from regard.base.divided import dividing, each_of_first
 from regard.base.files import find_data
 from regard.base.lines import open_lines
+from regard.base.processes import is_first
 from regard.data.text.pairs import read_pairs
 from regard.errors import DataError
 from regard.metrics.alignment import AlignmentScores, Links, alignment_scores, pharaoh, read_links
+from regard.tasks.core.inputs import in_parts
 from regard.tasks.core.results import Tick, no_tick
-from regard.tasks.translate.run import Translator
+from regard.tasks.translate.run import Translator, check_batch
 
 
 @dataclass(frozen=True)
@@ -32,21 +34,24 @@ def align_pairs(
     write: Callable[[str], None],
     tick: Tick = no_tick,
 ) -> Aligned:
-    """Every pair's links are written as they come; `base` is the number of the first word in the gold file."""
+    """Every pair's links are written as they come; `base` is the number of the first word in the gold file. If the
+    work is divided, the first process reads the pairs, and alone knows how many there are."""
     translator.check_looks()
-    refuse_stream(data)
     source, target = read_columns(columns)
-    pairs: Iterable[tuple[str, str]] = read_pairs(data, source=source, target=target)
+    pairs: Iterator[tuple[str, str]] = iter(())
     wanted = []
-    if gold is not None:
-        pairs = list(pairs)
-        wanted = read_gold(gold, base, len(pairs))
+    if reads := is_first() or not dividing():
+        pairs = read_pairs(data, source=source, target=target)
+        if gold is not None:
+            every = list(pairs)
+            pairs, wanted = iter(every), read_gold(gold, base, len(every))
     aligned = []
-    for links in translator.align(pairs):
+    for links in translator.links(in_parts(pairs, check_batch(None, translator.model)), each_of_first):
         write(pharaoh(links))
         aligned.append(links)
         tick()
-    return Aligned(len(aligned), None if gold is None else alignment_scores(aligned, wanted))
+    scored = reads and gold is not None
+    return Aligned(len(aligned), alignment_scores(aligned, wanted) if scored else None)
 
 
 def read_columns(named: str) -> tuple[str, str]:

@@ -50,7 +50,7 @@ def evaluate(
         read = read_all(sources[first : first + run.at_once], run.read, "texts", first)
         return (answer.text for answer in run.answers(read, decoding, tick=tick))
 
-    answers = list(each(range(0, len(sources), run.at_once), translate, tick=tick, at_once=1))
+    answers = list(each(range(0, len(sources), run.at_once), translate, tick=tick, at_once=1, own_pace=True))
     nats, tokens = total_loss(run.model, data.ids.order(0), data.ids.batch)
     loss = nats / tokens
     metrics, signatures = {"exact_match": exact_match(answers, references)}, {}

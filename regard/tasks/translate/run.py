@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Unpack, overload
+from typing import Any, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -356,8 +356,14 @@ class Translator(WritingRun):
     def align(self, pairs: Iterable[tuple[str, str]], *, batch: int | None = None) -> Iterator[Links]:
         """Word alignments of given translations: for each target word the source word it looked at most. What the
         model does not know of them is said at the end, on stderr."""
+        return self.links(in_parts(pairs, check_batch(batch, self.model)), each)
+
+    def links(
+        self, parts: Iterable[list[tuple[str, str]]], divide: Callable[..., Iterator[Any]]
+    ) -> Iterator[Links]:
+        """As `align`, of pairs that are aligned together; `divide`: a function of `base.divided`."""
         unread = Unread("pairs")
-        for links, unknown in each(in_parts(pairs, check_batch(batch, self.model)), self._align):
+        for links, unknown in divide(parts, self._align):
             unread.add_unknown(unknown)
             yield links
         for line in unread.lines():  # links cannot tell

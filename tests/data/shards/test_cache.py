@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from regard.data.shards.cache import Kept, cache_folder, kept_shards
 from regard.data.shards.reading import RunningText, ShardRows
 from regard.data.shards.token_files import INDEX, Shard
 from regard.data.text.tokenizer import Tokenizer
-from regard.errors import DataError
+from regard.errors import BadInput, DataError
 
 TEXTS = [f"{'abc'[n % 3] * (n + 1)} {n}" for n in range(5)]
 OPTIONS = {"documents": "file", "column": "text"}
@@ -102,6 +103,35 @@ def test_damaged_tokens_are_made_anew(tokenizer: Tokenizer, damage: str) -> None
             (shards[2].folder / INDEX).unlink()
     assert ids_of(kept_shards(files(), kept, said.append)) == expected(tokenizer, TEXTS)
     assert said[-1].startswith("Tokens of 5 files, 1 of them tokenised now")
+
+
+def test_tokens_that_were_not_used_lately_are_deleted_beyond_a_limit(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oldest first, and none that somebody uses: here the first file's, as long as its shard is there."""
+    said: list[str] = []
+    kept = Kept("text", OPTIONS, [tokenizer])
+    folders = []
+    for number in range(4):
+        (shard,) = kept_shards([[Path(f"{number}.txt")]], kept, said.append)
+        folders.append(shard.folder)
+        os.utime(shard.folder, (number, number))
+        if number == 0:
+            used = shard
+    del shard
+    monkeypatch.setenv("REGARD_CACHE_GIB", str(2.5 * used.size / (1 << 30)))
+    (last,) = kept_shards([[Path("4.txt")]], kept, said.append)
+    assert [folder.exists() for folder in [*folders, last.folder]] == [True, False, False, False, True]
+    assert "Deleted the tokens of 3 files that were not used lately (REGARD_CACHE_GIB)" in said
+    assert ids_of([used, last]) == expected(tokenizer, [TEXTS[0], TEXTS[4]])
+    del used
+    Path("0.txt").write_text("abc")
+    kept_shards(files(1), kept, said.append)
+    assert not folders[0].exists()
+    monkeypatch.setenv("REGARD_CACHE_GIB", "much")
+    Path("0.txt").write_text("abcd")
+    with pytest.raises(BadInput, match="REGARD_CACHE_GIB must be a number of GiB, 0 or more, got 'much'"):
+        kept_shards(files(1), kept, said.append)
 
 
 def test_processes_make_the_same_tokens(tokenizer: Tokenizer, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

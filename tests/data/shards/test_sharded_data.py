@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from regard.data.shards.reading import RunningText, ShardRows
 from regard.data.shards.sharded_data import ShardedRows, ShardedText
 from regard.data.shards.token_files import Shard, ShardWriter, open_shard
 from regard.data.text.windows import TextData, windows
+from regard.learn.checkpoint import Standing
+from regard.learn.loop import _walk
 
 
 def text_shard(folder: Path, ids: np.ndarray, kind: str = "H") -> Shard:
@@ -70,6 +73,9 @@ def test_the_order_goes_on_from_any_place_and_does_not_depend_on_what_is_compute
     whole = [starts.tolist() for starts in data_of(text).order(5)]
     monkeypatch.setattr(sharded_data, "TOGETHER", 8)
     assert [starts.tolist() for starts in data_of(text).order(5)] == whole
+    for index in (1, 7, len(whole)):
+        first, rest = data_of(text).order_from(5, index)
+        assert (first, [starts.tolist() for starts in rest]) == (index, whole[index:])
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
@@ -149,9 +155,25 @@ def test_the_order_of_rows_is_a_function_of_seed_and_epoch(
         assert later.batch(items[place]).source.equal(whole[place].source)
     for processes in (2, 4):
         place = next(place for place, (*_, numbers) in enumerate(items) if len(numbers) >= 4)
-        epoch, block, numbers = items[place]
-        parts = [later.batch((epoch, block, numbers[rank::processes])).source for rank in range(processes)]
+        *where, numbers = items[place]
+        parts = [later.batch((*where, numbers[rank::processes])).source for rank in range(processes)]
         assert all(part.equal(whole[place].source[rank::processes]) for rank, part in enumerate(parts))
+
+
+def test_a_training_goes_on_without_reading_the_blocks_before(
+    rows: ShardRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, loaded = sharded(rows, monkeypatch), []
+    items = list(data.order(1))
+    monkeypatch.setattr(rows, "load", lambda chunks, load=rows.load: loaded.append(chunks) or load(chunks))
+    places = _walk(data, Standing(epoch=1, index=41, bookmark=data.bookmark(items[40])))
+    epoch, index, item = next(places)
+    assert (epoch, index, item[:3]) == (1, 41, items[41][:3])
+    assert item[3].tolist() == items[41][3].tolist()
+    assert len(loaded) <= 2  # that of batch 40, and the next if 40 is its last
+    assert sum(1 for epoch, *_ in takewhile(lambda place: place[0] == 1, places)) == len(items) - 42
+    without = _walk(data, Standing(epoch=1, index=41))  # a checkpoint of an older version
+    assert next(without)[:2] == (1, 41)
 
 
 def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path: Path) -> None:
