@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 RECIPE = ("train", "bahdanau-dates", "--set", "data.train_count=2000", "--set", "data.valid_count=20")
+LONGEST = 16  # seconds between two kills: twice what a start takes
 SETTINGS = ("train.eval_every=5", "train.device=cpu", "model.encoder=32", "model.decoder=32", "model.embed=16")
 
 
@@ -42,12 +43,12 @@ def main(kills: int, count: int) -> None:
     draw = random.Random(1)
     with tempfile.TemporaryDirectory() as temporary:
         straight, disturbed = Path(temporary, "straight"), Path(temporary, "disturbed")
-        steps = 6 * kills
+        steps = 20 * kills
         assert start(straight, steps, count, 0).wait() == 0, Path(f"{straight}.txt").read_text()[-3000:]
         begun = time.monotonic()
         agent, done = start(disturbed, steps, count, kills + 5), 0
         while done < kills and agent.poll() is None:
-            time.sleep(draw.uniform(0.5, 30))
+            time.sleep(draw.uniform(0.5, LONGEST))
             try:
                 running = workers(agent.pid)
                 if len(running) == count:
