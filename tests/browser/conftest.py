@@ -26,6 +26,8 @@ ARGUMENTS = (
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
     "--js-flags=--no-opt",
+    "--process-per-site",
+    "--renderer-process-limit=1",
     "--force-color-profile=srgb",
 )
 
@@ -226,11 +228,13 @@ def visit(address: str, same_page: Any) -> Callable[..., Any]:
     """Opens the page at a state, given as its parameters, and waits for the answer and its view. For what is kept
     in the browser, or for other settings of it, give a new page."""
 
+    same_page.rest = f"{address}/health"
+
     def go(
         view: str | None = ".regard .stage", page: Any = same_page, timeout: int = DEADLINE, **state: str
     ) -> Any:
         if page.url != "about:blank":  # else only the state would change
-            page.goto("about:blank")
+            page.goto(page.rest)
         page.goto(f"{address}/#{urlencode(state)}")
         page.wait_for_selector(".panel:not([aria-busy]) .answer > *", timeout=timeout)
         if view:

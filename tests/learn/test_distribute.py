@@ -38,10 +38,11 @@ from tests.own_data import text
 from tests.small_fit import fit_small
 
 TRAIN = {"steps": 6, "eval_every": 3, "learning_rate": 1e-3, "device": "cpu"}
-DATES = {"made": "dates", "train_count": 60, "valid_count": 30, "batch_tokens": 256, "eval_pairs": 3}
+PAIRS = {"made": "copy", "train_count": 60, "valid_count": 30, "batch_tokens": 256, "eval_pairs": 3}
 TRANSFORMER = {
-    "data": DATES,
+    "data": PAIRS,
     "tokens": {"kind": "character"},
+    "decode": {"max_length": 5},
     "model": {
         "name": "transformer", "dim": 8, "layers": 1, "heads": 2, "ff": 16, "max_positions": 64, "dropout": 0.0,
     },
@@ -54,8 +55,9 @@ SENET = {
 }
 RECIPES = {
     "hard attention": {
-        "data": DATES,
+        "data": PAIRS,
         "tokens": {"kind": "character"},
+        "decode": {"max_length": 5},
         "model": {
             "name": "bahdanau", "embed": 4, "encoder": 4, "decoder": 8, "readout": 4, "dropout": 0.0,
             "weigh": "hard",
@@ -64,8 +66,8 @@ RECIPES = {
     "several batches, tied, last row 0": {**TRANSFORMER, "train": {"accumulate_steps": 3}},
     "batch norm, fewer rows than processes": {
         "data": {
-            "made": "glyphs", "train_count": 20, "valid_count": 4, "batch_size": 3, "mean": [0.5], "std": [0.5],
-            "valid_episodes": 10,
+            "made": "glyphs", "train_count": 6, "valid_count": 4, "test_count": 4, "valid_episodes": 10,
+            "batch_size": 3, "mean": [0.5], "std": [0.5],
         },
         "model": {
             "name": "snail", "ways": 2, "shots": 1, "conv_filters": 4, "keys": [4, 4], "values": [4, 4],

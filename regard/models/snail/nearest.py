@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.functional import attention
+
 
 def coarse(images: Tensor, side: int) -> Tensor:
     """The means of side x side squares, without the image's brightness and contrast: (N, C, H, W) -> (N, C side^2)
@@ -31,4 +33,4 @@ class NearestExamples(nn.Module):
         """Vectors (E, S + Q, D), and the labels of the first (E, S, ways) -> (E, Q, ways)"""
         sharpness, gain = self.logs.exp().unbind()
         examples, queries = vectors.tensor_split([one_hot.shape[1]], 1)
-        return gain * ((sharpness * queries @ examples.mT).softmax(-1) @ one_hot)
+        return gain * attention(sharpness * queries, examples, one_hot, score="dot")
