@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 # FSDP2 fetches and frees weights by hooks on the tensors that go into and come out of a module. Before torch 2.13
 # it sees those of a dataclass only if torch knows it.
-for seen in (Question, Memory):
-    torch.export.register_dataclass(seen)
+for passed in (Question, Memory):
+    torch.export.register_dataclass(passed)
 
 
 class ShardedTeam(Team):

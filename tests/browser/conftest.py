@@ -233,7 +233,7 @@ def visit(address: str, same_page: Any) -> Callable[..., Any]:
     def go(
         view: str | None = ".regard .stage", page: Any = same_page, timeout: int = DEADLINE, **state: str
     ) -> Any:
-        if page.url != "about:blank":  # else only the state would change
+        if page.url not in (page.rest, "about:blank"):  # else only the state would change
             page.goto(page.rest)
         page.goto(f"{address}/#{urlencode(state)}")
         page.wait_for_selector(".panel:not([aria-busy]) .answer > *", timeout=timeout)
