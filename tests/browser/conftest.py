@@ -19,13 +19,13 @@ from expected import DEADLINE
 
 SIZE = {"width": 1200, "height": 900}
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-# No GPU and no sandbox: tests may run as root in a container. No optimising compiler: no script runs long enough.
+# No GPU and no sandbox: tests may run as root in a container. No optimising compilers: no script runs long enough.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
-    "--js-flags=--no-opt",
+    "--js-flags=--no-opt,--no-maglev",
     "--process-per-site",
     "--renderer-process-limit=1",
     "--force-color-profile=srgb",
