@@ -100,7 +100,7 @@ def kept_page(browser: Any) -> Iterator[Any]:
 @pytest.fixture
 def same_page(kept_page: Any) -> Iterator[Any]:
     """As from `new_page`, but shared with other tests, since a new one takes half a second: for those that keep
-    nothing in the browser, and begin by opening a document. Its size and colours may be changed by `look`."""
+    nothing in the browser, and begin with a document or state of their own. `look` changes its size and colours."""
     kept_page.troubles.clear()
     kept_page.mouse.move(0, 0)
     yield kept_page
