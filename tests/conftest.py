@@ -121,8 +121,8 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """By file, in whichever order these were collected. Then files with long tests first: at the end, when one worker
-    has nothing left to do, only short tests are left to take from the other."""
+    """By file, in whichever order these were collected. Then files with long tests first: at the end, when one
+    worker has nothing left to do, only short tests are left to take from the other."""
     items.sort(key=lambda item: item.path)
     yield
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
@@ -144,9 +144,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Watchdog:
-    """Ends the process of a test that hangs outside Python, where the timeout of pytest-timeout does not reach it, and
-    says where it hangs; xdist goes on with another process. As pytest's `faulthandler_timeout`, except that not
-    every test starts a thread and ends it."""
+    """Ends the process of a test that hangs outside Python, where pytest-timeout does not reach it, and says where
+    it hangs; xdist goes on with another process. As pytest's `faulthandler_timeout`, except that not every test
+    starts a thread and ends it."""
 
     def __init__(self) -> None:
         self.stderr = os.dup(2)  # that of tests is captured
