@@ -58,6 +58,8 @@ class ShardedTeam(Team):
         self.saving = dist.new_group(backend="gloo")  # a checkpoint may be written while gradients travel
         # A block adds what its attention returns out of place.
         warnings.filterwarnings("ignore", r"FSDP2-wrapped module \(FSDPMultiHead\) returned a view", UserWarning)
+        # cuDNN puts the weights of recurrent layers into one piece at each call.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk", UserWarning)
         self.hooks: dict[nn.Parameter, list[Callable[[Tensor], Tensor | None]]] = {}
         self.own: dict[nn.Parameter, nn.Parameter] = {}  # of each parameter the part that is here
 
@@ -275,6 +277,10 @@ def shard_blocks(model: nn.Module, mesh: DeviceMesh, *, half: bool = False) -> A
     )
     for parameter in model.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
         parameter.data = parameter.data.contiguous()
+    for part in model.modules():
+        if isinstance(part, nn.RNNBase):
+            # For cuDNN it would move its weights into one piece, where FSDP2 does not write those of later steps.
+            part.flatten_parameters = _leave_in_place  # type: ignore[method-assign]
     for block in blocks_of(model):
         if block.cross is not None:  # its keys and values are made outside of the block
             fully_shard(block.cross, mesh=mesh)
@@ -283,6 +289,10 @@ def shard_blocks(model: nn.Module, mesh: DeviceMesh, *, half: bool = False) -> A
             fully_shard([block.attend_norm, block.feed_norm], mesh=mesh)
         fully_shard(block, mesh=mesh, mp_policy=policy)
     return fully_shard(Learning(model), mesh=mesh)
+
+
+def _leave_in_place() -> None:
+    pass
 
 
 def _checked(path: Path, record: dict[str, Any]) -> bool:

@@ -179,7 +179,14 @@ def draws() -> list[list[float]]:
     return found
 
 
+def into_one_piece(rnn: nn.RNNBase) -> None:
+    """What torch does on a GPU before the first batch, for cuDNN: it moves the weights to memory of their own."""
+    for weight in rnn._flat_weights:
+        weight.data = weight.data.clone()
+
+
 def two_ways(recipes: dict, folder: Path) -> tuple[list[dict], tuple]:
+    nn.RNNBase.flatten_parameters = into_one_piece  # in this process alone
     return every_way(recipes, folder), in_half_precision(recipes[NEXT], folder)
 
 
