@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
+from regard.learn.checkpoint import fill_optimiser, optimiser_tensors
 from regard.learn.optimise import build_optimiser, rate_at
 from regard.learn.settings import Training
 from regard.models.senet import Excite
@@ -87,3 +90,46 @@ def test_frozen_parameters_are_left_out():
     assert held == {id(p) for p in model.parameters()} - {id(model[0].weight)}
     with pytest.raises(ValueError, match="nothing to train"):
         build_optimiser(model.requires_grad_(False), Training(steps=1))
+
+
+def steps_of(model, optimiser, numbers):
+    for number in numbers:
+        torch.manual_seed(number)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        optimiser.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def test_adamw_is_fused_on_a_cpu_and_takes_the_steps_of_the_plain_one():
+    settings = Training(steps=20, learning_rate=0.01, weight_decay=0.1)
+    model, other = small(), small()
+    fused, plain = build_optimiser(model, settings), build_optimiser(other, settings)
+    assert all(group["fused"] for group in fused.param_groups)
+    for group in plain.param_groups:
+        group["fused"] = None
+    for ours, torchs in zip(steps_of(model, fused, range(8)), steps_of(other, plain, range(8)), strict=True):
+        assert torch.allclose(ours, torchs, atol=1e-6)
+
+
+def test_a_checkpoint_of_the_plain_adamw_goes_on_in_the_fused_one():
+    settings = Training(steps=20, learning_rate=0.01, weight_decay=0.1)
+    model, other = small(), small()
+    plain, fused = build_optimiser(model, settings), build_optimiser(other, settings)
+    for group in plain.param_groups:
+        group["fused"] = None
+    steps_of(model, plain, range(4))
+    other.load_state_dict(model.state_dict())
+    tensors = {n: x.clone() for n, x in optimiser_tensors(dict(model.named_parameters()), plain).items()}
+    fill_optimiser(dict(other.named_parameters()), fused, tensors, source=Path("checkpoint"))
+    assert all(group["fused"] for group in fused.param_groups)
+    for ours, torchs in zip(steps_of(other, fused, range(4, 8)), steps_of(model, plain, range(4, 8)), strict=True):
+        assert torch.allclose(ours, torchs, atol=1e-6)
+
+
+def test_complex_weights_are_trained_without_the_fused_kernel():
+    model = nn.Linear(2, 1, bias=False, dtype=torch.complex64)
+    optimiser = build_optimiser(model, Training(steps=1, learning_rate=0.1))
+    before = model.weight.detach().clone()
+    steps_of(model, optimiser, [0])
+    assert not torch.equal(model.weight, before)
