@@ -81,7 +81,7 @@ def test_values_are_completed_after_the_equals_sign(bash: Any) -> None:
     assert bash("train", "luong-pairs", "--set", "model.score=d") == [
         "model.score=dot"
     ]  # = is no break in this one
-    assert bash("train", "luong-pairs", "--set", "train.steps", "=") == ["6000"]
+    assert bash("train", "luong-pairs", "--set", "train.steps", "=") == ["1600"]
     assert bash("train", "luong-pairs", "--set", "model.tied", "=", "f") == ["false"]
     assert bash("train", "transformer-pairs", "--set", "model.size", "=", "b") == ["base", "big"]
     assert bash("train", "luong-pairs", "--set", "train.schedule", "=", "c") == ["constant", "cosine"]

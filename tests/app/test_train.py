@@ -139,7 +139,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     ("words", "said"),
     [
         ("luong-pairs --set data.train=p.tsv --set model.max_positions=3", "set model.max_positions="),
-        ("gpt2-text --set data.train=p.tsv --set data.length=500", "data.length is 500 and the model takes 256"),
+        ("gpt2-text --set data.train=p.tsv --set data.length=500", "data.length is 500 and the model takes 64"),
         ("gpt2-text --set data.train=p.tsv --set data.stride=500", "stride must be at most the length of a window"),
         (
             "bahdanau-dates --set data.train_count=9 --out p.tsv",

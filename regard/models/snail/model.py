@@ -18,7 +18,8 @@ photographs (mini-ImageNet).
 
 Not in the paper, and off by default: the logits of the examples that are most like the query are added
 (`nearest.py`), by their `pixels`, which tell something of any class, and by their embeddings (`matching`), which
-learn sooner from many classes what makes two images alike. What attention shows is SNAIL's part."""
+learn sooner from many classes what makes two images alike. What attention shows is SNAIL's part, which `bound` keeps
+small."""
 
 from __future__ import annotations
 
@@ -58,6 +59,8 @@ class SNAILConfig:
     # squares on a side in which images are compared by their pixels, for logits that are added
     pixels: int = setting(0, at_least=1, or_zero="no such part", later=True)
     matching: bool = setting(False, later=True)  # the same by the embeddings of images
+    # SNAIL's own logits lie between -bound and bound: a few classes teach it only themselves
+    bound: float = setting(0.0, at_least=0, later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -128,8 +131,8 @@ class SNAIL(nn.Module):
     paper = "Mishra, Rohaninejad, Chen & Abbeel 2018, A simple neural attentive meta-learner"
     Config = SNAILConfig
     SIZES: ClassVar = {
-        "micro": {**SMALL, "matching": False},
-        "small": {**SMALL, "matching": True},
+        "micro": {**SMALL, "matching": False, "bound": 1.0},
+        "small": {**SMALL, "matching": True, "bound": 0.0},
         "base": {
             "conv_filters": 64,
             "embed": 64,
@@ -155,6 +158,9 @@ class SNAIL(nn.Module):
             width = blocks[-1].width
         self.blocks = CausalStack(blocks)
         self.classify = nn.Linear(width, config.ways)
+        if config.bound:  # begin with what the added parts say
+            nn.init.zeros_(self.classify.weight)
+            nn.init.zeros_(self.classify.bias)
         self.nearest = NearestExamples() if config.pixels else None
         self.matching = NearestExamples() if config.matching else None
 
@@ -188,6 +194,8 @@ class SNAIL(nn.Module):
         squares, states = states[..., self.config.embed :], states[..., : self.config.embed]
         seen = torch.cat([states, F.pad(one_hot, (0, 0, 0, queries))], -1)
         logits = self.classify(self.blocks.last(seen, queries))
+        if self.config.bound:
+            logits = self.config.bound * torch.tanh(logits / self.config.bound)
         if self.nearest is not None:
             logits = logits + self.nearest(squares, one_hot)
         if self.matching is not None:

@@ -17,6 +17,7 @@ VARIANTS = {
     "five shots": {"shots": 2},
     "by the pixels too": {"pixels": 4},
     "by all likeness": {"pixels": 4, "matching": True},
+    "bounded": {"pixels": 4, "bound": 1.0},
 }
 SMALL = {"conv_filters": 8, "embed": 16, "keys": (16, 16), "values": (16, 16), "tc_filters": 8}
 
@@ -67,6 +68,16 @@ def test_the_nearest_examples_are_told_before_anything_is_learned():
     assert again.argmax(-1).tolist() == [[0, 1, 2, 3, 4]], "by the embeddings"
     blank = model(torch.zeros(1, 11, 1, 28, 28), labels)
     assert blank.isfinite().all(), "images without contrast are like no other"
+
+
+def test_bounded_logits_begin_at_zero_and_stay_small():
+    """What a few classes teach cannot outvote the pixels."""
+    torch.manual_seed(0)
+    images, labels = torch.randn(2, 6, 1, 28, 28), torch.tensor([[0, 1, 2, 3, 4]] * 2)
+    model = SNAIL(SNAILConfig(**SMALL, bound=0.5)).eval()
+    assert (model(images, labels) == 0).all()
+    torch.nn.init.normal_(model.classify.weight, std=100.0)
+    assert model(images, labels).abs().amax().item() == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("train", [True, False])
