@@ -67,7 +67,7 @@ def test_settings_of_the_recipe_that_was_typed(bash: Any) -> None:
 def test_a_single_setting_comes_with_its_values_so_that_no_space_follows(bash: Any) -> None:
     assert bash("train", "luong-pairs", "--set", "train.learn") == [
         "train.learning_rate=",
-        "train.learning_rate=0.003",
+        "train.learning_rate=0.005",
     ]
     ways = [f"model.weigh={way}" for way in ("soft", "hard", "local-m", "local-p")]
     assert bash("train", "luong-pairs", "--set", "model.wei") == ["model.weigh=", *ways]

@@ -275,7 +275,7 @@ def test_a_size_takes_the_place_of_the_recipes_numbers() -> None:
     job, text = read("gpt2-text", [*own, "model.layers=2", "model.size=medium"])
     assert (job.config.dim, job.config.layers, job.config.heads) == (1024, 2, 16)
     assert read("shakespeare-gpt2", ["model.size=small"])[0].config.ff == MODELS["gpt2"].Config(1).ff
-    assert tomllib.loads(text)["model"]["max_positions"] == 256, "what no size decides stays"
+    assert tomllib.loads(text)["model"]["max_positions"] == 64, "what no size decides stays"
     assert read("transformer-pairs", [*own, "model.size=base"])[0].config.dim == 512
 
 
