@@ -18,7 +18,7 @@ photographs (mini-ImageNet).
 
 Not in the paper, and off by default: the logits of the examples that are most like the query are added
 (`nearest.py`), by their `pixels`, which tell something of any class, and by their embeddings (`matching`), which
-learn sooner from many classes what makes two images alike. What attention shows is SNAIL's part, which `bound` keeps
+learn sooner from many classes what makes two images alike. What attention shows is SNAIL's part; `bound` keeps it
 small."""
 
 from __future__ import annotations
