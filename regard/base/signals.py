@@ -68,9 +68,11 @@ class Delivery:
         self.alarm = self.hook = None
 
     def _handled(self) -> bool:
-        """Whether ours, or an error that came of it, is being handled right now."""
+        """Whether ours, one in its place, or an error that came of them is being handled right now. One in its
+        place: typer returns 130 where a KeyboardInterrupt came, of which the program makes another one."""
+        alike = [(type(each), each.args) for each in self.raised]
         error = sys.exc_info()[1]
-        while error is not None and not self._is_ours(error):
+        while error is not None and (type(error), error.args) not in alike:
             error = error.__context__
         return error is not None
 

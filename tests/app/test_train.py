@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import torch
 from own_data import ROWS
 from own_data import recipe as own_recipe
 
+from regard.app.cli import main
 from regard.data.made.pairs import reverse
+from regard.learn.progress import say
 from regard.tasks.core.recipe import dump
 from regard.tasks.core.table import TASKS
 
@@ -83,7 +86,12 @@ def test_a_signal_before_the_first_step_says_that_nothing_is_lost(
             if number == signal.SIGTERM:  # `timeout` sends it twice
                 signal.raise_signal(number)
 
+    def say_slowly(text: str) -> None:
+        say(text)
+        time.sleep(0.03)  # the signal's exception is raised again every 0.01 s until it has arrived
+
     monkeypatch.setattr(TASKS["translate"].desk, "survey", survey)
+    monkeypatch.setattr(main, "say", say_slowly)
     done = call("train", recipe, "--out", "here/deep")
     lost = "here/deep holds no step yet: nothing was trained that could be lost\n"
     assert (done.code, done.out) == (code, "")
