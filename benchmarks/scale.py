@@ -173,6 +173,7 @@ def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) 
     from torch.distributed.device_mesh import init_device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    from regard.learn.distribute import Learning
     from regard.learn.shard import shard_blocks
 
     dist.init_process_group("fake", rank=0, world_size=count, store=FakeStore())
@@ -190,7 +191,7 @@ def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) 
             tracker: Any = FSDPMemTracker(learning, optimiser)
             call: Callable[[Any], Any] = learning
         else:
-            tracker, call = MemTracker(), model.loss
+            tracker, call = MemTracker(), Learning(model, model.loss)  # parts of a module may be called twice
             tracker.track_external(model, optimiser)
         batch = batch_of(name, rows)
         with tracker:
