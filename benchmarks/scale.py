@@ -2,13 +2,15 @@
 much memory and time GPT-2 xl and Transformer big take on 1, 8 and 64 GPUs.
 
     python benchmarks/scale.py          # prints Markdown tables; needs a CUDA GPU
-    python benchmarks/scale.py estimate "GPT-2 xl" 8 64 1 0     # GiB of one of 64 GPUs, without having any: 8 rows
-                                                                # each, sharded (1), not recomputed (0)
+    python benchmarks/scale.py estimate "Transformer big" 192 64 1 0    # GiB of one of 64 GPUs: 192 rows each,
+                                                                        # sharded (1), not recomputed (0)
 
 Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens. Memory of 8 and 64 GPUs is
 torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker;
-that of one GPU stands beside what was measured. Time is the measured time of a GPU's share of the global
-batch, and beside it the time that gradients and weights take to travel, at the rates given in LINKS."""
+that of one GPU stands beside what was measured. Without a GPU it follows attention on the CPU, which with dropout
+keeps all weights: far too much for the rows of GPT-2, nothing for those of the translator. Time is the measured
+time of a GPU's share of the global batch, and beside it the time that gradients and weights take to travel, at the
+rates given in LINKS."""
 
 from __future__ import annotations
 
