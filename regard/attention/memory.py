@@ -1,4 +1,4 @@
-"""What a query looks at: prepared keys, values and a mask; fixed or growing."""
+"""What a query looks at: prepared keys, values and a mask; fixed, growing, or growing in buffers of a fixed shape."""
 
 from __future__ import annotations
 
@@ -129,6 +129,38 @@ class GrowingMemory:
         mask = memory.mask[:, first:]
         keys, values = memory.keys[..., first:, :], memory.values[..., first:, :]
         return GrowingMemory(keys, values, None if bool(mask.all()) else mask, self.size - first)
+
+
+@dataclass(frozen=True)
+class BufferedMemory:
+    """A growing memory whose buffers have the shape of its end from the start, as a CUDA graph needs it: `append`
+    writes where `place` says, and what is later is hidden. All layers of a model share `place`, which the search
+    moves on after each step; so `memory` holds what was appended last only between the two."""
+
+    keys: Tensor  # (N, .., capacity, D)
+    values: Tensor  # (N, .., capacity, V)
+    mask: Tensor  # (N, capacity) True = may be looked at, once it is written
+    place: Tensor  # () where the next place is written
+
+    __repr__ = short_repr
+
+    @property
+    def size(self) -> int:
+        """How many places it can hold."""
+        return self.keys.shape[-2]
+
+    def append(self, new: Memory) -> BufferedMemory:
+        """Write one place."""
+        at = self.place.expand(1)
+        self.keys.index_copy_(-2, at, new.keys.to(self.keys.dtype))
+        self.values.index_copy_(-2, at, new.values.to(self.values.dtype))
+        return self
+
+    @property
+    def memory(self) -> Memory:
+        """All places, of which those up to `place` may be looked at."""
+        places = torch.arange(self.size, device=self.place.device)
+        return Memory(self.keys, self.values, self.mask & (places <= self.place))
 
 
 def _padded(memory: Memory, left: int, right: int) -> tuple[Tensor, Tensor, Tensor]:
