@@ -43,7 +43,9 @@ class Step(NamedTuple):
         places = [place for place, row in enumerate(self.rows) if row not in names]
         answers = {name: answer for name, answer in self.answers.items() if name not in names}
         return Step(
-            *([column[place] for place in places] for column in (self.rows, self.tokens, self.ended)),
+            [self.rows[place] for place in places],
+            [self.tokens[place] for place in places],
+            [self.ended[place] for place in places],
             answers,
             [name for name in self.failed if name not in names],
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ AHEAD = 2  # steps that the GPU has to do while the host follows
 class RowsAhead:
     """Rows that are written by a graph, from where they are."""
 
-    def __init__(self, model: nn.Module, rows: Rows, size: int, capacity: int):
+    def __init__(self, model: Any, rows: Rows, size: int, capacity: int):
         self.model, self.device = model, rows.tokens.device
         self.count, self.size, self.capacity = bucket(len(rows)), size, capacity
         begun = rows.fixed(self.count, graphs.room(model, capacity, self.device))
