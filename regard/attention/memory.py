@@ -147,12 +147,18 @@ class GrowingMemory:
         """Without the leading places that no row has; they are left where a longer row was dropped."""
         if self.keys is None or self.mask is None:
             return self
+        later = self.since(int(self.mask[:, : self.size].any(0).int().argmax()))
+        return replace(later, mask=None if later.mask is None or bool(later.mask.all()) else later.mask)
+
+    def since(self, first: int) -> GrowingMemory:
+        """Without the places before this one."""
+        if self.keys is None:
+            return self
         memory = self.memory
-        assert memory.mask is not None
-        first = int(memory.mask.any(0).int().argmax())
-        mask = memory.mask[:, first:]
         keys, values = memory.keys[..., first:, :], memory.values[..., first:, :]
-        return GrowingMemory(keys, values, None if bool(mask.all()) else mask, self.size - first)
+        return GrowingMemory(
+            keys, values, None if memory.mask is None else memory.mask[:, first:], self.size - first
+        )
 
 
 @dataclass(frozen=True)

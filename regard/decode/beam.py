@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.decode import graphs
 from regard.decode.beams_ahead import BeamsAhead, possible
 from regard.decode.generator import check_wanted
 from regard.decode.hypothesis import Answers, Hypothesis, normaliser
@@ -42,7 +43,7 @@ def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Ans
     if len(live) < len(most):
         here = torch.from_numpy(live).to(source.device)
         source, mask, rules = source[here], mask[here], rules.keep(here)
-    state = model.start(source, mask)
+    state = graphs.start(model, source, mask)
     steps: Steps | BeamsAhead
     if possible(model, rules, account.last):
         steps = BeamsAhead(model, state, rules, account.last)

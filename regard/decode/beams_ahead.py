@@ -30,7 +30,7 @@ except ImportError:  # no Triton: `choose` runs on any device
 
 def possible(model: Generator, rules: Rules, last: int) -> bool:
     """Can a search whose last step is `last` be a graph, and does it pay?"""
-    if rules.start.device.type != "cuda":
+    if not graphs.on_gpu(rules.start):
         return False
     why = reason(model, rules, last)
     if why:

@@ -11,17 +11,19 @@ graph out and puts it back, so that no two threads write into the same tensors."
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.record import tracing
 from regard.layers.encoder_decoder import NO_LIMIT
-from regard.layers.replay import capture, run_aside
-from regard.layers.state import Room
+from regard.layers.replay import addresses, capture, run_aside
+from regard.layers.state import SOURCES, Room, State
 
 WORTH = 8  # steps: a capture takes about as long as four
 KEPT = 16  # graphs of a model, each with the tensors of its step
@@ -31,34 +33,48 @@ LEAST_PLACES = 64
 
 log = logging.getLogger("regard.decode")
 
-Launch = Callable[[], Tensor]
+T = TypeVar("T")
+
+
+class Input(Protocol):
+    """What a graph reads."""
+
+    def tensors(self) -> Iterable[Tensor]: ...
 
 
 class Recording(NamedTuple):
-    """A step that can be taken again and again."""
+    """Work that can be done again and again."""
 
-    launch: Launch  # takes the step, and returns what the host is told
-    input: Any  # static: overwritten by what follows from it
+    launch: Callable[[], Any]  # a step returns what the host is told, `start` a state
+    input: Any  # an Input, static; a step overwrites it by what follows from it
     place: Tensor  # () where pasts are written next
+    bytes: int = 0  # of GPU memory
 
-    def tensors(self) -> Iterator[Tensor]:
-        yield from self.input.tensors()
-
-    def load(self, begun: Any, size: int) -> None:
+    def load(self, begun: Input, size: int) -> None:
         """Go on from this state, whose pasts have so many places."""
-        for mine, static in zip(begun.tensors(), self.tensors(), strict=True):
+        for mine, static in zip(begun.tensors(), self.input.tensors(), strict=True):
             static.copy_(mine)
         self.place.fill_(size)
 
 
 recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()
+started: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()  # keys of sources that were read
 refused: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # models whose step is no graph, and why
 
 
 def take(model: nn.Module, key: Any, record: Callable[[], Recording]) -> Recording:
     """The graph of this key, no longer kept; it is made where there is none."""
     kept = recordings.setdefault(model, {}).pop(key, None)
-    return record() if kept is None else kept
+    if kept is not None:
+        return kept
+    before = _reserved()
+    made = record()
+    static = sum(tensor.numel() * tensor.element_size() for tensor in made.input.tensors())
+    return made._replace(bytes=max(static, _reserved() - before))
+
+
+def _reserved() -> int:
+    return torch.cuda.memory_reserved() if torch.cuda.is_initialized() else 0
 
 
 def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
@@ -66,18 +82,14 @@ def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
     kept = recordings.setdefault(model, {})
     kept[key] = recording
     room = KEPT_SHARE * _memory(recording.place.device)
-    while len(kept) > KEPT or (len(kept) > 1 and sum(map(size_of, kept.values())) > room):
+    while len(kept) > KEPT or (len(kept) > 1 and kept_bytes(model) > room):
         del kept[next(iter(kept))]
     log.debug("%d graphs of %s are kept: %.0f MiB", len(kept), type(model).__name__, kept_bytes(model) / 2**20)
 
 
-def size_of(recording: Recording) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in recording.tensors())
-
-
 def kept_bytes(model: nn.Module) -> int:
-    """What the tensors of a model's graphs take."""
-    return sum(map(size_of, recordings.get(model, {}).values()))
+    """What the graphs of a model take of a GPU's memory."""
+    return sum(recording.bytes for recording in recordings.get(model, {}).values())
 
 
 def _memory(device: torch.device) -> float:
@@ -105,17 +117,63 @@ def room(model: Any, capacity: int, device: torch.device) -> Room:
     return Room(capacity, getattr(model, "max_source_positions", NO_LIMIT), place)
 
 
-def captured(launch: Launch) -> Launch:
-    """The step as a CUDA graph; what it returns is overwritten by the next."""
+def captured(launch: Callable[[], T]) -> Callable[[], T]:
+    """The work as a CUDA graph; what it returns is overwritten by the next."""
     stream = torch.cuda.Stream()
     run_aside(launch, stream)
     graph, told = capture(launch, stream)
 
-    def replay() -> Tensor:
+    def replay() -> T:
         graph.replay()
         return told
 
     return replay
+
+
+def on_gpu(tensor: Tensor) -> bool:
+    """Can work on this be a graph?"""
+    return tensor.is_cuda
+
+
+class Source(NamedTuple):
+    """What `start` reads."""
+
+    tokens: Tensor  # (B, S)
+    mask: Tensor  # (B, S)
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        return tuple(self)
+
+
+def start(model: Any, source: Tensor, mask: Tensor) -> State:
+    """model.start(source, mask). On a GPU it is a graph from the second source of a shape on, for a model that says
+    at which side its sources can be padded, so that few shapes occur."""
+    side = getattr(model, "padded_side", "")
+    if not side or not on_gpu(source) or not source.shape[1] or tracing() or model in refused:
+        return model.start(source, mask)
+    here = torch.arange(bucket(len(source)), device=source.device)
+    longest = most_places(model) if side == "left" else model.max_source_positions
+    size = min(-(-source.shape[1] // SOURCES) * SOURCES, longest)
+    if size < source.shape[1]:
+        return model.start(source, mask)
+    more = (size - source.shape[1], 0) if side == "left" else (0, size - source.shape[1])
+    rows = torch.where(here < len(source), here, 0)
+    given = Source(F.pad(source, more)[rows], F.pad(mask, more)[rows])
+    key = "start", addresses(model), given.tokens.shape, source.dtype
+    if key not in started.setdefault(model, set()):
+        started[model].add(key)
+        return model.start(source, mask)
+
+    def record() -> Recording:
+        static = Source(given.tokens.clone(), given.mask.clone())
+        place = torch.zeros((), dtype=torch.long, device=source.device)
+        return Recording(captured(lambda: model.start(*static)), static, place)
+
+    recording = take(model, key, record)
+    recording.load(given, 0)
+    state = recording.launch().since(more[0]).drop(here[: len(source)])
+    give_back(model, key, recording)
+    return state
 
 
 class Copied:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.decode import graphs
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.rows import Rows, take_step
 from regard.decode.rows_ahead import RowsAhead
@@ -114,7 +115,7 @@ class Loop:
         by which the caller knows them. The parts have their rules, those of the first rows first; the rows of a
         part have one seed. No limit may be 0."""
         self._settle()
-        state, numbers = self.model.start(source, mask), iter(names)
+        state, numbers = graphs.start(self.model, source, mask), iter(names)
         new = Rows.begin(state, parts[0])
         for part in parts[1:]:
             new = new.join(Rows.begin(state, part), state)

@@ -40,7 +40,7 @@ class RowsAhead:
     @staticmethod
     def begin(model: protocols.Generator, rows: Rows, left: int) -> RowsAhead | None:
         """None where a step is not a graph, or it would not pay: `left` more tokens may be written."""
-        if not possible(rows) or not isinstance(model, nn.Module):
+        if not graphs.on_gpu(rows.tokens) or not isinstance(model, nn.Module):
             return None
         sizes = rows.state.past_sizes()
         if -1 in sizes:  # the first step shows the shapes of keys and values
@@ -90,11 +90,6 @@ class RowsAhead:
             rows = replace(rows, minimum=static.minimum - self.taken)
         graphs.give_back(self.model, self.key, self.recording)
         return rows
-
-
-def possible(rows: Rows) -> bool:
-    """Can steps be graphs here?"""
-    return rows.tokens.is_cuda
 
 
 def reason(model: nn.Module, rows: Rows, sizes: set[int], left: int) -> str:

@@ -41,6 +41,11 @@ def capture(work: Callable[[], T], stream: torch.cuda.Stream, pool: Any = None) 
     return graph, output
 
 
+def is_capturing(tensor: Tensor) -> bool:
+    """Is this work being captured, so that it must not sync with the GPU?"""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def addresses(model: nn.Module) -> tuple[int, ...]:
     """The addresses of the weights: a graph reads them where they were when it was captured."""
     return tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))

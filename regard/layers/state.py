@@ -87,11 +87,11 @@ def past_sizes(tree: Any) -> set[int]:
     return set().union(*map(past_sizes, tree)) if isinstance(tree, tuple) else set()
 
 
-def trim_tree(tree: Any) -> Any:
-    """Every growing memory without the leading places that no row has."""
+def each_past(change: Callable[[GrowingMemory], GrowingMemory], tree: Any) -> Any:
+    """Apply `change` to every growing memory of a tree of tuples."""
     if isinstance(tree, GrowingMemory):
-        return tree.trim()
-    return tuple(map(trim_tree, tree)) if isinstance(tree, tuple) else tree
+        return change(tree)
+    return tuple(each_past(change, part) for part in tree) if isinstance(tree, tuple) else tree
 
 
 @dataclass(frozen=True)
@@ -155,4 +155,8 @@ class State:
 
     def trim(self) -> State:
         """Without the places at the start of every past that no row has, after longer rows were dropped."""
-        return State(self.memory, trim_tree(self.rows), self.width)
+        return State(self.memory, each_past(GrowingMemory.trim, self.rows), self.width)
+
+    def since(self, first: int) -> State:
+        """Without the places of every past before this one."""
+        return State(self.memory, each_past(lambda past: past.since(first), self.rows), self.width)

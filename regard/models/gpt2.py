@@ -24,6 +24,7 @@ from regard.data.text.windows import TextBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads
 from regard.layers.loss import Loss, next_token_loss
 from regard.layers.positions import Learned
+from regard.layers.replay import is_capturing
 from regard.layers.state import State
 
 
@@ -62,6 +63,7 @@ class GPT2(nn.Module):
     }
     task = "generate"
     numbering = "gpt2"
+    padded_side = "left"  # of prompts: `start` may be captured with more padding
 
     def __init__(self, config: GPT2Config):
         super().__init__()
@@ -138,7 +140,7 @@ class GPT2(nn.Module):
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
         pasts = [GrowingMemory() for _ in self.blocks]
         if source.shape[1]:
-            padded = None if bool(mask.all()) else mask
+            padded = None if not is_capturing(mask) and bool(mask.all()) else mask
             x = self.embedded(source, padded)
             for number, block in enumerate(self.blocks):
                 x, pasts[number] = block.step(x, pasts[number], mask=padded)

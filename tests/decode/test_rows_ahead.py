@@ -13,7 +13,6 @@ from searches import search
 from small_models import build, each, special, writes
 
 from regard.attention import trace
-from regard.decode import beam as searching
 from regard.decode import beams_ahead, graphs, rows_ahead
 from regard.decode.graphs import bucket, capacity_for, recordings
 from regard.models.protocols import Generator, LanguageModel
@@ -25,11 +24,11 @@ DEVICES = ["cpu", pytest.param("cuda", marks=gpu)]
 @pytest.fixture(params=DEVICES)
 def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Steps are graphs, however few; on the CPU they are run instead of captured. -> the device"""
-    for module in (rows_ahead, beams_ahead):
-        monkeypatch.setattr(module, "WORTH", 0)
+    for module, least in ((rows_ahead, 0), (beams_ahead, 1)):
+        monkeypatch.setattr(module, "WORTH", least)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     if request.param == "cpu":
-        monkeypatch.setattr(rows_ahead, "possible", lambda rows: True)
+        monkeypatch.setattr(graphs, "on_gpu", lambda tensor: True)
         monkeypatch.setattr(graphs, "captured", lambda step: step)
     return str(request.param)
 
@@ -54,14 +53,14 @@ def test_the_same_is_written_by_graphs(
     way = [*WAYS][sum(map(ord, variant)) % len(WAYS)]
     options = {**WAYS[way], **target, "min_length": 2}
     with monkeypatch.context() as patched:
-        patched.setattr(rows_ahead, "possible", lambda rows: False)
+        patched.setattr(graphs, "on_gpu", lambda tensor: False)
         wanted = search(model, *given, **options)
     taken = []
     launch = rows_ahead.RowsAhead.outcome
     monkeypatch.setattr(
         rows_ahead.RowsAhead, "outcome", lambda self, left: taken.append(left) or launch(self, left)
     )
-    for _ in range(2):  # captured, and again by the graph that is kept
+    for _ in range(3):  # captured, and again by the graphs that are kept
         written = search(model, *given, **options)
         for (mine,), (right,) in zip(written, wanted, strict=True):
             assert (mine.tokens, mine.finished) == (right.tokens, right.finished)
@@ -77,18 +76,14 @@ def test_the_same_beams_are_found_by_graphs(
     model = build(name, variant).to(ahead)
     given, target = batch(model, ahead)
     options = {**target, "beam": 3, "n_best": 2, "min_length": 2}
-    wanted = search(model, *given, **options) if ahead == "cpu" else plain_beams(monkeypatch, model, given, options)
-    monkeypatch.setattr(searching, "possible", lambda *asked: True)
+    with monkeypatch.context() as patched:
+        patched.setattr(graphs, "on_gpu", lambda tensor: False)
+        wanted = search(model, *given, **options)
+    search(model, *given, **options)
     for mine, right in zip(search(model, *given, **options), wanted, strict=True):
         assert [one.tokens for one in mine] == [one.tokens for one in right]
         assert [one.score for one in mine] == pytest.approx([one.score for one in right], abs=1e-4)
     assert recordings[model]
-
-
-def plain_beams(monkeypatch: pytest.MonkeyPatch, model: Any, given: list[Any], options: dict[str, Any]) -> Any:
-    with monkeypatch.context() as patched:
-        patched.setattr(searching, "possible", lambda *asked: False)
-        return search(model, *given, **options)
 
 
 @pytest.mark.parametrize("way", WAYS)

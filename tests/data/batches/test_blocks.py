@@ -8,10 +8,10 @@ import pytest
 
 from regard.data.batches.batch import PairData
 from regard.data.batches.blocks import OVERHEAD, BlockData, gather
-from regard.learn.checkpoint import Standing
-from regard.learn.loop import _walk
 from regard.data.text.pairs import read_pairs
 from regard.data.text.special_tokens import Special
+from regard.learn.checkpoint import Standing
+from regard.learn.loop import _walk
 
 COUNT, BUDGET = 6_000, 150_000
 
