@@ -141,7 +141,7 @@ class Source(NamedTuple):
     tokens: Tensor  # (B, S)
     mask: Tensor  # (B, S)
 
-    def tensors(self) -> tuple[Tensor, Tensor]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return tuple(self)
 
 
