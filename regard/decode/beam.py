@@ -45,7 +45,7 @@ def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Ans
         source, mask, rules = source[here], mask[here], rules.keep(here)
     state = graphs.start(model, source, mask)
     steps: Steps | BeamsAhead
-    if possible(model, rules, account.last):
+    if possible(model, state, rules, account.last):
         steps = BeamsAhead(model, state, rules, account.last)
     else:
         steps = Steps(model, state, rules)

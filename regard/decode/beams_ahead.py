@@ -19,7 +19,7 @@ from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, log, mo
 from regard.decode.rules import Rules
 from regard.decode.steps import Candidates, extend
 from regard.layers.replay import addresses
-from regard.layers.state import State, each_tensor
+from regard.layers.state import State
 from regard.models.protocols import Generator
 
 try:
@@ -28,17 +28,17 @@ except ImportError:  # no Triton: `choose` runs on any device
     beams_cuda = None  # type: ignore[assignment]
 
 
-def possible(model: Generator, rules: Rules, last: int) -> bool:
-    """Can a search whose last step is `last` be a graph, and does it pay?"""
+def possible(model: Generator, state: State, rules: Rules, last: int) -> bool:
+    """Can a search from this state to the step `last` be a graph, and does it pay?"""
     if not graphs.on_gpu(rules.start):
         return False
-    why = reason(model, rules, last)
+    why = reason(model, state, rules, last)
     if why:
         log.debug("searched step by step: %s", why)
     return not why
 
 
-def reason(model: Generator, rules: Rules, last: int) -> str:
+def reason(model: Generator, state: State, rules: Rules, last: int) -> str:
     """Why a search is not a graph; "": it is."""
     if tracing():
         return "attention is traced"
@@ -46,8 +46,11 @@ def reason(model: Generator, rules: Rules, last: int) -> str:
         return "its rules depend on what is written"
     if last <= WORTH:
         return f"a graph does not pay for {last} steps"
-    if last > most_places(model):
-        return f"the model writes {most_places(model)} tokens, and {last} were asked for"
+    sizes = state.past_sizes()
+    if -1 in sizes or len(sizes) > 1:
+        return "the shapes of its pasts are not known, or differ"
+    if max(sizes, default=0) + last > most_places(model):
+        return f"the model has {most_places(model)} places, and {last} more tokens are asked for"
     return refused.get(model, "") if isinstance(model, nn.Module) else "it is no module"
 
 
@@ -58,20 +61,25 @@ class BeamsAhead:
         assert isinstance(model, nn.Module)
         self.model, self.rules, self.width, self.last = model, rules, rules.decoding.beam, last
         limits = torch.stack([rules.min_lengths, rules.max_lengths], 1)
-        rows = state.rows, rules.start, torch.zeros(len(limits), device=limits.device)
-        candidates, order, after = advance(model, State((state.memory, limits), rows), rules, self.width)
-        own = each_tensor(lambda x: x.index_select(0, order), after.rows[0])
-        begun = State(after.memory, (own, *after.rows[1:]), self.width)
-        self.launched, self.waiting = 1, deque([Copied(candidates)])
-        self.size = max(begun.past_sizes(), default=0)
-        self._record(begun, len(limits))
+        dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
+        # All beams are equal at first, so only the first of a sentence is alive.
+        scores = torch.full((len(limits), self.width), -torch.inf, dtype=dtype, device=limits.device)
+        scores[:, 0] = 0
+        wide = state.spread(self.width)
+        rows = wide.rows, rules.start.repeat_interleave(self.width), scores.flatten()
+        self.launched, self.taken, self.size = 0, 0, max(state.past_sizes(), default=0)
+        self.waiting: deque[Copied] = deque()
+        self._record(State((state.memory, limits), rows, self.width), len(limits))
 
     def candidates(self) -> Candidates:
-        if self.launched < self.last:
+        while self.launched < self.last and len(self.waiting) < 2:
             self.waiting.append(Copied(self.recording.launch()))
             self.launched, self.size = self.launched + 1, self.size + 1
-        scores, beams, tokens = self.waiting.popleft().numpy()
+        scores, beams, tokens = self.waiting.popleft().wait().numpy()
         precision = np.float64 if self.recording.input.rows[-1].dtype == torch.float64 else np.float32
+        if not self.taken:
+            beams = np.zeros_like(beams)  # those of dead beams are not wanted
+        self.taken += 1
         return Candidates(scores.astype(precision), beams.astype(np.int64), tokens.astype(np.int64))
 
     def staying(self, done: np.ndarray, last: int) -> np.ndarray:
@@ -95,7 +103,8 @@ class BeamsAhead:
 
     def _record(self, state: State, sentences: int) -> None:
         """The graph that goes on from this state."""
-        capacity = capacity_for(self.size + self.last - self.launched, most_places(self.model)) if self.size else 0
+        places = self.size + self.last - self.launched
+        capacity = capacity_for(places, most_places(self.model)) if state.past_sizes() else 0
         all_of_them = torch.arange(sentences, device=self.rules.start.device)
 
         def fixed() -> tuple[State, Tensor]:
@@ -120,8 +129,7 @@ def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[T
     row its last token and its score (N,). These are overwritten where the shapes stay."""
     (memory, limits), (rows, tokens, scores) = state.memory, state.rows
     logits, after = model.step(tokens, State(memory, rows, state.width))
-    if state.width < width:  # the first step
-        rules.check_tokens(logits.shape[-1])
+    rules.check_tokens(logits.shape[-1])
     run = beams_cuda.choose if _fused(logits, rules, width) else choose
     candidates, order, tokens, scores = run(logits, tokens, scores, limits, rules, width)
     return candidates, order, State((after.memory, limits), (after.rows, tokens, scores), width)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,16 +84,34 @@ class Draft:
     stop: Stop | None
     written: list[int] = field(default_factory=list)
 
-    def add(self, token: int) -> bool:
-        """Has it ended with this token?"""
-        self.written.append(token)
-        if token == self.end or len(self.written) == self.limit:
-            return True
+    @property
+    def is_stopped(self) -> bool:
+        """Is it told to stop behind its last token?"""
         return self.stop is not None and self.stop(self.written)
 
     def answer(self, score: float) -> Hypothesis:
         finished = self.written[-1] == self.end
         return Hypothesis(self.written[: len(self.written) - finished], score, finished)
+
+
+class Table(NamedTuple):
+    """Drafts that are not done, as arrays (n,): a step of hundreds of rows is a few operations."""
+
+    places: np.ndarray  # in the batch
+    names: list[int]
+    ends: np.ndarray
+    limits: np.ndarray
+    lengths: np.ndarray  # tokens written
+    written: list[np.ndarray]  # the tokens of each step since the table was made
+    stops: bool  # may a function stop one?
+
+    @staticmethod
+    def of(drafts: Sequence[Draft | None]) -> Table:
+        alive = [(place, draft) for place, draft in enumerate(drafts) if draft is not None]
+        columns = [(place, draft.end, draft.limit, len(draft.written)) for place, draft in alive]
+        places, ends, limits, lengths = np.array(columns, np.int64).reshape(-1, 4).T.copy()
+        stops = any(draft.stop is not None for _, draft in alive)
+        return Table(places, [draft.name for _, draft in alive], ends, limits, lengths, [], stops)
 
 
 class Loop:
@@ -102,6 +121,7 @@ class Loop:
         self.model = model
         self.drafts: list[Draft | None] = []  # in the order of the batch; None: it is done, or was never wanted
         self.rows: Rows | None = None
+        self.table: Table | None = None  # of the drafts
         self.ahead: RowsAhead | None = None  # that writes them, instead of `rows`
         self.backlog: deque[Step] = deque()  # steps that were taken before the batch was changed
 
@@ -136,7 +156,7 @@ class Loop:
             self.ahead = RowsAhead.begin(self.model, self.rows, self.left)
         if self.ahead is None:
             outcome, self.rows = take_step(self.model, self.rows)
-            step = self._account(outcome)
+            step = self._account(outcome.cpu())
         else:
             self.drafts += [None] * (self.ahead.count - len(self.drafts))
             step = self._account(self.ahead.outcome(self.left))
@@ -149,26 +169,49 @@ class Loop:
     @property
     def left(self) -> int:
         """How many more tokens a row may write."""
-        return max(draft.limit - len(draft.written) for draft in self.drafts if draft is not None)
+        return int((self._table.limits - self._table.lengths).max())
+
+    @property
+    def _table(self) -> Table:
+        """The drafts as arrays; made again when a draft joins or leaves."""
+        if self.table is None:
+            self.table = Table.of(self.drafts)
+        return self.table
 
     def _account(self, outcome: Tensor) -> Step:
         """What follows from the outcome of `take_step`, for the rows that are not done."""
-        step = Step([], [], [], {}, [])
-        for place, (token, total, possible) in enumerate(zip(*outcome.tolist(), strict=True)):
+        table = self._table
+        tokens, totals, possible = outcome.numpy()[:, table.places]
+        tokens = tokens.astype(np.int64)
+        table.written.append(tokens)
+        table.lengths[:] += 1
+        ended = tokens == table.ends
+        done = ended | (table.lengths == table.limits) | (possible == 0)
+        step = Step(table.names, tokens.tolist(), ended.tolist(), {}, [])
+        if not done.any() and not table.stops:
+            return step
+        self._write_down()
+        for number, place in enumerate(table.places.tolist()):
             draft = self.drafts[place]
-            if draft is None:
-                continue
-            step.rows.append(draft.name)
-            step.tokens.append(int(token))
-            step.ended.append(token == draft.end)
-            if not possible:
+            assert draft is not None
+            if not possible[number]:
                 step.failed.append(draft.name)
-            elif draft.add(int(token)):
-                step.answers[draft.name] = draft.answer(total)
+            elif done[number] or draft.is_stopped:
+                step.answers[draft.name] = draft.answer(float(totals[number]))
             else:
                 continue
             self.drafts[place] = None
         return step
+
+    def _write_down(self) -> None:
+        """Give the drafts what they have written since the table was made."""
+        table, self.table = self.table, None
+        if table is not None and table.written:
+            rows = np.stack(table.written, 1).tolist()
+            for place, tokens in zip(table.places.tolist(), rows, strict=True):
+                draft = self.drafts[place]
+                if draft is not None:
+                    draft.written += tokens
 
     def _settle(self) -> None:
         """Go on from the rows that are not done alone, with nothing computed ahead."""
@@ -181,11 +224,13 @@ class Loop:
             self.rows = None
         elif self.rows is not None and len(places) < len(self.rows):
             self.rows = self.rows.keep(torch.tensor(places, device=self.rows.tokens.device))
+        self._write_down()
         self.drafts = [self.drafts[place] for place in places]
 
     def leave(self, names: Collection[int]) -> None:
         """Drop rows whose answers nobody waits for."""
         self.backlog = deque(step.without(names) for step in self.backlog)
+        self._write_down()
         self.drafts = [None if draft and draft.name in names else draft for draft in self.drafts]
         self._settle()
 

@@ -18,6 +18,11 @@ from regard.decode.rules import PADDING, Rules, join_padded
 from regard.layers.state import Room, State
 from regard.models import protocols
 
+try:
+    from regard.decode import choice_cuda
+except ImportError:  # no Triton
+    choice_cuda = None  # type: ignore[assignment]
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -173,6 +178,9 @@ def take_step(model: protocols.Generator, rows: Rows) -> tuple[Tensor, Rows]:
     """Write the next token of every row -> (3, N): the tokens, the log-probabilities of the rows, and whether there
     was a possible token; and the rows after it. Integers below 2^53 are exact in float64: one copy fetches all."""
     logits, state = model.step(rows.tokens, rows.state)
+    if choice_cuda is not None and choice_cuda.fits(logits, rows):
+        outcome, tokens, totals, least = choice_cuda.choose(logits, rows)
+        return outcome, replace(rows, state=state, tokens=tokens, totals=totals, least=least)
     logits = at_least_float32(logits)
     groups = tuple(group.check(logits.shape[1]) for group in rows.groups)
     tokens, best = _choose(logits, rows)

@@ -138,12 +138,14 @@ class GPT2(nn.Module):
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
-        pasts = [GrowingMemory() for _ in self.blocks]
-        if source.shape[1]:
-            padded = None if not is_capturing(mask) and bool(mask.all()) else mask
-            x = self.embedded(source, padded)
-            for number, block in enumerate(self.blocks):
-                x, pasts[number] = block.step(x, pasts[number], mask=padded)
+        padded = None if not is_capturing(mask) and bool(mask.all()) else mask
+        x, pasts = self.embedded(source, padded), []
+        for block in self.blocks:
+            if source.shape[1]:
+                x, past = block.step(x, GrowingMemory(), mask=padded)
+            else:
+                past = GrowingMemory().append(block.attend.remember(x))
+            pasts.append(past)
         return State((), (tuple(pasts), mask.sum(1)))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
