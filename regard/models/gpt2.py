@@ -66,6 +66,7 @@ class GPT2(nn.Module):
     def __init__(self, config: GPT2Config):
         super().__init__()
         self.config = config
+        self.max_target_positions = config.max_positions
         dim = config.dim
         self.embed = nn.Embedding(config.vocabulary, dim)
         self.positions = Learned(dim, max_positions=config.max_positions)
@@ -146,7 +147,7 @@ class GPT2(nn.Module):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         pasts, place = state.rows
-        x = (self.embed(tokens) + self.positions(place, most=pasts[0].size))[:, None]
+        x = (self.embed(tokens) + self.positions(place, most=pasts[0].newest))[:, None]
         grown = []
         for block, past in zip(self.blocks, pasts, strict=True):
             x, longer = block.step(x, past)

@@ -166,7 +166,7 @@ class Transformer(EncoderDecoder):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         before, place = state.rows
-        x = self.embed(self.target_embed, tokens[:, None], place, before[0].size)
+        x = self.embed(self.target_embed, tokens[:, None], place, before[0].newest)
         pasts = []
         for block, memory, past in zip(self.decoder, state.memory, before, strict=True):
             x, grown = block.step(x, past, source=memory)
