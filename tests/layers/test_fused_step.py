@@ -15,6 +15,8 @@ from regard.attention import MultiHead, trace
 from regard.attention.memory import BufferedMemory
 from regard.layers import fused_step
 from regard.layers.block import ACTIVATIONS, Block
+from regard.layers.state import Room, State
+from regard.models.gpt2 import GPT2, GPT2Config
 
 INTERPRETED = fused_step.fused_step_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [
@@ -32,6 +34,7 @@ LARGE = [
     (33, 1280, 20, 64, 63),
     (64, 768, 12, 1024, 700),
     (64, 48, 3, 16, 15),
+    (128, 768, 12, 256, 200),
 ]
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 4e-3, torch.bfloat16: 3e-2}  # of the largest logit
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero")  # of the interpreter
@@ -157,7 +160,7 @@ def test_why_it_does_not_fit() -> None:
 
     good = block()
     assert reason(good) == ""
-    assert "rows" in reason(good, 65)
+    assert "rows" in reason(good, 129)
     assert "float16" in reason(good, dtype=torch.float16)
     assert "training" in reason(block().train())
     assert "post-norm" in reason(block("post"))
@@ -174,3 +177,61 @@ def test_why_it_does_not_fit() -> None:
     assert "causal" in reason(other)
     with torch.enable_grad():
         assert "gradients" in reason(good)
+
+
+def begun(tied: bool, device: str) -> tuple[GPT2, State]:
+    """A model that has read two texts, one padded, and its state with pasts in buffers."""
+    torch.manual_seed(0)
+    model = GPT2(GPT2Config(19, dim=32, heads=2, layers=2, max_positions=20, tied=tied)).eval().to(device)
+    for weight in model.parameters():
+        nn.init.normal_(weight, std=0.3)
+    mask = torch.tensor([[True] * 4, [False] * 2 + [True] * 2], device=device)
+    state = model.start(torch.randint(19, (2, 4), device=device), mask)
+    place = torch.tensor(4, device=device)
+    return model, state.fixed(torch.arange(2, device=device), Room(16, 16, place))
+
+
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    fused_step._tell.cache_clear()
+    reasons: list[str] = []
+    monkeypatch.setattr(fused_step.log, "debug", lambda text, *parts: reasons.append(text % parts))
+    return reasons
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("device", DEVICES)
+@torch.no_grad()
+def test_gpt2_steps_by_the_kernels(device: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device == "cpu":
+        monkeypatch.setattr(fused_step, "fits", fused_step.misfit)
+    reasons, tokens = told(monkeypatch), torch.tensor([[3, 7], [5, 1]], device=device)
+    model, state = begun(tied, device)
+    found = [model.step(tokens[0], state)]
+    state.rows[0][0].place.add_(1)
+    found.append(model.step(tokens[1], found[0][1]))
+    assert not reasons
+    model, state = begun(tied, device)
+    with trace(model, "blocks.1.attend"):
+        wanted = [model.step(tokens[0], state)]
+        state.rows[0][0].place.add_(1)
+        wanted.append(model.step(tokens[1], wanted[0][1]))
+    assert reasons == ["the fused step is not used: attention is traced"]
+    for (mine, after), (right, other) in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, right, rtol=0, atol=1e-4)
+        for one, two in zip(after.tensors(), other.tensors(), strict=True):
+            torch.testing.assert_close(one, two, rtol=0, atol=1e-4)
+        assert all(past.written for past in after.rows[0])
+
+
+@torch.no_grad()
+def test_gpt2_on_the_cpu_steps_by_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons, tokens = told(monkeypatch), torch.tensor([3, 7])
+    model, state = begun(True, "cpu")
+    plain = State((), (tuple(past.growing(4) for past in state.rows[0]), state.rows[1]))
+    logits, after = model.step(tokens, state)
+    wanted, grown = model.step(tokens, plain)
+    torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5)
+    for past, longer in zip(after.rows[0], grown.rows[0], strict=True):
+        torch.testing.assert_close(past.keys[:, :, :5], longer.memory.keys, rtol=0, atol=1e-5)
+    model.step(tokens, state)
+    assert reasons == ["the fused step is not used: it needs a CUDA GPU, and x is on cpu"]

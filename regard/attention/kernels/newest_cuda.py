@@ -87,9 +87,9 @@ def joined(reads, heights, n, k, inside, N, K: tl.constexpr, PARTS: tl.constexpr
     return read / tl.where(total == 0, 1.0, total)
 
 
-def parts_of(rows: int, places: int) -> int:
+def parts_of(rows: int, places: int, tile: int = TILE) -> int:
     """Into how many parts to divide the places of so many rows and heads."""
-    wanted = min(MOST_PARTS, triton.cdiv(PROGRAMS, rows), triton.cdiv(places, TILE))
+    wanted = min(MOST_PARTS, max(1, PROGRAMS // rows), triton.cdiv(places, tile))
     return 1 << (wanted.bit_length() - 1)
 
 
