@@ -24,7 +24,8 @@ except ImportError:  # without Triton
 log = logging.getLogger("regard.decode")
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 MOST_ROWS = 128  # with more rows a step is bound by arithmetic, and cuBLAS is faster
-MOST_BYTES = 8192  # of an input, of which a program holds several
+MOST_WIDTH = 8192  # of an input of one row, all of which a program holds
+MOST_BYTES = 12288  # of an input of several rows
 MOST_HEAD = 128
 
 
@@ -93,8 +94,7 @@ def _block_misfit(block: Any, past: BufferedMemory, rows: int) -> str:
         "has other layers in place of its linear ones": all(map(_is_plain, linear)),
         "has hooks": not any(map(_has_hooks, block.modules())),
         "has a width that is not a multiple of 16": not dim % 16 and not ff % 16,
-        f"has inputs of more than {MOST_BYTES} bytes": rows == 1 and max(dim, ff) <= MOST_BYTES // 2
-        or max(dim, ff) * attend.query.weight.dtype.itemsize <= MOST_BYTES,
+        "is too wide": max(dim, ff) <= (MOST_WIDTH if rows == 1 else MOST_BYTES // attend.query.weight.dtype.itemsize),
         f"has heads of more than {MOST_HEAD} features": past.keys.shape[-1] <= MOST_HEAD,
         "has an unknown activation": activation_of(block) != "",
     }

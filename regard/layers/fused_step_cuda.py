@@ -235,25 +235,30 @@ class Tile:
     warps: int
 
     def of(self, width: int) -> Tile:
-        """With at most so many columns as may be held, if an input is so many bytes wide; tensor cores take 16."""
+        """With at most so many columns as may be held, if an input is so many bytes wide; tensor cores take 16, so
+        where these are too many, they are divided among more warps."""
         least = 1 if self.rows == 1 else 16
         most = max(least, 1 << (max(1, LARGEST // width).bit_length() - 1))
-        return self if self.cols <= most else replace(self, cols=most)
+        wide = self.rows > 1 and most * width > LARGEST
+        tile = replace(self, cols=min(self.cols, most))
+        return replace(tile, rows=8, warps=16) if wide else tile
 
     def grid(self, outputs: int, rows: int) -> tuple[int, int]:
         return triton.cdiv(outputs, self.cols), triton.cdiv(rows, self.rows)
 
-    def options(self, inputs: int) -> dict[str, int]:
-        chunks, chunk = chunked(inputs)
+    def options(self, inputs: int, dtype: torch.dtype) -> dict[str, int]:
+        chunks, chunk = chunked(inputs, inputs if self.rows == 1 else CHUNK // dtype.itemsize)
         slices = chunk // 256 if self.rows == 1 else min(self.warps, chunk // 16)
         sizes = {"CHUNKS": chunks, "SLICES": max(1, slices), "SLICE": chunk // max(1, slices)}
         return sizes | {"ROWS": self.rows, "COLS": self.cols, "num_warps": self.warps}
 
 
 @cache
-def chunked(size: int) -> tuple[int, int]:
-    """How many chunks of which size, a power of two, hold so many inputs with the least padding."""
-    sizes = (triton.next_power_of_2(size) >> shift for shift in range(4))
+def chunked(size: int, most: int) -> tuple[int, int]:
+    """How many chunks of which size, a power of two of at most so many, hold so many inputs with the least
+    padding."""
+    largest = min(triton.next_power_of_2(size), triton.next_power_of_2(most))
+    sizes = (largest >> shift for shift in range(4))
     return min(((triton.cdiv(size, chunk), chunk) for chunk in sizes if chunk >= 16), key=lambda x: x[0] * x[1])
 
 
@@ -281,6 +286,7 @@ PLANS = {
     128: Plan(Tile(16, 64, 4), Tile(16, 64, 4), Tile(16, 64, 4), Tile(16, 16, 8), None, 1, 64, 2, 2),
 }
 MOST_ROWS = max(PLANS)
+CHUNK = 2048  # bytes of an input that go through shared memory at once
 LARGEST = 96 * 1024  # bytes of the weights of a program; registers hold them
 
 
@@ -321,7 +327,7 @@ def run(
 
 def normed(x: Tensor, norm: nn.LayerNorm, dtype: torch.dtype, plan: Plan) -> Tensor:
     """norm(x) in this dtype."""
-    y, (chunks, chunk) = torch.empty_like(x, dtype=dtype), chunked(x.shape[1])
+    y, (chunks, chunk) = torch.empty_like(x, dtype=dtype), chunked(x.shape[1], x.shape[1])
     _norm[(len(x),)](
         x, norm.weight, norm.bias, y, norm.eps, x.shape[1], chunks, chunk, plan.early, num_warps=4, **launched(plan)
     )
@@ -346,7 +352,7 @@ def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> tuple[T
         x, norm.weight, norm.bias, part.query.weight, part.key.weight, part.value.weight,
         part.query.bias, part.key.bias, part.value.bias, queries, past.keys, past.values, past.place,
         norm.eps, rows, past.keys.shape[-2], dim, past.keys.shape[-1], part.query.bias is not None,
-        EARLY=plan.early, **tile.options(dim), **launched(plan),
+        EARLY=plan.early, **tile.options(dim, part.query.weight.dtype), **launched(plan),
     )  # fmt: skip
     return read_newest(
         queries, past.keys, past.values, past.mask, past.place, scale=part.score.scale(past.keys.shape[-1]),
@@ -363,7 +369,7 @@ def expand(
     _expand[tile.grid(layer.out_features, len(x))](
         x, norm.weight, norm.bias, layer.weight, layer.bias, y, norm.eps, len(x), layer.out_features,
         layer.in_features, layer.bias is not None, activation,
-        EARLY=plan.early, **tile.options(layer.in_features), **launched(plan),
+        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan),
     )  # fmt: skip
     return y
 
@@ -376,7 +382,7 @@ def add(
     _add[tile.grid(layer.out_features, len(before))](
         x, heights, layer.weight, layer.bias, before, after, len(before),
         layer.out_features, layer.in_features, parts, layer.bias is not None,
-        EARLY=plan.early, **tile.options(layer.in_features), **launched(plan),
+        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan),
     )  # fmt: skip
 
 
