@@ -78,10 +78,11 @@ def choose(logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     (group,) = rows.groups
     count, words = logits.shape
     outcome = torch.empty(3, count, dtype=torch.float64, device=logits.device)
-    tokens, totals, least = (torch.empty_like(x) for x in (rows.tokens, rows.totals, rows.least))
+    before, fewest = rows.totals.contiguous(), rows.least.contiguous()  # one limit may stand for all rows
+    tokens, totals, least = torch.empty_like(fewest), torch.empty_like(before), torch.empty_like(fewest)
     barred = group.rules.barred if len(group.rules.never) else rows.tokens
     _greedy[(count,)](
-        logits, rows.totals, rows.least, barred, outcome, tokens, totals, least, count, words, group.rules.end,
+        logits, before, fewest, barred, outcome, tokens, totals, least, count, words, group.rules.end,
         BARRED=len(group.rules.never), EARLY=rows.minimum > 0, TILE=TILE, num_warps=8,
     )  # fmt: skip
     return outcome, tokens, totals, least

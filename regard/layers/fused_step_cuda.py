@@ -318,7 +318,9 @@ def run(
         reads, heights = attend(x, block, past, plan)
         add(reads, heights, block.attend.out, x, after, plan.out, plan)
         x = after
-        hidden = expand(x, block.feed_norm, block.feed.inner, activation, block.feed.inner.weight.dtype, plan.inner, plan)
+        hidden = expand(
+            x, block.feed_norm, block.feed.inner, activation, block.feed.inner.weight.dtype, plan.inner, plan
+        )
         add(hidden, hidden, block.feed.outer, x, after, plan.outer, plan)
     if plan.logits is not None:
         return expand(x, norm, out, "", torch.float32, plan.logits, plan)
