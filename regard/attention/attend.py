@@ -21,6 +21,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
+from regard.attention.kernels.few import has_kernel_for_few, read_few
 from regard.attention.kernels.fused import (
     causal_attention,
     fused_attention,
@@ -28,7 +29,6 @@ from regard.attention.kernels.fused import (
     masked_attention,
     packed_attention,
 )
-from regard.attention.kernels.few import has_kernel_for_few, read_few
 from regard.attention.kernels.products import weighted_sums
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing

@@ -94,7 +94,8 @@ def _block_misfit(block: Any, past: BufferedMemory, rows: int) -> str:
         "has other layers in place of its linear ones": all(map(_is_plain, linear)),
         "has hooks": not any(map(_has_hooks, block.modules())),
         "has a width that is not a multiple of 16": not dim % 16 and not ff % 16,
-        "is too wide": max(dim, ff) <= (MOST_WIDTH if rows == 1 else MOST_BYTES // attend.query.weight.dtype.itemsize),
+        "is too wide": max(dim, ff)
+        <= (MOST_WIDTH if rows == 1 else MOST_BYTES // attend.query.weight.dtype.itemsize),
         f"has heads of more than {MOST_HEAD} features": past.keys.shape[-1] <= MOST_HEAD,
         "has an unknown activation": activation_of(block) != "",
     }

@@ -75,7 +75,9 @@ def memories(sizes: tuple[int, ...], dtype: torch.dtype, layers: int = 2) -> lis
 def moved(pasts: list[BufferedMemory], device: str, dtype: torch.dtype) -> list[BufferedMemory]:
     """Copies. What no query may see is NaN."""
     hidden = ~pasts[0].memory.mask
-    sides = [[x.masked_fill(hidden[:, None, :, None], torch.nan) for x in (past.keys, past.values)] for past in pasts]
+    sides = [
+        [x.masked_fill(hidden[:, None, :, None], torch.nan) for x in (past.keys, past.values)] for past in pasts
+    ]
     mask, place = pasts[0].mask.to(device), pasts[0].place.to(device)
     return [BufferedMemory(*(x.to(device, dtype) for x in both), mask, place) for both in sides]
 
