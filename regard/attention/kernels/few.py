@@ -43,6 +43,6 @@ def worth(query: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
-    """query (B, H, Q, D), keys (B or 1, H or 1, K, D), values (B or 1, H or 1, K, V), mask (B or 1, K) -> (B, H, Q, V).
-    A query that may look nowhere reads 0."""
+    """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V); B and H of a memory
+    may be 1. A query that may look nowhere reads 0."""
     return newest_cuda.read_few(query, keys, values, mask, scale=scale)

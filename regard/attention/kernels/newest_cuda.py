@@ -1,9 +1,9 @@
 """Attention of few queries of each row, as in decoding, on CUDA, in one Triton kernel.
 
-`read_newest`, of one query, reads a buffered memory up to the place of the query, so what a buffer can hold beyond it
-costs nothing. Few rows do not fill a GPU, so a row's places are divided among several programs, whose reads are put
-together by `joined`, in the kernel that uses them. `read_few`: the queries of a row, the beams of a sentence, share a
-memory with a mask.
+`read_newest`, of one query, reads a buffered memory up to the place of the query, so what a buffer can hold beyond
+it costs nothing. Few rows do not fill a GPU, so a row's places are divided among several programs, whose reads are
+put together by `joined`, in the kernel that uses them. `read_few`: the queries of a row, the beams of a sentence,
+share a memory with a mask.
 
 Letters: N or B rows, H heads, C or K places, D features of a query and key of a head, V of a value, Q queries, S
 parts that the places are divided into."""
@@ -18,7 +18,7 @@ from torch import Tensor
 TILE = 64  # places that a program reads at once
 PROGRAMS = 132  # enough to fill a large GPU
 MOST_PARTS = 8
-PAIRS = 1 << 14  # of queries and places x features that the threads of a program hold
+HELD = 1 << 12  # places x features that a program holds
 
 
 @triton.jit
@@ -79,7 +79,7 @@ def joined(reads, heights, n, k, inside, N, K: tl.constexpr, PARTS: tl.constexpr
     """Features k (of K = H D) of what rows n read from all parts together; 0 if a row may look nowhere."""
     each, highest = (), tl.full(inside.shape, -float("inf"), tl.float32)
     for s in tl.static_range(PARTS):
-        each = each + (tl.load(heights + (s * N + n) * K + k, mask=inside, other=0.0),)
+        each = each + (tl.load(heights + (s * N + n) * K + k, mask=inside, other=0.0),)  # noqa: RUF005
         highest = tl.maximum(highest, each[s])
     highest = tl.where(highest == -float("inf"), 0.0, highest)
     total, read = tl.zeros(inside.shape, tl.float32), tl.zeros(inside.shape, tl.float32)
@@ -120,31 +120,41 @@ def _read_few(
     QUERIES: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr,
 ):  # fmt: skip
     """out[b, q, h] = sum_k softmax_k(scale query . key_k) value_k over the places where the mask of row b is True.
-    x_b, x_h, x_q, x_k: strides. Grid: rows and heads."""
+    x_b, x_h, x_q, x_k: strides. One query is multiplied by plain products and sums, several by tensor cores. Grid:
+    rows and heads."""
     b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     q, k = tl.arange(0, QUERIES), tl.arange(0, TILE)
     d, v = tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
     query += b * query_b + h * query_h + q[:, None] * query_q + d[None, :]
     keys += b * keys_b + h * keys_h + d[None, :]
     values += b * values_b + h * values_h + v[None, :]
-    asked = tl.load(query, mask=(q < Q)[:, None] & (d < D)[None, :], other=0.0).to(tl.float32) * scale
+    asked = tl.load(query, mask=(q < Q)[:, None] & (d < D)[None, :], other=0.0)
+    if QUERIES == 1:
+        asked = asked.to(tl.float32)
     highest, total = tl.full((QUERIES,), -float("inf"), tl.float32), tl.zeros((QUERIES,), tl.float32)
     read = tl.zeros((QUERIES, VALUE_WIDTH), tl.float32)
     for start in range(0, K, TILE):
         at = start + k
         seen = at < K
         place = at[:, None].to(tl.int64)
-        key = tl.load(keys + place * keys_k, mask=seen[:, None] & (d < D)[None, :], other=0.0).to(tl.float32)
-        value = tl.load(values + place * values_k, mask=seen[:, None] & (v < V)[None, :], other=0.0).to(tl.float32)
+        key = tl.load(keys + place * keys_k, mask=seen[:, None] & (d < D)[None, :], other=0.0)
+        value = tl.load(values + place * values_k, mask=seen[:, None] & (v < V)[None, :], other=0.0)
         if MASKED:
             seen = tl.load(mask + b * mask_b + at, mask=seen, other=0) != 0
             value = tl.where(seen[:, None], value, 0.0)  # what is hidden may be anything
-        scores = tl.sum(asked[:, None, :] * key[None, :, :], 2)
-        scores = tl.where(seen[None, :], scores, -float("inf"))
+        if QUERIES == 1:
+            scores = tl.sum(asked * key.to(tl.float32), 1)[None, :]
+        else:
+            scores = tl.dot(asked, tl.trans(key), input_precision="ieee")
+        scores = tl.where(seen[None, :], scores * scale, -float("inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         base = tl.where(higher == -float("inf"), 0.0, higher)  # no place so far may be looked at
         shrink, weights = tl.exp(highest - base), tl.exp(scores - base[:, None])
-        read = read * shrink[:, None] + tl.sum(weights[:, :, None] * value[None, :, :], 1)
+        if QUERIES == 1:
+            one = tl.sum(tl.trans(weights) * value.to(tl.float32), 0)[None, :]
+        else:
+            one = tl.dot(weights.to(value.dtype), value, input_precision="ieee")
+        read = read * shrink[:, None] + one
         total, highest = total * shrink + tl.sum(weights, 1), higher
     read = read / tl.where(total == 0, 1.0, total)[:, None]
     at = ((b * Q + q[:, None]) * H + h) * V + v[None, :]
@@ -160,12 +170,12 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
         mask = mask.expand(rows, places)
         mask = mask if mask.stride(-1) == 1 else mask.contiguous()
     out = query.new_empty(rows, count, heads, width)
-    queries, widths = triton.next_power_of_2(count), [max(16, triton.next_power_of_2(x)) for x in (dim, width)]
-    tile = max(16, min(TILE, PAIRS // (queries * max(widths))))
+    queries = 1 if count == 1 else max(16, triton.next_power_of_2(count))
+    widths = [max(16, triton.next_power_of_2(x)) for x in (dim, width)]
+    tile = max(16, min(TILE, triton.next_power_of_2(places), HELD // max(widths)))
     _read_few[(rows * heads,)](
         query, keys, values, query if mask is None else mask, out, scale, count, places,
         *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0),
-        heads, dim, width, mask is not None, queries, tile, *widths,
-        num_warps=8 if queries * tile * max(widths) > PAIRS else 4,
+        heads, dim, width, mask is not None, queries, tile, *widths, num_warps=4,
     )  # fmt: skip
     return out.transpose(1, 2)
