@@ -5,7 +5,8 @@
 One small recipe of every task, and some systems whose loss needs the whole batch: next sentences, hard attention,
 batch normalisation, an agent's advantages. 50 steps each in float32 on the CPU, without dropout, by plain
 `regard.train` and under torchrun (gloo) with DDP and with FSDP2 (train.shard). A cell has the largest difference of
-the loss to that of one process: at step 1, and the largest of all 50 steps. results/processes.md has it."""
+the loss to that of one process: at step 1, and the largest of all 50 steps; then that of the validation after them,
+which the processes divide: the largest of all its metrics. results/processes.md has it."""
 
 from __future__ import annotations
 
@@ -178,11 +179,16 @@ def train(folder: Path, out: Path, names: list[str], settings: dict[str, Any]) -
         regard.train(full, out=out / str(number), overwrite=True)
 
 
-def losses(out: Path) -> dict[str, list[float]]:
+def logs(out: Path) -> dict[str, tuple[list[float], dict[str, float]]]:
+    """By recipe: the losses of all steps, and the metrics of the last validation."""
     names = list(recipes(out))
-    logs = {names[int(path.parent.name)]: path for path in sorted(out.glob("*/log.jsonl"))}
-    rows = {name: map(json.loads, path.read_text().splitlines()) for name, path in logs.items()}
-    return {name: [row["loss"] for row in every if "gradient_norm" in row] for name, every in rows.items()}
+    paths = {names[int(path.parent.name)]: path for path in sorted(out.glob("*/log.jsonl"))}
+    found = {}
+    for name, path in paths.items():
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        steps = [row["loss"] for row in rows if "gradient_norm" in row]
+        found[name] = steps, {key: value for key, value in rows[-1].items() if isinstance(value, float)}
+    return found
 
 
 def launch(count: int, *words: str) -> None:
@@ -207,13 +213,15 @@ def main(names: list[str]) -> None:
         found = {}
         for way, (count, settings) in {"1": (0, {}), **ways}.items():
             launch(count, "train", str(folder), str(folder / way), json.dumps(settings), *names)
-            found[way] = losses(folder / way)
+            found[way] = logs(folder / way)
     print("| recipe | " + " | ".join(ways) + " |\n|---|" + "---|" * len(ways))
-    for name, single in found["1"].items():
+    for name, (single, metrics) in found["1"].items():
         cells = []
         for way in ways:
-            apart = [abs(one - other) for one, other in zip(single, found[way][name], strict=True)]
-            cells.append(f"{apart[0]:.0e}, {max(apart):.0e}")
+            steps, others = found[way][name]
+            apart = [abs(one - other) for one, other in zip(single, steps, strict=True)]
+            validated = max(abs(value - others[key]) for key, value in metrics.items())
+            cells.append(f"{apart[0]:.0e}, {max(apart):.0e}, {validated:.0e}")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported: no test asks the network
 gc.disable()  # until every test is collected: imports make millions of objects and no garbage
 SAVE = Curves.save
+ENDS_AFTER = 400  # seconds, after which the process of a test that hangs outside Python ends
+REARMED = 60
 LONG = (
     "tests/browser",
     "tests/test_",
@@ -101,9 +105,26 @@ max_length = 16
 """
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with long tests first: at the end, when one worker has nothing left to do, only short tests are left to
-    take from the other."""
+class Backwards(pytest.Dir):
+    """A folder whose last file is collected first."""
+
+    def collect(self) -> list[Any]:
+        return list(super().collect())[::-1]
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Every other worker collects from the end: in a fresh clone two workers then compile half of the tests each,
+    and read what the other has compiled, instead of all of them at the same time."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    return Backwards.from_parent(parent, path=path) if int(worker[2:]) % 2 else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """By file, in whichever order these were collected. Then files with long tests first: at the end, when one
+    worker has nothing left to do, only short tests are left to take from the other."""
+    items.sort(key=lambda item: item.path)
+    yield
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
@@ -115,6 +136,49 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Watchdog(), "watchdog")
+    if hasattr(config, "workerinput") and not (config.option.durations or config.option.xmlpath):
+        _send_less(config)
+
+
+class Watchdog:
+    """Ends the process of a test that hangs outside Python, where pytest-timeout does not reach it, and says where
+    it hangs; xdist goes on with another process. As pytest's `faulthandler_timeout`, except that not every test
+    starts a thread and ends it."""
+
+    def __init__(self) -> None:
+        self.stderr = os.dup(2)  # that of tests is captured
+        self.armed = 0.0
+
+    def pytest_runtest_logstart(self) -> None:
+        if not self.armed or time.monotonic() > self.armed + REARMED:
+            faulthandler.dump_traceback_later(ENDS_AFTER + REARMED, exit=True, file=self.stderr)
+            self.armed = time.monotonic()
+
+    def pytest_exception_interact(self) -> None:
+        self.armed = 0.0  # pytest has disarmed it
+
+    def pytest_sessionfinish(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _send_less(config: pytest.Config) -> None:
+    """A worker sends six messages for each test, which takes longer than most tests. Nothing shows four of them:
+    that the test starts and ends, and that there was nothing wrong before and after it."""
+    interactor = next(plugin for plugin in config.pluginmanager.get_plugins() if hasattr(plugin, "sendevent"))
+    send = interactor.sendevent
+
+    def sendevent(name: str, **values: Any) -> None:
+        report = values["data"] if name == "testreport" else {}
+        uneventful = report.get("when") in ("setup", "teardown") and report["outcome"] == "passed"
+        if name not in ("logstart", "logfinish") and not uneventful:
+            send(name, **values)
+
+    interactor.sendevent = sendevent
+
+
 @dataclass(frozen=True)
 class Run:
     folder: Path
@@ -123,13 +187,19 @@ class Run:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No test keeps tokens in the user's own cache."""
-    os.environ["REGARD_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One fixture and not several, since every test asks for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))  # and not the user's own
+        _short_trainings(patch)
+        _auto_is_the_cpu(patch)
+        _seeds_of_what_is_there(patch)
+        # typer builds every command anew each time `regard` is called, which takes longer than most calls.
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def short_trainings() -> Iterator[None]:
+def _short_trainings(patch: pytest.MonkeyPatch) -> None:
     """A training of a few steps spends most of its time waiting for the disk and drawing its loss curve. The `run`
     below draws one, tests/show draws others, and tests of a full disk replace `fsync` themselves."""
 
@@ -139,41 +209,25 @@ def short_trainings() -> Iterator[None]:
         else:
             SAVE(self, path)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda handle: None)
-        patch.setattr(Curves, "save", save)
-        yield
+    patch.setattr(os, "fsync", lambda handle: None)
+    patch.setattr(Curves, "save", save)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def auto_is_the_cpu() -> Iterator[None]:
+def _auto_is_the_cpu(patch: pytest.MonkeyPatch) -> None:
     """Tests compare with tensors on the CPU, also where there is a GPU; those that want the GPU name it."""
     from regard.base import device
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "best_device", lambda: "cpu")
-        yield
+    patch.setattr(device, "best_device", lambda: "cpu")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def seeds_of_what_is_there() -> Iterator[None]:
+def _seeds_of_what_is_there(patch: pytest.MonkeyPatch) -> None:
     """For each kind of device that is not there, `torch.manual_seed` keeps a traceback, which takes longer than
     many a small model."""
     import torch
 
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in (torch.cuda, torch.xpu, torch.mtia):
-            if not kind.is_available():
-                patch.setattr(kind, "manual_seed_all", lambda seed: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands_built_once() -> Iterator[None]:
-    """typer builds every command anew each time `regard` is called, which takes longer than most calls."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
-        yield
+    for kind in (torch.cuda, torch.xpu, torch.mtia):
+        if not kind.is_available():
+            patch.setattr(kind, "manual_seed_all", lambda seed: None)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ CONTEXT.set_forkserver_preload(
         "torch._dynamo",  # which torch's wrappers import at the first step
         "torch.distributed.run",
         *DESKS,
+        "pytest",  # what files of tests import
+        "regard.show.figure",
         "sacrebleu",
         "PIL.ImageFont",
     ]

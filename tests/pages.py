@@ -58,7 +58,13 @@ SMALL = {  # the recipes that pages train by, with less to do
     "bahdanau-dates": (*FEW, *BRIEF, *NARROW),
     "bahdanau-pairs": ("data.train=pairs.tsv", *RECURRENT),
     "luong-pairs": ("data.train=pairs.tsv", *BRIEF, "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
-    "transformer-pairs": ("data.train=pairs.tsv", *BRIEF, "model.size=tiny", "data.batch_tokens=512"),
+    "transformer-pairs": (
+        "data.train=pairs.tsv",
+        *BRIEF,
+        "model.size=tiny",
+        "model.layers=1",
+        "data.batch_tokens=512",
+    ),
     "gpt2-text": ("data.train=book.txt", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
     "lstmn-text": ("data.train=book.txt", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),
     "lstmn-labelled": ("data.train=reviews.tsv", "model.embed=8", "model.dim=8", "data.batch_tokens=512"),
@@ -215,7 +221,7 @@ def run_all(calls, jobs, tell):
 def short(words: list[str]) -> list[str]:
     """The same command with less to do; of an option given twice the last one counts."""
     if words[0] == "generate":
-        return [*words, "--max-tokens", "20"]
+        return [*words, "--max-tokens", "8" if "--beam" in words else "20"]
     if words[0] == "compare":
         return [*words, "--seeds", "1"]
     if "--episodes" in words:

@@ -169,11 +169,18 @@ sys.exit("torch" in sys.modules)
 """)
 
 
-def test_no_test_can_hang_the_suite(pytestconfig):
+def test_no_test_can_hang_the_suite(pytestconfig, monkeypatch):
     """A test that hangs in Python is failed; one that hangs below it ends its process some time later."""
-    failed, killed = float(pytestconfig.getini("timeout")), float(pytestconfig.getini("faulthandler_timeout"))
-    assert 0 < failed < killed
-    assert pytestconfig.getini("faulthandler_exit_on_timeout")
+    armed = []
+    watchdog = pytestconfig.pluginmanager.getplugin("watchdog")
+    with monkeypatch.context() as patch:
+        patch.setattr("faulthandler.dump_traceback_later", lambda *words, **options: armed.append((words, options)))
+        patch.setattr(watchdog, "armed", 0.0)
+        watchdog.pytest_runtest_logstart()
+        watchdog.pytest_runtest_logstart()
+    [((killed,), options)] = armed
+    assert 0 < float(pytestconfig.getini("timeout")) < killed
+    assert options["exit"]
 
 
 def test_versions_agree():

@@ -284,6 +284,13 @@ def columns(order: Callable[[Tensor], Tensor], *dims: int) -> Callable[[Tensor],
     return change
 
 
+def joined(*parts: Tensor) -> Tensor:
+    """One below the other."""
+    if parts[0].is_meta:  # on the meta device torch would import its compiler for it
+        return parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:])
+    return torch.cat(parts)
+
+
 def settle_labels(table: Json, classes: Callable[[], int]) -> Json:
     """The settings. Where `id2label` and `num_labels` are different numbers of classes, the one counts that agrees
     with the classifier's weights, else `num_labels` as in transformers, which numbers the classes then."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-
 from regard.data.artifacts import AnyTokenizer, Artifacts
 from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.errors import RunError
 from regard.foreign.contents import Contents, Json
-from regard.foreign.form import Form, Part, Table, TokenBeyond, same
+from regard.foreign.form import Form, Part, Table, TokenBeyond, joined, same
 from regard.foreign.hf_files import (
     GENERATION,
     TOKENIZER_CONFIG,
@@ -34,8 +32,8 @@ def _together(foreign: str, ours: str) -> list[Part]:
         return tuple(f"{ours}.{name}.{kind}" for name in ("query", "key", "value"))
 
     return [
-        Part(f"{foreign}.weight", names("weight"), lambda *x: torch.cat(x).T, lambda x: x.T.chunk(3)),
-        Part(f"{foreign}.bias", names("bias"), lambda *x: torch.cat(x), lambda x: x.chunk(3)),
+        Part(f"{foreign}.weight", names("weight"), lambda *x: joined(*x).T, lambda x: x.T.chunk(3)),
+        Part(f"{foreign}.bias", names("bias"), joined, lambda x: x.chunk(3)),
     ]
 
 

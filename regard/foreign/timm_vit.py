@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from regard.data.artifacts import Pixels
 from regard.data.text.special_tokens import Special
 from regard.errors import RunError, Unrepresentable
 from regard.foreign.contents import Contents, Json
-from regard.foreign.form import Form, Part, Table, same
+from regard.foreign.form import Form, Part, Table, joined, same
 from regard.foreign.timm_config import (
     architecture,
     arguments,
@@ -152,7 +150,7 @@ def _positions(config: ViTConfig) -> list[Part]:
         Part(
             "pos_embed",
             ("class_position", "positions"),
-            lambda first, others: torch.cat([first[None], others])[None],
+            lambda first, others: joined(first[None], others)[None],
             lambda x: (x[0, 0], x[0, 1:]),
         ),
     ]
@@ -164,7 +162,7 @@ def _together(block: str, kinds: tuple[str, ...]) -> list[Part]:
         Part(
             f"{block}.attn.qkv.{kind}",
             tuple(f"{block}.attend.{name}.{kind}" for name in ("query", "key", "value")),
-            lambda *x: torch.cat(x),
+            joined,
             lambda x: x.chunk(3),
         )
         for kind in kinds

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import torch
-
 from regard.data.artifacts import Artifacts, Pixels
 from regard.data.text.special_tokens import Special
 from regard.decode.settings import Decoding
 from regard.errors import Unrepresentable
 from regard.foreign.contents import Contents, Json
-from regard.foreign.form import Form, Part, Table, read_labels, same, write_labels
+from regard.foreign.form import Form, Part, Table, joined, read_labels, same, write_labels
 from regard.foreign.hf_files import (
     PREPROCESSOR,
     preprocessor_file,
@@ -111,7 +109,7 @@ class ViTForm(Form[ViTConfig]):
             Part(
                 f"{embed}.position_embeddings",
                 ("class_position", "positions"),
-                lambda first, others: torch.cat([first[None], others])[None],
+                lambda first, others: joined(first[None], others)[None],
                 lambda x: (x[0, 0], x[0, 1:]),
             ),
         ]

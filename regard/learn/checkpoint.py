@@ -66,10 +66,10 @@ class Damaged(Exception):
     """Why a checkpoint cannot be used."""
 
 
-def optimiser_tensors(model: Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimiser_tensors(parameters: Mapping[str, Tensor], optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's state by parameter name: {"exp_avg/encoder.weight": ...}."""
     tensors = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         for key, value in optimiser.state.get(parameter, {}).items():
             if value is not None:
                 tensors[f"{key}/{name}"] = torch.as_tensor(value)
@@ -77,10 +77,13 @@ def optimiser_tensors(model: Module, optimiser: torch.optim.Optimizer) -> dict[s
 
 
 def fill_optimiser(
-    model: Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], *, source: Path
+    parameters: Mapping[str, Tensor],
+    optimiser: torch.optim.Optimizer,
+    tensors: Mapping[str, Tensor],
+    *,
+    source: Path,
 ) -> None:
     """The reverse of optimiser_tensors."""
-    parameters = dict(model.named_parameters())
     states: dict[Tensor, dict[str, Tensor]] = {}
     for label, tensor in tensors.items():
         key, _, name = label.partition("/")
@@ -136,7 +139,7 @@ def clean(folder: Path) -> None:
 
 def parts_of(model: Module, optimiser: torch.optim.Optimizer, *, copied: bool = False) -> Parts:
     """The tensors of each file; a copy of them, if the training goes on while they are written."""
-    parts = {MODEL: named_tensors(model), OPTIMISER: optimiser_tensors(model, optimiser)}
+    parts = {MODEL: named_tensors(model), OPTIMISER: optimiser_tensors(dict(model.named_parameters()), optimiser)}
     if not copied:
         return parts
     return {file: {name: x.detach().clone() for name, x in part.items()} for file, part in parts.items()}
@@ -260,7 +263,7 @@ def load_newest(folder: Path, model: Module, optimiser: torch.optim.Optimizer, *
         return None
     path, standing, (weights, moments) = newest
     fill(model, weights, source=path / MODEL)
-    fill_optimiser(model, optimiser, moments, source=path / OPTIMISER)
+    fill_optimiser(dict(model.named_parameters()), optimiser, moments, source=path / OPTIMISER)
     return standing
 
 

@@ -119,9 +119,10 @@ class Team(Alone):
         standing = self.of_first(lambda: checkpoint.load_newest(folder, model, optimiser, say=say))
         if standing:
             self.spread(named_tensors(model))
-            moments = self.spread(checkpoint.optimiser_tensors(model, optimiser), new=True)
+            parameters = dict(model.named_parameters())
+            moments = self.spread(checkpoint.optimiser_tensors(parameters, optimiser), new=True)
             if not self.is_first:
-                checkpoint.fill_optimiser(model, optimiser, moments, source=folder)
+                checkpoint.fill_optimiser(parameters, optimiser, moments, source=folder)
         return standing
 
     def average(self, folder: Path, count: int, model: Any, say: checkpoint.Say) -> int:

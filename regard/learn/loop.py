@@ -167,7 +167,9 @@ class Stepper:
             recompute_blocks(model)
         self.model = self.team.place(model.train(), self.device)
         self.optimiser = build_optimiser(self.model, settings)
-        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        for group in self.optimiser.param_groups:
+            group["params"] = [self.team.own_part(parameter) for parameter in group["params"]]
+        self.parameters = [self.team.own_part(each) for each in self.model.parameters() if each.requires_grad]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "float16")
         self.objective = Objective(settings, self.device)
         self.saving = Saving(settings.async_save)
@@ -241,7 +243,7 @@ class Stepper:
         if not single:
             for gradient in gradients:
                 gradient.mul_((tokens[0] / count).to(gradient.dtype))
-        norm = self.team.whole(nn.utils.get_total_norm(gradients))
+        norm = self.team.whole_norm(nn.utils.get_total_norm(gradients))
         if self.settings.max_grad_norm:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.max_grad_norm, norm)
         self.scaler.step(self.optimiser)

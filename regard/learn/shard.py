@@ -58,7 +58,10 @@ class ShardedTeam(Team):
         self.saving = dist.new_group(backend="gloo")  # a checkpoint may be written while gradients travel
         # A block adds what its attention returns out of place.
         warnings.filterwarnings("ignore", r"FSDP2-wrapped module \(FSDPMultiHead\) returned a view", UserWarning)
-        self.hooked: list[tuple[Any, list[Callable[[Tensor], Tensor | None]]]] = []
+        # cuDNN puts the weights of recurrent layers into one piece at each call.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk", UserWarning)
+        self.hooks: dict[nn.Parameter, list[Callable[[Tensor], Tensor | None]]] = {}
+        self.own: dict[nn.Parameter, nn.Parameter] = {}  # of each parameter the part that is here
 
     # -- gradients
 
@@ -74,8 +77,17 @@ class ShardedTeam(Team):
         self.half = self.precision == "bfloat16" and not any(block.cross for block in blocks_of(model))
         self.wrapped = shard_blocks(model, self.mesh, half=self.half)
         # FSDP2 makes new parameters, without the hooks of the old ones.
-        self.hooked = [(weight, hooks[name]) for name, weight in model.named_parameters() if hooks[name]]
+        self.hooks = {weight: hooks[name] for name, weight in model.named_parameters()}
+        with torch.no_grad():
+            self.own = {
+                weight: nn.Parameter(weight.to_local(), weight.requires_grad) for weight in model.parameters()
+            }
         return model
+
+    def own_part(self, parameter: nn.Parameter) -> nn.Parameter:
+        """Updates are made element by element: by plain tensors, as DTensor would find out for each operation how
+        its result is divided."""
+        return self.own[parameter]
 
     def learning(self, model: Any, learn: Callable[[Any], Part]) -> Callable[[Any], Part]:
         self.wrapped.learn = learn
@@ -117,19 +129,24 @@ class ShardedTeam(Team):
         self.wrapped.set_requires_gradient_sync(last)
         yield
 
+    @torch.no_grad()
     def complete(self) -> None:
-        for parameter, hooks in self.hooked:
-            if parameter.grad is None:
+        for parameter, own in self.own.items():
+            gradient: Any = parameter.grad
+            if gradient is None:
                 continue
-            whole = parameter.grad.full_tensor()
-            for hook in hooks:
-                changed = hook(whole)
-                whole = whole if changed is None else changed
-            parameter.grad = _divided(whole, parameter)
+            if hooks := self.hooks[parameter]:
+                whole = gradient.full_tensor()
+                for hook in hooks:
+                    changed = hook(whole)
+                    whole = whole if changed is None else changed
+                gradient = _divided(whole, parameter)
+            own.grad, parameter.grad = gradient.to_local(), None
 
-    def whole(self, number: Tensor) -> Tensor:
-        """A norm of sharded gradients is a partial sum until it is asked for as a whole."""
-        return number.full_tensor() if isinstance(number, DTensor) else number
+    def whole_norm(self, norm: Tensor) -> Tensor:
+        square = norm.double().square()
+        dist.all_reduce(square, group=self.group)
+        return square.sqrt().to(norm.dtype)
 
     # -- the model as a whole
 
@@ -173,7 +190,7 @@ class ShardedTeam(Team):
 
     def writer(self, folder: Path, stepper: Stepper, standing: checkpoint.Standing) -> Callable[[], object]:
         optimiser, settings = stepper.optimiser, stepper.settings
-        tensors = _flat(stepper.model, optimiser)
+        tensors = self._flat(stepper.model, optimiser)
         if settings.async_save:
             tensors = {name: tensor.clone() for name, tensor in tensors.items()}
 
@@ -210,16 +227,28 @@ class ShardedTeam(Team):
         parameters = dict(model.named_parameters())
         if sharded:
             tensors = {name: _like(name, form, parameters) for name, form in forms(path).items()}
-            tensors |= {name: x for name, x in _flat(model, optimiser).items() if name.startswith(MODEL)}
+            tensors |= {name: x for name, x in self._flat(model, optimiser).items() if name.startswith(MODEL)}
             dcp.load(tensors, storage_reader=HuggingFaceStorageReader(str(path)), process_group=self.saving)
             moments = named(tensors, OPTIMISER)
         else:
             weights, moments = checkpoint.read_plain(path)
-            own = named_tensors(model)
-            fill(model, {name: _divided(x, own[name]) for name, x in weights.items()}, source=path)
+            places = named_tensors(model)
+            fill(model, {name: _divided(x, places[name]) for name, x in weights.items()}, source=path)
             moments = {name: _divided(x, parameters[name.partition("/")[2]]) for name, x in moments.items()}
-        checkpoint.fill_optimiser(model, optimiser, moments, source=path)
+        moments = {name: x.to_local() if isinstance(x, DTensor) else x for name, x in moments.items()}
+        checkpoint.fill_optimiser(self._own_parts(model), optimiser, moments, source=path)
         return standing
+
+    def _own_parts(self, model: Any) -> dict[str, Tensor]:
+        return {name: self.own[parameter] for name, parameter in model.named_parameters()}
+
+    def _flat(self, model: Any, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+        """All tensors of a checkpoint under one name each."""
+        parameters = dict(model.named_parameters())
+        tensors = {MODEL + name: tensor.detach() for name, tensor in named_tensors(model).items()}
+        for name, tensor in checkpoint.optimiser_tensors(self._own_parts(model), optimiser).items():
+            tensors[OPTIMISER + name] = _as_part(tensor, parameters[name.partition("/")[2]])
+        return {(name if x.dim() else name + SCALAR): (x if x.dim() else x.view(1)) for name, x in tensors.items()}
 
 
 class InStep(Way):
@@ -248,6 +277,10 @@ def shard_blocks(model: nn.Module, mesh: DeviceMesh, *, half: bool = False) -> A
     )
     for parameter in model.parameters():  # FSDP2 takes no others; those of convolutions may be channels last
         parameter.data = parameter.data.contiguous()
+    for part in model.modules():
+        if isinstance(part, nn.RNNBase):
+            # For cuDNN it would move its weights into one piece, where FSDP2 does not write those of later steps.
+            part.flatten_parameters = _leave_in_place  # type: ignore[method-assign]
     for block in blocks_of(model):
         if block.cross is not None:  # its keys and values are made outside of the block
             fully_shard(block.cross, mesh=mesh)
@@ -258,17 +291,23 @@ def shard_blocks(model: nn.Module, mesh: DeviceMesh, *, half: bool = False) -> A
     return fully_shard(Learning(model), mesh=mesh)
 
 
+def _leave_in_place() -> None:
+    pass
+
+
 def _checked(path: Path, record: dict[str, Any]) -> bool:
     checkpoint.check_files(path, record)
     return checkpoint.is_sharded(record)
 
 
-def _flat(model: Any, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All tensors of a checkpoint under one name each."""
-    weights, moments = named_tensors(model), checkpoint.optimiser_tensors(model, optimiser)
-    tensors = {MODEL + name: tensor.detach() for name, tensor in weights.items()}
-    tensors |= {OPTIMISER + name: tensor.detach() for name, tensor in moments.items()}
-    return {(name if x.dim() else name + SCALAR): (x if x.dim() else x.view(1)) for name, x in tensors.items()}
+def _as_part(own: Tensor, parameter: Any) -> Tensor:
+    """A moment as what it is of the whole: a part as that of its parameter. A number is the same everywhere."""
+    if not own.dim():
+        return own
+    mesh, placements = parameter.device_mesh, parameter.placements
+    return DTensor.from_local(
+        own, mesh, placements, run_check=False, shape=parameter.shape, stride=parameter.stride()
+    )
 
 
 def _like(name: str, form: tuple[torch.Size, torch.dtype], parameters: dict[str, nn.Parameter]) -> Tensor:

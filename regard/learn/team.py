@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.learn import checkpoint
 from regard.learn.interrupt import Interrupt
@@ -58,6 +58,10 @@ class Alone:
         """`learn`, with gradients that are those of all processes."""
         return learn
 
+    def own_part(self, parameter: nn.Parameter) -> nn.Parameter:
+        """What is updated here of a parameter: a plain tensor, which has its gradient after `complete`."""
+        return parameter
+
     def forward(self, work: Callable[[], T]) -> T:
         """Work that calls the model without gradients, made by all processes."""
         return work()
@@ -85,9 +89,9 @@ class Alone:
     def complete(self) -> None:
         """Called when the gradients of a step are there."""
 
-    def whole(self, number: Tensor) -> Tensor:
-        """A number that each process may have a part of."""
-        return number
+    def whole_norm(self, norm: Tensor) -> Tensor:
+        """The norm of all gradients, where each process may have a part of them."""
+        return norm
 
     def whole_model(self, model: Any) -> Any:
         """The model with whole weights, to be saved by the first process. Every process must ask."""

@@ -73,6 +73,7 @@ with divided():
     told["each_of_first"] = outcome(each_of_first)
     told["differently"] = differently()
     told["evaluated"] = regard.load(run).evaluate().to_dict()
+told["imported"] = [name for name in ("torch._dynamo", "sympy", "matplotlib") if name in sys.modules]
 Path(f"told-{{rank}}.json").write_text(json.dumps(told))
 
 answers, calls = Translator.answers, []
@@ -142,8 +143,10 @@ def session(lively: str, gpt2: str, classifier: str, tmp_path_factory: pytest.Te
     asked = [*commands(Path("two"), lively, gpt2, classifier), ["serve", lively]]
     (folder / "commands.json").write_text(json.dumps([asked, lively, last]))
     (folder / "script.py").write_text(SCRIPT.format(ahead=AHEAD, part=PART))
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "script.py"]
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words += ["--run-path", "--start-method", "fork", "script.py"]  # without importing torch three times
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    here["LOGLEVEL"] = "CRITICAL"  # of torchrun, which imports torch's compiler to format an error
     done = subprocess.run(words, cwd=folder, env=here, capture_output=True, text=True, timeout=PATIENCE)
     told = [json.loads(file.read_text()) for file in sorted(folder.glob("told-*.json"))]
     assert len(told) == 2, done.stderr
@@ -188,6 +191,11 @@ def test_a_process_makes_its_own_batches_of_text(session: Session, gpt2: str) ->
 
 def test_serve_is_one_process(session: Session) -> None:
     assert [told["codes"][-1] for told in session.told] == [2, 2]
+
+
+def test_to_answer_imports_no_compiler(session: Session) -> None:
+    """Each would take more than a second, before the first answer."""
+    assert [told["imported"] for told in session.told] == [[], []]
 
 
 def test_an_error_comes_in_its_turn_in_every_process(session: Session) -> None:

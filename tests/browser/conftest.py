@@ -19,17 +19,30 @@ from expected import DEADLINE
 
 SIZE = {"width": 1200, "height": 900}
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-# No GPU and no sandbox: tests may run as root in a container. No optimising compiler: no script runs long enough.
+# No GPU and no sandbox: tests may run as root in a container. No optimising compilers: no script runs long enough.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
-    "--js-flags=--no-opt",
+    "--js-flags=--no-opt,--no-maglev",
     "--process-per-site",
     "--renderer-process-limit=1",
     "--force-color-profile=srgb",
 )
+
+# What the page does when somebody goes back or forward in the history, if it has its models.
+SHOW = """address => {
+    if (!document.querySelector("#work:not([hidden])")) return false;
+    history.pushState(null, "", address);
+    dispatchEvent(new PopStateEvent("popstate"));
+    return true;
+}"""
+# All that axe has to tell fills megabytes, so only what is asserted leaves the browser.
+VIOLATIONS = """async within => {
+    const {violations} = await axe.run(within || document, {resultTypes: ["violations"]});
+    return violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.target} ${node.failureSummary}`));
+}"""
 
 
 def missing() -> str:
@@ -87,11 +100,11 @@ def kept_page(browser: Any) -> Iterator[Any]:
 @pytest.fixture
 def same_page(kept_page: Any) -> Iterator[Any]:
     """As from `new_page`, but shared with other tests, since a new one takes half a second: for those that keep
-    nothing in the browser, and begin by opening a document. Its size and colours may be changed by `look`."""
+    nothing in the browser, and begin with a document or state of their own. `look` changes its size and colours."""
     kept_page.troubles.clear()
     kept_page.mouse.move(0, 0)
     yield kept_page
-    kept_page.goto(kept_page.rest)  # what was said late arrives now
+    kept_page.evaluate("() => new Promise(done => setTimeout(done))")  # what was said late arrives now
     look(kept_page)
     assert not kept_page.troubles
 
@@ -112,7 +125,6 @@ def watched(browser: Any, troubles: list[str], **settings: Any) -> Any:
     page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: is_far(request.url) and troubles.append(f"asked {request.url}"))
     page.troubles = troubles
-    page.rest = "about:blank"  # a document of the same site as the next spares the browser a new process
     return page
 
 
@@ -133,9 +145,7 @@ def violations() -> Callable[..., list[str]]:
         if not page.evaluate("() => 'axe' in window"):
             axe = files("axe_playwright_python").joinpath("axe.min.js")
             page.evaluate(axe.read_text(encoding="utf-8"))
-        script = "(within) => axe.run(within || document, {resultTypes: ['violations']})"
-        found = page.evaluate(script, within)["violations"]
-        return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+        return page.evaluate(VIOLATIONS, within)
 
     return check
 
@@ -225,17 +235,22 @@ def serve() -> Callable[..., Any]:
 
 @pytest.fixture
 def visit(address: str, same_page: Any) -> Callable[..., Any]:
-    """Opens the page at a state, given as its parameters, and waits for the answer and its view. For what is kept
-    in the browser, or for other settings of it, give a new page."""
-
-    same_page.rest = f"{address}/health"
+    """Shows a state of the page, given as its parameters, and waits for the answer and its view. The page is loaded
+    only where there is none yet, or where `fresh` wants nothing of a visit before. For what is kept in the browser,
+    or for other settings of it, give a new page."""
 
     def go(
-        view: str | None = ".regard .stage", page: Any = same_page, timeout: int = DEADLINE, **state: str
+        view: str | None = ".regard .stage",
+        page: Any = same_page,
+        timeout: int = DEADLINE,
+        fresh: bool = False,
+        **state: str,
     ) -> Any:
-        if page.url not in (page.rest, "about:blank"):  # else only the state would change
-            page.goto(page.rest)
-        page.goto(f"{address}/#{urlencode(state)}")
+        found = f"{address}/#{urlencode(state)}"
+        if fresh:
+            page.goto(f"{address}/health")  # else only the state would change
+        if not page.evaluate(SHOW, found):
+            page.goto(found)
         page.wait_for_selector(".panel:not([aria-busy]) .answer > *", timeout=timeout)
         if view:
             page.wait_for_selector(f".panel {view}")

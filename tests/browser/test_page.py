@@ -126,7 +126,7 @@ def test_what_was_not_read_is_said(visit: Visit) -> None:
 
 
 def test_hostile_tokens_are_text(visit: Visit) -> None:
-    page = visit(model="de-en", text=HOSTILE)
+    page = visit(model="de-en", text=HOSTILE, options='{"max_length": 20}')
     assert page.locator("textarea").first.input_value() == HOSTILE
     assert page.locator(".panel img, .panel script").count() == 0
     for way, drawn in {"Links": ".links", "Text": ".words", "Map": ".cells"}.items():
@@ -198,6 +198,7 @@ def test_an_image_that_is_read_late_does_not_replace_the_next(visit: Visit) -> N
 def test_an_episode(same_page: Any, address: str, violations: Callable[..., list[str]]) -> None:
     """Examples of two classes, and an image to classify."""
     page = same_page
+    page.goto(f"{address}/health")
     page.goto(f"{address}/#model=few")
     page.wait_for_selector(".class-row")
     files = [{"name": "one.png", "mimeType": "image/png", "buffer": square(shade)} for shade in (0, 255, 20)]
@@ -221,7 +222,7 @@ def test_an_episode(same_page: Any, address: str, violations: Callable[..., list
 
 
 def test_examples_of_the_run_are_seen_again(visit: Visit) -> None:
-    page = visit(".regard-examples *", model="omniglot")
+    page = visit(".regard-examples *", fresh=True, model="omniglot")
     page.locator(".tried-image").nth(2).click()
     expect_state(page, example="2", options={"top": 5})
     page.wait_for_selector(".panel:not([aria-busy])")
@@ -265,7 +266,7 @@ def test_gates_of_a_recurrent_layer(visit: Visit) -> None:
 
 def test_a_view_waits_for_its_style_and_not_for_one_that_is_no_longer_wanted(visit: Visit) -> None:
     """Views measure the room that their style leaves them."""
-    page, styles = visit(model="dates"), []
+    page, styles = visit(fresh=True, model="dates"), []
     page.route("**/views/heads.css", lambda route: styles.append(route), times=1)
     with page.expect_response(re.compile("attention.*site=cell")) as found:
         page.locator(".panel-tools select").select_option("cell")

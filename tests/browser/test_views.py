@@ -22,18 +22,10 @@ WORDS = ["the", "black", "cat", "sat", "here", "."]
 MAP = np.array([[0.7, 0.2, 0.1], [0.05, 0.15, 0.8]])
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("empty") / "empty.html"
-    path.write_text("<!doctype html><title>empty</title>")
-    return path.as_uri()
-
-
 @pytest.fixture
-def opened(same_page: Any, empty: str, tmp_path: Path) -> Callable[..., Any]:
+def opened(same_page: Any, tmp_path: Path) -> Callable[..., Any]:
     """The page of a picture, from disk, in place of what the browser shows."""
     page = same_page
-    page.rest = empty
 
     def opening(picture: Any) -> Any:
         path = tmp_path / "picture.html"

@@ -26,6 +26,7 @@ OVERHEAD = 96
 # At least this many of the longest pair must fit the budget; with fewer, random blocks would often overflow.
 LEAST_PAIRS = 16
 SIDES = ("source", "target")
+Item = tuple[int, int, np.ndarray]  # a block, the index of its first batch in the epoch, rows of the block
 SUFFIXES = (".ids", ".lengths")  # int32, in the machine's byte order, because blocks are temporary
 
 
@@ -116,22 +117,38 @@ class BlockData:
     def __len__(self) -> int:
         return self.count
 
-    def order(self, epoch: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The epoch's batches as (block, row indices in it); needs only the lengths, so no ids are read."""
-        for block in np.random.default_rng([self.seed, epoch]).permutation(self.blocks).tolist():
+    def order(self, epoch: int) -> Iterator[Item]:
+        """The epoch's batches; needs only the lengths, so no ids are read."""
+        return self.order_from(epoch, 0)[1]
+
+    def bookmark(self, item: Item) -> list[int]:
+        """How many batches the blocks before this one have is known only once their lengths are read: a training
+        that goes on need not read them again."""
+        block, first, _ = item
+        return [block, first]
+
+    def order_from(self, epoch: int, index: int, bookmark: Sequence[int] = ()) -> tuple[int, Iterator[Item]]:
+        """The order from the bookmark's block on, and the index of its first batch."""
+        blocks = np.random.default_rng([self.seed, epoch]).permutation(self.blocks).tolist()
+        block, first = bookmark or (blocks[0], 0)
+        return first, self._from(epoch, blocks[blocks.index(block) :], first)
+
+    def _from(self, epoch: int, blocks: list[int], first: int) -> Iterator[Item]:
+        for block in blocks:
             source, target = (_lengths(self.folder / f"{block}.{side}") for side in SIDES)
             # block + 1, because numpy ignores a trailing 0 in a seed.
             generator = np.random.default_rng([self.seed, epoch, block + 1])
             longest = np.maximum(source + 1, target + 2)  # with the special tokens
-            for rows in draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator):
-                yield block, rows
+            batches = draw_batches(longest, batch_tokens=self.batch_tokens, generator=generator)
+            yield from ((block, first, rows) for rows in batches)
+            first += len(batches)
 
-    def batch(self, item: tuple[int, np.ndarray]) -> PairBatch:
-        block, rows = item
+    def batch(self, item: Item) -> PairBatch:
+        block, _, rows = item
         return self._block(block).batch(rows)
 
-    def share(self, item: tuple[int, np.ndarray], share: Share) -> tuple[PairBatch, int]:
-        block, rows = item
+    def share(self, item: Item, share: Share) -> tuple[PairBatch, int]:
+        block, _, rows = item
         return self._block(block).share(rows, share)
 
     def _block(self, block: int) -> PairData:

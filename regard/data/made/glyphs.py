@@ -5,6 +5,7 @@ No class of one split occurs in another. Images are grey, the ink is bright."""
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -13,6 +14,7 @@ from regard.data.images.labelled_images import ImageSet
 from regard.data.made.splits import SPLITS, check_split
 
 EXAMPLES = 20  # images of each class, as in Omniglot
+KEPT = 64  # classes that are kept: a small set is asked for several times, by a training and after it
 FINER = 4  # drawn this many times larger, then averaged, for smooth edges
 STEPS = 12  # straight pieces of a stroke
 STROKES = (2, 4)  # of a character, at least and at most
@@ -28,13 +30,18 @@ def glyphs(split: str, count: int, *, examples: int = EXAMPLES, size: int = 28) 
         raise ValueError(f"size must be at least 16 pixels, so that strokes can be distinguished, got {size}")
     pixels = np.empty((count * examples, size, size, 1), np.uint8)
     for number in range(count):
-        generator = np.random.default_rng([SPLITS.index(split), number])
-        strokes = _strokes(generator)
-        for example in range(examples):
-            pixels[number * examples + example, ..., 0] = _draw(strokes, size, generator)
+        pixels[number * examples : (number + 1) * examples, ..., 0] = _class(split, number, examples, size)
     labels = np.repeat(np.arange(count), examples)
     names = [f"{split} {number}" for number in range(count)]
     return ImageSet(labels, names, name=f"glyphs {split}, image {{}}".format, pixels=pixels)
+
+
+@lru_cache(KEPT)
+def _class(split: str, number: int, examples: int, size: int) -> np.ndarray:
+    """(examples, size, size) bytes."""
+    generator = np.random.default_rng([SPLITS.index(split), number])
+    strokes = _strokes(generator)
+    return np.stack([_draw(strokes, size, generator) for _ in range(examples)])
 
 
 def _strokes(generator: np.random.Generator) -> np.ndarray:

@@ -18,6 +18,7 @@ import numpy as np
 
 CLASSES = ("circle", "square", "triangle", "cross", "ring", "star")
 ROUND = 60  # images that are drawn with one generator; a multiple of all that takes turns
+KEPT = 8  # rounds that are kept: a small set is asked for several times, by a training and after it
 CORNERS = 36  # points of an outline: 12 on each side of a triangle, 9 of a square, 3 of a cross
 CONTRAST = 100  # smallest distance of a shape's colour from the ground's, in RGB
 TRIES = 16  # colours that are drawn to find one

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import overload
 
 import numpy as np
@@ -21,6 +22,7 @@ from regard.data.images.captions import CaptionSet, Named
 from regard.data.images.images import Images
 from regard.data.made.painting import (
     CLASSES,
+    KEPT,
     ROUND,
     SOFT,
     TRIES,
@@ -85,9 +87,8 @@ def scenes(split: str, count: int, *, size: int = 64) -> CaptionSet:
     words: list[list[int]] = [[]] * count
 
     def draw(first: int, number: int) -> None:
-        generator = np.random.default_rng([len(COLOURS), len(CLASSES), SPLITS.index(split), first // ROUND])
         part = slice(first, first + number)
-        said = _draw(pixels[part], numbers[part], generator)
+        pixels[part], numbers[part], said = _round(split, first // ROUND, number, size)
         captions[part] = [(" ".join(each),) for each in said]
         words[part] = [[place for place, word in enumerate(each) if word in CLASSES] for each in said]
 
@@ -96,9 +97,12 @@ def scenes(split: str, count: int, *, size: int = 64) -> CaptionSet:
     return CaptionSet(images, captions, SceneObjects(numbers, words))
 
 
-def _draw(pixels: np.ndarray, numbers: np.ndarray, generator: np.random.Generator) -> list[list[str]]:
-    """Fills `pixels` (N, H, W, 3) and `numbers` (N, H, W) with the first images of a round. The captions' words."""
-    size = pixels.shape[1]
+@lru_cache(KEPT)
+def _round(split: str, place: int, count: int, size: int) -> tuple[np.ndarray, np.ndarray, list[list[str]]]:
+    """The first `count` images of a round (N, H, W, 3), the number of the shape at each pixel (N, H, W), and the
+    captions' words."""
+    generator = np.random.default_rng([len(COLOURS), len(CLASSES), SPLITS.index(split), place])
+    numbers = np.zeros((count, size, size), np.uint8)
     rows = np.concatenate([[row] * (1 + row % len(RADII)) for row in range(ROUND)])  # the image of each shape
     kinds, turn = generator.integers(len(CLASSES), size=len(rows)), generator.uniform(-TURNED, TURNED, len(rows))
     slanted = (kinds == CLASSES.index("cross")) & (generator.random(len(rows)) < SLANTED)
@@ -118,7 +122,7 @@ def _draw(pixels: np.ndarray, numbers: np.ndarray, generator: np.random.Generato
     half = (radii[:, None] * strokes.reach).max(1)
     for kind in range(len(RADII)):  # images of as many shapes, whose windows are about equal
         same = rows % len(RADII) == kind
-        some, window = np.flatnonzero(same & (rows < len(pixels))), min(size, math.ceil(2 * half[same].max()) + 6)
+        some, window = np.flatnonzero(same & (rows < count)), min(size, math.ceil(2 * half[same].max()) + 6)
         corners = np.clip(np.rint(middles[some] - window / 2), 0, size - window).astype(int)
         points = (middles[some] - corners)[:, None] + radii[some, None, None] * strokes.points[some]
         covered = cover(strokes[some], points, thick[some], soft[some], window)
@@ -128,8 +132,8 @@ def _draw(pixels: np.ndarray, numbers: np.ndarray, generator: np.random.Generato
             numbers[part][taken] = 1 + np.sum(rows[:shape] == rows[shape])
     thinnest = np.ones(ROUND)
     np.minimum.at(thinnest, rows, np.where(strokes.filled, 1, thick))
-    pixels[:] = finish(grounds.pixels[: len(pixels)], grounds.noise * thinnest, generator)
-    return said[: len(pixels)]
+    pixels = finish(grounds.pixels[:count], grounds.noise * thinnest, generator)
+    return pixels, numbers, said[:count]
 
 
 def _places(

@@ -7,12 +7,14 @@ circle that is not filled is a ring."""
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from regard.data.images.labelled_images import ImageSet
 from regard.data.made.painting import (
     CLASSES,
+    KEPT,
     ROUND,
     SOFT,
     TRIES,
@@ -50,16 +52,17 @@ def shapes(split: str, count: int, *, size: int = 32) -> Shapes:
     pixels, boxes = np.empty((count, size, size, 3), np.uint8), np.empty((count, 4), np.int64)
 
     def draw(first: int, number: int) -> None:
-        generator = np.random.default_rng([len(CLASSES), SPLITS.index(split), first // ROUND])
         part = slice(first, first + number)
-        pixels[part], boxes[part] = _draw(number, size, generator)
+        pixels[part], boxes[part] = _round(split, first // ROUND, number, size)
 
     rounds(count, draw)
     return Shapes(pixels, np.arange(count) % len(CLASSES), boxes, split)
 
 
-def _draw(number: int, size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+@lru_cache(KEPT)
+def _round(split: str, place: int, number: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The first `number` images of a round, and the boxes of their shapes."""
+    generator = np.random.default_rng([len(CLASSES), SPLITS.index(split), place])
     turn = generator.uniform(0, 2 * math.pi, ROUND)
     turn = np.where(generator.random(ROUND) < UPRIGHT, TURNED * (turn / math.pi - 1), turn)
     strokes = draw_strokes(np.arange(ROUND) % len(CLASSES), turn, generator)

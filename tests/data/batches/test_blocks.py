@@ -8,6 +8,8 @@ import pytest
 
 from regard.data.batches.batch import PairData
 from regard.data.batches.blocks import OVERHEAD, BlockData, gather
+from regard.learn.checkpoint import Standing
+from regard.learn.loop import _walk
 from regard.data.text.pairs import read_pairs
 from regard.data.text.special_tokens import Special
 
@@ -134,8 +136,8 @@ def test_batches_have_the_special_tokens_they_are_told(tmp_path, budget):
 def test_blocks_are_fair_samples_of_a_sorted_file(tmp_path):
     data = blocks_of(tmp_path / "blocks", budget=100_000)
     means = {}
-    for block, rows in data.order(0):
-        means.setdefault(block, []).extend((data.batch((block, rows)).source[:, 0] - 10).tolist())
+    for item in data.order(0):
+        means.setdefault(item[0], []).extend((data.batch(item).source[:, 0] - 10).tolist())
     assert len(means) == data.blocks > 4
     for drawn in means.values():
         assert abs(np.mean(drawn) - 1000) < 5 * 577 / np.sqrt(len(drawn))  # five standard errors
@@ -147,7 +149,7 @@ def test_order_is_a_pure_function_of_seed_and_epoch(tmp_path):
     assert first == order_of(data, 0) == order_of(blocks_of(tmp_path / "b"), 0)
     assert first != second
     assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in second}
-    orders = [list(dict.fromkeys(block for block, _ in data.order(epoch))) for epoch in (0, 1)]
+    orders = [list(dict.fromkeys(block for block, *_ in data.order(epoch))) for epoch in (0, 1)]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(data.blocks))
     assert first != order_of(blocks_of(tmp_path / "c", seed=1), 0)
@@ -163,11 +165,26 @@ def test_batch_is_a_pure_function_of_the_item(tmp_path):
 
 def test_skipping_reads_lengths_alone(tmp_path):
     data = blocks_of(tmp_path / "blocks")
-    before = [(block, rows.tolist()) for block, rows in data.order(2)]
+    before = [(block, rows.tolist()) for block, _, rows in data.order(2)]
     for path in (tmp_path / "blocks").glob("*.ids"):
         path.unlink()
     again = islice(data.order(2), len(before) // 2, None)
-    assert [(block, rows.tolist()) for block, rows in again] == before[len(before) // 2 :]
+    assert [(block, rows.tolist()) for block, _, rows in again] == before[len(before) // 2 :]
+
+
+def test_a_training_goes_on_without_the_blocks_before(tmp_path):
+    data = blocks_of(tmp_path / "blocks")
+    items = list(data.order(2))
+    place = next(place for place, item in enumerate(items) if item[0] != items[0][0]) + 1
+    for path in (tmp_path / "blocks").glob(f"{items[0][0]}.*"):
+        path.unlink()
+    standing = Standing(epoch=2, index=place + 1, bookmark=data.bookmark(items[place]))
+    for index, (epoch, found, item) in zip(range(place + 1, len(items)), _walk(data, standing), strict=False):
+        assert (epoch, found, item[0]) == (2, index, items[index][0])
+        assert item[2].tolist() == items[index][2].tolist()
+    data = blocks_of(tmp_path / "again")
+    without = _walk(data, Standing(epoch=2, index=place + 1))  # a checkpoint of an older version
+    assert next(without)[:2] == (2, place + 1)
 
 
 def test_an_earlier_set_is_replaced(tmp_path):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from regard.data.made.glyphs import glyphs
 from regard.data.made.painting import (
     CLASSES,
     CORNERS,
@@ -14,6 +15,8 @@ from regard.data.made.painting import (
     paint_grounds,
     rounds,
 )
+from regard.data.made.scenes import scenes
+from regard.data.made.shapes import shapes
 
 
 def line_of(*corners):
@@ -86,3 +89,11 @@ def test_rounds_cover_all_images_once():
     seen = []
     rounds(2 * ROUND + 7, lambda first, number: seen.append((first, number)))
     assert sorted(seen) == [(0, ROUND), (ROUND, ROUND), (2 * ROUND, 7)]
+
+
+def test_who_changes_a_set_changes_no_other():
+    """Although what was drawn is kept."""
+    for draw in (shapes, glyphs, lambda *asked: scenes(*asked).images):
+        wanted = draw("test", 3).pixels.copy()
+        draw("test", 3).pixels[:] = 0
+        assert np.array_equal(draw("test", 3).pixels, wanted)
