@@ -176,6 +176,6 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
     _read_few[(rows * heads,)](
         query, keys, values, query if mask is None else mask, out, scale, count, places,
         *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0),
-        heads, dim, width, mask is not None, queries, tile, *widths, num_warps=4,
+        heads, dim, width, mask is not None, queries, tile, *widths, num_warps=4, num_stages=2,
     )  # fmt: skip
     return out.transpose(1, 2)
