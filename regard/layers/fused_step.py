@@ -24,6 +24,7 @@ except ImportError:  # without Triton
 log = logging.getLogger("regard.decode")
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 MOST_ROWS = 128  # with more rows a step is bound by arithmetic, and cuBLAS is faster
+SHARED = 220 << 10  # bytes of shared memory that a program may need: data-centre GPUs since Hopper have them
 MOST_WIDTH = 8192  # of an input of one row, all of which a program holds
 MOST_BYTES = 12288  # of an input of several rows
 MOST_HEAD = 128
@@ -54,6 +55,9 @@ def fits(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any]) -> str:
         return "Triton is not installed"
     if x.get_device() != torch.cuda.current_device():  # where Triton launches
         return f"{x.device} is not the current device"
+    properties = torch.cuda.get_device_properties(x.device)
+    if getattr(properties, "shared_memory_per_block_optin", 0) < SHARED:  # not on ROCm
+        return f"{torch.cuda.get_device_name(x.device)} has too little shared memory"
     return misfit(blocks, x, pasts)
 
 

@@ -33,7 +33,7 @@ def _inputs(CHUNKS: tl.constexpr, SLICES: tl.constexpr, SLICE: tl.constexpr):
     first = tl.arange(0, SLICES)[:, None, None] * SLICE + tl.arange(0, SLICE)[None, None, :]
     chunks = ()
     for i in tl.static_range(CHUNKS):
-        chunks = chunks + (first + i * SLICES * SLICE,)  # noqa: RUF005
+        chunks = chunks + (first + i * SLICES * SLICE,)  # type: ignore[assignment]  # noqa: RUF005
     return chunks
 
 
@@ -42,7 +42,7 @@ def _features(x, k, K: tl.constexpr, CHUNKS: tl.constexpr):
     """x[k] of each chunk: (SLICES, 1, SLICE)"""
     chunks = ()
     for i in tl.static_range(CHUNKS):
-        chunks = chunks + (tl.load(x + k[i], mask=k[i] < K, other=0.0),)  # noqa: RUF005
+        chunks = chunks + (tl.load(x + k[i], mask=k[i] < K, other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
     return chunks
 
 
@@ -51,7 +51,7 @@ def _rows(x, n, k, N, K: tl.constexpr, CHUNKS: tl.constexpr):
     """x[n, k] of each chunk: (SLICES, ROWS, SLICE)"""
     n, chunks = n[None, :, None], ()
     for i in tl.static_range(CHUNKS):
-        chunks = chunks + (tl.load(x + n * K + k[i], mask=(n < N) & (k[i] < K), other=0.0).to(tl.float32),)  # noqa: RUF005
+        chunks = chunks + (tl.load(x + n * K + k[i], mask=(n < N) & (k[i] < K), other=0.0).to(tl.float32),)  # type: ignore[assignment]  # noqa: RUF005
     return chunks
 
 
@@ -60,7 +60,7 @@ def _weights(w, j, k, J, K: tl.constexpr, CHUNKS: tl.constexpr):
     """w[j, k] of each chunk: (SLICES, COLS, SLICE)"""
     j, chunks = j[None, :, None], ()
     for i in tl.static_range(CHUNKS):
-        chunks = chunks + (tl.load(w + j.to(tl.int64) * K + k[i], mask=(j < J) & (k[i] < K), other=0.0),)  # noqa: RUF005
+        chunks = chunks + (tl.load(w + j.to(tl.int64) * K + k[i], mask=(j < J) & (k[i] < K), other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
     return chunks
 
 
@@ -76,7 +76,7 @@ def _normed(x, k, scale, shift, eps, K: tl.constexpr, CHUNKS: tl.constexpr):
         squares += centred * centred
     factor = tl.rsqrt(tl.sum(tl.sum(squares, 2), 0) / K + eps)[None, :, None]
     for i in tl.static_range(CHUNKS):
-        chunks = chunks + ((x[i] - mean) * factor * scale[i].to(tl.float32) + shift[i].to(tl.float32),)  # noqa: RUF005
+        chunks = chunks + ((x[i] - mean) * factor * scale[i].to(tl.float32) + shift[i].to(tl.float32),)  # type: ignore[assignment]  # noqa: RUF005
     return chunks
 
 
@@ -100,7 +100,7 @@ def _joined(reads, heights, n, k, N, K: tl.constexpr, PARTS: tl.constexpr, CHUNK
     """What all heads read, of each chunk: (SLICES, ROWS, SLICE)"""
     n, chunks = n[None, :, None], ()
     for i in tl.static_range(CHUNKS):
-        chunks = chunks + (joined(reads, heights, n, k[i], (n < N) & (k[i] < K), N, K, PARTS),)  # noqa: RUF005
+        chunks = chunks + (joined(reads, heights, n, k[i], (n < N) & (k[i] < K), N, K, PARTS),)  # type: ignore[assignment]  # noqa: RUF005
     return chunks
 
 

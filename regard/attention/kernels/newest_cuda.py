@@ -79,7 +79,7 @@ def joined(reads, heights, n, k, inside, N, K: tl.constexpr, PARTS: tl.constexpr
     """Features k (of K = H D) of what rows n read from all parts together; 0 if a row may look nowhere."""
     each, highest = (), tl.full(inside.shape, -float("inf"), tl.float32)
     for s in tl.static_range(PARTS):
-        each = each + (tl.load(heights + (s * N + n) * K + k, mask=inside, other=0.0),)  # noqa: RUF005
+        each = each + (tl.load(heights + (s * N + n) * K + k, mask=inside, other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
         highest = tl.maximum(highest, each[s])
     highest = tl.where(highest == -float("inf"), 0.0, highest)
     total, read = tl.zeros(inside.shape, tl.float32), tl.zeros(inside.shape, tl.float32)
@@ -176,6 +176,6 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
     _read_few[(rows * heads,)](
         query, keys, values, query if mask is None else mask, out, scale, count, places,
         *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0),
-        heads, dim, width, mask is not None, queries, tile, *widths, num_warps=4,
+        heads, dim, width, mask is not None, queries, tile, *widths, num_warps=4, num_stages=2,
     )  # fmt: skip
     return out.transpose(1, 2)
