@@ -19,7 +19,8 @@ from regard.decode.rows import Rows, take_step
 from regard.layers.replay import addresses
 from regard.models import protocols
 
-AHEAD = 2  # steps that the GPU has to do while the host follows
+STEPS = 4  # of a graph: the host launches it and asks for its outcome once
+AHEAD = 1  # graphs that the GPU has to run while the host follows
 
 
 class RowsAhead:
@@ -34,7 +35,8 @@ class RowsAhead:
         self.key = addresses(model), shapes, group.key, rows.minimum > 0
         self.recording = graphs.take(model, self.key, lambda: record(model, rows, self.count, capacity))
         self.recording.load(begun, size)
-        self.waiting: deque[Copied] = deque()
+        self.waiting: deque[Copied] = deque()  # the outcomes of graphs
+        self.ready: deque[Tensor] = deque()  # those of steps
         self.taken = 0  # steps
 
     @staticmethod
@@ -46,8 +48,8 @@ class RowsAhead:
         if -1 in sizes:  # the first step shows the shapes of keys and values
             return None
         size, back = max(sizes, default=0), rows.history.shape[1]
-        capacity = capacity_for(max(size, back) + left, most_places(model)) if sizes or back else 0
-        why = reason(model, rows, sizes, min(left, capacity - size) if sizes else left)
+        capacity = capacity_for(max(size, back) + left + STEPS, most_places(model)) if sizes or back else 0
+        why = reason(model, rows, sizes, min(left, capacity - size - STEPS + 1) if capacity else left)
         if not why:
             try:
                 with torch.cuda.device(rows.tokens.device) if rows.tokens.is_cuda else torch.no_grad():
@@ -60,15 +62,20 @@ class RowsAhead:
     @property
     def is_full(self) -> bool:
         """Is there no room for another place, and nothing left to tell?"""
-        return not self.waiting and bool(self.capacity) and self.size >= self.capacity
+        return not self.waiting and not self.ready and not self.has_room
+
+    @property
+    def has_room(self) -> bool:
+        return not self.capacity or self.size + STEPS <= self.capacity
 
     def outcome(self, left: int) -> Tensor:
         """What the next step wrote, as `take_step` says it; no row writes more than `left` tokens from there on."""
-        ahead = min(AHEAD + 1, left)
-        while len(self.waiting) < ahead and not (self.capacity and self.size >= self.capacity):
+        while len(self.waiting) <= AHEAD and len(self.ready) + STEPS * len(self.waiting) < left and self.has_room:
             self.waiting.append(Copied(self.recording.launch()))
-            self.size, self.taken = self.size + 1, self.taken + 1
-        return self.waiting.popleft().wait()
+            self.size, self.taken = self.size + STEPS, self.taken + STEPS
+        if not self.ready:
+            self.ready.extend(self.waiting.popleft().wait())
+        return self.ready.popleft()
 
     def thins_out(self, alive: int, left: int) -> bool:
         """Does it pay to go on with a smaller batch, if so many rows are not done?"""
@@ -76,7 +83,8 @@ class RowsAhead:
 
     def outcomes(self) -> list[Tensor]:
         """Of the steps that were taken ahead and not told yet."""
-        told = [copied.wait() for copied in self.waiting]
+        told = [*self.ready, *(outcome for copied in self.waiting for outcome in copied.wait())]
+        self.ready.clear()
         self.waiting.clear()
         return told
 
@@ -106,12 +114,12 @@ def reason(model: nn.Module, rows: Rows, sizes: set[int], left: int) -> str:
 
 
 def record(model: protocols.Generator, rows: Rows, count: int, capacity: int) -> Recording:
-    """The graph of a step from such rows on."""
+    """The graph of some steps from such rows on."""
     room = graphs.room(model, capacity, rows.tokens.device)
     static = rows.fixed(count, room)
     width = static.history.shape[1]
 
-    def launch() -> Tensor:
+    def step() -> Tensor:
         outcome, after = take_step(model, static)
         after = replace(after, history=after.history[:, after.history.shape[1] - width :])
         for old, new in zip(static.tensors(), after.tensors(), strict=True):
@@ -121,5 +129,8 @@ def record(model: protocols.Generator, rows: Rows, count: int, capacity: int) ->
                 old.copy_(new)
         room.place.add_(1)
         return outcome
+
+    def launch() -> Tensor:
+        return torch.stack([step() for _ in range(STEPS)])
 
     return Recording(graphs.captured(launch), static, room.place)
