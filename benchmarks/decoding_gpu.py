@@ -5,8 +5,8 @@
 bfloat16, random weights, greedy unless a row says beam. GPT-2 124M: 256 tokens after 32. The small translator (dim
 256, 3 + 3 layers) and the recurrent ones (their default sizes): 64 sentences of 20 tokens, 20 tokens each; language
 models 64 rows, 40 tokens. The end token is forbidden. Times are from tokens to tokens and include reading the
-source or the prompt; the first call is its own column: it compiles and captures. `limit`: what the weights that a step
-reads would take at the measured speed of a copy, times the steps; the share is of that."""
+source or the prompt; the first call is its own column: it compiles and captures. `limit`: what the weights that a
+step reads would take at the measured speed of a copy, times the steps; the share is of that."""
 
 from __future__ import annotations
 
@@ -158,11 +158,11 @@ def timed(ways: dict[str, Write], long: float) -> dict[str, tuple[float, float]]
 
     for name in ways:
         first[name] = once(name)
-        once(name)
+    once("regard")  # captures the rest
     spent = dict.fromkeys(ways, 0.0)
-    while any(spent[name] < long or len(later[name]) < 3 for name in ways):
-        for name in ways:
-            if spent[name] < long or len(later[name]) < 3:
+    while any(seconds < long for seconds in spent.values()):
+        for name, seconds in spent.items():
+            if seconds < long:
                 later[name].append(once(name))
                 spent[name] += later[name][-1]
     return {name: (first[name], statistics.median(later[name])) for name in ways}
