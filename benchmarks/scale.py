@@ -2,11 +2,15 @@
 much memory and time GPT-2 xl and Transformer big take on 1, 8 and 64 GPUs.
 
     python benchmarks/scale.py          # prints Markdown tables; needs a CUDA GPU
+    python benchmarks/scale.py estimate "Transformer big" 192 64 1 0    # GiB of one of 64 GPUs: 192 rows each,
+                                                                        # sharded (1), not recomputed (0)
 
 Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens. Memory of 8 and 64 GPUs is
 torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker;
-that of one GPU stands beside what was measured. Time is the measured time of a GPU's share of the global
-batch, and beside it the time that gradients and weights take to travel, at the rates given in LINKS."""
+that of one GPU stands beside what was measured. Without a GPU it follows attention on the CPU, which with dropout
+keeps all weights: far too much for the rows of GPT-2, nothing for those of the translator. Time is the measured
+time of a GPU's share of the global batch, and beside it the time that gradients and weights take to travel, at the
+rates given in LINKS."""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from regard.data.batches.batch import PairBatch
 from regard.data.text.windows import TextBatch
+from regard.layers import encoder_decoder, loss
 from regard.layers.block import blocks_of, recompute_blocks
 from regard.learn.loop import Stepper
 from regard.learn.optimise import build_optimiser
@@ -41,7 +46,6 @@ LINKS = {8: 450e9, 64: 50e9}
 # The model, the rows of one pass, the tokens of a global batch: 512 rows of 1,024 tokens as GPT-2 was trained; for
 # the translator 400,000 as in Ott et al. 2018.
 LARGE = {"GPT-2 xl": (8, 512 * LENGTH), "Transformer big": (192, 400_000)}
-STATE = 16  # bytes of a parameter: weight, gradient and AdamW's two averages in float32
 
 
 def build(name: str, device: str = "cuda") -> Any:
@@ -173,14 +177,16 @@ def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) 
     from torch.distributed.device_mesh import init_device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    from regard.learn.distribute import Learning
     from regard.learn.shard import shard_blocks
 
     dist.init_process_group("fake", rank=0, world_size=count, store=FakeStore())
-    mesh = init_device_mesh("cuda", (count,))
-    settings = Training(steps=1, precision="bfloat16", device="cuda", recompute=recompute)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    mesh = init_device_mesh(device, (count,))
+    settings = Training(steps=1, precision="bfloat16", device=device, recompute=recompute)
+    compute_padding()
     with FakeTensorMode():
-        model = build(name).train()
-        model.fixed_shapes = True  # its batches have no padding, and fake tensors no values to count it by
+        model = build(name, device).train()
         if recompute:
             recompute_blocks(model)
         learning = shard_blocks(model, mesh, half=name != "Transformer big") if shard else None
@@ -190,20 +196,30 @@ def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) 
             tracker: Any = FSDPMemTracker(learning, optimiser)
             call: Callable[[Any], Any] = learning
         else:
-            tracker, call = MemTracker(), model.loss
+            tracker, call = MemTracker(), Learning(model, model.loss)  # parts of a module may be called twice
             tracker.track_external(model, optimiser)
-        batch = batch_of(name, rows)
+        batch = batch_of(name, rows, device)
         with tracker:
             for _ in range(2):
                 tracker.reset_mod_stats()
-                with torch.autocast("cuda", torch.bfloat16):
-                    loss = call(batch)
-                (loss.total / loss.tokens).backward()
+                with torch.autocast(device, torch.bfloat16):
+                    found = call(batch)
+                (found.total / found.tokens).backward()
                 optimiser.step()
                 optimiser.zero_grad()
         peak = tracker.get_tracker_snapshot("peak")
     dist.destroy_process_group()
     return next(iter(peak.values()))["Total"] / GIB
+
+
+def compute_padding() -> None:
+    """The loss leaves it out on some devices, and fake tensors have no values to find it by; here is none."""
+    whole = loss.token_loss
+
+    def token_loss(*args: Any, **options: Any) -> Any:
+        return whole(*args, **{**options, "fixed_shapes": True})
+
+    loss.token_loss = encoder_decoder.token_loss = token_loss
 
 
 def at_scale(measured: dict[tuple[str, bool], dict[str, float]]) -> None:
@@ -222,9 +238,6 @@ def at_scale(measured: dict[tuple[str, bool], dict[str, float]]) -> None:
             tokens, one = LARGE[name][1], measured[name, recompute]
             parameters = one["parameters"]
             compute = tokens / count / one["rate"]
-            if not peak:  # the tracker cannot follow shapes that depend on values: less what the others hold
-                elsewhere = STATE * parameters * (1 - 1 / count) if shard else 0
-                peak = f"{one['gib'] - elsewhere / GIB:.1f} (computed)"
             travel = sent(name, parameters, shard) * (count - 1) / count / LINKS.get(count, float("inf"))
             both = f"{tokens / (compute + travel):,.0f} to {tokens / max(compute, travel):,.0f}"
             way = "FSDP2" if shard else "DDP" if count > 1 else "one process"
@@ -247,11 +260,11 @@ def sent(name: str, parameters: float, shard: bool) -> float:
 
 
 def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:
-    """`estimate` in a process of its own; "": torch cannot tell."""
+    """`estimate` in a process of its own."""
     words = name, LARGE[name][0], count, int(shard), int(recompute)
     run = [sys.executable, __file__, "estimate", *map(str, words)]
     ended = subprocess.run(run, capture_output=True, text=True)
-    return ended.stdout.split()[-1] if ended.returncode == 0 else ""
+    return ended.stdout.split()[-1] if ended.returncode == 0 else "failed"
 
 
 def main() -> None:

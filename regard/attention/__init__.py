@@ -10,7 +10,7 @@ read = attention(query, keys, values, mask=mask) # the same as a function
 from regard.attention.attend import Attend, Look
 from regard.attention.functional import attention, look
 from regard.attention.heads import MultiHead
-from regard.attention.memory import GrowingMemory, Memory
+from regard.attention.memory import BufferedMemory, GrowingMemory, Memory
 from regard.attention.packing import Packing
 from regard.attention.question import Question, TemperedQuestion
 from regard.attention.record import Trace, record
@@ -33,6 +33,7 @@ __all__ = [
     "WAYS",
     "Additive",
     "Attend",
+    "BufferedMemory",
     "Cosine",
     "Dot",
     "General",

@@ -10,6 +10,8 @@ autograd would keep the whole memory of every step, or the launches of every ste
     models/snail/kernels.py             the look of an agent that plays a whole trial in one kernel; no gradient
                                         tests/models/snail/test_kernels.py
 
+So does a decoding step of a whole stack of blocks: layers/fused_step_cuda.py, tests/layers/test_fused_step.py.
+
 `tests/attention/test_only_place.py` fails where any other file of `layers` or `models` weighs keys."""
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
+from regard.attention.kernels.few import has_kernel_for_few, read_few
 from regard.attention.kernels.fused import (
     causal_attention,
     fused_attention,
@@ -32,7 +35,7 @@ from regard.attention.kernels.products import weighted_sums
 from regard.attention.memory import Memory
 from regard.attention.packing import Packing
 from regard.attention.question import Question
-from regard.attention.record import Trace, watching
+from regard.attention.record import Trace, tracing, watching
 from regard.attention.score import Score, gather
 from regard.attention.shapes import check_batch, check_memory, check_width
 from regard.attention.weigh import Hard, Places, Weigh, Weighed
@@ -124,10 +127,14 @@ class Attend(nn.Module):
             masks.append(memory.select(places))
         elif memory.mask is not None:
             masks.append(memory.mask.view(memory.mask.shape[0], *ones, 1, -1))
-        alone = question.newest and question.query.shape[-2] == 1 and not self.strict
-        if self.causal and not (alone and question.since is None):  # else the newest place sees the whole memory
+        if self.causal and not self._is_alone(question):  # else the newest place sees the whole memory
             masks.append(self._past(question, memory, places, ones))
         return reduce(torch.logical_and, masks) if masks else None
+
+    def _is_alone(self, question: Question) -> bool:
+        """Is it the query of the newest place, and of no other?"""
+        newest = question.newest and question.query.shape[-2] == 1
+        return newest and not self.strict and question.since is None
 
     def _past(self, question: Question, memory: Memory, places: Tensor | None, ones: list[int]) -> Tensor:
         position = self._positions(question, memory)
@@ -286,13 +293,21 @@ class Attend(nn.Module):
         if flat:
             query, keys, values = query[:, None], keys[:, None], values[:, None]
         sides = query, keys.to(query.dtype), values.to(query.dtype)
-        if self.causal and self._whole_sequence(question, memory):
+        if self._sees_all(question) and has_kernel_for_few(*sides):
+            read = read_few(*sides, memory.mask, scale=scale)
+        elif self.causal and self._whole_sequence(question, memory):
             read = causal_attention(*sides, memory.mask, strict=self.strict, dropout=dropout, scale=scale)
         elif (mask := self.allowed(question, memory)) is not None:
             read = masked_attention(*sides, mask, question.bias, dropout=dropout, scale=scale)
         else:
             read = fused_attention(*sides, dropout=dropout, scale=scale, fixed_length=self.fixed_length)
         return read[:, 0] if flat else read
+
+    def _sees_all(self, question: Question) -> bool:
+        """Whether queries see all that the memory's mask allows, while decoding."""
+        if self.training or tracing() or question.mask is not None or question.bias is not None:
+            return False
+        return not self.causal or self._is_alone(question)
 
     def _whole_sequence(self, question: Question, memory: Memory) -> bool:
         """Whether query t is at place t, and sees all that causality and the memory's mask allow."""

@@ -1,9 +1,9 @@
-"""What a query looks at: prepared keys, values and a mask; fixed or growing."""
+"""What a query looks at: prepared keys, values and a mask; fixed, or growing, also in buffers of a fixed shape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,12 @@ class Memory:
             return inside
         flat = places.clamp(0, self.size - 1).flatten(1)  # (B, everything else)
         return inside & self.mask.gather(1, flat).view_as(places)
+
+    def padded(self, multiple: int, most: int) -> Memory:
+        """With hidden places at its end, so that its size is a multiple, or the most places there may be. A memory
+        without a mask has always the same size, and stays."""
+        size = min(self.size + -self.size % multiple, max(most, self.size))
+        return self if self.mask is None else Memory(*_padded(self, 0, size - self.size))
 
     def join(self, other: Memory) -> Memory:
         """The rows of both; the memory with fewer places is padded on the right."""
@@ -92,6 +98,24 @@ class GrowingMemory:
         return GrowingMemory(keys, values, mask, size)
 
     @property
+    def newest(self) -> int:
+        """The place that is written next."""
+        return self.size
+
+    def buffered(self, rows: Tensor, capacity: int, place: Tensor) -> BufferedMemory:
+        """A copy of these rows (N',) in buffers for so many places; `place` says where the next is written."""
+        memory = self.memory
+        keys, values = (
+            x.new_zeros(len(rows), *x.shape[1:-2], capacity, x.shape[-1]) for x in (memory.keys, memory.values)
+        )
+        mask = torch.ones(len(rows), capacity, dtype=torch.bool, device=keys.device)
+        keys[..., : self.size, :] = memory.keys[rows]
+        values[..., : self.size, :] = memory.values[rows]
+        if memory.mask is not None:
+            mask[:, : self.size] = memory.mask[rows]
+        return BufferedMemory(keys, values, mask, place)
+
+    @property
     def memory(self) -> Memory:
         """The places filled so far, as views: nothing is copied."""
         assert self.keys is not None
@@ -123,12 +147,58 @@ class GrowingMemory:
         """Without the leading places that no row has; they are left where a longer row was dropped."""
         if self.keys is None or self.mask is None:
             return self
+        later = self.since(int(self.mask[:, : self.size].any(0).int().argmax()))
+        return replace(later, mask=None if later.mask is None or bool(later.mask.all()) else later.mask)
+
+    def since(self, first: int) -> GrowingMemory:
+        """Without the places before this one."""
+        if self.keys is None:
+            return self
         memory = self.memory
-        assert memory.mask is not None
-        first = int(memory.mask.any(0).int().argmax())
-        mask = memory.mask[:, first:]
         keys, values = memory.keys[..., first:, :], memory.values[..., first:, :]
-        return GrowingMemory(keys, values, None if bool(mask.all()) else mask, self.size - first)
+        return GrowingMemory(
+            keys, values, None if memory.mask is None else memory.mask[:, first:], self.size - first
+        )
+
+
+@dataclass(frozen=True)
+class BufferedMemory:
+    """A growing memory whose buffers have the shape of its end from the start, as a CUDA graph needs it. `append`
+    writes where `place` says, and later places are hidden. All layers of a model share `place`, which the search
+    moves on after each step."""
+
+    keys: Tensor  # (N, .., capacity, D)
+    values: Tensor  # (N, .., capacity, V)
+    mask: Tensor  # (N, capacity) True = may be looked at, once it is written
+    place: Tensor  # () where this step writes
+    written: bool = False  # has it written there?
+
+    __repr__ = short_repr
+
+    @property
+    def newest(self) -> int:
+        """An upper bound of the place that is written next."""
+        return self.keys.shape[-2] - 1
+
+    def append(self, new: Memory) -> BufferedMemory:
+        """Write one place."""
+        at = self.place.expand(1)
+        self.keys.index_copy_(-2, at, new.keys.to(self.keys.dtype))
+        self.values.index_copy_(-2, at, new.values.to(self.values.dtype))
+        return replace(self, written=True)
+
+    @property
+    def memory(self) -> Memory:
+        """All places; those that are not written yet may not be looked at."""
+        places = torch.arange(self.keys.shape[-2], device=self.place.device)
+        there = places <= self.place if self.written else places < self.place
+        return Memory(self.keys, self.values, self.mask & there)
+
+    def growing(self, size: int) -> GrowingMemory:
+        """The first places, so many, as a memory that grows."""
+        mask = self.mask[:, :size]
+        keys, values = self.keys[..., :size, :], self.values[..., :size, :]
+        return GrowingMemory(keys, values, None if bool(mask.all()) else mask, size)
 
 
 def _padded(memory: Memory, left: int, right: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -91,6 +91,13 @@ def each(
     return _results(pieces, work, tick, partial(_of_all, at_once=at_once, own_pace=own_pace))
 
 
+def in_parts(rows: Iterable[Piece], size: int, work: Callable[[list[Piece]], Iterable[Result]]) -> Iterator[Result]:
+    """The results of work(part) for `size` rows at a time; if the work is divided, each process does some parts."""
+    source = iter(rows)
+    parts: Iterator[list[Piece]] = iter(lambda: list(islice(source, size)), [])
+    return each(parts, lambda part, tick: work(part))
+
+
 def each_of_first(
     pieces: Iterable[Piece], work: Work[Piece, Result], *, tick: Tick = lambda: None
 ) -> Iterator[Result]:

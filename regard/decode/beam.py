@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.decode import graphs
+from regard.decode.beams_ahead import BeamsAhead, possible
 from regard.decode.generator import check_wanted
-from regard.decode.graphs import Ahead, possible
 from regard.decode.hypothesis import Answers, Hypothesis, normaliser
 from regard.decode.rules import Rules, impossible
 from regard.decode.steps import Candidates, Steps
@@ -42,16 +43,17 @@ def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Ans
     if len(live) < len(most):
         here = torch.from_numpy(live).to(source.device)
         source, mask, rules = source[here], mask[here], rules.keep(here)
-    state = model.start(source, mask)
-    steps: Steps | Ahead
-    if possible(model, rules, account.last):
-        steps = Ahead(model, state, rules, account.last)
+    state = graphs.start(model, source, mask)
+    steps: Steps | BeamsAhead
+    if possible(model, state, rules, account.last):
+        steps = BeamsAhead(model, state, rules, account.last)
     else:
         steps = Steps(model, state, rules)
     while True:
         check_wanted()
         account.take(steps.candidates())
         if account.done.all():
+            steps.close()
             return account.answers
         stay = steps.staying(account.done, account.last)
         if len(stay) < len(account.done):

@@ -4,44 +4,53 @@ Letters: N rows, V words."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from regard.data.batches.batch import wide
 from regard.decode.settings import Decoding
 
+# Odd numbers whose bits look random, as in SplitMix64 (Steele, Lea & Flood 2014), as signed integers of 64 bits.
+NEXT = 0x9E3779B97F4A7C15 - (1 << 64)
+FACTORS = 0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64)
 
-class Dice:
-    """Where rows get their random numbers from. Those that begin together share a generator: the same seed gives
-    the same texts for the same batch on the same kind of device, and in another batch a row may come out
-    differently. A row that begins alone does not depend on the others."""
 
-    def __init__(self, seed: int, rows: int, device: torch.device):
-        self.shares = [(torch.Generator(device).manual_seed(seed), rows)]  # each generator with its number of rows
+class Dice(NamedTuple):
+    """Where rows get their random numbers from: number t of row n is a hash of the seed, n and t. So what a row
+    draws depends neither on the other rows, nor on the device, nor on whether its step is a CUDA graph. Rows that
+    begin together have one seed."""
 
-    def draw(self, like: Tensor) -> Tensor:
-        """Uniform in [0, 1): (N, 1)"""
-        draws = [
-            torch.rand(rows, 1, generator=generator, dtype=like.dtype, device=like.device)
-            for generator, rows in self.shares
-        ]
-        return draws[0] if len(draws) == 1 else torch.cat(draws)
+    keys: Tensor  # (N,) of the seed and of each row's number
+    drawn: Tensor  # (N,) how many numbers each row has drawn
 
-    def keep(self, rows: Tensor) -> None:
-        """Go on with these rows alone (N',), in ascending order."""
-        if len(self.shares) == 1:
-            self.shares = [(self.shares[0][0], len(rows))]
-            return
-        left, first, places = [], 0, rows.tolist()
-        for generator, count in self.shares:
-            staying = sum(first <= place < first + count for place in places)
-            left += [(generator, staying)] if staying else []
-            first += count
-        self.shares = left
+    @staticmethod
+    def begin(seed: int, rows: int, device: torch.device) -> Dice:
+        numbers = torch.arange(rows, device=device)
+        first = scramble(torch.full_like(numbers, seed))
+        return Dice(scramble(first + numbers * NEXT), torch.zeros_like(numbers))
 
-    def join(self, others: Dice) -> None:
+    def draw(self) -> Tensor:
+        """Uniform in [0, 1]: (N, 1)"""
+        self.drawn.add_(1)
+        bits = scramble(self.keys + self.drawn * NEXT) >> 11 & (1 << 53) - 1
+        return wide(bits)[:, None] * 2.0**-53
+
+    def select(self, rows: Tensor) -> Dice:
+        """Those of these rows (N',)."""
+        return Dice(self.keys[rows], self.drawn[rows])
+
+    def join(self, others: Dice) -> Dice:
         """The rows of the others come after these."""
-        self.shares = self.shares + others.shares
+        return Dice(torch.cat([self.keys, others.keys]), torch.cat([self.drawn, others.drawn]))
+
+
+def scramble(x: Tensor) -> Tensor:
+    """The finaliser of SplitMix64, for each number; products wrap around."""
+    x = (x ^ (x >> 30 & (1 << 34) - 1)) * FACTORS[0]
+    x = (x ^ (x >> 27 & (1 << 37) - 1)) * FACTORS[1]
+    return x ^ (x >> 31 & (1 << 33) - 1)
 
 
 def choose(scores: Tensor, decoding: Decoding, dice: Dice | None) -> tuple[Tensor, Tensor]:
@@ -73,7 +82,7 @@ def pick(probabilities: Tensor, dice: Dice) -> Tensor:
     torch.multinomial draws one number per vocabulary token, which is ten times slower on the CPU."""
     sums = wide(probabilities).cumsum(-1)  # float32 would lose rare tokens among 50,000
     last = sums[:, -1:]
-    drawn = dice.draw(last) * last
+    drawn = dice.draw().to(last) * last
     # Rounding must not select a token after the last possible one.
     drawn = torch.minimum(drawn, last.nextafter(torch.zeros_like(last)))
     return torch.searchsorted(sums, drawn, right=True).flatten()

@@ -1,210 +1,212 @@
-"""Beam search on a GPU as a CUDA graph, for models whose state has one shape at all steps (`fixed_state`).
+"""Steps of a search as CUDA graphs, and the graphs that are kept.
 
-A recurrent step is some forty short kernels, the choice of the beams thirty more. Launching them one by one, and
-asking the host after every step which beams go on, takes longer than running them. So the whole step is one graph,
-the choice of the beams included. The host follows one step behind: it gets the same candidates, makes the same
-choice, and keeps the account of ended sentences while the GPU takes the next step.
+A step is many short kernels. Launching them one by one, and asking the host after every step what goes on, takes
+longer than running them. So a whole step, with its rules and its choice of tokens, is one graph, and the host
+follows behind. A graph needs tensors of fixed shapes: rows come in buckets, and pasts are in buffers
+(`State.fixed`).
 
-A graph is captured for one number of rows, so finished sentences stay in the batch until half of it is finished.
-Graphs are kept with the model: the next batch of the same shape is decoded by the same graph."""
+Graphs are kept with the model: the next batch of the same shapes is written by the same graph. A search takes its
+graph out and puts it back, so that no two threads write into the same tensors."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.record import tracing
-from regard.decode.generator import at_least_float32
-from regard.decode.rules import Rules
-from regard.decode.steps import Candidates, extend
+from regard.layers.encoder_decoder import NO_LIMIT
 from regard.layers.replay import addresses, capture, run_aside
-from regard.layers.state import State, each_tensor
-from regard.models.protocols import Generator
-
-try:
-    from regard.decode import beams_cuda
-except ImportError:  # no Triton: `choose` runs on any device
-    beams_cuda = None  # type: ignore[assignment]
+from regard.layers.state import SOURCES, Room, State
 
 WORTH = 8  # steps: a capture takes about as long as four
-KEPT = 8  # graphs of a model; each holds the memory of its step
+KEPT = 16  # graphs of a model, each with the tensors of its step
+KEPT_SHARE = 0.25  # of a GPU's memory, for the tensors of all graphs of a model
+SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)  # rows of a batch; beyond, multiples of the last
+LEAST_PLACES = 64
+
+log = logging.getLogger("regard.decode")
+
+T = TypeVar("T")
 
 
-Launch = Callable[[], Tensor]
+class Input(Protocol):
+    """What a graph reads."""
+
+    def tensors(self) -> Iterable[Tensor]: ...
 
 
 class Recording(NamedTuple):
-    launch: Launch  # takes a step and returns its candidates; see `advance`
-    input: State  # static, overwritten by what follows from it
-    rules: Rules  # whose tokens the graph reads
+    """Work that can be done again and again."""
+
+    launch: Callable[[], Any]  # a step returns what the host is told, `start` a state
+    input: Any  # an Input, static; a step overwrites it by what follows from it
+    place: Tensor  # () where pasts are written next
+    bytes: int = 0  # of GPU memory
+
+    def load(self, begun: Input, size: int) -> None:
+        """Go on from this state, whose pasts have so many places."""
+        for mine, static in zip(begun.tensors(), self.input.tensors(), strict=True):
+            static.copy_(mine)
+        self.place.fill_(size)
 
 
 recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()
+started: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()  # keys of sources that were read
+refused: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # models whose step is no graph, and why
 
 
-def possible(model: Generator, rules: Rules, last: int) -> bool:
-    """Can a search whose last step is `last` be a graph, and does it pay?"""
-    constant = not (rules.decoding.looks_back or rules.stop or rules.decoding.renormalise)
-    on_gpu = rules.start.device.type == "cuda"
-    return constant and on_gpu and getattr(model, "fixed_state", False) and last > WORTH and not tracing()
+def take(model: nn.Module, key: Any, record: Callable[[], Recording]) -> Recording:
+    """The graph of this key, no longer kept; it is made where there is none."""
+    kept = recordings.setdefault(model, {}).pop(key, None)
+    if kept is not None:
+        return kept
+    before = _reserved()
+    made = record()
+    static = sum(tensor.numel() * tensor.element_size() for tensor in made.input.tensors())
+    return made._replace(bytes=max(static, _reserved() - before))
 
 
-class Ahead:
-    """As `Steps`, but a step is launched before the candidates of the previous step have arrived."""
+def _reserved() -> int:
+    return torch.cuda.memory_reserved() if torch.cuda.is_initialized() else 0
 
-    def __init__(self, model: Generator, state: State, rules: Rules, last: int):
-        assert isinstance(model, nn.Module)
-        self.model, self.rules, self.width, self.last = model, rules, rules.decoding.beam, last
-        limits = torch.stack([rules.min_lengths, rules.max_lengths], 1)
-        rows = state.rows, rules.start, torch.zeros(len(limits), device=limits.device)
-        candidates, order, after = advance(model, State((state.memory, limits), rows), rules, self.width)
-        own = each_tensor(lambda x: x.index_select(0, order), after.rows[0])
-        begun = State(after.memory, (own, *after.rows[1:]), self.width)
-        self.launched, self.waiting = 1, deque([Copied(candidates)])
-        self.recording = self._record(begun)
 
-    def candidates(self) -> Candidates:
-        if self.launched < self.last:
-            self.waiting.append(Copied(self.recording.launch()))
-            self.launched += 1
-        scores, beams, tokens = self.waiting.popleft().numpy()
-        precision = np.float64 if self.recording.input.rows[-1].dtype == torch.float64 else np.float32
-        return Candidates(scores.astype(precision), beams.astype(np.int64), tokens.astype(np.int64))
+def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
+    """Keep a graph; those that were used longest ago go."""
+    kept = recordings.setdefault(model, {})
+    kept[key] = recording
+    room = KEPT_SHARE * _memory(recording.place.device)
+    while len(kept) > KEPT or (len(kept) > 1 and kept_bytes(model) > room):
+        del kept[next(iter(kept))]
+    log.debug("%d graphs of %s are kept: %.0f MiB", len(kept), type(model).__name__, kept_bytes(model) / 2**20)
 
-    def staying(self, done: np.ndarray, last: int) -> np.ndarray:
-        return until_half(done) if last - self.launched >= WORTH else np.arange(len(done))
 
-    def keep(self, sentences: np.ndarray, last: int) -> None:
-        for candidates in self.waiting:
-            candidates.keep(sentences)
-        here = torch.from_numpy(sentences).to(self.rules.start.device)
-        self.last, self.recording = last, self._record(self.recording.input.drop(here))
+def kept_bytes(model: nn.Module) -> int:
+    """What the graphs of a model take of a GPU's memory."""
+    return sum(recording.bytes for recording in recordings.get(model, {}).values())
 
-    def follow(self, scores: np.ndarray, beams: np.ndarray, written: np.ndarray) -> None:
-        """Nothing to do: the GPU has chosen the same beams."""
 
-    def _record(self, state: State) -> Recording:
-        """The graph that goes on from this state."""
-        graphs, key = recordings.setdefault(self.model, {}), _key(self.model, state, self.rules)
-        if key not in graphs:
-            if len(graphs) == KEPT:
-                del graphs[next(iter(graphs))]
-            graphs[key] = _record(self.model, state, self.rules, self.width)
-        recording = graphs[key] = graphs.pop(key)  # the one used last is the last to go
-        for mine, static in zip(state.tensors(), recording.input.tensors(), strict=True):
-            static.copy_(mine)
-        return recording
+def _memory(device: torch.device) -> float:
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else float("inf")
+
+
+def bucket(rows: int) -> int:
+    """The size of the batch that so many rows are written in."""
+    return next((size for size in SIZES if size >= rows), -(-rows // SIZES[-1]) * SIZES[-1])
+
+
+def capacity_for(places: int, most: int) -> int:
+    """The capacity of buffers for so many places: a power of two, or the most places that the model can have."""
+    return min(max(LEAST_PLACES, 1 << (places - 1).bit_length()), most)
+
+
+def most_places(model: Any) -> int:
+    """How many places a past of the model may have."""
+    return getattr(model, "max_target_positions", NO_LIMIT)
+
+
+def room(model: Any, capacity: int, device: torch.device) -> Room:
+    """Room for pasts of this capacity, at place 0."""
+    place = torch.zeros((), dtype=torch.long, device=device)
+    return Room(capacity, getattr(model, "max_source_positions", NO_LIMIT), place)
+
+
+def captured(launch: Callable[[], T]) -> Callable[[], T]:
+    """The work as a CUDA graph; what it returns is overwritten by the next."""
+    stream = torch.cuda.Stream()
+    run_aside(launch, stream)
+    graph, told = capture(launch, stream)
+
+    def replay() -> T:
+        graph.replay()
+        return told
+
+    return replay
+
+
+def on_gpu(tensor: Tensor) -> bool:
+    """Can work on this be a graph?"""
+    return tensor.is_cuda
+
+
+class Source(NamedTuple):
+    """What `start` reads."""
+
+    tokens: Tensor  # (B, S)
+    mask: Tensor  # (B, S)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(self)
+
+
+def start(model: Any, source: Tensor, mask: Tensor) -> State:
+    """model.start(source, mask). On a GPU it is a graph from the second source of a shape on, for a model that says
+    at which side its sources can be padded, so that few shapes occur."""
+    side = getattr(model, "padded_side", "")
+    if not side or not on_gpu(source) or not source.shape[1] or tracing() or model in refused:
+        return model.start(source, mask)
+    here = torch.arange(bucket(len(source)), device=source.device)
+    longest = most_places(model) if side == "left" else model.max_source_positions
+    size = min(-(-source.shape[1] // SOURCES) * SOURCES, longest)
+    if size < source.shape[1]:
+        return model.start(source, mask)
+    more = (size - source.shape[1], 0) if side == "left" else (0, size - source.shape[1])
+    rows = torch.where(here < len(source), here, 0)
+    given = Source(F.pad(source, more)[rows], F.pad(mask, more)[rows])
+    key = "start", addresses(model), given.tokens.shape, source.dtype
+    if key not in started.setdefault(model, set()):
+        started[model].add(key)
+        return model.start(source, mask)
+
+    def record() -> Recording:
+        static = Source(given.tokens.clone(), given.mask.clone())
+        place = torch.zeros((), dtype=torch.long, device=source.device)
+        return Recording(captured(lambda: model.start(*static)), static, place)
+
+    recording = take(model, key, record)
+    recording.load(given, 0)
+    state = recording.launch().since(more[0]).drop(here[: len(source)])
+    give_back(model, key, recording)
+    return state
 
 
 class Copied:
     """A tensor on its way from the GPU to the host."""
 
     def __init__(self, tensor: Tensor):
-        self.tensor = tensor.to("cpu", non_blocking=True)  # into pinned memory
-        self.arrived = torch.cuda.Event() if tensor.is_cuda else None
-        if self.arrived is not None:
-            self.arrived.record()
+        self.copy: Tensor | None = None
+        if not tensor.is_cuda:
+            self.copy = tensor.clone()
+            return
+        self.key = tensor.shape, tensor.dtype
+        free = envelopes.setdefault(self.key, [])
+        self.envelope = free.pop() if free else Envelope(torch.empty_like(tensor, device="cpu").pin_memory())
+        self.envelope.tensor.copy_(tensor, non_blocking=True)
+        self.envelope.arrived.record()
 
     def keep(self, sentences: np.ndarray) -> None:
         """These sentences alone, of (.., B, ..)."""
-        self.tensor = torch.from_numpy(self.numpy()[:, sentences])
+        self.copy = torch.from_numpy(self.wait().numpy()[:, sentences])
 
-    def numpy(self) -> np.ndarray:
-        if self.arrived is not None:
-            self.arrived.synchronize()
-        array: np.ndarray = self.tensor.numpy()
-        return array
-
-
-def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[Tensor, Tensor, State]:
-    """One step of a search whose rules do not depend on what is written -> its candidates (scores, beams, tokens:
-    3, B, 2 W), the rows (B W,) that the W beams that go on continue, and their state; of its rows, those of the
-    model are not reordered yet.
-
-    The state is the model's with, of each sentence, how many tokens it must and may still write (B, 2), and of each
-    row its last token and its score (N,). These are overwritten where the shapes stay."""
-    (memory, limits), (rows, tokens, scores) = state.memory, state.rows
-    logits, after = model.step(tokens, State(memory, rows, state.width))
-    if state.width < width:  # the first step
-        rules.check_tokens(logits.shape[-1])
-    run = beams_cuda.choose if _fused(logits, rules, width) else choose
-    candidates, order, tokens, scores = run(logits, tokens, scores, limits, rules, width)
-    return candidates, order, State((after.memory, limits), (after.rows, tokens, scores), width)
+    def wait(self) -> Tensor:
+        if self.copy is None:
+            self.envelope.arrived.synchronize()
+            self.copy = self.envelope.tensor.clone()
+            envelopes[self.key].append(self.envelope)
+        return self.copy
 
 
-def _fused(logits: Tensor, rules: Rules, width: int) -> bool:
-    if beams_cuda is None or not logits.is_cuda:
-        return False
-    here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
-    return here and beams_cuda.fits(logits, rules, width)
+class Envelope:
+    """Pinned memory that a tensor is copied to, used again: to make it anew takes longer than the copy."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor, self.arrived = tensor, torch.cuda.Event()
 
 
-def choose(
-    logits: Tensor, tokens: Tensor, scores: Tensor, limits: Tensor, rules: Rules, width: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The candidates of a step and, of the W beams that go on, the rows they continue, tokens and scores (B W,).
-    The limits (B, 2) are counted down in place. Integers below 2^53 are exact in float64: one copy fetches all."""
-    log_probabilities = at_least_float32(logits).log_softmax(-1)
-    rules.forbid(log_probabilities, limits[:, 0] > 0)
-    before = len(logits) // len(limits)
-    grown, beams, chosen = extend(scores.unflatten(0, (-1, before)), log_probabilities, width)
-    ended = (chosen == rules.end) | (limits[:, 1:] == 1)
-    places = ended.byte().argsort(stable=True, dim=1)[:, :width]
-    candidates = torch.stack([grown.double(), beams.double(), chosen.double()])
-    scores = grown.masked_fill(ended, -torch.inf).gather(1, places)
-    first = torch.arange(len(limits), device=limits.device)[:, None] * before
-    limits.sub_(1)
-    order = first + beams.gather(1, places)
-    return candidates, order.flatten(), chosen.gather(1, places).flatten(), scores.flatten()
-
-
-def until_half(done: np.ndarray) -> np.ndarray:
-    """All places of the batch (B,), or, once half of it is done, the half with all that are not done."""
-    half = len(done) // 2
-    if len(done) - done.sum() > half:
-        return np.arange(len(done))
-    return np.sort(np.argsort(done, kind="stable")[:half])
-
-
-def _key(model: nn.Module, state: State, rules: Rules) -> Any:
-    """What a graph depends on: the addresses of the weights, the shapes of the state, and fixed tokens."""
-    shapes = tuple((tensor.shape, tensor.dtype) for tensor in state.tensors())
-    return addresses(model), state.width, shapes, rules.end, rules.never
-
-
-def _record(model: Any, state: State, rules: Rules, width: int) -> Recording:
-    static = State(each_tensor(torch.clone, state.memory), each_tensor(torch.clone, state.rows), state.width)
-
-    def launch() -> Tensor:
-        candidates, order, after = advance(model, static, rules, width)
-        own = (State((), state.rows[0]).tensors() for state in (static, after))
-        for old, new in zip(*own, strict=True):
-            if old is new:  # the model does not change it
-                new = new.clone()
-            torch.index_select(new, 0, order, out=old)
-        rest = (State(state.memory, state.rows[1:]).tensors() for state in (static, after))
-        for old, new in zip(*rest, strict=True):
-            if old is not new:
-                old.copy_(new)
-        return candidates
-
-    return Recording(captured(launch), static, rules)
-
-
-def captured(launch: Launch) -> Launch:
-    """The step as a CUDA graph; what it returns is overwritten by the next."""
-    stream = torch.cuda.Stream()
-    run_aside(launch, stream)
-    graph, candidates = capture(launch, stream)
-
-    def replay() -> Tensor:
-        graph.replay()
-        return candidates
-
-    return replay
+envelopes: dict[Any, list[Envelope]] = {}  # that are free

@@ -1,41 +1,56 @@
 """The loop of greedy decoding and sampling: one token of every row at each step.
 
 Rows that are done leave the batch, and others may join it between two steps. The tokens of a row do not depend on
-the others: each has its own limits and rules, and padding is masked. What may differ is the last bit of a logit, as
-for every change of a batch's size, and what rows that begin together draw.
+the others: each has its own limits, rules and random numbers, and padding is masked. What may differ is the last
+bit of a logit, as for every change of a batch's size.
 
-Letters: N rows, V words."""
+A step of the model and the choice of the tokens are `take_step`, run at once or as a CUDA graph (`RowsAhead`).
+Which rows are done and what they have written is kept on the host."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.decode.choice import Dice, choose
-from regard.decode.generator import at_least_float32
+from regard.decode import graphs
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.rules import NO_TOKEN, PADDING, Rules, Stop, join_padded
-from regard.layers.state import State
+from regard.decode.rows import Rows, take_step
+from regard.decode.rows_ahead import RowsAhead
+from regard.decode.rules import NO_TOKEN, Rules, Stop
 from regard.models import protocols
 
 
 class Step(NamedTuple):
-    """The tokens that one step wrote, as tensors: a GPU is waited for only where somebody asks for `pairs`."""
+    """What one step wrote."""
 
-    rows: Tensor  # (N,) by the caller's numbers
-    tokens: Tensor  # (N,)
-    ended: Tensor  # (N,) True: the token is the end token
+    rows: list[int]  # by the caller's numbers
+    tokens: list[int]
+    ended: list[bool]  # True: the token is the end token
     answers: dict[int, Hypothesis]  # of the rows that are done with this step
-    failed: Collection[int]  # the rows that had no possible next token, and have left too
+    failed: list[int]  # the rows that had no possible next token, and have left too
 
     def pairs(self) -> list[tuple[int, int]]:
         """(row, token) of every row that wrote a token, the end token left out."""
-        inside = ~self.ended
-        return list(zip(self.rows[inside].tolist(), self.tokens[inside].tolist(), strict=True))
+        columns = zip(self.rows, self.tokens, self.ended, strict=True)
+        return [(row, token) for row, token, ended in columns if not ended]
+
+    def without(self, names: Collection[int]) -> Step:
+        """What it wrote of other rows."""
+        places = [place for place, row in enumerate(self.rows) if row not in names]
+        answers = {name: answer for name, answer in self.answers.items() if name not in names}
+        return Step(
+            [self.rows[place] for place in places],
+            [self.tokens[place] for place in places],
+            [self.ended[place] for place in places],
+            answers,
+            [name for name in self.failed if name not in names],
+        )
 
 
 def write(
@@ -48,7 +63,7 @@ def write(
     if not len(live):
         return answers
     loop = Loop(model)
-    loop.join(source[live], mask[live], live, [rules.keep(live)])
+    loop.join(source[live], mask[live], live.tolist(), [rules.keep(live)])
     while len(loop):
         step = loop.step()
         if step.failed:
@@ -59,177 +74,167 @@ def write(
     return answers
 
 
-class Live(NamedTuple):
-    """The rows that are being written, one number each."""
+@dataclass(eq=False)
+class Draft:
+    """What a row has written, and when it is done."""
 
-    names: Tensor  # (N,) the caller's numbers
-    tokens: Tensor  # (N,) the last ones
-    ends: Tensor  # (N,) end tokens
-    begun: Tensor  # (N,) when they joined, in steps of the loop
-    limits: Tensor  # (N,) their last steps
-    totals: Tensor  # (N,) log-probabilities
+    name: int  # the caller's number
+    end: int  # end token
+    limit: int  # most tokens
+    stop: Stop | None
+    written: list[int] = field(default_factory=list)
 
-    def keep(self, places: Tensor) -> Live:
-        return Live(*(column[places] for column in self))
+    @property
+    def is_stopped(self) -> bool:
+        """Is it told to stop behind its last token?"""
+        return self.stop is not None and self.stop(self.written)
 
-    def join(self, others: Live) -> Live:
-        return Live(*map(torch.cat, zip(self, others, strict=True)))
+    def answer(self, score: float) -> Hypothesis:
+        finished = self.written[-1] == self.end
+        return Hypothesis(self.written[: len(self.written) - finished], score, finished)
+
+
+class Table(NamedTuple):
+    """Drafts that are not done, as arrays (n,): a step of hundreds of rows is a few operations."""
+
+    places: np.ndarray  # in the batch
+    names: list[int]
+    ends: np.ndarray
+    limits: np.ndarray
+    lengths: np.ndarray  # tokens written
+    written: list[np.ndarray]  # the tokens of each step since the table was made
+    stops: bool  # may a function stop one?
+
+    @staticmethod
+    def of(drafts: Sequence[Draft | None]) -> Table:
+        alive = [(place, draft) for place, draft in enumerate(drafts) if draft is not None]
+        columns = [(place, draft.end, draft.limit, len(draft.written)) for place, draft in alive]
+        places, ends, limits, lengths = np.array(columns, np.int64).reshape(-1, 4).T.copy()
+        stops = any(draft.stop is not None for _, draft in alive)
+        return Table(places, [draft.name for _, draft in alive], ends, limits, lengths, [], stops)
 
 
 class Loop:
     """The rows that a model is writing. To be called in `eval_mode`."""
 
     def __init__(self, model: protocols.Generator):
-        self.model, device = model, next(model.parameters()).device
-        self.clock = 0  # steps so far
-        self.state: State | None = None
-        self.groups: list[RowGroup] = []
-        none = torch.empty(0, dtype=torch.long, device=device)
-        self.live = Live(none, none, none, none, none, torch.empty(0, device=device))
-        self.history = none[:, None][:, :0]  # (N, L) what rules look back at and what is written, behind PADDING
-        self.watched: dict[int, tuple[Stop, list[int]]] = {}  # rows that a function may stop: what they wrote
+        self.model = model
+        self.drafts: list[Draft | None] = []  # in the order of the batch; None: it is done, or was never wanted
+        self.rows: Rows | None = None
+        self.table: Table | None = None  # of the drafts
+        self.ahead: RowsAhead | None = None  # that writes them, instead of `rows`
+        self.backlog: deque[Step] = deque()  # steps that were taken before the batch was changed
 
     def __len__(self) -> int:
-        return len(self.live.names)
+        """How many rows are still to be told of."""
+        told_later = sum(len(step.answers) + len(step.failed) for step in self.backlog)
+        return told_later + sum(draft is not None for draft in self.drafts)
 
-    def join(self, source: Tensor, mask: Tensor, names: Tensor, parts: Sequence[Rules]) -> None:
+    def join(self, source: Tensor, mask: Tensor, names: Sequence[int], parts: Sequence[Rules]) -> None:
         """Read the sources of new rows (B, ..); the next step writes their first tokens. `names` (B,) are numbers
         by which the caller knows them. The parts have their rules, those of the first rows first; the rows of a
-        part draw from one random generator. No limit may be 0."""
-        state = self.model.start(source, mask)
-        self.state = state if self.state is None else self.state.join(state, (len(self), len(names)))
-        for part, own in zip(parts, names.split([len(part) for part in parts]), strict=True):
-            self._add(own, part.delayed(self.clock))
-
-    def _add(self, names: Tensor, rules: Rules) -> None:
-        if rules.stop is not None:
-            self.watched |= {name: (rules.stop, []) for name in names.tolist()}
-        new = RowGroup(rules, torch.arange(len(self), len(self) + len(names), device=names.device))
-        if len(self.groups) == 1:
-            self.groups[0].places = torch.arange(len(self), device=names.device)
-        alike = next((group for group in self.groups if group.key == new.key), None)
-        if alike is None:
-            self.groups.append(new)
-        else:
-            alike.join(new)
-        begun, ends = torch.full_like(names, self.clock), torch.full_like(names, rules.end)
-        totals = torch.zeros(len(names), device=names.device)
-        self.live = self.live.join(Live(names, rules.start, ends, begun, rules.max_lengths, totals))
-        before = rules.before if rules.decoding.looks_back else rules.before[:, :0]
-        self.history = join_padded(self.history, before)
+        part have one seed. No limit may be 0."""
+        self._settle()
+        state, numbers = graphs.start(self.model, source, mask), iter(names)
+        new = Rows.begin(state, parts[0])
+        for part in parts[1:]:
+            new = new.join(Rows.begin(state, part), state)
+        self.rows = new if self.rows is None else self.rows.join(new)
+        for part in parts:
+            limits = part.max_lengths.tolist()
+            self.drafts += [Draft(next(numbers), part.end, limit, part.stop) for limit in limits]
 
     def step(self) -> Step:
         """Write the next token of every row; those that are done with it leave."""
-        assert self.state is not None
-        logits, self.state = self.model.step(self.live.tokens, self.state)
-        logits = at_least_float32(logits)
-        tokens, best = self._choose(logits)
-        everything = logits.logsumexp(-1)
-        totals = self.live.totals + (logits.gather(1, tokens[:, None]).flatten() - everything)
-        self.live = live = self.live._replace(tokens=tokens, totals=totals)
-        self.history = torch.cat([self.history, tokens[:, None]], 1)
-        self.clock += 1
-        ended, possible = tokens == live.ends, (best - everything).isfinite()
-        done = ended | (live.limits == self.clock) | ~possible
-        if self.watched:
-            done |= self._stopped(ended)
-        if not done.any():
-            return Step(live.names, tokens, ended, {}, ())
-        answers = self._answers(done & possible, ended)
-        failed = live.names[~possible].tolist()
-        self._keep((~done).nonzero().flatten(), [*answers, *failed])
-        return Step(live.names, tokens, ended, answers, failed)
+        if self.backlog:
+            return self.backlog.popleft()
+        assert self.rows is not None
+        if self.ahead is not None and self.ahead.is_full:
+            self._settle()
+            self.trim()
+        if self.ahead is None:
+            self.ahead = RowsAhead.begin(self.model, self.rows, self.left)
+        if self.ahead is None:
+            outcome, self.rows = take_step(self.model, self.rows)
+            step = self._account(outcome.cpu())
+        else:
+            self.drafts += [None] * (self.ahead.count - len(self.drafts))
+            step = self._account(self.ahead.outcome(self.left))
+        if step.answers or step.failed:
+            alive = sum(draft is not None for draft in self.drafts)
+            if self.ahead is None or not alive or self.ahead.thins_out(alive, self.left):
+                self._settle()
+        return step
 
-    def _choose(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The next tokens (N,), and the best scores (N,) that rows could choose from."""
-        if len(self.groups) == 1:
-            return self.groups[0].choose(logits.clone(), self.clock, self.history)
-        tokens, best = torch.empty_like(self.live.tokens), logits.new_empty(len(logits))
-        for group in self.groups:
-            at = group.places
-            tokens[at], best[at] = group.choose(logits[at], self.clock, self.history[at])
-        return tokens, best
+    @property
+    def left(self) -> int:
+        """How many more tokens a row may write."""
+        return int((self._table.limits - self._table.lengths).max())
 
-    def _stopped(self, ended: Tensor) -> Tensor:
-        """Which rows (N,) end because the stop function accepts what they have written."""
-        stopped = []
-        for name, token, is_end in zip(*(x.tolist() for x in (*self.live[:2], ended)), strict=True):
-            stop, written = self.watched.get(name, (None, []))
-            written.append(token)
-            stopped.append(stop is not None and not is_end and stop(written))
-        return torch.tensor(stopped, device=ended.device)
+    @property
+    def _table(self) -> Table:
+        """The drafts as arrays; made again when a draft joins or leaves."""
+        if self.table is None:
+            self.table = Table.of(self.drafts)
+        return self.table
 
-    def _answers(self, done: Tensor, ended: Tensor) -> dict[int, Hypothesis]:
-        """What the rows that are done (N,) wrote."""
-        lengths = self.clock - self.live.begun
-        columns = (self.live.names, self.history, lengths, self.live.totals, ended)
-        answers = {}
-        for name, history, length, score, finished in zip(*(x[done].tolist() for x in columns), strict=True):
-            tokens = history[len(history) - length : len(history) - finished]
-            answers[name] = Hypothesis(tokens, score, finished)
-        return answers
+    def _account(self, outcome: Tensor) -> Step:
+        """What follows from the outcome of `take_step`, for the rows that are not done."""
+        table = self._table
+        tokens, totals, possible = outcome.numpy()[:, table.places]
+        tokens = tokens.astype(np.int64)
+        table.written.append(tokens)
+        table.lengths[:] += 1
+        ended = tokens == table.ends
+        done = ended | (table.lengths == table.limits) | (possible == 0)
+        step = Step(table.names, tokens.tolist(), ended.tolist(), {}, [])
+        if not done.any() and not table.stops:
+            return step
+        self._write_down()
+        for number, place in enumerate(table.places.tolist()):
+            draft = self.drafts[place]
+            assert draft is not None
+            if not possible[number]:
+                step.failed.append(draft.name)
+            elif done[number] or draft.is_stopped:
+                step.answers[draft.name] = draft.answer(float(totals[number]))
+            else:
+                continue
+            self.drafts[place] = None
+        return step
+
+    def _write_down(self) -> None:
+        """Give the drafts what they have written since the table was made."""
+        table, self.table = self.table, None
+        if table is not None and table.written:
+            rows = np.stack(table.written, 1).tolist()
+            for place, tokens in zip(table.places.tolist(), rows, strict=True):
+                draft = self.drafts[place]
+                if draft is not None:
+                    draft.written += tokens
+
+    def _settle(self) -> None:
+        """Go on from the rows that are not done alone, with nothing computed ahead."""
+        if self.ahead is not None and any(self.drafts):
+            self.backlog.extend(step for step in map(self._account, self.ahead.outcomes()) if step.rows)
+        places = [place for place, draft in enumerate(self.drafts) if draft is not None]
+        if self.ahead is not None:
+            self.rows, self.ahead = self.ahead.leave(places), None
+        elif not places:
+            self.rows = None
+        elif self.rows is not None and len(places) < len(self.rows):
+            self.rows = self.rows.keep(torch.tensor(places, device=self.rows.tokens.device))
+        self._write_down()
+        self.drafts = [self.drafts[place] for place in places]
 
     def leave(self, names: Collection[int]) -> None:
         """Drop rows whose answers nobody waits for."""
-        staying = [place for place, name in enumerate(self.live.names.tolist()) if name not in names]
-        if len(staying) < len(self):
-            self._keep(torch.tensor(staying, dtype=torch.long, device=self.live.names.device), names)
-
-    def _keep(self, places: Tensor, gone: Collection[int]) -> None:
-        """Go on with the rows at these places (N',) alone."""
-        assert self.state is not None
-        before, self.live, self.history = len(self), self.live.keep(places), self.history[places]
-        for name in gone:
-            self.watched.pop(name, None)
-        if not len(places):
-            self.state, self.groups, self.history = None, [], self.history[:, :0]
-            return
-        self.state = self.state.drop(places)
-        if len(self.groups) == 1:
-            self.groups[0].keep(places)
-            return
-        moved = places.new_full((before,), -1)
-        moved[places] = torch.arange(len(places), device=places.device)
-        for group in self.groups:
-            places = moved[group.places]
-            group.keep((places >= 0).nonzero().flatten())
-            group.places = places[places >= 0]
-        self.groups = [group for group in self.groups if len(group.places)]
+        self.backlog = deque(step.without(names) for step in self.backlog)
+        self._write_down()
+        self.drafts = [None if draft and draft.name in names else draft for draft in self.drafts]
+        self._settle()
 
     def trim(self) -> None:
         """Drop the padding that no row needs any more, after longer rows have left."""
-        if self.state is not None:
-            self.state = self.state.trim()
-            used = (self.history != PADDING).any(0)
-            self.history = self.history[:, int(used.int().argmax()) if used.any() else len(used) :]
-
-
-class RowGroup:
-    """Rows whose tokens are chosen by the same settings, so that they are computed together."""
-
-    def __init__(self, rules: Rules, places: Tensor):
-        settings, self.places = rules.decoding, places  # places (n,) in the batch; unused where all are of a group
-        self.rules = replace(rules, before=rules.before[:, :0])  # the loop has the history
-        self.key = settings.choice, rules.end, rules.never
-        self.dice = Dice(settings.seed, len(rules), places.device) if settings.temperature else None
-        self.checked = False
-
-    def choose(self, scores: Tensor, clock: int, history: Tensor) -> tuple[Tensor, Tensor]:
-        """The next tokens (n,) by their scores (n, V), which are overwritten, and the best scores that rows could
-        choose from (n,)."""
-        if not self.checked:
-            self.rules.check_tokens(scores.shape[1])
-            self.checked = True
-        self.rules.apply(scores, clock, history)
-        return choose(scores, self.rules.decoding, self.dice)
-
-    def join(self, others: RowGroup) -> None:
-        self.rules, self.places = self.rules.join(others.rules), torch.cat([self.places, others.places])
-        if self.dice is not None and others.dice is not None:
-            self.dice.join(others.dice)
-
-    def keep(self, rows: Tensor) -> None:
-        """Go on with these of its rows alone."""
-        self.rules = self.rules.keep(rows)
-        if self.dice is not None:
-            self.dice.keep(rows)
+        if self.rows is not None and self.ahead is None:
+            self.rows = self.rows.trim()

@@ -66,45 +66,20 @@ class Rules:
         )
         return replace(self, max_lengths=max_lengths, min_lengths=min_lengths, start=start, before=before)
 
-    def delayed(self, steps: int) -> Rules:
-        """For sentences that begin so many steps after those that they join: their limits are counted by the same
-        clock."""
-        return replace(
-            self,
-            max_lengths=self.max_lengths + steps,
-            min_lengths=self.min_lengths + steps,
-            longest_minimum=self.longest_minimum + steps,
-        )
+    def early(self, length: int) -> Tensor | None:
+        """Which sentences (B,) may not end yet, after so many tokens; None: all may."""
+        return self.min_lengths > length if length < self.longest_minimum else None
 
-    def join(self, others: Rules) -> Rules:
-        """The rules of both, which choose tokens in the same way."""
-        max_lengths, min_lengths, start = (
-            torch.cat(pair)
-            for pair in (
-                (self.max_lengths, others.max_lengths),
-                (self.min_lengths, others.min_lengths),
-                (self.start, others.start),
-            )
-        )
-        return replace(
-            self,
-            max_lengths=max_lengths,
-            min_lengths=min_lengths,
-            start=start,
-            before=join_padded(self.before, others.before),
-            longest_minimum=max(self.longest_minimum, others.longest_minimum),
-        )
-
-    def apply(self, scores: Tensor, length: int, history: Tensor) -> None:
-        """Apply the rules in place to the scores (N, V) of the next tokens, after so many have been written.
-        `history` (N, L) are all tokens before, behind PADDING; only settings that look back read it."""
+    def apply(self, scores: Tensor, early: Tensor | None, history: Tensor) -> None:
+        """Apply the rules in place to the scores (N, V) of the next tokens. `early` (B,): sentences that may not
+        end yet. `history` (N, L) are all tokens before, behind PADDING; only settings that look back read it."""
         penalty, size = self.decoding.repetition_penalty, self.decoding.no_repeat_ngram
         ends = scores[:, self.end].clone() if size else None
         if penalty != 1:
             penalise(scores, history, penalty)
         if size:
             forbid_repeats(scores, history, size)
-        self.forbid(scores, self.min_lengths > length if length < self.longest_minimum else None)
+        self.forbid(scores, early)
         if ends is not None:  # a row that has used up the vocabulary ends
             used_up = scores.amax(-1) == -torch.inf
             scores[:, self.end] = torch.where(used_up, ends, scores[:, self.end])

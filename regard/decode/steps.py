@@ -45,7 +45,7 @@ class Steps:
         if self.rules.decoding.looks_back:
             written = torch.from_numpy(self.written.reshape(len(logits), length)).to(logits.device)
             before = torch.cat([before.repeat_interleave(len(logits) // len(before), 0), written], 1)
-        self.rules.apply(log_probabilities, length, before)
+        self.rules.apply(log_probabilities, self.rules.early(length), before)
         if self.rules.decoding.renormalise:
             log_probabilities = log_probabilities.log_softmax(-1)
         return Candidates(*(x.cpu().numpy() for x in extend(self.scores, log_probabilities, self.width)))
@@ -58,6 +58,9 @@ class Steps:
         """Go on with these sentences (B',) alone."""
         here = torch.from_numpy(sentences).to(self.tokens.device)
         self.state, self.rules = self.state.drop(here), self.rules.keep(here)
+
+    def close(self) -> None:
+        """The search is over."""
 
     def follow(self, scores: np.ndarray, beams: np.ndarray, written: np.ndarray) -> None:
         """The beams that go on: their scores (B, W), which beams they continue (B, W), all their tokens

@@ -104,6 +104,11 @@ class EncoderDecoder(TargetSide):
         )
         return [self.source_embed]
 
+    @property
+    def max_source_positions(self) -> int:
+        """The most tokens it can read."""
+        return int(self.config.max_positions)
+
     def check_source(self, source: Tensor) -> None:
         """ValueError where a source has more tokens than the model takes."""
         if source.shape[1] > self.config.max_positions:

@@ -41,9 +41,21 @@ def capture(work: Callable[[], T], stream: torch.cuda.Stream, pool: Any = None) 
     return graph, output
 
 
+def is_capturing(tensor: Tensor) -> bool:
+    """Is this work being captured, so that it must not sync with the GPU?"""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def addresses(model: nn.Module) -> tuple[int, ...]:
-    """The addresses of the weights: a graph reads them where they were when it was captured."""
-    return tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))
+    """The addresses of the weights: a graph reads them where they were when it was captured. Names are left out,
+    as collecting them takes longer than a step of a small model."""
+    found, parts = [], [model]
+    while parts:
+        part = parts.pop()
+        tensors = chain(part._parameters.values(), part._buffers.values())
+        found += [tensor.data_ptr() for tensor in tensors if tensor is not None]
+        parts += [inner for inner in part._modules.values() if inner is not None]
+    return tuple(found)
 
 
 class BatchGraph(NamedTuple):

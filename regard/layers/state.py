@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.attention import GrowingMemory, Memory
+from regard.attention import BufferedMemory, GrowingMemory, Memory
 from regard.base.short_repr import short_repr
+
+SOURCES = 16  # the size of a source's memory is padded to a multiple of this
 
 
 def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
@@ -46,11 +48,50 @@ def join_trees(first: Any, second: Any, rows: tuple[int, int]) -> Any:
     return first
 
 
-def trim_tree(tree: Any) -> Any:
-    """Every growing memory without the leading places that no row has."""
+class Room(NamedTuple):
+    """What a state of fixed shapes has room for."""
+
+    capacity: int  # places of a growing memory
+    source: int  # most places of a fixed one
+    place: Tensor  # () where growing memories are written next
+
+
+def fixed_tree(tree: Any, rows: Tensor, room: Room) -> Any:
+    """A copy of these rows (N',) of a tree, in tensors of shapes that later steps do not change: growing memories
+    in buffers, fixed ones padded, so that few shapes occur."""
+    if isinstance(tree, Tensor):
+        return tree.index_select(0, rows) if tree.dim() else tree
     if isinstance(tree, GrowingMemory):
-        return tree.trim()
-    return tuple(map(trim_tree, tree)) if isinstance(tree, tuple) else tree
+        return tree.buffered(rows, room.capacity, room.place)
+    if isinstance(tree, tuple):
+        return tuple(fixed_tree(part, rows, room) for part in tree)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        tree = tree.padded(SOURCES, room.source) if isinstance(tree, Memory) else tree
+        parts = {field.name: getattr(tree, field.name) for field in dataclasses.fields(tree)}
+        fixed = {name: fixed_tree(part, rows, room) for name, part in parts.items()}
+        return dataclasses.replace(tree, **fixed)
+    return tree
+
+
+def growing_tree(tree: Any, size: int) -> Any:
+    """Every buffered memory as a growing one of so many places."""
+    if isinstance(tree, BufferedMemory):
+        return tree.growing(size)
+    return tuple(growing_tree(part, size) for part in tree) if isinstance(tree, tuple) else tree
+
+
+def past_sizes(tree: Any) -> set[int]:
+    """How many places the growing memories of a tree have; -1: one has no shape yet."""
+    if isinstance(tree, GrowingMemory):
+        return {-1 if tree.keys is None else tree.size}
+    return set().union(*map(past_sizes, tree)) if isinstance(tree, tuple) else set()
+
+
+def each_past(change: Callable[[GrowingMemory], GrowingMemory], tree: Any) -> Any:
+    """Apply `change` to every growing memory of a tree of tuples."""
+    if isinstance(tree, GrowingMemory):
+        return change(tree)
+    return tuple(each_past(change, part) for part in tree) if isinstance(tree, tuple) else tree
 
 
 @dataclass(frozen=True)
@@ -93,6 +134,20 @@ class State:
         each_tensor(collect, (self.memory, self.rows))
         return tensors
 
+    def fixed(self, sentences: Tensor, room: Room) -> State:
+        """A copy of these sentences (B',) in tensors whose shapes stay the same later; see `fixed_tree`."""
+        beams = (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
+        memory = fixed_tree(self.memory, sentences, room)
+        return State(memory, fixed_tree(self.rows, beams, room), self.width)
+
+    def growing(self, size: int) -> State:
+        """A state of `fixed` whose pasts have so many places, as one that grows."""
+        return State(self.memory, growing_tree(self.rows, size), self.width)
+
+    def past_sizes(self) -> set[int]:
+        """How many places its pasts have, -1 where one has no shape yet; empty if it has no pasts."""
+        return past_sizes(self.rows)
+
     def join(self, other: State, rows: tuple[int, int]) -> State:
         """The sentences of both states, so many of each, those of the other behind. For states of width 1."""
         assert self.width == other.width == 1
@@ -100,4 +155,8 @@ class State:
 
     def trim(self) -> State:
         """Without the places at the start of every past that no row has, after longer rows were dropped."""
-        return State(self.memory, trim_tree(self.rows), self.width)
+        return State(self.memory, each_past(GrowingMemory.trim, self.rows), self.width)
+
+    def since(self, first: int) -> State:
+        """Without the places of every past before this one."""
+        return State(self.memory, each_past(lambda past: past.since(first), self.rows), self.width)

@@ -79,7 +79,6 @@ class ImageCaptioner(TargetSide):
     begin: Any
 
     task = "caption"
-    fixed_state = True  # its state has one shape at all steps; see `decode.graphs`
     SIZES: ClassVar = SENet.SIZES
     fixed_shapes = True
     STARTS_FROM: ClassVar = {"senet": EYE}  # other models that --from takes, and the settings that are then theirs

@@ -11,7 +11,7 @@ faster for a single token."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -22,8 +22,10 @@ from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.windows import TextBatch
 from regard.layers.block import ACTIVATIONS, Block, check_heads
+from regard.layers.fused_step import try_step
 from regard.layers.loss import Loss, next_token_loss
 from regard.layers.positions import Learned
+from regard.layers.replay import is_capturing
 from regard.layers.state import State
 
 
@@ -62,10 +64,12 @@ class GPT2(nn.Module):
     }
     task = "generate"
     numbering = "gpt2"
+    padded_side = "left"  # of prompts: `start` may be captured with more padding
 
     def __init__(self, config: GPT2Config):
         super().__init__()
         self.config = config
+        self.max_target_positions = config.max_positions
         dim = config.dim
         self.embed = nn.Embedding(config.vocabulary, dim)
         self.positions = Learned(dim, max_positions=config.max_positions)
@@ -135,19 +139,25 @@ class GPT2(nn.Module):
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
-        pasts = [GrowingMemory() for _ in self.blocks]
-        if source.shape[1]:
-            padded = None if bool(mask.all()) else mask
-            x = self.embedded(source, padded)
-            for number, block in enumerate(self.blocks):
-                x, pasts[number] = block.step(x, pasts[number], mask=padded)
+        padded = None if not is_capturing(mask) and bool(mask.all()) else mask
+        x, pasts = self.embedded(source, padded), []
+        for block in self.blocks:
+            if source.shape[1]:
+                x, past = block.step(x, GrowingMemory(), mask=padded)
+            else:
+                past = GrowingMemory().append(block.attend.remember(x))
+            pasts.append(past)
         return State((), (tuple(pasts), mask.sum(1)))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         pasts, place = state.rows
-        x = (self.embed(tokens) + self.positions(place, most=pasts[0].size))[:, None]
-        grown = []
+        x = self.embed(tokens) + self.positions(place, most=pasts[0].newest)
+        logits = try_step(x, self.blocks, pasts, self.norm, self.out)
+        if logits is not None:
+            grown = [replace(past, written=True) for past in pasts]
+            return logits, State((), (tuple(grown), place + 1), state.width)
+        x, grown = x[:, None], []
         for block, past in zip(self.blocks, pasts, strict=True):
             x, longer = block.step(x, past)
             grown.append(longer)

@@ -73,6 +73,7 @@ class Transformer(EncoderDecoder):
     }
     AUTO_SIZES: ClassVar = {"mini": 0, "tiny": 20_000, "small": 50_000}  # by the fewest pairs that they are for
     numbering = "marian"
+    padded_side = "right"  # of sources: `start` may be captured with more padding
 
     def __init__(self, config: TransformerConfig):
         super().__init__(config, width=config.dim, embed=config.dim)
@@ -161,12 +162,15 @@ class Transformer(EncoderDecoder):
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read the source (B, S); `step` writes the target."""
         place = torch.zeros(len(source), dtype=torch.long, device=source.device)
-        return State(*self.encode(source, mask), (tuple(GrowingMemory() for _ in self.decoder), place))
+        (memories,) = self.encode(source, mask)
+        # A past of no places, of the shape of what is looked at.
+        pasts = (GrowingMemory(memory.keys[..., :0, :], memory.values[..., :0, :]) for memory in memories)
+        return State(memories, (tuple(pasts), place))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         before, place = state.rows
-        x = self.embed(self.target_embed, tokens[:, None], place, before[0].size)
+        x = self.embed(self.target_embed, tokens[:, None], place, before[0].newest)
         pasts = []
         for block, memory, past in zip(self.decoder, state.memory, before, strict=True):
             x, grown = block.step(x, past, source=memory)

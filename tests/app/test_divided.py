@@ -28,8 +28,10 @@ import regard
 from regard.app.cli.main import main
 from regard.base.divided import divided, each, each_of_first
 from regard.data.text import windows
+from regard.data.text.tokenizer import Tokenizer
 from regard.tasks.shared import text_reader
 from regard.tasks.translate import align as aligning
+from regard.tasks.translate import prepare as preparing
 from regard.tasks.translate import run as translating
 from regard.tasks.translate.run import Translator
 
@@ -39,6 +41,9 @@ if rank:
     aligning.read_pairs = None  # the first process alone reads the pairs
 made, make = [], windows._batch
 windows._batch = lambda *parts: made.append(1) or make(*parts)
+preparing.PART = 10  # pairs that are tokenised at a time
+texts, encode_batch = [], Tokenizer.encode_batch
+Tokenizer.encode_batch = lambda self, part: texts.extend(part) or encode_batch(self, part)
 
 def command(words):
     sys.argv = ["regard", *words]
@@ -67,7 +72,7 @@ def differently():
     except regard.errors.DataError as error:
         return str(error)
 
-told = {{"codes": [command(words) for words in commands], "windows": len(made)}}
+told = {{"codes": [command(words) for words in commands], "windows": len(made), "tokenised": len(texts)}}
 with divided():
     told["each"] = outcome(each)
     told["each_of_first"] = outcome(each_of_first)
@@ -187,6 +192,11 @@ def test_a_process_makes_its_own_batches_of_text(session: Session, gpt2: str) ->
         count = len(list(data.windows.order()))
     assert count > 1
     assert [told["windows"] for told in session.told] == [-(-count // 2), count // 2]
+
+
+def test_a_process_tokenises_its_part_of_the_test_data(session: Session) -> None:
+    """Of 96 pairs, 10 at a time."""
+    assert [told["tokenised"] for told in session.told] == [2 * 50, 2 * 46]
 
 
 def test_serve_is_one_process(session: Session) -> None:

@@ -13,10 +13,10 @@ from small_models import build, images
 from torch import Tensor
 
 from regard.decode import beam as searching
-from regard.decode import graphs
+from regard.decode import beams_ahead
 from regard.decode.rules import Rules, read_rules
 
-INTERPRETED = graphs.beams_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED = beams_ahead.beams_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 DEVICES = [
     pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="needs Triton and TRITON_INTERPRET=1")),
@@ -50,8 +50,8 @@ def run(choose: Any, asked: tuple[Any, ...]) -> list[Tensor]:
 
 
 def compare(asked: tuple[Any, ...]) -> None:
-    assert graphs.beams_cuda is not None
-    found, wanted = run(graphs.beams_cuda.choose, asked), run(graphs.choose, asked)
+    assert beams_ahead.beams_cuda is not None
+    found, wanted = run(beams_ahead.beams_cuda.choose, asked), run(beams_ahead.choose, asked)
     for one, other in zip(found, wanted, strict=True):
         alive = torch.ones_like(other, dtype=torch.bool)
         if other.dim() == 3:
@@ -88,8 +88,8 @@ def test_dead_beams_are_not_chosen(device: str) -> None:
 def test_equal_scores(device: str) -> None:
     """Many words are as likely as others; each is a candidate once."""
     logits, *rest = given(SMALL[0], device)
-    found = run(graphs.beams_cuda.choose, (logits.round().bfloat16(), *rest))
-    wanted = run(graphs.choose, (logits.round(), *rest))
+    found = run(beams_ahead.beams_cuda.choose, (logits.round().bfloat16(), *rest))
+    wanted = run(beams_ahead.choose, (logits.round(), *rest))
     torch.testing.assert_close(found[0][0], wanted[0][0], rtol=1e-5, atol=1e-5)
     pairs = (found[0][1] * 100 + found[0][2]).sort(1).values
     assert (pairs.diff(dim=1) > 0).all()
@@ -100,7 +100,7 @@ def test_equal_scores(device: str) -> None:
 def test_what_is_not_a_number_comes_first(value: float, device: str) -> None:
     asked = given(SMALL[0], device)
     asked[0][6] = value  # a row of the second sentence
-    found, order, tokens, *_ = run(graphs.beams_cuda.choose, asked)
+    found, order, tokens, *_ = run(beams_ahead.beams_cuda.choose, asked)
     assert found[0, :, 0].isnan().tolist() == [False, True, False]
     assert ((tokens >= 0) & (tokens < 40)).all()
     assert (order // 5 == torch.arange(15, device=device) // 5).all()
@@ -114,8 +114,8 @@ def test_a_search_by_the_kernels(device: str, monkeypatch: pytest.MonkeyPatch) -
     source, mask = torch.randn(5, *images(model).shape[1:]), torch.ones(5, 1, dtype=torch.bool)
     wanted = search(model, source, mask, **asked)
     monkeypatch.setattr(searching, "possible", lambda *asked: True)
-    monkeypatch.setattr(graphs, "captured", lambda step: step)
-    monkeypatch.setattr(graphs, "_fused", lambda *asked: True)
+    monkeypatch.setattr(beams_ahead, "captured", lambda step: step)
+    monkeypatch.setattr(beams_ahead, "_fused", lambda *asked: True)
     for some, others in zip(search(model, source, mask, **asked), wanted, strict=True):
         assert [one.tokens for one in some] == [one.tokens for one in others]
         assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=1e-4)

@@ -309,7 +309,7 @@ def test_top_p_by_hand() -> None:
 
 def test_what_cannot_be_is_never_drawn() -> None:
     rare = torch.tensor([[0, 0.25, 0, 0.75, 0, 0]]).expand(3000, -1)
-    drawn = pick(rare, Dice(0, 3000, rare.device))
+    drawn = pick(rare, Dice.begin(0, 3000, rare.device))
     counts = torch.bincount(drawn, minlength=6).tolist()
     assert [one > 0 for one in counts] == [False, True, False, True, False, False]
     assert counts[1] == pytest.approx(750, abs=100)

@@ -11,8 +11,9 @@ from searches import search
 from small_models import WORDS, build, images
 
 from regard.decode import beam as searching
-from regard.decode import graphs
-from regard.decode.graphs import KEPT, recordings, until_half
+from regard.decode import beams_ahead, graphs
+from regard.decode.beams_ahead import until_half
+from regard.decode.graphs import KEPT, recordings
 from regard.decode.hypothesis import Hypothesis
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -93,7 +94,7 @@ def test_the_beams_are_chosen_as_by_the_host(
     wanted = captions(model, 9, **options)
     assert uneven(wanted) or options not in (PENALTY, OPTIONS[2])
     sizes = search_ahead(monkeypatch, device)
-    monkeypatch.setattr(graphs, "WORTH", 99)
+    monkeypatch.setattr(beams_ahead, "WORTH", 99)
     assert same(captions(model.to(device), 9, device, **options), wanted, 1e-5 if device == "cpu" else 1e-3)
     assert set(sizes) == {9}, "finished sentences stay, since halving the batch does not pay"
 
@@ -107,10 +108,10 @@ def test_finished_sentences_leave_by_halves(
 ) -> None:
     model = build("show_attend_tell").to(device, kind)
     with monkeypatch.context() as patched:
-        patched.setattr(type(model), "fixed_state", False)
+        patched.setattr(searching, "possible", lambda *asked: False)
         wanted = captions(model, 9, device, **PENALTY)
     sizes = search_ahead(monkeypatch, device)
-    monkeypatch.setattr(graphs, "WORTH", 1)
+    monkeypatch.setattr(beams_ahead, "WORTH", 1)
     assert same(captions(model, 9, device, **PENALTY), wanted, 1e-5 if kind == torch.float64 else 0.1)
     assert set(sizes) >= {9, 4, 2}
 
@@ -128,13 +129,13 @@ def test_a_model_without_a_next_token_is_refused(device: str, monkeypatch: pytes
 
 
 def test_a_step_is_launched_before_the_last_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, launched, step = search_ahead(monkeypatch, "cpu"), [], graphs.advance
+    taken, launched, step = search_ahead(monkeypatch, "cpu"), [], beams_ahead.advance
 
     def counted(*given: Any) -> Any:
         launched.append(len(taken))
         return step(*given)
 
-    monkeypatch.setattr(graphs, "advance", counted)
+    monkeypatch.setattr(beams_ahead, "advance", counted)
     captions(build("show_and_tell"), 3, max_length=10, min_length=10)
     assert launched == [0, 0, *range(1, 9)]  # and no step after the last
     assert len(taken) == 10
@@ -145,7 +146,7 @@ def test_a_step_is_launched_before_the_last_is_waited_for(monkeypatch: pytest.Mo
 def test_a_graph_finds_the_same(weigh: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     model = (build("show_attend_tell", weigh=weigh) if weigh else build("show_and_tell")).cuda()
     with monkeypatch.context() as patched:
-        patched.setattr(type(model), "fixed_state", False)
+        patched.setattr(searching, "possible", lambda *asked: False)
         wanted = [captions(model, rows, "cuda", **PENALTY) for rows in (9, 9, 2)]
     assert uneven(wanted[0])
     assert model not in recordings
@@ -172,7 +173,7 @@ def test_rules_about_what_is_written_are_kept_by_the_host(options: dict[str, Any
 
 
 @gpu
-def test_new_weights_are_seen_and_graphs_are_few() -> None:
+def test_new_weights_are_seen_and_graphs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("show_and_tell").cuda()
     first = captions(model, 5, "cuda")
     with torch.no_grad():
@@ -180,9 +181,9 @@ def test_new_weights_are_seen_and_graphs_are_few() -> None:
             parameter.add_(0.1 * torch.randn_like(parameter))  # in place: the same graphs
     changed = captions(model, 5, "cuda")
     assert [one[0].score for one in changed] != [one[0].score for one in first]
-    model.fixed_state = False
-    assert [one[0].tokens for one in captions(model, 5, "cuda")] == [one[0].tokens for one in changed]
-    del model.fixed_state
+    with monkeypatch.context() as patched:
+        patched.setattr(searching, "possible", lambda *asked: False)
+        assert [one[0].tokens for one in captions(model, 5, "cuda")] == [one[0].tokens for one in changed]
     model.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()}, assign=True)
     assert [one[0].tokens for one in captions(model, 5, "cuda")] == [one[0].tokens for one in changed]
     for rows in range(1, KEPT + 4):

@@ -3,100 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
-from small_models import LENGTHS, build, each, images, small, special, words, writes
-from torch import Tensor
+from joined_texts import MOST, WAYS, Running, alone, check_joining, collate_for, passages_of
+from small_models import build, each, small, special, writes
 
-from regard.data.batches.batch import pad
 from regard.decode.generator import eval_mode
-from regard.decode.hypothesis import Hypothesis
-from regard.decode.loop import Loop
 from regard.decode.rules import Target, read_rules
 from regard.decode.search import decode
 from regard.decode.settings import Decoding
-from regard.models.protocols import Captioner, Generator, LanguageModel
+from regard.models.protocols import Generator
 from regard.tasks.shared.writing import Passage
-
-MOST = 5
-
-
-def collate_for(model: Any) -> Any:
-    def texts(sources: list[list[int]]) -> tuple[Tensor, Tensor]:
-        if not isinstance(model, LanguageModel):
-            return pad(sources, special(model).pad)
-        tokens, mask = pad([ids[::-1] for ids in sources], special(model).pad)
-        return tokens.flip(1), mask.flip(1)
-
-    def pictures(sources: list[Tensor]) -> tuple[Tensor, Tensor]:
-        return torch.stack(sources), torch.ones(len(sources), 1, dtype=torch.bool)
-
-    return pictures if isinstance(model, Captioner) else texts
-
-
-def sources_of(model: Any) -> list[Any]:
-    if isinstance(model, Captioner):
-        return list(images(model))
-    lengths = [4, 2, 6, 1] if isinstance(model, LanguageModel) else LENGTHS
-    return [row[:count].tolist() for row, count in zip(words(lengths), lengths, strict=True)]
-
-
-def passages_of(model: Any, *, never: tuple[int, ...] = (), **settings: Any) -> list[Passage]:
-    """Language models begin behind their prompt, and one prompt has a single token: its past is empty."""
-    passages = []
-    for number, source in enumerate(sources_of(model)):
-        start, before, read = special(model).start, [], source
-        if isinstance(model, LanguageModel):
-            *before, start = source
-            read = before
-        prompt = torch.tensor([before], dtype=torch.long)
-        target = Target(start, special(model).end, MOST, never=never, prompt=prompt)
-        passages.append(Passage(read, Decoding(seed=number, min_length=number, **settings), target))
-    return passages
-
-
-def alone(model: Any, passage: Passage) -> Hypothesis:
-    [[answer]] = decode(model, *collate_for(model)([passage.source]), passage.decoding, passage.target)
-    return answer
-
-
-class Running:
-    """A loop that texts join one by one. It keeps the answers by the places of the texts in a list."""
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.loop, self.count = model, Loop(model), 0
-        self.answers: dict[int, Hypothesis] = {}
-        self.failed: set[int] = set()
-
-    def join(self, passages: list[Passage]) -> None:
-        names = torch.arange(self.count, self.count + len(passages))
-        self.count += len(passages)
-        with eval_mode(self.model):
-            source, mask = collate_for(self.model)([passage.source for passage in passages])
-            rules = [read_rules(one.decoding, one.target, 1, source.device) for one in passages]
-            self.loop.join(source, mask, names, rules)
-
-    def step(self) -> None:
-        if len(self.loop):
-            with eval_mode(self.model):
-                step = self.loop.step()
-                self.loop.trim()
-            self.answers |= step.answers
-            self.failed |= set(step.failed)
-
-    def finish(self) -> list[Hypothesis]:
-        while len(self.loop):
-            self.step()
-        return [self.answers[name] for name in sorted(self.answers)]
-
-
-WAYS: dict[str, dict[str, Any]] = {
-    "greedy": {},
-    "rules": {"never": (7,), "repetition_penalty": 1.3, "no_repeat_ngram": 2},
-    "sampled": {"temperature": 0.9, "top_k": 6, "top_p": 0.95},
-}
 
 
 @each(Generator, only=writes)
@@ -113,26 +31,13 @@ def test_every_text_is_written_in_one_way(name: str, way: str) -> None:
     check_joining(model, passages_of(model, **WAYS[way]))
 
 
-def check_joining(model: Any, passages: list[Passage]) -> None:
-    running, waiting = Running(model), list(passages)
-    while waiting or len(running.loop):  # a new one joins after every second step
-        if waiting:
-            running.join([waiting.pop(0)])
-        running.step()
-        running.step()
-    assert len(running.answers) == len(passages)
-    for place, passage in enumerate(passages):
-        answer, wanted = running.answers[place], alone(model, passage)
-        assert (answer.tokens, answer.finished) == (wanted.tokens, wanted.finished)
-        assert answer.score == pytest.approx(wanted.score, abs=1e-4)
-
-
 def test_ways_of_writing_share_a_batch() -> None:
     model = build("gpt2")
     passages = [passage for way in WAYS.values() for passage in passages_of(model, **way)]
     running = Running(model)
     running.join(passages)
-    assert len(running.loop.groups) == len(WAYS), "texts that are chosen in the same way are computed together"
+    assert running.loop.rows is not None
+    assert len(running.loop.rows.groups) == len(WAYS), "texts that are chosen in the same way are computed together"
     assert [answer.tokens for answer in running.finish()] == [alone(model, passage).tokens for passage in passages]
 
 
@@ -149,8 +54,9 @@ def test_texts_that_begin_together_may_draw_from_one_generator_beside_others() -
     running.step()
     with eval_mode(model):
         rules = read_rules(decoding, target, len(many), source.device)
-        running.loop.join(source, mask, torch.arange(10, 10 + len(many)), [rules])
-    assert len(running.loop.groups) == 1
+        running.loop.join(source, mask, range(10, 10 + len(many)), [rules])
+    assert running.loop.rows is not None
+    assert len(running.loop.rows.groups) == 1
     answers = running.finish()
     assert [answer.tokens for answer in answers] == [alone(model, single).tokens, *wanted]
 
@@ -163,8 +69,8 @@ def test_one_that_leaves_does_not_change_the_others() -> None:
     with eval_mode(model):
         running.loop.leave([2])  # the longest: the padding that it needed goes with it
         running.loop.trim()
-    assert running.loop.state is not None
-    assert running.loop.state.rows[0][0].size == 4
+    assert running.loop.rows is not None
+    assert running.loop.rows.state.rows[0][0].size == 4
     running.finish()
     assert 2 not in running.answers
     for place in (0, 1, 3):
@@ -178,8 +84,8 @@ def test_the_history_of_a_running_batch_does_not_grow_for_ever() -> None:
         running.join([passage])
         running.step()
         running.step()
-    assert running.loop.clock == 40
-    assert running.loop.history.shape[1] <= 4 + MOST
+    assert running.loop.rows is not None
+    assert running.loop.rows.history.shape[1] <= 4 + MOST
     running.finish()
     assert {tuple(answer.tokens) for answer in running.answers.values()} == {tuple(alone(model, passage).tokens)}
 

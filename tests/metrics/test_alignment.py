@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.metrics.alignment import aer, alignment_scores, links_from, parse_links, pharaoh, read_links
@@ -45,7 +45,7 @@ def test_errors_name_the_line():
         read_links(["0-0", "", "x"])
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.frozensets(st.tuples(st.integers(0, 99), st.integers(0, 99))))
 def test_pharaoh_is_read_back(links):
     assert parse_links(pharaoh(links)) == (links, links)

@@ -53,19 +53,32 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def tell_more() -> None:
+    """Print what the library tells itself, such as why a text is not written by CUDA graphs."""
+    import logging
+
+    logger, handler = logging.getLogger("regard"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    logger.setLevel(logging.DEBUG)
+    logger.handlers = [handler]
+
+
 @app.callback()
 def options(
     context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback when something fails.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole traceback when something fails, and what was chosen.")
+    ] = False,
 ) -> None:
     """**regard**: attention models. A query looks at a memory.
 
     Try `regard demo`, or `regard translate dates "3 May 1979" --show -`."""
     if debug:
         os.environ[DEBUG] = "1"
+        tell_more()
     if context.invoked_subcommand in ONE_PROCESS and processes.launched() and processes.count() > 1:
         raise BadInput(
             f"`regard {context.invoked_subcommand}` is one process, and torchrun started {processes.count()}; "

@@ -11,12 +11,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.divided import in_parts
 from regard.data.batches.batch import Batch, Ids, Rows, TakenRows, check_batching, draw_batches
 from regard.data.text.documents import Document, read_sentences
 from regard.data.text.text_encoding import SHORTEST
@@ -33,15 +33,17 @@ MaskedItem = tuple[int, int, np.ndarray]  # epoch, index of the batch, its rows 
 
 def encode_sentences(documents: Iterable[Document], tokenizer: Tokenizer) -> list[Rows]:
     """The ids of each document's sentences; sentences and documents without tokens are left out."""
-    encoded = []
-    for sentences in read_sentences(documents):
-        rows = Rows()
-        while part := list(islice(sentences, TOGETHER)):
-            for ids in filter(None, tokenizer.encode_batch(part)):
-                rows.append(ids)
-        if len(rows):
-            encoded.append(rows)
-    return encoded
+
+    def work(part: list[tuple[int, str]]) -> Iterable[tuple[int, list[int]]]:
+        numbers, sentences = zip(*part, strict=True)
+        return zip(numbers, tokenizer.encode_batch(sentences), strict=True)
+
+    numbered = ((number, each) for number, document in enumerate(read_sentences(documents)) for each in document)
+    encoded: dict[int, Rows] = {}
+    for number, ids in in_parts(numbered, TOGETHER, work):
+        if ids:
+            encoded.setdefault(number, Rows()).append(ids)
+    return list(encoded.values())
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from copy import copy
-from itertools import islice
 
 import numpy as np
 import torch
 
+from regard.base.divided import in_parts
 from regard.data.batches.batch import RowNumbers, Rows, check_batching, draw_batches
 from regard.data.text.characters import (
     END_SPELLING,
@@ -32,11 +32,10 @@ def encode_words(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterato
     """The sentences of documents (`read_sentences`) in words, without white space; those without words are left
     out."""
     sentences = (sentence for document in read_sentences(documents) for sentence in document)
-    while part := list(islice(sentences, TOGETHER)):
-        for ids, pieces in tokenizer.encode_pieces(part):
-            places = [place for place, piece in enumerate(pieces) if piece]
-            if places:
-                yield [ids[place] for place in places], [pieces[place] for place in places]
+    for ids, pieces in in_parts(sentences, TOGETHER, tokenizer.encode_pieces):
+        places = [place for place, piece in enumerate(pieces) if piece]
+        if places:
+            yield [ids[place] for place in places], [pieces[place] for place in places]
 
 
 class SentenceData(RowNumbers):

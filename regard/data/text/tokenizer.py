@@ -132,9 +132,11 @@ class Tokenizer:
         return without_panic(self.inner.encode, valid_text(text), add_special_tokens=False).ids
 
     def encode_stream(self, chunks: Iterable[str]) -> Iterator[list[int]]:
-        """The ids of encode("".join(chunks)), some at a time, so that a long text is never in memory as a whole.
+        """The ids of encode("".join(chunks)), some at a time, so that a long text is never in memory as a whole."""
+        return map(self.encode, self.split_stream(chunks))
 
-        The text is split where no token can reach across; a text without such a place is kept whole."""
+    def split_stream(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Parts of a text, split where no token can reach across; a text without such a place is kept whole."""
         waiting, length = [""], 0
         for chunk in filter(None, chunks):
             length += len(chunk)
@@ -144,10 +146,10 @@ class Tokenizer:
                 waiting.append(chunk)
                 continue
             place = cut.end() - len(before)
-            yield self.encode("".join(waiting) + chunk[:place])
+            yield "".join(waiting) + chunk[:place]
             waiting, length = [chunk[place:]], len(chunk) - place
         if length:
-            yield self.encode("".join(waiting))
+            yield "".join(waiting)
 
     @cached_property
     def cut(self) -> re.Pattern[str] | None:

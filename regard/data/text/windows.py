@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
+from regard.base.divided import each
 from regard.base.files import FULL, drafted, sync_folder
 from regard.data.batches.batch import Batch, RowNumbers, check_batching
 from regard.data.shards.reading import RunningText
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.tokenizer import PART, Tokenizer
 from regard.errors import DataError
 
 FILE = "text.ids"  # int32, in the machine's byte order, because the file is temporary
@@ -54,9 +56,25 @@ def encode_documents(
 
 
 def _encoded(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    def work(part: list[str | None], tick: object) -> Iterator[list[int]]:
+        return ([tokenizer.special.end] if text is None else tokenizer.encode(text) for text in part)
+
+    return each(_parts(documents, tokenizer), work)
+
+
+def _parts(documents: Iterable[Iterable[str]], tokenizer: Tokenizer) -> Iterator[list[str | None]]:
+    """About PART characters at a time; None: a document ends."""
+    part: list[str | None] = []
+    length = 0
     for document in documents:
-        yield from tokenizer.encode_stream(document)
-        yield [tokenizer.special.end]
+        for text in chain(tokenizer.split_stream(document), [None]):
+            part.append(text)
+            length += len(text or " ")
+            if length >= PART:
+                yield part
+                part, length = [], 0
+    if part:
+        yield part
 
 
 def _spill(ids: array[int], parts: Iterator[list[int]], folder: Path) -> np.ndarray:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from regard.base.device import choose_device
+from regard.base.divided import in_parts
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Rows
 from regard.data.shards.reading import ShardRows
@@ -139,7 +140,9 @@ def kept_data(settings: LabelledSettings, reader: TextReader, *, seed: int, few_
 
 def encode(rows: Iterable[LabelledText], reader: TextReader) -> Iterator[tuple[EncodedText, bool]]:
     """Each text as the model reads it, and whether it was truncated."""
-    left = iter(rows)
-    while part := list(islice(left, PART)):
+
+    def work(part: list[LabelledText]) -> Iterable[tuple[EncodedText, bool]]:
         texts = [(text, second) for text, second, _ in part]
-        yield from reader.encoding.rows(texts, reader.tokenizer, reader.max_length)
+        return reader.encoding.rows(texts, reader.tokenizer, reader.max_length)
+
+    return in_parts(rows, PART, work)

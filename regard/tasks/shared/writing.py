@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from regard.decode.generator import eval_mode
@@ -104,7 +103,7 @@ class Together:
         with eval_mode(self.run.model):
             source, mask = self.run.collate([passage.source for _, passage in joining])
             rules = [read_rules(passage.decoding, passage.target, 1, device) for _, passage in joining]
-            self.loop.join(source, mask, torch.tensor(names, device=device), rules)
+            self.loop.join(source, mask, names, rules)
         self.writings |= zip(names, (writing for writing, _ in joining), strict=True)
         self.count += len(joining)
 
@@ -115,8 +114,7 @@ class Together:
             if step.answers or step.failed:
                 self.loop.trim()
         told, ready = [], []
-        columns = (step.rows.tolist(), step.tokens.tolist(), step.ended.tolist())
-        for row, token, ended in zip(*columns, strict=True):
+        for row, token, ended in zip(step.rows, step.tokens, step.ended, strict=True):
             writing = self.writings[row]
             if row in step.failed:
                 told.append(Written(writing, 0, failed=NO_TOKEN))

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
+from regard.base.divided import in_parts
 from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import Filter, PairData, Rows
@@ -204,11 +205,12 @@ def check_lengths(settings: PairSettings, train: int, valid: int, most: int, out
 
 
 def encode(pairs: Iterable[Pair], translator: Translator) -> Iterator[tuple[list[int], list[int]]]:
-    pairs = iter(pairs)
-    while part := list(islice(pairs, PART)):
+    def work(part: list[Pair]) -> Iterable[tuple[list[int], list[int]]]:
         sources = translator.source_tokenizer.encode_batch([source for source, _ in part])
         targets = translator.tokenizer.encode_batch([target for _, target in part])
-        yield from zip(sources, targets, strict=True)
+        return zip(sources, targets, strict=True)
+
+    return in_parts(pairs, PART, work)
 
 
 def pair_data(pairs: Iterable[Pair], translator: Translator, batch_tokens: int) -> PairData:

@@ -23,9 +23,11 @@ class Letters:
 
     special = Special(0, 1, END, -1)
 
-    def encode_stream(self, chunks):
-        for chunk in chunks:
-            yield [ord(letter) - ord("a") + 10 for letter in chunk]
+    def split_stream(self, chunks):
+        return chunks
+
+    def encode(self, text):
+        return [ord(letter) - ord("a") + 10 for letter in text]
 
 
 def documents():
@@ -41,6 +43,16 @@ def test_an_end_follows_every_document(tmp_path):
     assert ids.dtype == np.int32
     assert not isinstance(ids, np.memmap)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("characters", [1, 2, 100])
+def test_documents_are_tokenised_in_parts_of_about_so_many_characters(tmp_path, monkeypatch, characters):
+    monkeypatch.setattr(windows_module, "PART", characters)
+    ids = encode_documents(documents(), Letters(), folder=tmp_path / "none", budget=4 * len(IDS))
+    assert ids.tolist() == IDS
+    parts = list(windows_module._parts(documents(), Letters()))
+    assert [part for each in parts for part in each] == ["ab", "c", None, None, "", "d", None]
+    assert len(parts) == {1: 7, 2: 4, 100: 1}[characters]
 
 
 @pytest.mark.parametrize("kind", ["character", "bpe"])

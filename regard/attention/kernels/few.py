@@ -1,0 +1,48 @@
+"""Attention of few queries, as in decoding: one kernel instead of torch's, which needs several more for a mask."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+try:
+    from regard.attention.kernels import newest_cuda
+except ImportError:  # without Triton
+    newest_cuda = None  # type: ignore[assignment]
+
+MOST_QUERIES = 16
+MOST_WIDTH = 256
+NEAR, FULL = 512, 64  # a larger memory needs so many rows and heads: one program reads all of it
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def has_kernel_for_few(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether `read_few` can be called, and is worth it. It has no gradient."""
+    return (
+        newest_cuda is not None
+        and query.is_cuda
+        and query.shape[-2] <= MOST_QUERIES
+        and not torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cuda")
+        and query.get_device() == torch.cuda.current_device()  # where Triton launches
+        and worth(query, keys, values)
+    )
+
+
+def worth(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """As `has_kernel_for_few`, without what concerns the device."""
+    rows, heads, count, dim = query.shape
+    places, width = values.shape[-2:]
+    return (
+        query.dtype in DTYPES
+        and max(dim, width) <= MOST_WIDTH
+        and min(rows, heads, count, places) > 0
+        and (places <= NEAR or rows * heads >= FULL)
+    )
+
+
+def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
+    """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V); B and H of a memory
+    may be 1. A query that may look nowhere reads 0."""
+    return newest_cuda.read_few(query, keys, values, mask, scale=scale)

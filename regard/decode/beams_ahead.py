@@ -1,0 +1,189 @@
+"""Beam search on a GPU as a CUDA graph: the step of the model and the choice of the beams.
+
+The host follows one step behind: it gets the same candidates, makes the same choice, and keeps the account of ended
+sentences while the GPU takes the next step. Finished sentences stay in the batch until half of it is finished."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.attention.record import tracing
+from regard.decode import graphs
+from regard.decode.generator import at_least_float32
+from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, log, most_places, refused
+from regard.decode.rules import Rules
+from regard.decode.steps import Candidates, extend
+from regard.layers.replay import addresses
+from regard.layers.state import State
+from regard.models.protocols import Generator
+
+try:
+    from regard.decode import beams_cuda
+except ImportError:  # no Triton: `choose` runs on any device
+    beams_cuda = None  # type: ignore[assignment]
+
+
+def possible(model: Generator, state: State, rules: Rules, last: int) -> bool:
+    """Can a search from this state to the step `last` be a graph, and does it pay?"""
+    if not graphs.on_gpu(rules.start):
+        return False
+    why = reason(model, state, rules, last)
+    if why:
+        log.debug("searched step by step: %s", why)
+    return not why
+
+
+def reason(model: Generator, state: State, rules: Rules, last: int) -> str:
+    """Why a search is not a graph; "": it is."""
+    if tracing():
+        return "attention is traced"
+    if rules.decoding.looks_back or rules.stop or rules.decoding.renormalise:
+        return "its rules depend on what is written"
+    if last <= WORTH:
+        return f"a graph does not pay for {last} steps"
+    sizes = state.past_sizes()
+    if -1 in sizes or len(sizes) > 1:
+        return "the shapes of its pasts are not known, or differ"
+    if max(sizes, default=0) + last > most_places(model):
+        return f"the model has {most_places(model)} places, and {last} more tokens are asked for"
+    return refused.get(model, "") if isinstance(model, nn.Module) else "it is no module"
+
+
+class BeamsAhead:
+    """As `Steps`, but a step is launched before the candidates of the previous step have arrived."""
+
+    def __init__(self, model: Generator, state: State, rules: Rules, last: int):
+        assert isinstance(model, nn.Module)
+        self.model, self.rules, self.width, self.last = model, rules, rules.decoding.beam, last
+        limits = torch.stack([rules.min_lengths, rules.max_lengths], 1)
+        dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
+        # All beams are equal at first, so only the first of a sentence is alive.
+        scores = torch.full((len(limits), self.width), -torch.inf, dtype=dtype, device=limits.device)
+        scores[:, 0] = 0
+        wide = state.spread(self.width)
+        rows = wide.rows, rules.start.repeat_interleave(self.width), scores.flatten()
+        self.launched, self.taken, self.size = 0, 0, max(state.past_sizes(), default=0)
+        self.waiting: deque[Copied] = deque()
+        self._record(State((state.memory, limits), rows, self.width), len(limits))
+
+    def candidates(self) -> Candidates:
+        while self.launched < self.last and len(self.waiting) < 2:
+            self.waiting.append(Copied(self.recording.launch()))
+            self.launched, self.size = self.launched + 1, self.size + 1
+        scores, beams, tokens = self.waiting.popleft().wait().numpy()
+        precision = np.float64 if self.recording.input.rows[-1].dtype == torch.float64 else np.float32
+        if not self.taken:
+            beams = np.zeros_like(beams)  # those of dead beams are not wanted
+        self.taken += 1
+        return Candidates(scores.astype(precision), beams.astype(np.int64), tokens.astype(np.int64))
+
+    def staying(self, done: np.ndarray, last: int) -> np.ndarray:
+        return until_half(done) if last - self.launched >= WORTH else np.arange(len(done))
+
+    def keep(self, sentences: np.ndarray, last: int) -> None:
+        for candidates in self.waiting:
+            candidates.keep(sentences)
+        here = torch.from_numpy(sentences).to(self.rules.start.device)
+        state = self.recording.input.growing(self.size).drop(here)
+        self.close()
+        self.last = last
+        self._record(state, len(here))
+
+    def follow(self, scores: np.ndarray, beams: np.ndarray, written: np.ndarray) -> None:
+        """Nothing to do: the GPU has chosen the same beams."""
+
+    def close(self) -> None:
+        """Others may use the graph from now on."""
+        graphs.give_back(self.model, self.key, self.recording)
+
+    def _record(self, state: State, sentences: int) -> None:
+        """The graph that goes on from this state."""
+        places = self.size + self.last - self.launched
+        capacity = capacity_for(places, most_places(self.model)) if state.past_sizes() else 0
+        all_of_them = torch.arange(sentences, device=self.rules.start.device)
+
+        def fixed() -> tuple[State, Tensor]:
+            room = graphs.room(self.model, capacity, all_of_them.device)
+            return state.fixed(all_of_them, room), room.place
+
+        begun, _ = fixed()
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
+        self.key = addresses(self.model), state.width, shapes, self.rules.end, self.rules.never
+        self.recording = graphs.take(
+            self.model, self.key, lambda: record(self.model, *fixed(), self.rules, self.width)
+        )
+        self.recording.load(begun, self.size)
+
+
+def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[Tensor, Tensor, State]:
+    """One step of a search whose rules do not depend on what is written -> its candidates (scores, beams, tokens:
+    3, B, 2 W), the rows (B W,) that the W beams that go on continue, and their state; of its rows, those of the
+    model are not reordered yet.
+
+    The state is the model's with, of each sentence, how many tokens it must and may still write (B, 2), and of each
+    row its last token and its score (N,). These are overwritten where the shapes stay."""
+    (memory, limits), (rows, tokens, scores) = state.memory, state.rows
+    logits, after = model.step(tokens, State(memory, rows, state.width))
+    rules.check_tokens(logits.shape[-1])
+    run = beams_cuda.choose if _fused(logits, rules, width) else choose
+    candidates, order, tokens, scores = run(logits, tokens, scores, limits, rules, width)
+    return candidates, order, State((after.memory, limits), (after.rows, tokens, scores), width)
+
+
+def _fused(logits: Tensor, rules: Rules, width: int) -> bool:
+    if beams_cuda is None or not logits.is_cuda:
+        return False
+    here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
+    return here and beams_cuda.fits(logits, rules, width)
+
+
+def choose(
+    logits: Tensor, tokens: Tensor, scores: Tensor, limits: Tensor, rules: Rules, width: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The candidates of a step and, of the W beams that go on, the rows they continue, tokens and scores (B W,).
+    The limits (B, 2) are counted down in place. Integers below 2^53 are exact in float64: one copy fetches all."""
+    log_probabilities = at_least_float32(logits).log_softmax(-1)
+    rules.forbid(log_probabilities, limits[:, 0] > 0)
+    before = len(logits) // len(limits)
+    grown, beams, chosen = extend(scores.unflatten(0, (-1, before)), log_probabilities, width)
+    ended = (chosen == rules.end) | (limits[:, 1:] == 1)
+    places = ended.byte().argsort(stable=True, dim=1)[:, :width]
+    candidates = torch.stack([grown.double(), beams.double(), chosen.double()])
+    scores = grown.masked_fill(ended, -torch.inf).gather(1, places)
+    first = torch.arange(len(limits), device=limits.device)[:, None] * before
+    limits.sub_(1)
+    order = first + beams.gather(1, places)
+    return candidates, order.flatten(), chosen.gather(1, places).flatten(), scores.flatten()
+
+
+def until_half(done: np.ndarray) -> np.ndarray:
+    """All places of the batch (B,), or, once half of it is done, the half with all that are not done."""
+    half = len(done) // 2
+    if len(done) - done.sum() > half:
+        return np.arange(len(done))
+    return np.sort(np.argsort(done, kind="stable")[:half])
+
+
+def record(model: Any, static: State, place: Tensor, rules: Rules, width: int) -> Recording:
+    """The graph of a step from this state on."""
+
+    def launch() -> Tensor:
+        candidates, order, after = advance(model, static, rules, width)
+        own = (State((), state.rows[0]).tensors() for state in (static, after))
+        for old, new in zip(*own, strict=True):
+            if old is new:  # the model does not change it, or has written into it
+                new = new.clone()
+            torch.index_select(new, 0, order, out=old)
+        rest = (State(state.memory, state.rows[1:]).tensors() for state in (static, after))
+        for old, new in zip(*rest, strict=True):
+            if old is not new:
+                old.copy_(new)
+        place.add_(1)
+        return candidates
+
+    return Recording(graphs.captured(launch), static, place)

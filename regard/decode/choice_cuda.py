@@ -1,0 +1,88 @@
+"""The greedy choice of `rows.take_step` on CUDA: one Triton kernel instead of some fifteen.
+
+Letters: N rows, V words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from regard.decode.rows import Rows
+
+MOST_BARRED = 16
+TILE = 4096  # words
+
+
+@triton.jit
+def _greedy(
+    logits, totals, least, barred, outcome, tokens, after, fewer, N, V, end,
+    BARRED: tl.constexpr, EARLY: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The likeliest allowed token of a row, and its log-probability among all. Of equals the first. As with torch,
+    NaN is the largest of all, and a row with NaN or infinity has no possible token. Grid: rows."""
+    n = tl.program_id(0).to(tl.int64)
+    logits += n * V
+    fewest = tl.load(least + n)
+    early = (fewest > 0).to(tl.int32) if EARLY else 0
+    v = tl.arange(0, TILE)
+    best = tl.full((TILE,), float("-inf"), tl.float32)  # of the allowed words
+    at = tl.full((TILE,), 0, tl.int32)
+    highest = tl.full((TILE,), float("-inf"), tl.float32)  # of all words
+    total = tl.full((TILE,), 0.0, tl.float32)
+    for first in range(0, V, TILE):
+        word = first + v
+        x = tl.load(logits + word, mask=word < V, other=float("-inf")).to(tl.float32)
+        top = tl.maximum(highest, x, propagate_nan=tl.PropagateNan.ALL)
+        shift = tl.where(top == float("-inf"), 0.0, top)
+        total = total * tl.exp(highest - shift) + tl.exp(x - shift)
+        highest = top
+        allowed = tl.where((word != end) | (early == 0), x, float("-inf"))
+        for i in tl.static_range(BARRED):
+            allowed = tl.where(word == tl.load(barred + i).to(tl.int32), float("-inf"), allowed)
+        better = (allowed > best) | ((allowed != allowed) & (best == best))
+        best, at = tl.where(better, allowed, best), tl.where(better, word, at)
+    top = tl.max(tl.where(highest == highest, highest, float("inf")), 0)
+    everything = top + tl.log(tl.sum(total * tl.exp(highest - top), 0))  # NaN where a logit is NaN or infinite
+    ranked = tl.where(best == best, best, float("inf"))
+    largest = tl.max(ranked, 0)
+    token = tl.min(tl.where(ranked == largest, at, V), 0)
+    chosen = tl.load(logits + token).to(tl.float32) - everything
+    possible = (largest - everything < float("inf")) & (largest - everything > float("-inf"))
+    sum_of_row = tl.load(totals + n) + chosen
+    tl.store(tokens + n, token.to(tl.int64))
+    tl.store(after + n, sum_of_row)
+    tl.store(fewer + n, fewest - 1)
+    tl.store(outcome + n, token.to(tl.float64))
+    tl.store(outcome + N + n, sum_of_row.to(tl.float64))
+    tl.store(outcome + 2 * N + n, tl.where(possible, 1.0, 0.0).to(tl.float64))
+
+
+def fits(logits: Tensor, rows: Rows) -> bool:
+    """Can `choose` take logits (N, V)?"""
+    if not logits.is_cuda or len(rows.groups) > 1:
+        return False
+    (group,) = rows.groups
+    plain = group.dice is None and not group.rules.decoding.looks_back and len(group.rules.never) <= MOST_BARRED
+    here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
+    return plain and here and group.checked and logits.dtype != torch.float64 and logits.is_contiguous()
+
+
+def choose(logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The outcome of a step (3, N), see `take_step`; and of each row its token, its log-probability, and how many
+    tokens it still writes before it may end (N,)."""
+    (group,) = rows.groups
+    count, words = logits.shape
+    outcome = torch.empty(3, count, dtype=torch.float64, device=logits.device)
+    before, fewest = rows.totals.contiguous(), rows.least.contiguous()  # one limit may stand for all rows
+    tokens, totals, least = torch.empty_like(fewest), torch.empty_like(before), torch.empty_like(fewest)
+    barred = group.rules.barred if len(group.rules.never) else rows.tokens
+    _greedy[(count,)](
+        logits, before, fewest, barred, outcome, tokens, totals, least, count, words, group.rules.end,
+        BARRED=len(group.rules.never), EARLY=rows.minimum > 0, TILE=TILE, num_warps=8,
+    )  # fmt: skip
+    return outcome, tokens, totals, least

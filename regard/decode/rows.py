@@ -1,0 +1,204 @@
+"""The rows that a loop is writing, as tensors on the device of the model, and one step of them all.
+
+Letters: N rows, V words, L tokens before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.batches.batch import wide
+from regard.decode.choice import Dice, choose
+from regard.decode.generator import at_least_float32
+from regard.decode.rules import PADDING, Rules, join_padded
+from regard.layers.state import Room, State
+from regard.models import protocols
+
+try:
+    from regard.decode import choice_cuda
+except ImportError:  # no Triton
+    choice_cuda = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are written together. What they have written so far is the loop's, except for what rules look back
+    at."""
+
+    state: State
+    tokens: Tensor  # (N,) the last ones
+    totals: Tensor  # (N,) log-probabilities
+    least: Tensor  # (N,) how many tokens they still write before they may end
+    history: Tensor  # (N, L) what rules look back at, behind PADDING; (N, 0) if none does
+    groups: tuple[RowGroup, ...]  # by the way their tokens are chosen
+    minimum: int  # of `least` the largest, or more
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @staticmethod
+    def begin(state: State, rules: Rules) -> Rows:
+        """Rows that have written nothing; `state` is what the model makes of their sources."""
+        count, device = len(rules), rules.start.device
+        return Rows(
+            state,
+            rules.start,
+            torch.zeros(count, device=device),
+            rules.min_lengths,
+            rules.before if rules.decoding.looks_back else rules.before[:, :0],
+            (RowGroup.begin(rules, torch.arange(count, device=device)),),
+            rules.longest_minimum,
+        )
+
+    def join(self, others: Rows, state: State | None = None) -> Rows:
+        """The others behind these. `state` is that of both, where it is known."""
+        count = len(self)
+        groups = list(self.groups)
+        for group in others.groups:
+            moved = replace(group, places=group.places + count)
+            alike = next((place for place, mine in enumerate(groups) if mine.key == group.key), None)
+            if alike is None:
+                groups.append(moved)
+            else:
+                groups[alike] = groups[alike].join(moved)
+        return Rows(
+            self.state.join(others.state, (count, len(others))) if state is None else state,
+            torch.cat([self.tokens, others.tokens]),
+            torch.cat([self.totals, others.totals]),
+            torch.cat([self.least, others.least]),
+            join_padded(self.history, others.history),
+            tuple(groups),
+            max(self.minimum, others.minimum),
+        )
+
+    def keep(self, places: Tensor) -> Rows:
+        """The rows at these places (N',), in ascending order."""
+        moved = places.new_full((len(self),), -1)
+        moved[places] = torch.arange(len(places), device=places.device)
+        return replace(
+            self,
+            state=self.state.drop(places),
+            tokens=self.tokens[places],
+            totals=self.totals[places],
+            least=self.least[places],
+            history=self.history[places],
+            groups=tuple(kept for group in self.groups if len((kept := group.keep(moved)).places)),
+        )
+
+    def trim(self) -> Rows:
+        """Without the padding that no row needs any more, after longer rows have left."""
+        used = (self.history != PADDING).any(0)
+        first = int(used.int().argmax()) if used.any() else len(used)
+        return replace(self, state=self.state.trim(), history=self.history[:, first:])
+
+    def fixed(self, count: int, room: Room) -> Rows:
+        """A copy whose tensors keep their shapes in later steps: `count` rows, of which those beyond N repeat the
+        first and are not wanted. For rows of one group."""
+        (group,) = self.groups
+        index = torch.arange(count, device=self.tokens.device)
+        index = torch.where(index < len(self), index, 0)
+        missing = max(0, room.capacity - self.history.shape[1]) if self.history.shape[1] else 0
+        return Rows(
+            self.state.fixed(index, room),
+            self.tokens[index],
+            self.totals[index],
+            self.least[index],
+            F.pad(self.history, (missing, 0), value=PADDING)[index],
+            (group.repeat(index),),
+            self.minimum,
+        )
+
+    def growing(self, size: int) -> Rows:
+        """Rows of `fixed` whose pasts have so many places, as those that grow."""
+        return replace(self, state=self.state.growing(size))
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors that a step changes, or reads."""
+        yield from self.state.tensors()
+        yield from (self.tokens, self.totals, self.least, self.history)
+        for group in self.groups:
+            if group.dice is not None:
+                yield from (group.dice.keys, group.dice.drawn)
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows whose tokens are chosen by the same settings, so that they are computed together."""
+
+    rules: Rules  # its settings and tokens; the limits are those of the rows
+    places: Tensor  # (n,) in the batch
+    dice: Dice | None  # None: the likeliest tokens are taken
+    checked: bool = False  # are its tokens those of the model?
+
+    @property
+    def key(self) -> object:
+        return self.rules.decoding.choice, self.rules.end, self.rules.never
+
+    @staticmethod
+    def begin(rules: Rules, places: Tensor) -> RowGroup:
+        settings = rules.decoding
+        return RowGroup(
+            rules, places, Dice.begin(settings.seed, len(places), places.device) if settings.temperature else None
+        )
+
+    def check(self, words: int) -> RowGroup:
+        """ValueError where a token of its rules is none of so many words."""
+        if self.checked:
+            return self
+        self.rules.check_tokens(words)
+        return replace(self, checked=True)
+
+    def choose(self, scores: Tensor, early: Tensor | None, history: Tensor) -> tuple[Tensor, Tensor]:
+        """The next tokens (n,) by their scores (n, V), which are overwritten, and the best scores that rows could
+        choose from (n,)."""
+        self.rules.apply(scores, early, history)
+        return choose(scores, self.rules.decoding, self.dice)
+
+    def join(self, others: RowGroup) -> RowGroup:
+        dice = self.dice.join(others.dice) if self.dice is not None and others.dice is not None else None
+        return replace(self, places=torch.cat([self.places, others.places]), dice=dice)
+
+    def keep(self, moved: Tensor) -> RowGroup:
+        """Its rows that stay in the batch: moved (N,) says where to, -1 where not."""
+        places = moved[self.places]
+        stay = (places >= 0).nonzero().flatten()
+        return replace(self, places=places[stay], dice=None if self.dice is None else self.dice.select(stay))
+
+    def repeat(self, rows: Tensor) -> RowGroup:
+        """These of its rows (n',), some of them several times; for a group of all rows."""
+        dice = None if self.dice is None else self.dice.select(rows)
+        return replace(self, places=torch.arange(len(rows), device=rows.device), dice=dice)
+
+
+def take_step(model: protocols.Generator, rows: Rows) -> tuple[Tensor, Rows]:
+    """Write the next token of every row -> (3, N): the tokens, the log-probabilities of the rows, and whether there
+    was a possible token; and the rows after it. Integers below 2^53 are exact in float64: one copy fetches all."""
+    logits, state = model.step(rows.tokens, rows.state)
+    if choice_cuda is not None and choice_cuda.fits(logits, rows):
+        outcome, tokens, totals, least = choice_cuda.choose(logits, rows)
+        return outcome, replace(rows, state=state, tokens=tokens, totals=totals, least=least)
+    logits = at_least_float32(logits)
+    groups = tuple(group.check(logits.shape[1]) for group in rows.groups)
+    tokens, best = _choose(logits, rows)
+    everything = logits.logsumexp(-1)
+    totals = rows.totals + (logits.gather(1, tokens[:, None]).flatten() - everything)
+    possible = (best - everything).isfinite()
+    history = torch.cat([rows.history, tokens[:, None]], 1) if rows.history.shape[1] else rows.history
+    after = Rows(state, tokens, totals, rows.least - 1, history, groups, rows.minimum - 1)
+    return torch.stack([wide(tokens), wide(totals), wide(possible)]), after
+
+
+def _choose(logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    """The next tokens (N,), and the best scores (N,) that rows could choose from."""
+    early = rows.least > 0 if rows.minimum > 0 else None
+    if len(rows.groups) == 1:
+        return rows.groups[0].choose(logits.clone(), early, rows.history)
+    tokens, best = torch.empty_like(rows.tokens), logits.new_empty(len(logits))
+    for group in rows.groups:
+        at = group.places
+        tokens[at], best[at] = group.choose(logits[at], None if early is None else early[at], rows.history[at])
+    return tokens, best

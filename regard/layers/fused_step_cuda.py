@@ -1,0 +1,393 @@
+"""`fused_step.py` on CUDA: a decoding step of a stack of blocks in five Triton kernels per block, which read each
+weight once.
+
+    norm, query, key, value -> attention (`newest_cuda.py`) -> out + residual -> norm, inner, activation -> outer +
+    residual; after the last block norm, logits
+
+A program computes a few outputs from the whole input, so nothing is added up between programs: the same input gives
+the same bits. A kernel is launched before the one whose outputs it reads is done (programmatic dependent launch):
+it loads its weights, then it waits.
+
+Letters: N rows; K inputs, as SLICES x SLICE, one slice per warp where tensor cores multiply; J outputs, COLS of
+them in a program; ROWS of the N rows in a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, nn
+
+from regard.attention.kernels.newest_cuda import joined, parts_of, read_newest, ready
+from regard.attention.memory import BufferedMemory
+from regard.layers.block import Block
+
+
+@triton.jit
+def _inputs(CHUNKS: tl.constexpr, SLICES: tl.constexpr, SLICE: tl.constexpr):
+    """The numbers of the inputs in each chunk: (SLICES, 1, SLICE)"""
+    first = tl.arange(0, SLICES)[:, None, None] * SLICE + tl.arange(0, SLICE)[None, None, :]
+    chunks = ()
+    for i in tl.static_range(CHUNKS):
+        chunks = chunks + (first + i * SLICES * SLICE,)  # type: ignore[assignment]  # noqa: RUF005
+    return chunks
+
+
+@triton.jit
+def _features(x, k, K: tl.constexpr, CHUNKS: tl.constexpr):
+    """x[k] of each chunk: (SLICES, 1, SLICE)"""
+    chunks = ()
+    for i in tl.static_range(CHUNKS):
+        chunks = chunks + (tl.load(x + k[i], mask=k[i] < K, other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
+    return chunks
+
+
+@triton.jit
+def _rows(x, n, k, N, K: tl.constexpr, CHUNKS: tl.constexpr):
+    """x[n, k] of each chunk: (SLICES, ROWS, SLICE)"""
+    n, chunks = n[None, :, None], ()
+    for i in tl.static_range(CHUNKS):
+        chunks = chunks + (tl.load(x + n * K + k[i], mask=(n < N) & (k[i] < K), other=0.0).to(tl.float32),)  # type: ignore[assignment]  # noqa: RUF005
+    return chunks
+
+
+@triton.jit
+def _weights(w, j, k, J, K: tl.constexpr, CHUNKS: tl.constexpr):
+    """w[j, k] of each chunk: (SLICES, COLS, SLICE)"""
+    j, chunks = j[None, :, None], ()
+    for i in tl.static_range(CHUNKS):
+        chunks = chunks + (tl.load(w + j.to(tl.int64) * K + k[i], mask=(j < J) & (k[i] < K), other=0.0),)  # type: ignore[assignment]  # noqa: RUF005
+    return chunks
+
+
+@triton.jit
+def _normed(x, k, scale, shift, eps, K: tl.constexpr, CHUNKS: tl.constexpr):
+    """Layer norm over the inputs of x."""
+    total, squares, chunks = x[0], tl.zeros_like(x[0]), ()
+    for i in tl.static_range(1, CHUNKS):
+        total += x[i]
+    mean = (tl.sum(tl.sum(total, 2), 0) / K)[None, :, None]
+    for i in tl.static_range(CHUNKS):
+        centred = tl.where(k[i] < K, x[i] - mean, 0.0)
+        squares += centred * centred
+    factor = tl.rsqrt(tl.sum(tl.sum(squares, 2), 0) / K + eps)[None, :, None]
+    for i in tl.static_range(CHUNKS):
+        chunks = chunks + ((x[i] - mean) * factor * scale[i].to(tl.float32) + shift[i].to(tl.float32),)  # type: ignore[assignment]  # noqa: RUF005
+    return chunks
+
+
+@triton.jit
+def _product(w, x, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
+    """sum_k w[j, k] x[n, k]: (COLS, ROWS). Slices are added up last."""
+    if ROWS == 1:
+        y = w[0].to(tl.float32) * x[0]
+        for i in tl.static_range(1, CHUNKS):
+            y += w[i].to(tl.float32) * x[i]
+        return tl.sum(tl.sum(y, 2), 0)[:, None]
+    else:
+        y = tl.dot(w[0], tl.permute(x[0].to(w[0].dtype), (0, 2, 1)), input_precision="ieee")
+        for i in tl.static_range(1, CHUNKS):
+            y = tl.dot(w[i], tl.permute(x[i].to(w[i].dtype), (0, 2, 1)), y, input_precision="ieee")
+        return tl.sum(y, 0)
+
+
+@triton.jit
+def _joined(reads, heights, n, k, N, K: tl.constexpr, PARTS: tl.constexpr, CHUNKS: tl.constexpr):
+    """What all heads read, of each chunk: (SLICES, ROWS, SLICE)"""
+    n, chunks = n[None, :, None], ()
+    for i in tl.static_range(CHUNKS):
+        chunks = chunks + (joined(reads, heights, n, k[i], (n < N) & (k[i] < K), N, K, PARTS),)  # type: ignore[assignment]  # noqa: RUF005
+    return chunks
+
+
+@triton.jit
+def _activated(x, NAME: tl.constexpr):
+    """As `block.ACTIVATIONS`."""
+    if NAME == "relu":
+        return tl.maximum(x, 0.0)
+    if NAME == "gelu":
+        return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    if NAME == "gelu_tanh":
+        return x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))  # 1 + tanh(y) = 2 sigmoid(2 y)
+    if NAME == "quick_gelu":
+        return x * tl.sigmoid(1.702 * x)
+    if NAME == "silu":
+        return x * tl.sigmoid(x)
+    return 2.0 * tl.sigmoid(2.0 * x) - 1.0  # tanh
+
+
+@triton.jit(do_not_specialize=["N", "C"])
+def _project(
+    x, scale, shift, query, key, value, query_bias, key_bias, value_bias, queries, keys, values, place, eps, N, C,
+    K: tl.constexpr, D: tl.constexpr, BIAS: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, CHUNKS: tl.constexpr, SLICES: tl.constexpr, SLICE: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """The queries of norm(x), and its keys and values, written into the memory. Grid: 3 x tiles of J = K, of N."""
+    tiles = tl.cdiv(K, COLS)
+    part, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
+    w, b = query, query_bias
+    if part == 1:
+        w, b = key, key_bias
+    if part == 2:
+        w, b = value, value_bias
+    j, k = tile * COLS + tl.arange(0, COLS), _inputs(CHUNKS, SLICES, SLICE)
+    w = _weights(w, j, k, K, K, CHUNKS)
+    scale, shift = _features(scale, k, K, CHUNKS), _features(shift, k, K, CHUNKS)
+    if BIAS:
+        bias = tl.load(b + j, mask=j < K, other=0.0).to(tl.float32)
+    ready(EARLY)
+    n = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    place = tl.load(place)
+    x = _normed(_rows(x, n, k, N, K, CHUNKS), k, scale, shift, eps, K, CHUNKS)
+    y = _product(w, x, ROWS, CHUNKS)
+    if BIAS:
+        y += bias[:, None]
+    j, n = j[:, None], n[None, :]
+    inside = (j < K) & (n < N)
+    if part == 0:
+        tl.store(queries + n * K + j, y, mask=inside)
+    else:
+        out = keys
+        if part == 2:
+            out = values
+        at = ((n.to(tl.int64) * (K // D) + j // D) * C + place) * D + j % D
+        tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["N", "J"])
+def _expand(
+    x, scale, shift, w, b, out, eps, N, J,
+    K: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, CHUNKS: tl.constexpr, SLICES: tl.constexpr, SLICE: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """act(w norm(x) + b); without an activation: logits. Grid: tiles of J, of N."""
+    j, k = tl.program_id(0) * COLS + tl.arange(0, COLS), _inputs(CHUNKS, SLICES, SLICE)
+    w = _weights(w, j, k, J, K, CHUNKS)
+    scale, shift = _features(scale, k, K, CHUNKS), _features(shift, k, K, CHUNKS)
+    if BIAS:
+        bias = tl.load(b + j, mask=j < J, other=0.0).to(tl.float32)
+    ready(EARLY)
+    n = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    x = _normed(_rows(x, n, k, N, K, CHUNKS), k, scale, shift, eps, K, CHUNKS)
+    y = _product(w, x, ROWS, CHUNKS)
+    if BIAS:
+        y += bias[:, None]
+    if ACTIVATION != "":
+        y = _activated(y, ACTIVATION)
+    j, n = j[:, None], n[None, :]
+    tl.store(out + n.to(tl.int64) * J + j, y.to(out.dtype.element_ty), mask=(j < J) & (n < N))
+
+
+@triton.jit
+def _norm(
+    x, scale, shift, out, eps, K: tl.constexpr, CHUNKS: tl.constexpr, SLICE: tl.constexpr, EARLY: tl.constexpr
+):  # fmt: skip
+    """norm(x). Grid: rows."""
+    k = _inputs(CHUNKS, 1, SLICE)
+    scale, shift = _features(scale, k, K, CHUNKS), _features(shift, k, K, CHUNKS)
+    ready(EARLY)
+    row = tl.program_id(0)
+    n = row + tl.arange(0, 1)
+    y = _normed(_rows(x, n, k, row + 1, K, CHUNKS), k, scale, shift, eps, K, CHUNKS)
+    for i in tl.static_range(CHUNKS):
+        tl.store(out + n[None, :, None] * K + k[i], y[i].to(out.dtype.element_ty), mask=k[i] < K)
+
+
+@triton.jit(do_not_specialize=["N"])
+def _add(
+    x, heights, w, b, before, after, N,
+    J: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, BIAS: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, CHUNKS: tl.constexpr, SLICES: tl.constexpr, SLICE: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    """after = before + w x + b; x is in PARTS as attention left them, or plain. Grid: tiles of J, of N."""
+    j, k = tl.program_id(0) * COLS + tl.arange(0, COLS), _inputs(CHUNKS, SLICES, SLICE)
+    w = _weights(w, j, k, J, K, CHUNKS)
+    if BIAS:
+        bias = tl.load(b + j, mask=j < J, other=0.0).to(tl.float32)
+    ready(EARLY)
+    n = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    if PARTS == 1:
+        x = _rows(x, n, k, N, K, CHUNKS)
+    else:
+        x = _joined(x, heights, n, k, N, K, PARTS, CHUNKS)
+    j, n = j[:, None], n[None, :]
+    inside = (j < J) & (n < N)
+    base = tl.load(before + n * J + j, mask=inside, other=0.0)
+    y = _product(w, x, ROWS, CHUNKS)
+    if BIAS:
+        y += bias[:, None]
+    tl.store(after + n * J + j, base + y, mask=inside)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a product is divided among programs, and its inputs among the warps of one."""
+
+    rows: int
+    cols: int
+    warps: int
+
+    def of(self, width: int) -> Tile:
+        """With at most so many columns as may be held, if an input is so many bytes wide; tensor cores take 16, so
+        where these are too many, they are divided among more warps."""
+        least = 1 if self.rows == 1 else 16
+        most = max(least, 1 << (max(1, LARGEST // width).bit_length() - 1))
+        wide = self.rows > 1 and most * width > LARGEST
+        tile = replace(self, cols=min(self.cols, most))
+        return replace(tile, rows=8, warps=16) if wide else tile
+
+    def grid(self, outputs: int, rows: int) -> tuple[int, int]:
+        return triton.cdiv(outputs, self.cols), triton.cdiv(rows, self.rows)
+
+    def options(self, inputs: int, dtype: torch.dtype) -> dict[str, int]:
+        chunks, chunk = chunked(inputs, inputs if self.rows == 1 else CHUNK // dtype.itemsize)
+        slices = chunk // 256 if self.rows == 1 else min(self.warps, chunk // 16)
+        sizes = {"CHUNKS": chunks, "SLICES": max(1, slices), "SLICE": chunk // max(1, slices)}
+        return sizes | {"ROWS": self.rows, "COLS": self.cols, "num_warps": self.warps}
+
+
+@cache
+def chunked(size: int, most: int) -> tuple[int, int]:
+    """How many chunks of which size, a power of two of at most so many, hold so many inputs with the least
+    padding."""
+    largest = min(triton.next_power_of_2(size), triton.next_power_of_2(most))
+    sizes = (largest >> shift for shift in range(4))
+    return min(((triton.cdiv(size, chunk), chunk) for chunk in sizes if chunk >= 16), key=lambda x: x[0] * x[1])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the kernels of a step are divided."""
+
+    project: Tile
+    out: Tile
+    inner: Tile
+    outer: Tile
+    logits: Tile | None  # None: by cuBLAS, after a kernel for the norm
+    parts: int  # at most, in `PLANS`
+    attend_tile: int
+    attend_warps: int
+    attend_stages: int
+    early: int = 0
+
+
+# By the most rows, as measured on an H200 with GPT-2 of 124M parameters in bfloat16. One row is multiplied by plain
+# products and sums, more of them by tensor cores.
+PLANS = {
+    1: Plan(Tile(1, 4, 1), Tile(1, 4, 4), Tile(1, 2, 1), Tile(1, 4, 4), Tile(1, 4, 1), 4, 64, 2, 2),
+    8: Plan(Tile(8, 32, 4), Tile(8, 32, 2), Tile(8, 16, 8), Tile(8, 16, 4), Tile(8, 32, 2), 4, 128, 4, 1),
+    128: Plan(Tile(16, 64, 4), Tile(16, 64, 4), Tile(16, 64, 4), Tile(16, 16, 8), None, 1, 64, 2, 2),
+}
+MOST_ROWS = max(PLANS)
+CHUNK = 2048  # bytes of an input that go through shared memory at once
+LARGEST = 96 * 1024  # bytes of the weights of a program; registers hold them
+
+
+def plan_of(rows: int, dim: int, ff: int, heads: int, places: int, dtype: torch.dtype, *, early: int) -> Plan:
+    """The plan for so many rows, with fewer columns in a program where inputs are wide, and in as many parts as the
+    GPU needs."""
+    plan = PLANS[min(most for most in PLANS if most >= rows)]
+    size = dtype.itemsize
+    slim = {name: getattr(plan, name).of(dim * size) for name in ("project", "out", "inner")}
+    logits = plan.logits and plan.logits.of(dim * size)
+    parts = min(plan.parts, parts_of(rows * heads, places, plan.attend_tile))
+    return replace(plan, **slim, outer=plan.outer.of(ff * size), logits=logits, parts=parts, early=early)
+
+
+@cache
+def launches_early(device: torch.device) -> bool:
+    """Whether the GPU has programmatic dependent launch."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def run(
+    x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], norm: nn.LayerNorm, out: nn.Linear,
+    activation: str, plan: Plan,
+) -> Tensor:  # fmt: skip
+    """As `fused_step.step`."""
+    x = x.float()
+    after = torch.empty_like(x)
+    for block, past in zip(blocks, pasts, strict=True):
+        reads, heights = attend(x, block, past, plan)
+        add(reads, heights, block.attend.out, x, after, plan.out, plan)
+        x = after
+        hidden = expand(
+            x, block.feed_norm, block.feed.inner, activation, block.feed.inner.weight.dtype, plan.inner, plan
+        )
+        add(hidden, hidden, block.feed.outer, x, after, plan.outer, plan)
+    if plan.logits is not None:
+        return expand(x, norm, out, "", torch.float32, plan.logits, plan)
+    return product(normed(x, norm, out.weight.dtype, plan), out)
+
+
+def normed(x: Tensor, norm: nn.LayerNorm, dtype: torch.dtype, plan: Plan) -> Tensor:
+    """norm(x) in this dtype."""
+    y, (chunks, chunk) = torch.empty_like(x, dtype=dtype), chunked(x.shape[1], x.shape[1])
+    _norm[(len(x),)](
+        x, norm.weight, norm.bias, y, norm.eps, x.shape[1], chunks, chunk, plan.early, num_warps=4, **launched(plan)
+    )
+    return y
+
+
+def product(x: Tensor, layer: nn.Linear) -> Tensor:
+    """layer(x) in float32, without rounding half-precision sums."""
+    if x.is_cuda and x.dtype != torch.float32:
+        y = torch.mm(x, layer.weight.t(), out_dtype=torch.float32)
+    else:
+        y = (x @ layer.weight.t()).float()
+    return y if layer.bias is None else y + layer.bias
+
+
+def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> tuple[Tensor, Tensor]:
+    """What the heads of a block read, in parts."""
+    (rows, dim), part, norm, tile = x.shape, block.attend, block.attend_norm, plan.project
+    queries = torch.empty_like(x)
+    columns, row_tiles = tile.grid(dim, rows)
+    _project[(3 * columns, row_tiles)](
+        x, norm.weight, norm.bias, part.query.weight, part.key.weight, part.value.weight,
+        part.query.bias, part.key.bias, part.value.bias, queries, past.keys, past.values, past.place,
+        norm.eps, rows, past.keys.shape[-2], dim, past.keys.shape[-1], part.query.bias is not None,
+        EARLY=plan.early, **tile.options(dim, part.query.weight.dtype), **launched(plan),
+    )  # fmt: skip
+    return read_newest(
+        queries, past.keys, past.values, past.mask, past.place, scale=part.score.scale(past.keys.shape[-1]),
+        parts=plan.parts, early=plan.early, tile=plan.attend_tile, warps=plan.attend_warps,
+        stages=plan.attend_stages,
+    )  # fmt: skip
+
+
+def expand(
+    x: Tensor, norm: nn.LayerNorm, layer: nn.Linear, activation: str, dtype: torch.dtype, tile: Tile, plan: Plan
+) -> Tensor:
+    """act(layer(norm(x)))"""
+    y = torch.empty(len(x), layer.out_features, dtype=dtype, device=x.device)
+    _expand[tile.grid(layer.out_features, len(x))](
+        x, norm.weight, norm.bias, layer.weight, layer.bias, y, norm.eps, len(x), layer.out_features,
+        layer.in_features, layer.bias is not None, activation,
+        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan),
+    )  # fmt: skip
+    return y
+
+
+def add(
+    x: Tensor, heights: Tensor, layer: nn.Linear, before: Tensor, after: Tensor, tile: Tile, plan: Plan
+) -> None:
+    """after = before + layer(x); x (N, K), or (S, N, K) in the parts that attention read."""
+    parts = len(x) if x.dim() == 3 else 1
+    _add[tile.grid(layer.out_features, len(before))](
+        x, heights, layer.weight, layer.bias, before, after, len(before),
+        layer.out_features, layer.in_features, parts, layer.bias is not None,
+        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan),
+    )  # fmt: skip
+
+
+def launched(plan: Plan) -> dict[str, bool]:
+    """The launch option of kernels that begin before the one before them is done."""
+    return {"launch_pdl": True} if plan.early else {}

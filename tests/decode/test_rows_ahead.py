@@ -1,0 +1,166 @@
+"""Greedy decoding and sampling by a CUDA graph write what the plain loop writes. On the CPU the step runs
+uncaptured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from joined_texts import WAYS, Running, alone, check_joining, collate_for, passages_of
+from searches import search
+from small_models import build, each, special, writes
+
+from regard.attention import trace
+from regard.decode import beams_ahead, graphs, rows_ahead
+from regard.decode.graphs import bucket, capacity_for, recordings
+from regard.models.protocols import Generator, LanguageModel
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=gpu)]
+
+
+@pytest.fixture(params=DEVICES)
+def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Steps are graphs, however few; on the CPU they are run instead of captured. -> the device"""
+    for module, least in ((rows_ahead, 0), (beams_ahead, 1)):
+        monkeypatch.setattr(module, "WORTH", least)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    if request.param == "cpu":
+        monkeypatch.setattr(graphs, "on_gpu", lambda tensor: True)
+        monkeypatch.setattr(graphs, "captured", lambda step: step)
+    return str(request.param)
+
+
+def batch(model: Any, device: str = "cpu") -> tuple[list[Any], dict[str, Any]]:
+    """Sources of different lengths, with a limit for each."""
+    passages = passages_of(model)
+    source, mask = collate_for(model)([passage.source for passage in passages])
+    starts = torch.tensor([passage.target.start for passage in passages], device=device)
+    limits = torch.tensor([6, 4, 7, 1][: len(passages)], device=device)
+    target = {"start": starts, "end": special(model).end, "max_length": limits}
+    return [source.to(device), mask.to(device)], target
+
+
+@each(Generator, only=writes)
+def test_the_same_is_written_by_graphs(
+    name: str, variant: str, ahead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How a token is chosen does not depend on the model: the variants take turns in the ways."""
+    model = build(name, variant).to(ahead)
+    given, target = batch(model, ahead)
+    way = [*WAYS][sum(map(ord, variant)) % len(WAYS)]
+    options = {**WAYS[way], **target, "min_length": 2}
+    with monkeypatch.context() as patched:
+        patched.setattr(graphs, "on_gpu", lambda tensor: False)
+        wanted = search(model, *given, **options)
+    taken = []
+    launch = rows_ahead.RowsAhead.outcome
+    monkeypatch.setattr(
+        rows_ahead.RowsAhead, "outcome", lambda self, left: taken.append(left) or launch(self, left)
+    )
+    for _ in range(2):  # captured, and again by the graphs that are kept
+        written = search(model, *given, **options)
+        for (mine,), (right,) in zip(written, wanted, strict=True):
+            assert (mine.tokens, mine.finished) == (right.tokens, right.finished)
+            assert mine.score == pytest.approx(right.score, abs=1e-4)
+    assert taken
+    assert recordings[model]
+
+
+@each(Generator, only=writes)
+def test_the_same_beams_are_found_by_graphs(
+    name: str, variant: str, ahead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build(name, variant).to(ahead)
+    given, target = batch(model, ahead)
+    options = {**target, "beam": 3, "n_best": 2, "min_length": 2}
+    with monkeypatch.context() as patched:
+        patched.setattr(graphs, "on_gpu", lambda tensor: False)
+        wanted = search(model, *given, **options)
+    for mine, right in zip(search(model, *given, **options), wanted, strict=True):
+        assert [one.tokens for one in mine] == [one.tokens for one in right]
+        assert [one.score for one in mine] == pytest.approx([one.score for one in right], abs=1e-4)
+    assert recordings[model]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["gpt2", "lstmn", "transformer", "luong"])
+def test_texts_join_and_leave_what_is_written_ahead(name: str, way: str, ahead: str) -> None:
+    if ahead == "cuda":
+        pytest.skip("the texts of `Running` are on the CPU")
+    model = build(name)
+    check_joining(model, passages_of(model, **WAYS[way]))
+    running = Running(model)
+    passages = passages_of(model, **WAYS[way])
+    running.join(passages)
+    running.step()
+    running.loop.leave([1])
+    running.finish()
+    assert sorted(running.answers) == [place for place in range(len(passages)) if place != 1]
+    for place, answer in running.answers.items():
+        assert answer.tokens == alone(model, passages[place]).tokens
+
+
+def test_a_past_that_fills_its_buffers_goes_on(ahead: str) -> None:
+    """A text whose past is nearly as long as the model can have, beside one that goes on when it has left."""
+    if ahead == "cuda":
+        pytest.skip("the texts of `Running` are on the CPU")
+    model = build("gpt2")
+    first, second, *_ = passages_of(model)
+    long = replace(first, source=[5] * (model.max_target_positions - 3))
+    long = replace(long, target=replace(first.target, max_length=3, min_length=3))
+    short = replace(second, source=[5], target=replace(second.target, max_length=9, min_length=9))
+    running = Running(model)
+    running.join([long, short])
+    running.finish()
+    assert [len(running.answers[place].tokens) for place in (0, 1)] == [3, 9]
+    for place, passage in enumerate((long, short)):
+        assert running.answers[place].tokens == alone(model, passage).tokens
+
+
+def test_traced_steps_and_steps_that_do_not_pay_are_plain(ahead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("gpt2").to(ahead)
+    given, target = batch(model, ahead)
+    with trace(model, "blocks.*.attend"):
+        search(model, *given, **target)
+    monkeypatch.setattr(rows_ahead, "WORTH", 50)
+    search(model, *given, **target)
+    assert model not in recordings
+
+
+def test_a_step_that_cannot_be_a_graph_is_plain(ahead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("rnnlm").to(ahead)
+    given, target = batch(model, ahead)
+    wanted = [one.tokens for (one,) in search(model, *given, **target)]
+    recordings.pop(model)
+
+    def fails(step: Any) -> Any:
+        step()
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(graphs, "captured", fails)
+    said: list[str] = []
+    monkeypatch.setattr(rows_ahead.log, "debug", lambda text, *parts: said.append(text % parts))
+    assert [one.tokens for (one,) in search(model, *given, **target)] == wanted
+    assert said[0].startswith("written step by step: RuntimeError: operation not permitted")
+
+
+def test_few_sizes_occur() -> None:
+    assert [bucket(rows) for rows in (1, 3, 8, 17, 64, 65, 129)] == [1, 4, 8, 24, 64, 96, 256]
+    assert capacity_for(30, 1 << 62) == 64
+    assert capacity_for(200, 1 << 62) == 256
+    assert capacity_for(200, 200) == 200
+
+
+def test_graphs_of_many_sizes_are_not_all_kept(ahead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("rnnlm").to(ahead)
+    monkeypatch.setattr(graphs, "KEPT", 2)
+    (source, mask), target = batch(model, ahead)
+    for rows in (1, 2, 4):
+        few = {name: value[:rows] if isinstance(value, torch.Tensor) else value for name, value in target.items()}
+        search(model, source[:rows], mask[:rows], **few)
+    assert len(recordings[model]) == 2
+    assert graphs.kept_bytes(model) > 0
+    assert isinstance(model, LanguageModel)
