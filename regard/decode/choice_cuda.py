@@ -4,15 +4,12 @@ Letters: N rows, V words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from regard.decode.rows import Rows
+from regard.decode.rules import Rules
 
 MOST_BARRED = 16
 TILE = 4096  # words
@@ -62,27 +59,27 @@ def _greedy(
     tl.store(outcome + 2 * N + n, tl.where(possible, 1.0, 0.0).to(tl.float64))
 
 
-def fits(logits: Tensor, rows: Rows) -> bool:
-    """Can `choose` take logits (N, V)?"""
-    if not logits.is_cuda or len(rows.groups) > 1:
+def fits(logits: Tensor, rules: Rules) -> bool:
+    """Can `choose` take logits (N, V) by these rules?"""
+    if not logits.is_cuda or rules.decoding.temperature or rules.decoding.looks_back:
         return False
-    (group,) = rows.groups
-    plain = group.dice is None and not group.rules.decoding.looks_back and len(group.rules.never) <= MOST_BARRED
     here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
-    return plain and here and group.checked and logits.dtype != torch.float64 and logits.is_contiguous()
+    return here and len(rules.never) <= MOST_BARRED and logits.dtype != torch.float64 and logits.is_contiguous()
 
 
-def choose(logits: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The outcome of a step (3, N), see `take_step`; and of each row its token, its log-probability, and how many
-    tokens it still writes before it may end (N,)."""
-    (group,) = rows.groups
+def choose(
+    logits: Tensor, totals: Tensor, least: Tensor, rules: Rules, *, early: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """By logits (N, V), the log-probabilities of rows so far and how many tokens they still write before they may
+    end (N,): the outcome of a step (3, N), see `take_step`; and of each row its token, and both after it (N,).
+    early: some may not end yet."""
     count, words = logits.shape
     outcome = torch.empty(3, count, dtype=torch.float64, device=logits.device)
-    before, fewest = rows.totals.contiguous(), rows.least.contiguous()  # one limit may stand for all rows
-    tokens, totals, least = torch.empty_like(fewest), torch.empty_like(before), torch.empty_like(fewest)
-    barred = group.rules.barred if len(group.rules.never) else rows.tokens
+    totals, least = totals.contiguous(), least.contiguous()  # one limit may stand for all rows
+    tokens, after, fewer = torch.empty_like(least), torch.empty_like(totals), torch.empty_like(least)
+    barred = rules.barred if rules.never else least
     _greedy[(count,)](
-        logits, before, fewest, barred, outcome, tokens, totals, least, count, words, group.rules.end,
-        BARRED=len(group.rules.never), EARLY=rows.minimum > 0, TILE=TILE, num_warps=8,
+        logits, totals, least, barred, outcome, tokens, after, fewer, count, words, rules.end,
+        BARRED=len(rules.never), EARLY=early, TILE=TILE, num_warps=8,
     )  # fmt: skip
-    return outcome, tokens, totals, least
+    return outcome, tokens, after, fewer

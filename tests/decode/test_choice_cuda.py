@@ -42,13 +42,13 @@ def compare(logits: Tensor, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
     settings = parted({"start": 1, "end": 2, "max_length": 9} | options)
     rules = read_rules(*settings, len(logits), device)
     rows = Rows.begin(State((), ()), rules)
-    rows = replace(rows, totals=-torch.rand(len(logits), device=device), groups=(rows.groups[0].check(99999),))
+    rows = replace(rows, totals=-torch.rand(len(logits), device=device))
     kernel = rows_module.choice_cuda
     assert kernel is not None
     with monkeypatch.context() as patched:
         patched.setattr(rows_module, "choice_cuda", None)
         wanted, after = take_step(Says(logits), rows)  # type: ignore[arg-type]
-    outcome, tokens, totals, least = kernel.choose(logits, rows)
+    outcome, tokens, totals, least = kernel.choose(logits, rows.totals, rows.least, rules, early=rows.minimum > 0)
     possible = wanted[2] > 0
     assert outcome[2].tolist() == wanted[2].tolist()
     assert outcome[0][possible].tolist() == wanted[0][possible].tolist()

@@ -69,7 +69,7 @@ def test_the_same_is_written_by_graphs(
     assert recordings[model]
 
 
-@each(Generator, only=writes)
+@each(Generator, only=writes, learns=True)
 def test_the_same_beams_are_found_by_graphs(
     name: str, variant: str, ahead: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
