@@ -120,7 +120,7 @@ def watched(browser: Any, troubles: list[str], **settings: Any) -> Any:
     context = browser.new_context(**{"viewport": SIZE, **settings})
     context.set_default_timeout(DEADLINE)
     page = context.new_page()
-    page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+    page.on("pageerror", lambda error: troubles.append(f"error: {error.stack or error}"))
     page.on("console", lambda said: said.type in ("error", "warning") and troubles.append(said.text))
     page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: is_far(request.url) and troubles.append(f"asked {request.url}"))

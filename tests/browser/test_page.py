@@ -195,6 +195,19 @@ def test_an_image_that_is_read_late_does_not_replace_the_next(visit: Visit) -> N
     expect_state(page, example="2", image=None)
 
 
+def test_a_view_that_was_removed_before_its_image_came_is_no_error(visit: Visit) -> None:
+    page = visit(".regard-overlay *", model="shapes")
+    ramp = page.evaluate(
+        """async () => {
+            const {readRamp} = await import("/views/parts.js");
+            const view = document.querySelector(".regard-overlay");
+            return [view, document.createElement("div")].map(element => new Set(readRamp(element, "--heat")).size);
+        }"""
+    )
+    assert ramp[0] > 9
+    assert ramp[1] == 1, "an element outside the document has no style"
+
+
 def test_an_episode(same_page: Any, address: str, violations: Callable[..., list[str]]) -> None:
     """Examples of two classes, and an image to classify."""
     page = same_page

@@ -156,10 +156,13 @@ export function strongest(weights, count = 5) {
   return found;
 }
 
-/** 256 colours of the ramp that a style sheet names, of three bytes each. */
+/** 256 colours of the ramp that a style sheet names, of three bytes each. A view that was removed while its image was
+ * on its way has no style, and is not seen. */
 export function readRamp(element, name = "--ramp") {
-  const stops = getComputedStyle(element).getPropertyValue(name).split(",").map(readColour);
-  const ramp = new Uint8Array(256 * 3);
+  const named = getComputedStyle(element).getPropertyValue(name),
+    ramp = new Uint8Array(256 * 3);
+  if (!named) return ramp;
+  const stops = named.split(",").map(readColour);
   for (let level = 0; level < 256; level++) {
     const place = (level / 255) * (stops.length - 1),
       at = Math.min(Math.floor(place), stops.length - 2);
