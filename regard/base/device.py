@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -46,6 +46,11 @@ def own_device(name: str) -> str:
         )
     torch.cuda.set_device(number)
     return f"cuda:{number}"
+
+
+def current(device: torch.device) -> AbstractContextManager[object]:
+    """Make a CUDA GPU the current one; nothing for other devices."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @contextmanager

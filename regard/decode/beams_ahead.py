@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.attention.record import tracing
 from regard.decode import graphs
 from regard.decode.generator import at_least_float32
-from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, log, most_places, refused
+from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, most_places, refused
 from regard.decode.rules import Rules
 from regard.decode.steps import Candidates, extend
 from regard.layers.replay import addresses
@@ -33,8 +33,8 @@ def possible(model: Generator, state: State, rules: Rules, last: int) -> bool:
     if not graphs.on_gpu(rules.start):
         return False
     why = reason(model, state, rules, last)
-    if why:
-        log.debug("searched step by step: %s", why)
+    if why and isinstance(model, nn.Module):
+        graphs.tell(model, f"searched step by step: {why}")
     return not why
 
 

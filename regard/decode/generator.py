@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.base.device import current
 from regard.layers.onednn import without_onednn
 from regard.models import protocols
 
@@ -38,12 +39,13 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 @contextmanager
 def eval_mode(model: protocols.Generator) -> Iterator[None]:
-    """Eval mode, no gradients; the training flag of every module is restored afterwards."""
+    """Eval mode, no gradients, on the model's GPU: Triton and graphs take the current one. The training flag of
+    every module is restored afterwards."""
     training = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
     for part in training:
         part.training = False
     try:
-        with torch.inference_mode(), without_onednn(model):
+        with torch.inference_mode(), without_onednn(model), current(next(model.parameters()).device):
             yield
     finally:
         for part in training:

@@ -62,6 +62,16 @@ started: WeakKeyDictionary[nn.Module, set[Any]] = WeakKeyDictionary()  # keys of
 refused: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # models whose step is no graph, and why
 
 
+told: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # what was said of a model last
+
+
+def tell(model: nn.Module, text: str) -> None:
+    """Say it under --debug, unless it was said last."""
+    if told.get(model) != text:
+        told[model] = text
+        log.debug("%s", text)
+
+
 def take(model: nn.Module, key: Any, record: Callable[[], Recording]) -> Recording:
     """The graph of this key, no longer kept; it is made where there is none."""
     kept = recordings.setdefault(model, {}).pop(key, None)
@@ -84,7 +94,8 @@ def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
     room = KEPT_SHARE * _memory(recording.place.device)
     while len(kept) > KEPT or (len(kept) > 1 and kept_bytes(model) > room):
         del kept[next(iter(kept))]
-    log.debug("%d graphs of %s are kept: %.0f MiB", len(kept), type(model).__name__, kept_bytes(model) / 2**20)
+    size = kept_bytes(model) / 2**20
+    tell(model, f"{len(kept)} CUDA graphs of {type(model).__name__} are kept: {size:,.0f} MiB")
 
 
 def kept_bytes(model: nn.Module) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.record import tracing
 from regard.decode import graphs
-from regard.decode.graphs import WORTH, Copied, Recording, bucket, capacity_for, log, most_places, refused
+from regard.decode.graphs import WORTH, Copied, Recording, bucket, capacity_for, most_places, refused
 from regard.decode.rows import Rows, take_step
 from regard.layers.replay import addresses
 from regard.models import protocols
@@ -52,11 +52,12 @@ class RowsAhead:
         why = reason(model, rows, sizes, min(left, capacity - size - STEPS + 1) if capacity else left)
         if not why:
             try:
-                with torch.cuda.device(rows.tokens.device) if rows.tokens.is_cuda else torch.no_grad():
-                    return RowsAhead(model, rows, size, capacity)
-            except (RuntimeError, ValueError) as error:
+                return RowsAhead(model, rows, size, capacity)
+            except ValueError:
+                raise  # asked wrongly
+            except Exception as error:  # of many kinds, by torch and Triton
                 why = refused[model] = f"{type(error).__name__}: {error}"
-        log.debug("written step by step: %s", why)
+        graphs.tell(model, f"written step by step: {why}")
         return None
 
     @property
@@ -124,7 +125,7 @@ def record(model: protocols.Generator, rows: Rows, count: int, capacity: int) ->
         after = replace(after, history=after.history[:, after.history.shape[1] - width :])
         for old, new in zip(static.tensors(), after.tensors(), strict=True):
             if old.shape != new.shape:
-                raise ValueError(f"a step makes {tuple(new.shape)} of a state of shape {tuple(old.shape)}")
+                raise RuntimeError(f"a step makes {tuple(new.shape)} of a state of shape {tuple(old.shape)}")
             if old is not new:
                 old.copy_(new)
         room.place.add_(1)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from regard.base import device
-from regard.base.device import best_device, choose_device, with_tf32
+from regard.base.device import best_device, choose_device, current, with_tf32
 from regard.errors import BadInput
 from regard.learn.settings import Training
 
@@ -48,3 +48,12 @@ def test_half_precision_on_a_gpu_may_use_tf32_while_it_trains(name: str, inside:
     with with_tf32(torch.device(name)):
         assert torch.get_float32_matmul_precision() == inside
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_the_gpu_of_a_model_is_made_the_current_one() -> None:
+    """Kernels and graphs are launched on the current GPU, which need not be the model's."""
+    second = current(torch.device("cuda:1"))
+    assert isinstance(second, torch.cuda.device)
+    assert second.idx == 1
+    with current(torch.device("cpu")):
+        pass

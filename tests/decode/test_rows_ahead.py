@@ -142,7 +142,7 @@ def test_a_step_that_cannot_be_a_graph_is_plain(ahead: str, monkeypatch: pytest.
 
     monkeypatch.setattr(graphs, "captured", fails)
     said: list[str] = []
-    monkeypatch.setattr(rows_ahead.log, "debug", lambda text, *parts: said.append(text % parts))
+    monkeypatch.setattr(graphs.log, "debug", lambda text, *parts: said.append(text % parts))
     assert [one.tokens for (one,) in search(model, *given, **target)] == wanted
     assert said[0].startswith("written step by step: RuntimeError: operation not permitted")
 
