@@ -180,7 +180,12 @@ def start(model: Any, source: Tensor, mask: Tensor) -> State:
         place = torch.zeros((), dtype=torch.long, device=source.device)
         return Recording(captured(lambda: model.start(*static)), static, place)
 
-    recording = take(model, key, record)
+    try:
+        recording = take(model, key, record)
+    except Exception as error:  # of many kinds, by torch and Triton
+        refused[model] = f"{type(error).__name__}: {error}"
+        tell(model, f"read without a graph: {refused[model]}")
+        return model.start(source, mask)
     recording.load(given, 0)
     state = recording.launch().since(more[0]).drop(here[: len(source)])
     give_back(model, key, recording)

@@ -147,6 +147,23 @@ def test_a_step_that_cannot_be_a_graph_is_plain(ahead: str, monkeypatch: pytest.
     assert said[0].startswith("written step by step: RuntimeError: operation not permitted")
 
 
+def test_a_source_that_cannot_be_read_by_a_graph_is_read_plainly(
+    ahead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build("transformer").to(ahead)
+    given, target = batch(model, ahead)
+    search(model, *given, **target)  # makes the table of positions
+    wanted = [one.tokens for (one,) in search(model, *given, **target)]
+    graphs.recordings.pop(model)
+
+    def fails(step: Any) -> Any:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(graphs, "captured", fails)
+    assert [one.tokens for (one,) in search(model, *given, **target)] == wanted
+    assert "not permitted" in graphs.refused[model]
+
+
 def test_few_sizes_occur() -> None:
     assert [bucket(rows) for rows in (1, 3, 8, 17, 64, 65, 129)] == [1, 4, 8, 24, 64, 96, 256]
     assert capacity_for(30, 1 << 62) == 64
