@@ -44,11 +44,12 @@ def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Ans
         here = torch.from_numpy(live).to(source.device)
         source, mask, rules = source[here], mask[here], rules.keep(here)
     state = graphs.start(model, source, mask)
-    steps: Steps | BeamsAhead
+    steps: Steps | BeamsAhead = Steps(model, state, rules)
     if possible(model, state, rules, account.last):
-        steps = BeamsAhead(model, state, rules, account.last)
-    else:
-        steps = Steps(model, state, rules)
+        try:
+            steps = BeamsAhead(model, state, rules, account.last)
+        except Exception as error:
+            graphs.refuse(model, error)
     while True:
         check_wanted()
         account.take(steps.candidates())

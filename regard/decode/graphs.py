@@ -72,6 +72,15 @@ def tell(model: nn.Module, text: str) -> None:
         log.debug("%s", text)
 
 
+def refuse(model: Any, error: Exception) -> None:
+    """A capture failed: the model's work is no graph from now on. Errors are of many kinds, by torch and Triton;
+    one that says that something was asked wrongly is raised again."""
+    if isinstance(error, ValueError):
+        raise error
+    refused[model] = f"{type(error).__name__}: {error}"
+    tell(model, f"without graphs: {refused[model]}")
+
+
 def take(model: nn.Module, key: Any, record: Callable[[], Recording]) -> Recording:
     """The graph of this key, no longer kept; it is made where there is none."""
     kept = recordings.setdefault(model, {}).pop(key, None)
@@ -182,9 +191,8 @@ def start(model: Any, source: Tensor, mask: Tensor) -> State:
 
     try:
         recording = take(model, key, record)
-    except Exception as error:  # of many kinds, by torch and Triton
-        refused[model] = f"{type(error).__name__}: {error}"
-        tell(model, f"read without a graph: {refused[model]}")
+    except Exception as error:
+        refuse(model, error)
         return model.start(source, mask)
     recording.load(given, 0)
     state = recording.launch().since(more[0]).drop(here[: len(source)])

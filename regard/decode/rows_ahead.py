@@ -50,15 +50,14 @@ class RowsAhead:
         size, back = max(sizes, default=0), rows.history.shape[1]
         capacity = capacity_for(max(size, back) + left + STEPS, most_places(model)) if sizes or back else 0
         why = reason(model, rows, sizes, min(left, capacity - size - STEPS + 1) if capacity else left)
-        if not why:
-            try:
-                return RowsAhead(model, rows, size, capacity)
-            except ValueError:
-                raise  # asked wrongly
-            except Exception as error:  # of many kinds, by torch and Triton
-                why = refused[model] = f"{type(error).__name__}: {error}"
-        graphs.tell(model, f"written step by step: {why}")
-        return None
+        if why:
+            graphs.tell(model, f"written step by step: {why}")
+            return None
+        try:
+            return RowsAhead(model, rows, size, capacity)
+        except Exception as error:
+            graphs.refuse(model, error)
+            return None
 
     @property
     def is_full(self) -> bool:

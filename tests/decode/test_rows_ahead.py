@@ -144,7 +144,10 @@ def test_a_step_that_cannot_be_a_graph_is_plain(ahead: str, monkeypatch: pytest.
     said: list[str] = []
     monkeypatch.setattr(graphs.log, "debug", lambda text, *parts: said.append(text % parts))
     assert [one.tokens for (one,) in search(model, *given, **target)] == wanted
-    assert said[0].startswith("written step by step: RuntimeError: operation not permitted")
+    assert said[0].startswith("without graphs: RuntimeError: operation not permitted")
+    graphs.refused.pop(model)
+    assert search(model, *given, **target, beam=2), "beams neither"
+    assert "operation not permitted" in graphs.refused[model]
 
 
 def test_a_source_that_cannot_be_read_by_a_graph_is_read_plainly(
