@@ -1,16 +1,15 @@
 """Training at scale on GPUs: what one process costs under torchrun, the largest GPT-2 that one GPU trains, and how
 much memory and time GPT-2 xl and Transformer big take on 1, 8 and 64 GPUs.
 
-    python benchmarks/scale.py          # prints Markdown tables; needs a CUDA GPU
-    python benchmarks/scale.py estimate "Transformer big" 192 64 1 0    # GiB of one of 64 GPUs: 192 rows each,
+    python -m benchmarks.scale estimate "Transformer big" 192 64 1 0    # GiB of one of 64 GPUs: 192 rows each,
                                                                         # sharded (1), not recomputed (0)
 
-Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens. Memory of 8 and 64 GPUs is
-torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker;
-that of one GPU stands beside what was measured. Without a GPU it follows attention on the CPU, which with dropout
-keeps all weights: far too much for the rows of GPT-2, nothing for those of the translator. Time is the measured
-time of a GPU's share of the global batch, and beside it the time that gradients and weights take to travel, at the
-rates given in LINKS."""
+Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens, each line in a process of its
+own. Memory of 8 and 64 GPUs is torch's own estimate: the same step on fake tensors in a fake group of so many
+processes, under its memory tracker; that of one GPU stands beside what was measured. Without a GPU it follows
+attention on the CPU, which with dropout keeps all weights: far too much for the rows of GPT-2, nothing for those
+of the translator. Time is the measured time of a GPU's share of the global batch, and beside it the time that
+gradients and weights take to travel, at the rates given in LINKS."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from measuring import machine
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from benchmarks.frame import Line, bench, row
 from regard.data.batches.batch import PairBatch
 from regard.data.text.windows import TextBatch
 from regard.layers import encoder_decoder, loss
@@ -45,7 +44,7 @@ GIB = 2**30
 LINKS = {8: 450e9, 64: 50e9}
 # The model, the rows of one pass, the tokens of a global batch: 512 rows of 1,024 tokens as GPT-2 was trained; for
 # the translator 400,000 as in Ott et al. 2018.
-LARGE = {"GPT-2 xl": (8, 512 * LENGTH), "Transformer big": (192, 400_000)}
+LARGE: dict[str, tuple[int, int]] = {"GPT-2 xl": (8, 512 * LENGTH), "Transformer big": (192, 400_000)}
 
 
 def build(name: str, device: str = "cuda") -> Any:
@@ -120,7 +119,7 @@ def steps(name: str, rows: int, *, seconds: float = 4.0, **settings: Any) -> dic
 def child(*words: str, launched: bool = False, **settings: Any) -> dict[str, float] | str:
     """The numbers of `steps` in a process of its own; or why there are none."""
     start = ["-m", "torch.distributed.run", "--nproc-per-node", "1", "--master-port", "29511"] if launched else []
-    run = [sys.executable, *start, __file__, "steps", *words, json.dumps(settings)]
+    run = [sys.executable, *start, "-m", "benchmarks.scale", "steps", *words, json.dumps(settings)]
     ended = subprocess.run(run, capture_output=True, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
     if ended.returncode:
         lines = [line for line in ended.stderr.splitlines() if "Error" in line]
@@ -128,42 +127,31 @@ def child(*words: str, launched: bool = False, **settings: Any) -> dict[str, flo
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def one_process() -> None:
-    print(
-        "| GPT-2 small, 32 rows of 1,024 | tokens/s | first 4 steps, s | peak, GiB |\n|---|---|---|---|", flush=True
-    )
-    ways = {
+def told(numbers: dict[str, float] | str) -> Line:
+    if isinstance(numbers, str):
+        return {"tokens/s": numbers, "first 4 steps, s": "", "peak, GiB": ""}
+    return {"tokens/s": numbers["rate"], "first 4 steps, s": numbers["first"], "peak, GiB": numbers["gib"]}
+
+
+@row("scale-processes", "GPT-2 small trained in one process: plain, under torchrun, sharded", devices=("cuda",))
+def scale_processes() -> Iterator[Line]:
+    ways: dict[str, tuple[bool, dict[str, Any]]] = {
         "plain loop": (False, {}),
         "torchrun, DDP of one process": (True, {}),
         "torchrun, FSDP2 of one process": (True, {"shard": True}),
     }
-    for turn in (1, 2):
+    for turn in bench.pick((1,), (1, 2)):
         for name, (launched, settings) in ways.items():
-            numbers = child("GPT-2 small", "32", launched=launched, **settings)
-            print(f"| {name}, turn {turn} | {told(numbers)} |", flush=True)
+            yield {"way": name, "turn": turn, **told(child("GPT-2 small", "32", launched=launched, **settings))}
 
 
-def told(numbers: dict[str, float] | str) -> str:
-    if isinstance(numbers, str):
-        return f"{numbers} | | "
-    return f"{numbers['rate']:,.0f} | {numbers['first']:.1f} | {numbers['gib']:.1f}"
-
-
-def largest(minutes: float) -> None:
-    """GPT-2 of growing depth, until it does not fit."""
-    heads = "GPT-2", "parameters", "rows", "recompute", "tokens/s", "first 4 steps, s", "peak, GiB"
-    print(f"\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    end = time.monotonic() + 60 * minutes
-    wanted = [
-        ("xl", 32, True), ("36x4096", 8, True), ("38x4096", 4, True),
-        ("40x4096", 1, True), ("44x4096", 1, True), ("46x4096", 1, True),
-    ]  # fmt: skip
-    for size, rows, recompute in wanted:
-        if time.monotonic() > end:
-            break
-        numbers = child(f"GPT-2 {size}", str(rows), recompute=recompute, seconds=2.0)
+@row("scale-largest", "GPT-2 of growing depth, until one GPU cannot train it", devices=("cuda",))
+def scale_largest() -> Iterator[Line]:
+    wanted = [("xl", 32), ("36x4096", 8), ("38x4096", 4), ("40x4096", 1), ("44x4096", 1), ("46x4096", 1)]
+    for size, rows in wanted[: 1 if bench.quick else None]:
+        numbers = child(f"GPT-2 {size}", str(rows), recompute=True, seconds=2.0)
         parameters = "" if isinstance(numbers, str) else f"{numbers['parameters'] / 1e9:.2f} G"
-        print(f"| {size} | {parameters} | {rows} | {'yes' if recompute else 'no'} | {told(numbers)} |", flush=True)
+        yield {"GPT-2": size, "parameters": parameters, "rows": rows, **told(numbers)}
 
 
 # ---- estimated
@@ -222,9 +210,35 @@ def compute_padding() -> None:
     loss.token_loss = encoder_decoder.token_loss = token_loss
 
 
-def at_scale(measured: dict[tuple[str, bool], dict[str, float]]) -> None:
-    heads = "model", "GPUs", "way", "recompute", "estimated peak, GiB", "compute, s", "travel, s", "tokens/s"
-    print(f"\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+def sent(name: str, parameters: float, shard: bool) -> float:
+    """Bytes of a step that go around a ring: gradients there and back in float32; or gradients once and weights
+    twice, those of blocks in bfloat16 but for a translator."""
+    if not shard:
+        return 2 * 4 * parameters
+    in_half = 0
+    if name != "Transformer big":
+        with FakeTensorMode():
+            in_half = sum(p.numel() for block in blocks_of(build(name)) for p in block.parameters())
+    return 4 * parameters + 2 * (4 * parameters - 2 * in_half)
+
+
+def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:
+    """`estimate` in a process of its own."""
+    words = name, LARGE[name][0], count, int(shard), int(recompute)
+    run = [sys.executable, "-m", "benchmarks.scale", "estimate", *map(str, words)]
+    ended = subprocess.run(run, capture_output=True, text=True)
+    return ended.stdout.split()[-1] if ended.returncode == 0 else "failed"
+
+
+@row("scale", "GPT-2 xl and Transformer big on 1 GPU, measured, and on 8 and 64, estimated", devices=("cuda",))
+def scale() -> Iterator[Line]:
+    measured: dict[tuple[str, bool], dict[str, float]] = {}
+    for name, (rows, _) in LARGE.items():
+        for recompute in (False, True):
+            numbers = child(name, str(rows), recompute=recompute)
+            if isinstance(numbers, str):
+                raise RuntimeError(f"{name}: {numbers}")
+            measured[name, recompute] = numbers
     cases = [
         (name, count, shard, recompute)
         for name in LARGE
@@ -234,59 +248,25 @@ def at_scale(measured: dict[tuple[str, bool], dict[str, float]]) -> None:
     ]
     with ThreadPoolExecutor(8) as pool:
         for case, peak in zip(cases, pool.map(lambda case: estimated(*case), cases), strict=True):
-            name, count, shard, recompute = case
-            tokens, one = LARGE[name][1], measured[name, recompute]
-            parameters = one["parameters"]
-            compute = tokens / count / one["rate"]
-            travel = sent(name, parameters, shard) * (count - 1) / count / LINKS.get(count, float("inf"))
-            both = f"{tokens / (compute + travel):,.0f} to {tokens / max(compute, travel):,.0f}"
-            way = "FSDP2" if shard else "DDP" if count > 1 else "one process"
-            cells = name, count, way, "yes" if recompute else "no", peak, f"{compute:.2f}", f"{travel:.3f}", both
-            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+            yield on_many(*case, peak, measured[case[0], case[3]])
 
 
-def sent(name: str, parameters: float, shard: bool) -> float:
-    """Bytes of a step that go around a ring: gradients there and back in float32; or gradients once and weights
-    twice, those of blocks in bfloat16 but for a translator."""
-    if not shard:
-        return 2 * 4 * parameters
-    with FakeTensorMode():
-        in_half = (
-            0
-            if name == "Transformer big"
-            else sum(p.numel() for b in blocks_of(build(name)) for p in b.parameters())
-        )
-    return 4 * parameters + 2 * (4 * parameters - 2 * in_half)
-
-
-def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:
-    """`estimate` in a process of its own."""
-    words = name, LARGE[name][0], count, int(shard), int(recompute)
-    run = [sys.executable, __file__, "estimate", *map(str, words)]
-    ended = subprocess.run(run, capture_output=True, text=True)
-    return ended.stdout.split()[-1] if ended.returncode == 0 else "failed"
-
-
-def main() -> None:
-    print(f"{torch.cuda.get_device_name()}, {machine()}\n")
-    one_process()
-    largest(3.0)
-    print("\n| model | rows | recompute | tokens/s | first 4 steps, s | peak, GiB |\n|---|---|---|---|---|---|")
-    measured: dict[tuple[str, bool], dict[str, float]] = {}
-    for name, (rows, _) in LARGE.items():
-        for recompute in (False, True):
-            numbers = child(name, str(rows), recompute=recompute)
-            print(f"| {name} | {rows} | {'yes' if recompute else 'no'} | {told(numbers)} |", flush=True)
-            if isinstance(numbers, dict):
-                measured[name, recompute] = numbers
-    at_scale(measured)
+def on_many(name: str, count: int, shard: bool, recompute: bool, peak: str, one: dict[str, float]) -> Line:
+    tokens = LARGE[name][1]
+    compute = tokens / count / one["rate"]
+    travel = sent(name, one["parameters"], shard) * (count - 1) / count / LINKS.get(count, float("inf"))
+    way = "FSDP2" if shard else "DDP" if count > 1 else "one process"
+    return {
+        "model": name, "GPUs": count, "way": way, "recompute": "yes" if recompute else "no",
+        "measured on one, tokens/s": one["rate"], "measured, GiB": one["gib"], "estimated peak, GiB": peak,
+        "compute, s": compute, "travel, s": travel, "tokens/s, at least": tokens / (compute + travel),
+        "at most": tokens / max(compute, travel),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["steps"]:
+    if sys.argv[1] == "steps":
         print(json.dumps(steps(sys.argv[2], int(sys.argv[3]), **json.loads(sys.argv[4]))))
-    elif sys.argv[1:2] == ["estimate"]:
+    else:
         name, (rows, count, shard, recompute) = sys.argv[2], map(int, sys.argv[3:])
         print(f"{estimate(name, rows, count, shard=bool(shard), recompute=bool(recompute)):.1f}")
-    else:
-        main()
