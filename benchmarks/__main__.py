@@ -34,7 +34,7 @@ def load() -> dict[str, Row]:
     """All rows, by name."""
     for module in MODULES:
         importlib.import_module(f"benchmarks.{module}")
-    return ROWS
+    return dict(sorted(ROWS.items()))
 
 
 def chosen(words: list[str]) -> list[Row]:
