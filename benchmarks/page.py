@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from benchmarks.frame import Line, bench, row
 from benchmarks.server import Server
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
 LONG = ("Now is the winter of our discontent made glorious summer by this sun of York. " * 3)[:150]
 SEEN = ".panel .regard .stage"
 # Sends an event and waits until all that follows from it in the page is done.
