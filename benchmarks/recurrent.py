@@ -45,6 +45,7 @@ from regard.models.luong import Luong, LuongConfig
 LENGTH = 15  # of translations
 UNKNOWN, JOEY_PAD, BEGIN, JOEY_END = range(4)  # as Joey NMT numbers them
 Pairs = list[tuple[Rows, Rows]]
+Batches = list[tuple[Rows, int]]  # sources without end tokens, and the length of the outputs
 
 
 def vocabulary() -> int:
@@ -239,33 +240,35 @@ def on_gpu() -> Iterator[Case]:
 # ---- translating
 
 
-def our_translating(make: Callable[[], Any], batches: list[Rows], beam: int) -> Call:
+def our_translating(
+    make: Callable[[], Any], batches: Batches, beam: int, *, start: int = START, end: int = END, fill: int = PAD
+) -> Call:
     model = make().eval()
-    target = Target(START, END, max_length=LENGTH, min_length=LENGTH, never=(PAD, START))
 
     def translate() -> Rows:
         answers: Rows = []
-        for rows in batches:
-            source, mask = pad([[*line, END] for line in rows], PAD)
+        for rows, length in batches:
+            source, mask = pad([[*line, end] for line in rows], fill)
+            target = Target(start, end, max_length=length, min_length=length, never=(fill, start))
             answers += [best.tokens for (best,) in decode(model, source, mask, Decoding(beam=beam), target)]
         return answers
 
     return translate
 
 
-def joey_translating(name: str, batches: list[Rows], beam: int) -> Call:
+def joey_translating(name: str, batches: Batches, beam: int) -> Call:
     from joeynmt.search import search
 
     model = joey_model(name).eval()
 
     def translate() -> Rows:
         answers: Rows = []
-        for rows in batches:
+        for rows, length in batches:
             batch = joey_batch(rows)
             order = batch.sort_by_src_length()
             tokens, _, _ = search(
-                model, batch, max_output_length=LENGTH, beam_size=beam, beam_alpha=1.0, n_best=1,
-                min_output_length=LENGTH,
+                model, batch, max_output_length=length, beam_size=beam, beam_alpha=1.0, n_best=1,
+                min_output_length=length,
             )  # fmt: skip
             answers += tokens[order].tolist()
         return answers
@@ -286,7 +289,7 @@ def lengths(answers: Rows, _: Rows) -> str:
 def recurrent_translate() -> Iterator[Case]:
     count, size = bench.pick((4, 2), (192, 64))
     sources, _ = sides(joint_words(), "test_2016_flickr", count)
-    batches = [sources[begin : begin + size] for begin in range(0, len(sources), size)]
+    batches = [(sources[begin : begin + size], LENGTH) for begin in range(0, len(sources), size)]
     for name, makers in MODELS.items():
         for beam in (1, 5):
             contenders: dict[str, Callable[[], Call]] = {

@@ -22,7 +22,16 @@ import torch
 from torch import Tensor
 
 from benchmarks.frame import Call, Case, bench, parameters, row, same_rows
-from benchmarks.recurrent import batched, joint_words, sides, target_tokens, vocabulary, whole_batch
+from benchmarks.recurrent import (
+    Batches,
+    batched,
+    joint_words,
+    our_translating,
+    sides,
+    target_tokens,
+    vocabulary,
+    whole_batch,
+)  # fmt: skip
 from benchmarks.shared import (
     Rows,
     adamw,
@@ -37,9 +46,6 @@ from benchmarks.shared import (
 from regard.data.artifacts import Artifacts
 from regard.data.batches.batch import PairBatch, pad
 from regard.data.text.special_tokens import Special
-from regard.decode.rules import Target
-from regard.decode.search import decode
-from regard.decode.settings import Decoding
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs.folder import Folder
 
@@ -49,7 +55,6 @@ DROPOUTS: dict[str, dict[str, float]] = {
     "0.1 everywhere": {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1},
     "0.1 outside attention and feed-forward": {"dropout": 0.1},
 }
-Batches = list[tuple[Rows, int]]  # sources, each with its end token, and the length of the outputs
 
 
 def translator(dropout: dict[str, Any]) -> Transformer:
@@ -104,21 +109,6 @@ def transformer_train() -> Iterator[Case]:
 # ---- translating
 
 
-def our_translating(folder: str, batches: Batches, width: int) -> Call:
-    model: Any = Folder(folder).model()
-    pad_id = vocabulary() - 1
-
-    def translate() -> Rows:
-        answers: Rows = []
-        for rows, length in batches:
-            source, mask = pad(rows, pad_id)
-            target = Target(pad_id, END, max_length=length, min_length=length, never=(pad_id,))
-            answers += [best.tokens for (best,) in decode(model, source, mask, Decoding(beam=width), target)]
-        return answers
-
-    return translate
-
-
 def marian_translating(folder: str, batches: Batches, width: int) -> Call:
     model = of_transformers("MarianMTModel").from_pretrained(folder).eval()
     model.generation_config.forced_eos_token_id = model.generation_config.max_length = None
@@ -126,7 +116,7 @@ def marian_translating(folder: str, batches: Batches, width: int) -> Call:
     def translate() -> Rows:
         answers: Rows = []
         for rows, length in batches:
-            source, mask = pad(rows, vocabulary() - 1)
+            source, mask = pad([[*line, END] for line in rows], vocabulary() - 1)
             tokens = model.generate(
                 source, attention_mask=mask.long(), num_beams=width, min_new_tokens=length, max_new_tokens=length,
                 do_sample=False,
@@ -149,8 +139,8 @@ def ctranslate(folder: str, batches: Batches, width: int, kind: str) -> Call:
     def translate() -> Rows:
         waiting = [
             model.translate_batch(
-                [[names[number] for number in line] for line in rows], beam_size=width, min_decoding_length=length,
-                max_decoding_length=length, asynchronous=True,
+                [[names[number] for number in (*line, END)] for line in rows], beam_size=width,
+                min_decoding_length=length, max_decoding_length=length, asynchronous=True,
             )
             for rows, length in batches
         ]  # fmt: skip
@@ -172,10 +162,13 @@ def transformer_translate() -> Iterator[Case]:
     for begin in range(0, len(pairs), BATCH):
         sources, references = zip(*pairs[begin : begin + BATCH], strict=True)
         length = round(sum(map(len, references)) / len(references))
-        batches.append(([[*line, END] for line in sources], length))
+        batches.append((list(sources), length))
+    fill = vocabulary() - 1  # padding, and the first token of a translation
     for width in (1, 5):
         contenders: dict[str, Callable[[], Call]] = {
-            "regard": partial(our_translating, folder, batches, width),
+            "regard": partial(
+                our_translating, Folder(folder).model, batches, width, start=fill, end=END, fill=fill
+            ),
             "transformers": partial(marian_translating, folder, batches, width),
         }
         for kind in ("float32", "int8"):
