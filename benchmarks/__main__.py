@@ -97,14 +97,14 @@ def run_row(row: Row, out: Any) -> dict[str, Any]:
         return result
     try:
         with redirect_stdout(sys.stderr):  # what peers print
-            result["lines"], result["missing"] = run(row, say)
+            run(row, say, result["lines"], result["missing"])
     except ModuleNotFoundError as error:
         result["skipped"] = f"{error}"
         say(f"skipped: {error}")
     except Exception as error:
         traceback.print_exc()
-        result["failed"] = f"{type(error).__name__}: {error}"
-        say(f"failed: {result['failed']}")
+        result["failed"] = f"{FAILED} {type(error).__name__}: {error}"
+        say(result["failed"])
     for name, reason in result["missing"].items():
         say(f"\nmissing: {name} ({reason})")
     return result
@@ -122,21 +122,15 @@ def main(words: list[str] | None = None) -> int:
     about = machine() | ({"quick": True} if bench.quick else {})
     print(", ".join(f"{name} {value}" for name, value in about.items()), file=out, flush=True)
     results: list[dict[str, Any]] = []
-    try:
-        for row in rows:
-            results.append(run_row(row, out))
-    finally:
-        if MEASURED:
-            print("\nlimits: " + "; ".join(f"{name} {told(speed)}" for name, speed in MEASURED.items()), file=out)
-        if given.json:
+    for row in rows:
+        results.append(run_row(row, out))
+        if given.json and (given.json != "-" or row is rows[-1]):  # a file also has what was measured before a stop
             text = json.dumps({"machine": about, "limits": MEASURED, "rows": results}, indent=1)
             print(text) if given.json == "-" else Path(given.json).write_text(text + "\n")
-    reasons = [reason for result in results for reason in result["missing"].values()]
-    return (
-        1
-        if any("failed" in result for result in results) or any(reason.startswith(FAILED) for reason in reasons)
-        else 0
-    )
+    if MEASURED:
+        print("\nlimits: " + "; ".join(f"{name} {told(speed)}" for name, speed in MEASURED.items()), file=out)
+    reasons = [reason for result in results for reason in (result.get("failed"), *result["missing"].values())]
+    return int(any(reason and reason.startswith(FAILED) for reason in reasons))
 
 
 if __name__ == "__main__":

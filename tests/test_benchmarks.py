@@ -29,6 +29,12 @@ def row_of(*cases: Case, **options) -> Row:
     return Row("row", "a row", lambda: iter(cases), **settings)
 
 
+def measured(row: Row, say=print) -> tuple[list, dict]:
+    lines, missing = [], {}
+    run(row, say, lines, missing)
+    return lines, missing
+
+
 def test_every_row_is_declared_once_and_described():
     rows = load()
     declared = {path.stem for path in FOLDER.glob("*.py") if "\n@row(" in path.read_text()}
@@ -64,7 +70,7 @@ def test_contenders_take_turns():
         return lambda: lambda: called.append(name)
 
     bench.seconds = 1e-9  # each is called once after its first call
-    lines, missing = run(row_of(Case("one", 6, {"regard": maker("regard"), "peer": maker("peer")})), print)
+    lines, missing = measured(row_of(Case("one", 6, {"regard": maker("regard"), "peer": maker("peer")})))
     assert called == ["regard", "peer", "regard", "peer"]
     assert missing == {}
     ours, theirs = lines
@@ -76,7 +82,7 @@ def test_contenders_take_turns():
 def test_the_best_peer_is_not_one_that_is_set_aside():
     makers = {"regard": list, "peer": list, "other": list}
     case = Case("one", 1, {name: lambda: list for name in makers}, aside=("other",))
-    lines, _ = run(row_of(case), print)
+    lines, _ = measured(row_of(case))
     assert [line["times"] for line in lines if line["contender"] == "peer"] == [1]
 
 
@@ -88,7 +94,7 @@ def test_a_missing_peer_is_named_and_a_failing_one_is_told(capsys):
         raise ValueError("no GPU of that kind")
 
     case = Case("one", 1, {"regard": lambda: list, "absent": absent, "broken": broken})
-    lines, missing = run(row_of(case), print)
+    lines, missing = measured(row_of(case))
     assert [line["contender"] for line in lines] == ["regard"]
     assert missing == {
         "absent": "No module named 'no_such_package'",
@@ -96,7 +102,7 @@ def test_a_missing_peer_is_named_and_a_failing_one_is_told(capsys):
     }
     assert "ValueError" in capsys.readouterr().err
     with pytest.raises(ValueError, match="no GPU"):
-        run(row_of(Case("one", 1, {"regard": broken})), print)
+        measured(row_of(Case("one", 1, {"regard": broken})))
 
 
 def test_memory_and_the_limit_are_measured():
@@ -107,7 +113,7 @@ def test_memory_and_the_limit_are_measured():
         return lambda: x + 1
 
     case = Case("one", 1, {"regard": make}, reads=8 << 20, agree=difference)
-    (line,), _ = run(row_of(case, memory=True), print)
+    (line,), _ = measured(row_of(case, memory=True))
     assert line["peak MiB"] == pytest.approx(4, abs=0.1)
     assert line["of the limit"].endswith("%")
     assert line["as regard"] == "off 0e+00"
@@ -116,7 +122,7 @@ def test_memory_and_the_limit_are_measured():
 def test_lines_become_a_table():
     said: list[str] = []
     table = Row("row", "a row", lambda: iter([{"a": 1, "b": 0.5}, {"a": 2000}]), "", ("cpu",), 1, False)
-    lines, _ = run(table, said.append)
+    lines, _ = measured(table, said.append)
     assert lines == [{"a": 1, "b": 0.5}, {"a": 2000}]
     assert "\n".join(said) == "| a | b |\n|---|---|\n| 1 | 0.50 |\n| 2,000 |  |"
 
