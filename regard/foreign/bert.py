@@ -21,6 +21,13 @@ class BertForm(Form[BertConfig]):
     prefix = "bert."
     derived = r"bert\.embeddings\.(position|token_type)_ids"
 
+    def lacks(self, config: BertConfig) -> str:
+        return (
+            "BERT has no linear part (model.bigrams = 0 trains without it), and this model has"
+            if config.bigrams
+            else ""
+        )
+
     def read_config(self, table: Table) -> tuple[BertConfig, Special | None]:
         heads = {name: head for head, name in HEADS.items()}
         head = heads[(table.table.get("architectures") or ["BertModel"])[0]]  # without one, `holds` decides
