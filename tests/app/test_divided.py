@@ -44,13 +44,18 @@ windows._batch = lambda *parts: made.append(1) or make(*parts)
 preparing.PART = 10  # pairs that are tokenised at a time
 texts, encode_batch = [], Tokenizer.encode_batch
 Tokenizer.encode_batch = lambda self, part: texts.extend(part) or encode_batch(self, part)
+sources, reads, read = [], [], Translator.read
+Translator.read = lambda self, text: sources.append(text) or read(self, text)
 
 def command(words):
     sys.argv = ["regard", *words]
+    sources.clear()
     try:
         main()
     except SystemExit as end:
         return end.code
+    finally:
+        reads.append(len(sources))
     return 0
 
 def outcome(function):
@@ -73,6 +78,7 @@ def differently():
         return str(error)
 
 told = {{"codes": [command(words) for words in commands], "windows": len(made), "tokenised": len(texts)}}
+told["read"] = reads[5]
 with divided():
     told["each"] = outcome(each)
     told["each_of_first"] = outcome(each_of_first)
@@ -195,8 +201,9 @@ def test_a_process_makes_its_own_batches_of_text(session: Session, gpt2: str) ->
 
 
 def test_a_process_tokenises_its_part_of_the_test_data(session: Session) -> None:
-    """Of 96 pairs, 10 at a time."""
+    """Of 96 pairs, 10 at a time; and of the sources those that it translates, 64 at a time."""
     assert [told["tokenised"] for told in session.told] == [2 * 50, 2 * 46]
+    assert [told["read"] for told in session.told] == [64, 32]
 
 
 def test_serve_is_one_process(session: Session) -> None:
