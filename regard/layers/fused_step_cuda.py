@@ -59,14 +59,14 @@ def _inputs(x, heights, n, k, N, K: tl.constexpr, PARTS: tl.constexpr):
 
 
 @triton.jit
-def _statistics(moments, eps, n, N, K: tl.constexpr, WIDTH: tl.constexpr, TILES: tl.constexpr):
-    """The mean and 1 / standard deviation of rows, from the moments of their tiles (2, N, tiles), WIDTH features
+def _statistics(moments, width, eps, n, N, K: tl.constexpr, TILES: tl.constexpr):
+    """The mean and 1 / standard deviation of rows, from the moments of their tiles (2, N, tiles), `width` features
     each: (ROWS,). The variances within tiles and that of their means are added up, so nothing cancels."""
-    t, tiles = tl.arange(0, TILES)[None, :], (K + WIDTH - 1) // WIDTH
+    t, tiles = tl.arange(0, TILES)[None, :], tl.cdiv(K, width)
     inside = (n[:, None] < N) & (t < tiles)
     means = tl.load(moments + n[:, None] * tiles + t, mask=inside, other=0.0)
     squares = tl.load(moments + (N + n[:, None]) * tiles + t, mask=inside, other=0.0)
-    counts = tl.minimum(tl.maximum(K - t * WIDTH, 0), WIDTH).to(tl.float32)
+    counts = tl.minimum(tl.maximum(K - t * width, 0), width).to(tl.float32)
     mean = tl.sum(means * counts, 1) / K
     apart = means - mean[:, None]
     return mean, tl.rsqrt(tl.sum(squares + apart * apart * counts, 1) / K + eps)
@@ -92,12 +92,12 @@ def _normed(x, scale, shift, mean, factor, k, K: tl.constexpr):
 
 @triton.jit
 def _product(
-    w, x, heights, moments, scale, shift, eps, j, n, N, J,
-    K: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr, TILES: tl.constexpr,
+    w, x, heights, moments, scale, shift, width, eps, j, n, N, J,
+    K: tl.constexpr, PARTS: tl.constexpr, NORM: tl.constexpr, TILES: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, LINES: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """sum_k w[j, k] x[n, k]: (COLS, ROWS), of norm(x) where WIDTH is not 0. It waits for x. One row is multiplied
+    """sum_k w[j, k] x[n, k]: (COLS, ROWS), of norm(x) with NORM. It waits for x. One row is multiplied
     by plain products and sums, and all its weights are loaded before; more rows by tensor cores, in a loop that
     loads ahead."""
     k = tl.arange(0, DEPTH)
@@ -105,18 +105,18 @@ def _product(
         ws = ()
         for i in tl.static_range((K + DEPTH - 1) // DEPTH):
             ws = ws + (_weights(w, j, i * DEPTH + k, J, K),)  # type: ignore[assignment]  # noqa: RUF005
-    elif EARLY:
+    elif EARLY and LINES:
         if tl.program_id(1) == 0:
             fetch_ahead(w + tl.minimum(j, J - 1)[:, None].to(tl.int64) * K, K, LINES)
     ready(EARLY)
     mean, factor = tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS,), tl.float32)
-    if WIDTH:
-        mean, factor = _statistics(moments, eps, n, N, K, WIDTH, TILES)
+    if NORM:
+        mean, factor = _statistics(moments, width, eps, n, N, K, TILES)
     if ROWS == 1:
         y = tl.zeros((COLS, DEPTH), tl.float32)
         for i in tl.static_range((K + DEPTH - 1) // DEPTH):
             part = _inputs(x, heights, n, i * DEPTH + k, N, K, PARTS).to(tl.float32)
-            if WIDTH:
+            if NORM:
                 part = _normed(part, scale, shift, mean, factor, i * DEPTH + k, K)
             y += ws[i].to(tl.float32) * part
         return tl.sum(y, 1)[:, None]
@@ -125,7 +125,7 @@ def _product(
         for first in tl.range(0, K, DEPTH, num_stages=STAGES):
             weights = _weights(w, j, first + k, J, K)
             part = _inputs(x, heights, n, first + k, N, K, PARTS)
-            if WIDTH:
+            if NORM:
                 part = _normed(part, scale, shift, mean, factor, first + k, K)
             part = part.to(weights.dtype)
             if COLS < 16:  # tensor cores take 16 of one side and 8 of the other
@@ -153,11 +153,11 @@ def _activated(x, NAME: tl.constexpr):
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0  # tanh
 
 
-@triton.jit(do_not_specialize=["N", "C"])
+@triton.jit(do_not_specialize=["width", "N", "C"])
 def _project(
     x, moments, scale, shift, query, key, value, query_bias, key_bias, value_bias, queries, keys, values, place,
-    eps, N, C,
-    K: tl.constexpr, D: tl.constexpr, BIAS: tl.constexpr, WIDTH: tl.constexpr, TILES: tl.constexpr,
+    width, eps, N, C,
+    K: tl.constexpr, D: tl.constexpr, BIAS: tl.constexpr, NORM: tl.constexpr, TILES: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, LINES: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -174,8 +174,8 @@ def _project(
     if BIAS:
         bias = tl.load(b + j, mask=j < K, other=0.0).to(tl.float32)
     y = _product(
-        w, x, x, moments, scale, shift, eps, j, n, N, K,
-        K, 1, WIDTH, TILES, ROWS, COLS, DEPTH, STAGES, LINES, EARLY,
+        w, x, x, moments, scale, shift, width, eps, j, n, N, K,
+        K, 1, NORM, TILES, ROWS, COLS, DEPTH, STAGES, LINES, EARLY,
     )  # fmt: skip
     y += bias[:, None]
     j, n = j[:, None], n[None, :]
@@ -190,10 +190,10 @@ def _project(
         tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["N", "J"])
+@triton.jit(do_not_specialize=["width", "N", "J"])
 def _expand(
-    x, moments, scale, shift, w, b, out, eps, N, J,
-    K: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, WIDTH: tl.constexpr, TILES: tl.constexpr,
+    x, moments, scale, shift, w, b, out, width, eps, N, J,
+    K: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, NORM: tl.constexpr, TILES: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, LINES: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -203,37 +203,36 @@ def _expand(
     if BIAS:
         bias = tl.load(b + j, mask=j < J, other=0.0).to(tl.float32)
     y = _product(
-        w, x, x, moments, scale, shift, eps, j, n, N, J,
-        K, 1, WIDTH, TILES, ROWS, COLS, DEPTH, STAGES, LINES, EARLY,
+        w, x, x, moments, scale, shift, width, eps, j, n, N, J,
+        K, 1, NORM, TILES, ROWS, COLS, DEPTH, STAGES, LINES, EARLY,
     )  # fmt: skip
     y = _activated(y + bias[:, None], ACTIVATION)
     j, n = j[:, None], n[None, :]
     tl.store(out + n.to(tl.int64) * J + j, y.to(out.dtype.element_ty), mask=(j < J) & (n < N))
 
 
-@triton.jit(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["width", "N"])
 def _add(
-    x, heights, w, b, before, moments, scale, shift, after, left, eps, N,
+    x, heights, w, b, before, moments, scale, shift, after, left, width, eps, N,
     J: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, BIAS: tl.constexpr,
-    WIDTH: tl.constexpr, TILES: tl.constexpr,
+    NORM: tl.constexpr, TILES: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, LINES: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """after = before + w x + b, and the moments of its tiles in `left`; of norm(before) where WIDTH is not 0. x is
-    in PARTS as attention left them, or plain. Grid: tiles of J, of N."""
+    """after = before + w x + b, and the moments of its tiles in `left`; of norm(before) with NORM. x is in PARTS as attention left them, or plain. Grid: tiles of J, of N."""
     tile = tl.program_id(0)
     j, n = tile * COLS + tl.arange(0, COLS), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     bias = tl.zeros((COLS,), tl.float32)
     if BIAS:
         bias = tl.load(b + j, mask=j < J, other=0.0).to(tl.float32)
     y = _product(
-        w, x, heights, x, x, x, eps, j, n, N, J,
-        K, PARTS, 0, 1, ROWS, COLS, DEPTH, STAGES, LINES, EARLY,
+        w, x, heights, x, x, x, width, eps, j, n, N, J,
+        K, PARTS, False, 1, ROWS, COLS, DEPTH, STAGES, LINES, EARLY,
     )  # fmt: skip
     inside = (j < J)[:, None] & (n < N)[None, :]
     base = tl.load(before + n[None, :] * J + j[:, None], mask=inside, other=0.0)
-    if WIDTH:
-        mean, factor = _statistics(moments, eps, n, N, J, WIDTH, TILES)
+    if NORM:
+        mean, factor = _statistics(moments, width, eps, n, N, J, TILES)
         base = tl.trans(_normed(tl.trans(base), scale, shift, mean, factor, j, J))
     y += base + bias[:, None]
     tl.store(after + n[None, :] * J + j[:, None], y, mask=inside)
@@ -274,7 +273,7 @@ class Tile:
         if self.rows > 1:
             depth = min(self.depth, max(16, triton.next_power_of_2(inputs)))
             return replace(self, depth=depth if dtype.itemsize == 2 else min(depth, 32))
-        most = max(1, 1 << (max(1, LARGEST // (inputs * dtype.itemsize)).bit_length() - 1))
+        most = max(LEAST_COLS_OF_ONE, 1 << (max(1, LARGEST // (inputs * dtype.itemsize)).bit_length() - 1))
         return replace(self, cols=min(self.cols, most), depth=chunk_of(inputs))
 
     def grid(self, outputs: int, rows: int) -> tuple[int, int]:
@@ -320,6 +319,7 @@ PLANS = {
     512: Plan(Tile(32, 64, 4), Tile(32, 32, 4), Tile(32, 64, 4), Tile(32, 32, 4), Tile(64, 128, 8), 1, 64, 1, 2),
 }
 MOST_ROWS = max(PLANS)
+LEAST_COLS, LEAST_COLS_OF_ONE = 8, 4  # of the programs that leave moments, if there are several rows, and one
 LARGEST = 96 * 1024  # bytes of the weights of a program of one row; registers hold them
 
 
@@ -367,12 +367,13 @@ def begin(x: Tensor, plan: Plan) -> Stream:
     return Stream(y, moments, dim)
 
 
-def norm_of(stream: Stream, norm: nn.LayerNorm | None) -> tuple[list[Tensor], dict[str, int]]:
-    """What a kernel needs of a norm of the stream: tensors and sizes; None: there is none."""
+def norm_of(stream: Stream, norm: nn.LayerNorm | None, plan: Plan) -> tuple[list[Any], list[Any], dict[str, int]]:
+    """What a kernel needs of a norm of the stream: tensors, numbers and sizes; None: there is none."""
+    most = triton.cdiv(stream.x.shape[1], LEAST_COLS if plan.out.rows > 1 else LEAST_COLS_OF_ONE)
+    sizes = {"NORM": norm is not None, "TILES": triton.next_power_of_2(most)}
     if norm is None:
-        return [stream.moments] * 3, {"WIDTH": 0, "TILES": 1}
-    sizes = {"WIDTH": stream.width, "TILES": triton.next_power_of_2(stream.moments.shape[-1])}
-    return [stream.moments, norm.weight, norm.bias], sizes
+        return [stream.moments] * 3, [stream.width, 0.0], sizes
+    return [stream.moments, norm.weight, norm.bias], [stream.width, norm.eps], sizes
 
 
 def attend(
@@ -380,12 +381,12 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """What the heads of a block read, in parts."""
     (rows, dim), part, tile = stream.x.shape, block.attend, plan.project
-    queries, (tensors, sizes) = torch.empty_like(stream.x), norm_of(stream, norm)
+    queries, (tensors, numbers, sizes) = torch.empty_like(stream.x), norm_of(stream, norm, plan)
     columns, row_tiles = tile.grid(dim, rows)
     _project[(3 * columns, row_tiles)](
         stream.x, *tensors, part.query.weight, part.key.weight, part.value.weight,
         part.query.bias, part.key.bias, part.value.bias, queries, past.keys, past.values, past.place,
-        norm.eps if norm is not None else 0.0, rows, past.keys.shape[-2], dim, past.keys.shape[-1],
+        *numbers, rows, past.keys.shape[-2], dim, past.keys.shape[-1],
         part.query.bias is not None, **sizes, **tile.options(part.query, plan),
     )  # fmt: skip
     return read_newest(
@@ -407,11 +408,11 @@ def expand(
     stream: Stream, norm: nn.LayerNorm | None, layer: nn.Linear, activation: str, tile: Tile, plan: Plan
 ) -> Tensor:
     """act(layer(norm(x))): with an activation in the dtype of the weights, else in float32."""
-    rows, (tensors, sizes) = len(stream.x), norm_of(stream, norm)
+    rows, (tensors, numbers, sizes) = len(stream.x), norm_of(stream, norm, plan)
     dtype = layer.weight.dtype if activation else torch.float32
     y = torch.empty(rows, layer.out_features, dtype=dtype, device=stream.x.device)
     _expand[tile.grid(layer.out_features, rows)](
-        stream.x, *tensors, layer.weight, layer.bias, y, norm.eps if norm is not None else 0.0, rows,
+        stream.x, *tensors, layer.weight, layer.bias, y, *numbers, rows,
         layer.out_features, layer.in_features, layer.bias is not None, activation,
         **sizes, **tile.options(layer, plan),
     )  # fmt: skip
@@ -422,13 +423,13 @@ def add(
     x: Tensor, heights: Tensor, layer: nn.Linear, stream: Stream, norm: nn.LayerNorm | None, tile: Tile, plan: Plan
 ) -> Stream:
     """norm(stream) + layer(x); x (N, K), or (S, N, K) in the parts that attention read."""
-    (rows, dim), (tensors, sizes) = stream.x.shape, norm_of(stream, norm)
+    (rows, dim), (tensors, numbers, sizes) = stream.x.shape, norm_of(stream, norm, plan)
     parts = len(x) if x.dim() == 3 else 1
     columns, row_tiles = tile.grid(dim, rows)
     after, moments = torch.empty_like(stream.x), torch.empty(2, rows, columns, device=x.device)
     _add[(columns, row_tiles)](
         x, heights, layer.weight, layer.bias, stream.x, *tensors, after, moments,
-        norm.eps if norm is not None else 0.0, rows, dim, layer.in_features, parts, layer.bias is not None,
+        *numbers, rows, dim, layer.in_features, parts, layer.bias is not None,
         **sizes, **tile.options(layer, plan),
     )  # fmt: skip
     return Stream(after, moments, tile.cols)
