@@ -59,11 +59,14 @@ def write(
     """One answer to each sentence, greedy or sampled. Yields what each step wrote and returns the answers. Run it
     by `finish`, or by `step_by_step` to use the tokens as they are written: these set eval mode."""
     answers = [Hypothesis([], 0.0, False) for _ in source]
-    live = rules.max_lengths.nonzero().flatten()
+    live: np.ndarray = rules.limits.nonzero()[0]
     if not len(live):
         return answers
+    if len(live) < len(source):
+        here = torch.from_numpy(live).to(source.device)
+        source, mask, rules = source[here], mask[here], rules.keep(live)
     loop = Loop(model)
-    loop.join(source[live], mask[live], live.tolist(), [rules.keep(live)])
+    loop.join(source, mask, live.tolist(), [rules])
     while len(loop):
         step = loop.step()
         if step.failed:
@@ -141,7 +144,7 @@ class Loop:
             new = new.join(Rows.begin(state, part), state)
         self.rows = new if self.rows is None else self.rows.join(new)
         for part in parts:
-            limits = part.max_lengths.tolist()
+            limits = part.limits.tolist()
             self.drafts += [Draft(next(numbers), part.end, limit, part.stop) for limit in limits]
 
     def step(self) -> Step:

@@ -25,7 +25,7 @@ from regard.layers.block import ACTIVATIONS, Block, check_heads
 from regard.layers.fused_step import try_step
 from regard.layers.loss import Loss, next_token_loss
 from regard.layers.positions import Learned
-from regard.layers.replay import is_capturing
+from regard.layers.replay import must_not_sync
 from regard.layers.state import State
 
 
@@ -139,7 +139,7 @@ class GPT2(nn.Module):
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
-        padded = None if not is_capturing(mask) and bool(mask.all()) else mask
+        padded = None if not must_not_sync() and bool(mask.all()) else mask
         x, pasts = self.embedded(source, padded), []
         for block in self.blocks:
             if source.shape[1]:
