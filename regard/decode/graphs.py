@@ -45,7 +45,7 @@ class Input(Protocol):
 class Recording(NamedTuple):
     """Work that can be done again and again."""
 
-    launch: Callable[[], Any]  # a step returns what the host is told, `start` a state
+    launch: Callable[..., Any]  # a step returns what the host is told, `start` a state
     input: Any  # an Input, static; a step overwrites it by what follows from it
     place: Tensor  # () where pasts are written next
     bytes: int = 0  # of GPU memory
