@@ -134,7 +134,7 @@ class Loop:
     def __len__(self) -> int:
         """How many rows are still to be told of."""
         told_later = sum(len(step.answers) + len(step.failed) for step in self.backlog)
-        return told_later + sum(draft is not None for draft in self.drafts)
+        return told_later + len(self._table.names)
 
     def join(self, source: Tensor, mask: Tensor, names: Sequence[int], parts: Sequence[Rules]) -> None:
         """Read the sources of new rows (B, ..); the next step writes their first tokens. `names` (B,) are numbers

@@ -119,7 +119,9 @@ class RNNLM(nn.Module):
         if must_not_sync():
             empty = (~mask).sum(1, keepdim=True)  # to the right, where `Stack.run` has padding
             order = (torch.arange(source.shape[1], device=source.device) + empty) % source.shape[1]
-            _, last = self.stack.run(self.stack.rnn, self.embed(source.gather(1, order)), None, mask.gather(1, order))
+            _, last = self.stack.run(
+                self.stack.rnn, self.embed(source.gather(1, order)), None, mask.gather(1, order)
+            )
             return State((), tuple(part.transpose(0, 1) for part in last))
         return State((), self.walk(source, mask)[1])
 
