@@ -3,10 +3,11 @@
     python benchmarks/decoding_gpu.py [SECONDS]     # of each measurement; prints a Markdown table
 
 bfloat16, random weights, greedy unless a row says beam. GPT-2 124M: 256 tokens after 32. The small translator (dim
-256, 3 + 3 layers) and the recurrent ones (their default sizes): 64 sentences of 20 tokens, 20 tokens each; language
-models 64 rows, 40 tokens. Speculation: 256 tokens after 8 that come four times. The end token is forbidden. Times are from tokens to tokens and include reading the
-source or the prompt; the first call is its own column: it compiles and captures. `limit`: what the weights that a
-step reads would take at the measured speed of a copy, times the steps; the share is of that."""
+256, 3 + 3 layers) and the recurrent ones (their default sizes): 64 sentences of 20 tokens, 20 tokens each;
+language models 64 rows, 40 tokens. Speculation: 256 tokens after 8 that come four times. The end token is
+forbidden. Times are from tokens to tokens and include reading the source or the prompt; the first call is its own
+column: it compiles and captures. `limit`: what the weights that a step reads would take at the measured speed of a
+copy, times the steps; the share is of that."""
 
 from __future__ import annotations
 

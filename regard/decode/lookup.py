@@ -1,10 +1,10 @@
 """Speculation by looking up the text: the same tokens in fewer passes of the model.
 
-The last tokens are searched in the text so far, and those that followed them there are proposed. One pass reads the
-proposal and says what the model writes behind each of its tokens; as far as both agree, these are the tokens that it
-would have written one by one, and the first that differs is the model's own. Texts that repeat names, code or
-sentences of their prompt are written in a fraction of the passes (Saxena 2023, prompt lookup decoding; the exact
-verification is that of Leviathan et al. 2023 for a draft without probabilities).
+The last tokens are looked up in the text so far, and those that followed them there are proposed (Saxena 2023,
+prompt lookup decoding). One pass reads the proposal and says what the model writes behind each of its tokens. As
+far as both agree, these are the tokens that it would have written one by one, and the first that differs is the
+model's own (Leviathan et al. 2023). Texts that repeat sentences of their prompt are written in a fraction of the
+passes.
 
 For one row. It chooses tokens as `take_step` does, by the same rules and random numbers."""
 
@@ -194,8 +194,8 @@ def agreement(tokens: Tensor, proposal: Tensor) -> Any:
 
 
 def verify(model: Any, rows: Rows, proposal: Tensor) -> tuple[Tensor, Tensor, Rows]:
-    """One pass over the last token of a row and a proposal (Q - 1,) -> the outcomes of `take_step` (3, Q), each as if
-    the proposal were right so far; how many tokens of it are, a; and the row after a + 1 of the outcomes, whose
+    """One pass over the last token of a row and a proposal (Q - 1,) -> the outcomes of `take_step` (3, Q), each as
+    if the proposal were right so far; how many tokens of it are, a; and the row after a + 1 of the outcomes, whose
     state and history still have all Q tokens."""
     given = torch.cat([rows.tokens, proposal])
     logits, state = model.read_on(given[None], rows.state)

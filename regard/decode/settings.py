@@ -45,8 +45,7 @@ class Decoding:
     top_k: int = setting(0, at_least=0, below=1 << 31)  # sample among the so many most likely tokens; 0: among all
     # sample among the most likely tokens that sum to this probability; 1: among all
     top_p: float = setting(1.0, above=0, at_most=1)
-    # language models: propose so many tokens that followed the last ones earlier in the text, and verify them in one
-    # pass; the same text, faster where it repeats itself; 0: off
+    # language models: so many tokens, looked up in the text so far, are verified in one pass; 0: off
     speculate: int = setting(0, at_least=0, at_most=MOST_PROPOSED)
     seed: int = setting(0, at_least=0, below=1 << 63)  # of sampling: the same seed gives the same text
 
@@ -72,8 +71,8 @@ class Decoding:
                 raise BadInput(f"stop must be text that UTF-8 can encode, got {text!r:.80}") from None
         if self.speculate and self.is_beam:
             raise BadInput(
-                f"speculate proposes the next tokens of one text, and beam = {self.beam} writes several; set one of "
-                "them: beam = 1 or speculate = 0"
+                f"speculate proposes the next tokens of one text, and beam = {self.beam} writes several; set "
+                "beam = 1 or speculate = 0"
             )
         if self.temperature and self.n_best > 1:
             raise BadInput(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")

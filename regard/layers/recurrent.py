@@ -131,9 +131,9 @@ class Layers(nn.Module):
         return x, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
     def _read_padded(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
-        """As `run` from zero states, without packing, which asks the host for lengths. A row runs on into its padding;
-        its last state is the one after so many steps as it has tokens. The backward direction reads it turned
-        round. For eval mode, without gradients."""
+        """As `run` from zero states, without packing, which asks the host for lengths. A row runs on into its
+        padding; its last state is the one after as many steps as it has tokens. The backward direction reads it
+        turned round. For eval mode, without gradients."""
         lengths, last = mask.sum(1), list[Tensor]()
         place = torch.arange(mask.shape[1], device=mask.device)
         turned = torch.where(mask, lengths[:, None] - 1 - place, place)  # (N, T)
@@ -221,8 +221,8 @@ class Encoder(Layers):
 
 
 def walk_padded(kind: str, x: Tensor, turned: Tensor, weights: list[Tensor]) -> CellState:
-    """One layer over x (N, T, E), and over x in the order `turned` (N, T), with weights of WEIGHTS (directions, ..):
-    the states before the first step and after each one (T + 1, directions, N, dim)."""
+    """One layer over x (N, T, E), and over x in the order `turned` (N, T), with weights of WEIGHTS (directions,
+    ..): the states before the first step and after each one (T + 1, directions, N, dim)."""
     of_x, of_state, bias, state_bias = weights
     inputs = F.linear(x, of_x.flatten(0, 1), bias.flatten()).chunk(len(of_x), -1)
     ahead = torch.stack([inputs[0], *(_in_order(side, turned) for side in inputs[1:])]).permute(2, 0, 1, 3)
@@ -247,8 +247,8 @@ def _after(states: Tensor, steps: Tensor) -> Tensor:
 
 
 def next_state(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> CellState:
-    """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA without gradients it is one kernel
-    of torch's, which its own cells use."""
+    """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA without gradients it is one
+    kernel of torch's, which its own cells use."""
     alike = ahead.dtype == of_state.dtype == state[-1].dtype
     plain = torch.is_grad_enabled() or torch.compiler.is_compiling() or not alike
     if ahead.is_cuda and kind != "rnn" and not plain:
