@@ -3,10 +3,11 @@
     python benchmarks/decoding_gpu.py [SECONDS]     # of each measurement; prints a Markdown table
 
 bfloat16, random weights, greedy unless a row says beam. GPT-2 124M: 256 tokens after 32. The small translator (dim
-256, 3 + 3 layers) and the recurrent ones (their default sizes): 64 sentences of 20 tokens, 20 tokens each; language
-models 64 rows, 40 tokens. The end token is forbidden. Times are from tokens to tokens and include reading the
-source or the prompt; the first call is its own column: it compiles and captures. `limit`: what the weights that a
-step reads would take at the measured speed of a copy, times the steps; the share is of that."""
+256, 3 + 3 layers) and the recurrent ones (their default sizes): 64 sentences of 20 tokens, 20 tokens each;
+language models 64 rows, 40 tokens. Speculation: 256 tokens after 8 that come four times. The end token is
+forbidden. Times are from tokens to tokens and include reading the source or the prompt; the first call is its own
+column: it compiles and captures. `limit`: what the weights that a step reads would take at the measured speed of a
+copy, times the steps; the share is of that."""
 
 from __future__ import annotations
 
@@ -72,6 +73,17 @@ def gpt2() -> Iterator[Row]:
             pad_token_id=0,
         )  # fmt: skip
         yield Row(f"GPT-2 124M, {rows} rows", "tokens/s", rows * 256, 256, model, ways)
+
+
+def speculation() -> Iterator[Row]:
+    """A text that repeats itself, as this model's does: proposals are right."""
+    cls: Any = MODELS["gpt2"]
+    model = cls(cls.Config(50257, **cls.SIZES["small"])).cuda().bfloat16().eval()
+    prompt = torch.randint(3, 50257, (1, 8), device="cuda").repeat(1, 4)
+    target = Target(prompt[:, -1], 0, max_length=256, min_length=256, prompt=prompt[:, :-1])
+    ways = ours(model, prompt[:, :-1], Decoding(speculate=15), target)
+    ways["regard, one by one"] = ours(model, prompt[:, :-1], Decoding(), target)["regard"]
+    yield Row("GPT-2 124M, 1 row, speculate 15", "tokens/s", 256, 256, model, ways)
 
 
 def translators() -> Iterator[Row]:
@@ -173,7 +185,7 @@ def main(long: float) -> None:
     speed = copied_per_second()
     print(f"{torch.cuda.get_device_name()}, {machine()}, a copy {speed / 1e12:.2f} TB/s\n")
     print("| work | way | rate | times the plain loop | of the limit | first call, s |\n|---|---|---|---|---|---|")
-    for rows in (gpt2, translators, language_models, captioners):
+    for rows in (gpt2, speculation, translators, language_models, captioners):
         for row in rows():
             weights = sum(tensor.numel() * tensor.element_size() for tensor in row.model.parameters())
             limit = weights / speed * row.steps

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.attention.record import tracing
 from regard.layers.encoder_decoder import NO_LIMIT
-from regard.layers.replay import addresses, capture, run_aside
+from regard.layers.replay import addresses, capture, run_aside, syncing_never
 from regard.layers.state import SOURCES, Room, State
 
 WORTH = 8  # steps: a capture takes about as long as four
@@ -45,7 +45,7 @@ class Input(Protocol):
 class Recording(NamedTuple):
     """Work that can be done again and again."""
 
-    launch: Callable[[], Any]  # a step returns what the host is told, `start` a state
+    launch: Callable[..., Any]  # a step returns what the host is told, `start` a state
     input: Any  # an Input, static; a step overwrites it by what follows from it
     place: Tensor  # () where pasts are written next
     bytes: int = 0  # of GPU memory
@@ -165,21 +165,32 @@ class Source(NamedTuple):
         return tuple(self)
 
 
+def _padding(model: Any, side: str, size: int) -> tuple[int, int]:
+    """How many places of padding, left and right, a source of this size gets; below 0: it is too long."""
+    if not side:
+        return 0, 0
+    longest = most_places(model) if side == "left" else model.max_source_positions
+    missing = min(-(-size // SOURCES) * SOURCES, longest) - size
+    return (missing, 0) if side == "left" else (0, missing)
+
+
 def start(model: Any, source: Tensor, mask: Tensor) -> State:
     """model.start(source, mask). On a GPU it is a graph from the second source of a shape on, for a model that says
-    at which side its sources can be padded, so that few shapes occur."""
-    side = getattr(model, "padded_side", "")
-    if not side or not on_gpu(source) or not source.shape[1] or tracing() or model in refused:
+    at which side its sources can be padded, so that few shapes occur ("": at none)."""
+    side = getattr(model, "padded_side", None)
+    if side is None or not on_gpu(source) or not source.shape[1] or tracing() or model in refused:
         return model.start(source, mask)
-    here = torch.arange(bucket(len(source)), device=source.device)
-    longest = most_places(model) if side == "left" else model.max_source_positions
-    size = min(-(-source.shape[1] // SOURCES) * SOURCES, longest)
-    if size < source.shape[1]:
+    more = _padding(model, side, source.shape[1])
+    if sum(more) < 0:
         return model.start(source, mask)
-    more = (size - source.shape[1], 0) if side == "left" else (0, size - source.shape[1])
-    rows = torch.where(here < len(source), here, 0)
-    given = Source(F.pad(source, more)[rows], F.pad(mask, more)[rows])
-    key = "start", addresses(model), given.tokens.shape, source.dtype
+    count = bucket(len(source))
+    given = Source(source, mask)
+    if any(more):
+        given = Source(F.pad(source, more), F.pad(mask, more))
+    if count > len(source):
+        here = torch.arange(count, device=source.device)
+        given = Source(*(side[torch.where(here < len(source), here, 0)] for side in given))
+    key = "start", addresses(model), given.tokens.shape, given.mask.shape, source.dtype
     if key not in started.setdefault(model, set()):
         started[model].add(key)
         return model.start(source, mask)
@@ -187,7 +198,12 @@ def start(model: Any, source: Tensor, mask: Tensor) -> State:
     def record() -> Recording:
         static = Source(given.tokens.clone(), given.mask.clone())
         place = torch.zeros((), dtype=torch.long, device=source.device)
-        return Recording(captured(lambda: model.start(*static)), static, place)
+
+        def launch() -> State:
+            with syncing_never():
+                return model.start(*static)
+
+        return Recording(captured(launch), static, place)
 
     try:
         recording = take(model, key, record)
@@ -195,7 +211,7 @@ def start(model: Any, source: Tensor, mask: Tensor) -> State:
         refuse(model, error)
         return model.start(source, mask)
     recording.load(given, 0)
-    state = recording.launch().since(more[0]).drop(here[: len(source)])
+    state = recording.launch().since(more[0]).drop(torch.arange(len(source), device=source.device))
     give_back(model, key, recording)
     return state
 

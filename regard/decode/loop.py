@@ -20,9 +20,10 @@ from torch import Tensor
 
 from regard.decode import graphs
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.lookup import Lookup
 from regard.decode.rows import Rows, take_step
 from regard.decode.rows_ahead import RowsAhead
-from regard.decode.rules import NO_TOKEN, Rules, Stop
+from regard.decode.rules import NO_TOKEN, PADDING, Rules, Stop
 from regard.models import protocols
 
 
@@ -59,11 +60,14 @@ def write(
     """One answer to each sentence, greedy or sampled. Yields what each step wrote and returns the answers. Run it
     by `finish`, or by `step_by_step` to use the tokens as they are written: these set eval mode."""
     answers = [Hypothesis([], 0.0, False) for _ in source]
-    live = rules.max_lengths.nonzero().flatten()
+    live: np.ndarray = rules.limits.nonzero()[0]
     if not len(live):
         return answers
+    if len(live) < len(source):
+        here = torch.from_numpy(live).to(source.device)
+        source, mask, rules = source[here], mask[here], rules.keep(live)
     loop = Loop(model)
-    loop.join(source[live], mask[live], live.tolist(), [rules.keep(live)])
+    loop.join(source, mask, live.tolist(), [rules])
     while len(loop):
         step = loop.step()
         if step.failed:
@@ -82,6 +86,8 @@ class Draft:
     end: int  # end token
     limit: int  # most tokens
     stop: Stop | None
+    speculate: int = 0  # tokens that are proposed at a time
+    before: list[int] = field(default_factory=list)  # the tokens before, for proposals
     written: list[int] = field(default_factory=list)
 
     @property
@@ -122,13 +128,13 @@ class Loop:
         self.drafts: list[Draft | None] = []  # in the order of the batch; None: it is done, or was never wanted
         self.rows: Rows | None = None
         self.table: Table | None = None  # of the drafts
-        self.ahead: RowsAhead | None = None  # that writes them, instead of `rows`
+        self.ahead: RowsAhead | Lookup | None = None  # that writes them, instead of `rows`
         self.backlog: deque[Step] = deque()  # steps that were taken before the batch was changed
 
     def __len__(self) -> int:
         """How many rows are still to be told of."""
         told_later = sum(len(step.answers) + len(step.failed) for step in self.backlog)
-        return told_later + sum(draft is not None for draft in self.drafts)
+        return told_later + len(self._table.names)
 
     def join(self, source: Tensor, mask: Tensor, names: Sequence[int], parts: Sequence[Rules]) -> None:
         """Read the sources of new rows (B, ..); the next step writes their first tokens. `names` (B,) are numbers
@@ -141,8 +147,12 @@ class Loop:
             new = new.join(Rows.begin(state, part), state)
         self.rows = new if self.rows is None else self.rows.join(new)
         for part in parts:
-            limits = part.max_lengths.tolist()
-            self.drafts += [Draft(next(numbers), part.end, limit, part.stop) for limit in limits]
+            ahead, limits = part.decoding.speculate, part.limits.tolist()
+            texts = part.before.tolist() if ahead else [[]] * len(limits)
+            self.drafts += [
+                Draft(next(numbers), part.end, limit, part.stop, ahead, before)
+                for limit, before in zip(limits, texts, strict=True)
+            ]
 
     def step(self) -> Step:
         """Write the next token of every row; those that are done with it leave."""
@@ -153,7 +163,7 @@ class Loop:
             self._settle()
             self.trim()
         if self.ahead is None:
-            self.ahead = RowsAhead.begin(self.model, self.rows, self.left)
+            self.ahead = self._look_up() or RowsAhead.begin(self.model, self.rows, self.left)
         if self.ahead is None:
             outcome, self.rows = take_step(self.model, self.rows)
             step = self._account(outcome.cpu())
@@ -165,6 +175,15 @@ class Loop:
             if self.ahead is None or not alive or self.ahead.thins_out(alive, self.left):
                 self._settle()
         return step
+
+    def _look_up(self) -> Lookup | None:
+        """What proposes the tokens of a row that asks for it."""
+        draft = next((draft for draft in self.drafts if draft is not None), None)
+        if draft is None or not draft.speculate or self.rows is None:
+            return None
+        self._write_down()
+        text = [token for token in draft.before if token != PADDING] + draft.written
+        return Lookup.begin(self.model, self.rows, self.left, text, draft.speculate)
 
     @property
     def left(self) -> int:

@@ -47,6 +47,7 @@ class Rules:
 
     decoding: Decoding
     max_lengths: Tensor  # (B,) most tokens, the end token included
+    limits: np.ndarray  # the same on the host: to ask a GPU is to wait for all that it was given to do
     min_lengths: Tensor  # (B,) fewest tokens before the end token
     start: Tensor  # (B,) the first input token
     before: Tensor  # (B, P) the prompt and the start token, behind PADDING
@@ -59,12 +60,11 @@ class Rules:
     def __len__(self) -> int:
         return len(self.start)
 
-    def keep(self, sentences: Tensor) -> Rules:
+    def keep(self, sentences: np.ndarray) -> Rules:
         """The rules of these sentences."""
-        max_lengths, min_lengths, start, before = (
-            x[sentences] for x in (self.max_lengths, self.min_lengths, self.start, self.before)
-        )
-        return replace(self, max_lengths=max_lengths, min_lengths=min_lengths, start=start, before=before)
+        here = torch.from_numpy(sentences).to(self.start.device)
+        names = ("max_lengths", "min_lengths", "start", "before")
+        return replace(self, limits=self.limits[sentences], **{name: getattr(self, name)[here] for name in names})
 
     def early(self, length: int) -> Tensor | None:
         """Which sentences (B,) may not end yet, after so many tokens; None: all may."""
@@ -120,6 +120,7 @@ def read_rules(decoding: Decoding, target: Target, sentences: int, device: torch
     return Rules(
         decoding=decoding,
         max_lengths=max_lengths,
+        limits=np.broadcast_to(torch.as_tensor(limits["max_length"]).cpu().numpy(), (sentences,)).astype(np.int64),
         min_lengths=min_lengths,
         start=start,
         before=torch.cat([read_prompt(target, sentences, device), start[:, None]], 1),
@@ -150,6 +151,8 @@ def per_sentence(name: str, value: int | Tensor, sentences: int, device: torch.d
         )
     if (numbers < 0).any():
         raise ValueError(f"{name} must be 0 or more, got {int(numbers.min())}")
+    if isinstance(value, int):  # filling is faster than copying
+        return torch.full((sentences,), value, device=device)
     return numbers.to(device).expand(sentences)
 
 

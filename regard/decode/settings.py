@@ -13,6 +13,7 @@ MOST_PENALTY = 10
 MOST_COVERAGE = 1000
 MOST_REPETITION = 1e6
 TOO_MANY_TOKENS = 1 << 20
+MOST_PROPOSED = 64  # tokens
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Decoding:
     top_k: int = setting(0, at_least=0, below=1 << 31)  # sample among the so many most likely tokens; 0: among all
     # sample among the most likely tokens that sum to this probability; 1: among all
     top_p: float = setting(1.0, above=0, at_most=1)
+    # language models: so many tokens, looked up in the text so far, are verified in one pass; 0: off
+    speculate: int = setting(0, at_least=0, at_most=MOST_PROPOSED)
     seed: int = setting(0, at_least=0, below=1 << 63)  # of sampling: the same seed gives the same text
 
     def __post_init__(self) -> None:
@@ -66,6 +69,11 @@ class Decoding:
                 text.encode()
             except UnicodeEncodeError:
                 raise BadInput(f"stop must be text that UTF-8 can encode, got {text!r:.80}") from None
+        if self.speculate and self.is_beam:
+            raise BadInput(
+                f"speculate proposes the next tokens of one text, and beam = {self.beam} writes several; set "
+                "beam = 1 or speculate = 0"
+            )
         if self.temperature and self.n_best > 1:
             raise BadInput(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")
 

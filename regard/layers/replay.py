@@ -6,7 +6,9 @@ must be the same each time except for the values in its tensors, and must not sy
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -41,9 +43,22 @@ def capture(work: Callable[[], T], stream: torch.cuda.Stream, pool: Any = None) 
     return graph, output
 
 
-def is_capturing(tensor: Tensor) -> bool:
-    """Is this work being captured, so that it must not sync with the GPU?"""
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+without_sync: ContextVar[bool] = ContextVar("without_sync", default=False)  # of this thread
+
+
+@contextmanager
+def syncing_never() -> Iterator[None]:
+    """What runs inside asks the host for nothing that is computed, as work of a graph must."""
+    before = without_sync.set(True)
+    try:
+        yield
+    finally:
+        without_sync.reset(before)
+
+
+def must_not_sync() -> bool:
+    """Is this the work of a graph, so that it must not sync with the GPU?"""
+    return without_sync.get()
 
 
 def addresses(model: nn.Module) -> tuple[int, ...]:
