@@ -118,7 +118,9 @@ def _is_plain(layer: Any) -> bool:
 
 
 def _has_hooks(part: nn.Module) -> bool:
-    return bool(part._forward_hooks or part._forward_pre_hooks)
+    """Hooks of a trace do nothing here: if it is of this thread, `tracing` has refused the step already."""
+    hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
+    return any(not getattr(hook, "of_trace", False) for hook in hooks)
 
 
 def activation_of(block: Block) -> str:
