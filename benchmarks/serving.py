@@ -4,8 +4,8 @@
 
 GPT-2 124M with random weights in bfloat16; each client asks for 128 tokens, streamed, after a prompt of 16 to 48
 tokens, and asks again once it is answered. Where attention is asked for, one more client asks for where the model
-looked (the usual picture: the last layer) of the latest answer, again and again. Greedy; the end token is forbidden.
-The shipped translator de-en, in float32, is asked for sentences, greedy and with its beam of 5."""
+looked (the usual picture: the last layer) of the latest answer, again and again. Greedy; no text ends early. The
+shipped translator de-en, in float32, is asked for sentences, greedy and with its beam of 5."""
 
 from __future__ import annotations
 
@@ -143,7 +143,9 @@ async def measure_ways(run: Any, name: str, work: Work, counts: tuple[int, ...],
 
 async def main(seconds: float, device: str = "cuda") -> None:
     print(f"{machine()}, `python benchmarks/serving.py {seconds:g}`\n", flush=True)
-    print("| way | clients | answers/s | tokens/s | first text, ms: p50, p95 | whole: p50, p95 | looks | each, ms |")
+    print(
+        "| way | clients | answers/s | tokens/s | first text, ms: p50, p95 | whole: p50, p95 | looks | each, ms |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     texts = Work("generate", OPTIONS, prompt, TOKENS)
     await measure_ways(gpt2(device), "GPT-2", texts, (64, 8, 1), seconds)

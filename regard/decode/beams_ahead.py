@@ -102,7 +102,7 @@ class BeamsAhead:
         graphs.give_back(self.model, self.key, self.recording)
 
     def _record(self, state: State, sentences: int) -> None:
-        """The graph that goes on from this state. Its size is that of a bucket, so that few graphs are made: sentences
+        """The graph that goes on from this state. It has as many sentences as a bucket, so that few are made: those
         beyond `count` repeat the first and are not wanted."""
         places = self.size + self.last - self.launched
         capacity = capacity_for(places, most_places(self.model)) if state.past_sizes() else 0
@@ -138,10 +138,7 @@ def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[T
 
 
 def _fused(logits: Tensor, rules: Rules, width: int) -> bool:
-    if beams_cuda is None or not logits.is_cuda:
-        return False
-    here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
-    return here and beams_cuda.fits(logits, rules, width)
+    return beams_cuda is not None and logits.is_cuda and beams_cuda.fits(logits, rules, width)
 
 
 def choose(

@@ -53,8 +53,6 @@ def fits(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any]) -> str:
         return f"it needs a CUDA GPU, and x is on {x.device}"
     if fused_step_cuda is None:
         return "Triton is not installed"
-    if x.get_device() != torch.cuda.current_device():  # where Triton launches
-        return f"{x.device} is not the current device"
     properties = torch.cuda.get_device_properties(x.device)
     if getattr(properties, "shared_memory_per_block_optin", 0) < SHARED:  # not on ROCm
         return f"{torch.cuda.get_device_name(x.device)} has too little shared memory"

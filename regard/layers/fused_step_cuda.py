@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.newest_cuda import joined, parts_of, read_newest, ready
 from regard.attention.memory import BufferedMemory
+from regard.base.device import on_own_gpu
 from regard.layers.block import Block
 
 
@@ -312,6 +313,7 @@ def launches_early(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
+@on_own_gpu
 def run(
     x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], norm: nn.LayerNorm, out: nn.Linear,
     activation: str, plan: Plan,

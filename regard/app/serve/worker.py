@@ -119,6 +119,7 @@ class Worker:
         self.new: deque[Ticket | Call] = deque()
         self.closed = False
         self.failed: BaseException | None = None
+        self.model: Any = None  # once it is loaded
         self.bytes = 0
         self.used = time.monotonic()
         self.answers: OrderedDict[str, Answer] = OrderedDict()
@@ -170,6 +171,7 @@ class Worker:
         silent.set(True)
         try:
             run = self.load()
+            self.model = run.model
             self.bytes = sum(weight.numel() * weight.element_size() for weight in run.model.parameters())
         except BaseException as error:
             self._fail(Refused(409, f"the run {self.name} is broken: {reason(error)}"))

@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.base.device import on_own_gpu
+
 TILE = 64  # places that a program reads at once
 PROGRAMS = 132  # enough to fill a large GPU
 MOST_PARTS = 8
@@ -96,6 +98,7 @@ def parts_of(rows: int, places: int, tile: int = TILE) -> int:
     return 1 << (wanted.bit_length() - 1)
 
 
+@on_own_gpu
 def read_newest(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, place: Tensor, *, scale: float, parts: int,
     early: int = 0, tile: int = TILE, warps: int = 4, stages: int = 1,
@@ -161,6 +164,7 @@ def _read_few(
     tl.store(out + at, read.to(out.dtype.element_ty), mask=(q < Q)[:, None] & (v < V)[None, :])
 
 
+@on_own_gpu
 def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
     """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V)"""
     (rows, heads, count, dim), (places, width) = query.shape, values.shape[-2:]
