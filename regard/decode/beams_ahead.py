@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.attention.record import tracing
 from regard.decode import graphs
 from regard.decode.generator import at_least_float32
-from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, most_places, refused
+from regard.decode.graphs import WORTH, Copied, Recording, bucket, capacity_for, most_places, refused
 from regard.decode.rules import Rules
 from regard.decode.steps import Candidates, extend
 from regard.layers.replay import addresses
@@ -75,7 +75,7 @@ class BeamsAhead:
         while self.launched < self.last and len(self.waiting) < 2:
             self.waiting.append(Copied(self.recording.launch()))
             self.launched, self.size = self.launched + 1, self.size + 1
-        scores, beams, tokens = self.waiting.popleft().wait().numpy()
+        scores, beams, tokens = self.waiting.popleft().wait().numpy()[:, : self.count]
         precision = np.float64 if self.recording.input.rows[-1].dtype == torch.float64 else np.float32
         if not self.taken:
             beams = np.zeros_like(beams)  # those of dead beams are not wanted
@@ -102,14 +102,16 @@ class BeamsAhead:
         graphs.give_back(self.model, self.key, self.recording)
 
     def _record(self, state: State, sentences: int) -> None:
-        """The graph that goes on from this state."""
+        """The graph that goes on from this state. It has as many sentences as a bucket, so that few are made: those
+        beyond `count` repeat the first and are not wanted."""
         places = self.size + self.last - self.launched
         capacity = capacity_for(places, most_places(self.model)) if state.past_sizes() else 0
-        all_of_them = torch.arange(sentences, device=self.rules.start.device)
+        self.count, index = sentences, torch.arange(bucket(sentences), device=self.rules.start.device)
+        index = torch.where(index < sentences, index, 0)
 
         def fixed() -> tuple[State, Tensor]:
-            room = graphs.room(self.model, capacity, all_of_them.device)
-            return state.fixed(all_of_them, room), room.place
+            room = graphs.room(self.model, capacity, index.device)
+            return state.fixed(index, room), room.place
 
         begun, _ = fixed()
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
@@ -136,10 +138,7 @@ def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[T
 
 
 def _fused(logits: Tensor, rules: Rules, width: int) -> bool:
-    if beams_cuda is None or not logits.is_cuda:
-        return False
-    here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
-    return here and beams_cuda.fits(logits, rules, width)
+    return beams_cuda is not None and logits.is_cuda and beams_cuda.fits(logits, rules, width)
 
 
 def choose(

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.attention.record import tracing
 from regard.layers.encoder_decoder import NO_LIMIT
-from regard.layers.replay import addresses, capture, run_aside, syncing_never
+from regard.layers.replay import addresses, capture, replays, reserved, run_aside, syncing_never
 from regard.layers.state import SOURCES, Room, State
 
 WORTH = 8  # steps: a capture takes about as long as four
@@ -86,14 +86,11 @@ def take(model: nn.Module, key: Any, record: Callable[[], Recording]) -> Recordi
     kept = recordings.setdefault(model, {}).pop(key, None)
     if kept is not None:
         return kept
-    before = _reserved()
+    device = next(model.parameters()).device
+    before = reserved(device)
     made = record()
     static = sum(tensor.numel() * tensor.element_size() for tensor in made.input.tensors())
-    return made._replace(bytes=max(static, _reserved() - before))
-
-
-def _reserved() -> int:
-    return torch.cuda.memory_reserved() if torch.cuda.is_initialized() else 0
+    return made._replace(bytes=max(static, reserved(device) - before))
 
 
 def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
@@ -108,8 +105,17 @@ def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
 
 
 def kept_bytes(model: nn.Module) -> int:
-    """What the graphs of a model take of a GPU's memory."""
-    return sum(recording.bytes for recording in recordings.get(model, {}).values())
+    """What the graphs of a model's searches take of a GPU's memory, those at work left out."""
+    return sum(recording.bytes for recording in [*recordings.get(model, {}).values()])
+
+
+def graph_memory(model: nn.Module) -> tuple[int, int]:
+    """How many CUDA graphs of a model are kept, of searches and of other answers, and their bytes of GPU memory."""
+    count, size = len(recordings.get(model, {})), kept_bytes(model)
+    if model in replays:
+        replay = replays[model].replay
+        return count + len(replay.recordings), size + replay.bytes
+    return count, size
 
 
 def _memory(device: torch.device) -> float:
@@ -138,8 +144,8 @@ def room(model: Any, capacity: int, device: torch.device) -> Room:
 
 
 def captured(launch: Callable[[], T]) -> Callable[[], T]:
-    """The work as a CUDA graph; what it returns is overwritten by the next."""
-    stream = torch.cuda.Stream()
+    """The work, on the current GPU, as a CUDA graph; what it returns is overwritten by the next."""
+    stream = torch.cuda.Stream(torch.cuda.current_device())
     run_aside(launch, stream)
     graph, told = capture(launch, stream)
 
@@ -224,11 +230,13 @@ class Copied:
         if not tensor.is_cuda:
             self.copy = tensor.clone()
             return
-        self.key = tensor.shape, tensor.dtype
-        free = envelopes.setdefault(self.key, [])
-        self.envelope = free.pop() if free else Envelope(torch.empty_like(tensor, device="cpu").pin_memory())
+        self.key = tensor.device, tensor.shape, tensor.dtype
+        try:
+            self.envelope = envelopes.setdefault(self.key, []).pop()
+        except IndexError:
+            self.envelope = Envelope(torch.empty_like(tensor, device="cpu").pin_memory())
         self.envelope.tensor.copy_(tensor, non_blocking=True)
-        self.envelope.arrived.record()
+        self.envelope.arrived.record(torch.cuda.current_stream(tensor.device))
 
     def keep(self, sentences: np.ndarray) -> None:
         """These sentences alone, of (.., B, ..)."""
@@ -243,7 +251,8 @@ class Copied:
 
 
 class Envelope:
-    """Pinned memory that a tensor is copied to, used again: to make it anew takes longer than the copy."""
+    """Pinned memory that a tensor of one GPU is copied to, used again: to make it anew takes longer than the
+    copy."""
 
     def __init__(self, tensor: Tensor):
         self.tensor, self.arrived = tensor, torch.cuda.Event()

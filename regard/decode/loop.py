@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.decode import graphs
+from regard.decode.graphs import WORTH
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.lookup import Lookup
 from regard.decode.rows import Rows, take_step
@@ -130,6 +131,7 @@ class Loop:
         self.table: Table | None = None  # of the drafts
         self.ahead: RowsAhead | Lookup | None = None  # that writes them, instead of `rows`
         self.backlog: deque[Step] = deque()  # steps that were taken before the batch was changed
+        self.steady = 0  # steps since then
 
     def __len__(self) -> int:
         """How many rows are still to be told of."""
@@ -159,6 +161,7 @@ class Loop:
         if self.backlog:
             return self.backlog.popleft()
         assert self.rows is not None
+        self.steady += 1
         if self.ahead is not None and self.ahead.is_full:
             self._settle()
             self.trim()
@@ -184,6 +187,19 @@ class Loop:
         self._write_down()
         text = [token for token in draft.before if token != PADDING] + draft.written
         return Lookup.begin(self.model, self.rows, self.left, text, draft.speculate)
+
+    def steps(self) -> list[Step]:
+        """The next step, and those that need not be waited for: a graph takes several at once."""
+        taken = [self.step()]
+        while self.backlog or (self.ahead is not None and self.ahead.ready):
+            taken.append(self.step())
+        return taken
+
+    @property
+    def is_open(self) -> bool:
+        """Does it pay that others join now? With a graph that takes as long as some steps, so they wait a little
+        and join together."""
+        return self.ahead is None or self.steady >= 2 * WORTH
 
     @property
     def left(self) -> int:
@@ -244,7 +260,7 @@ class Loop:
         elif self.rows is not None and len(places) < len(self.rows):
             self.rows = self.rows.keep(torch.tensor(places, device=self.rows.tokens.device))
         self._write_down()
-        self.drafts = [self.drafts[place] for place in places]
+        self.drafts, self.steady = [self.drafts[place] for place in places], 0
 
     def leave(self, names: Collection[int]) -> None:
         """Drop rows whose answers nobody waits for."""

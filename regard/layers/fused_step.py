@@ -56,8 +56,6 @@ def fits(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any], sources: Sequen
         return f"it needs a CUDA GPU, and x is on {x.device}"
     if fused_step_cuda is None:
         return "Triton is not installed"
-    if x.get_device() != torch.cuda.current_device():  # where Triton launches
-        return f"{x.device} is not the current device"
     properties = torch.cuda.get_device_properties(x.device)
     if getattr(properties, "shared_memory_per_block_optin", 0) < SHARED:  # not on ROCm
         return f"{torch.cuda.get_device_name(x.device)} has too little shared memory"
@@ -137,7 +135,9 @@ def _is_plain(layer: Any) -> bool:
 
 
 def _has_hooks(part: nn.Module) -> bool:
-    return bool(part._forward_hooks or part._forward_pre_hooks)
+    """Hooks of a trace do nothing here: if it is of this thread, `tracing` has refused the step already."""
+    hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
+    return any(not getattr(hook, "of_trace", False) for hook in hooks)
 
 
 def activation_of(block: Block) -> str:

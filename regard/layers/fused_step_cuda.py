@@ -38,6 +38,7 @@ from regard.attention.kernels.newest_cuda import (
     ready,
 )
 from regard.attention.memory import BufferedMemory, Memory
+from regard.base.device import on_own_gpu
 from regard.layers.block import Block
 
 
@@ -337,6 +338,7 @@ def launches_early(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
+@on_own_gpu
 def run(
     x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], sources: Sequence[Memory | None],
     norm: nn.LayerNorm | None, out: nn.Linear, activation: str, plan: Plan,

@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.base.device import on_own_gpu
+
 TILE = 64  # places that a program reads at once
 PROGRAMS = 132  # enough to fill a large GPU
 MOST_PARTS = 8
@@ -121,6 +123,7 @@ def parts_of(rows: int, places: int, tile: int = TILE) -> int:
     return 1 << (wanted.bit_length() - 1)
 
 
+@on_own_gpu
 def read_newest(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, place: Tensor, *, scale: float, parts: int,
     early: int = 0, tile: int = TILE, warps: int = 4, stages: int = 1, ahead: bool = True,
@@ -188,6 +191,7 @@ def _read_few(
     tl.store(out + at, read.to(out.dtype.element_ty), mask=(q < Q)[:, None] & (v < V)[None, :])
 
 
+@on_own_gpu
 def read_few(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float, early: int = 0
 ) -> Tensor:
