@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from PIL import Image
 
 from regard.base.divided import divided, dividing, each, each_of_first
+from regard.data.made.scenes import scenes
 from regard.tasks.core.table import TASKS, load
-from regard.tasks.shared import text_reader
+from regard.tasks.shared import image_run, text_reader
 from regard.tasks.translate import run as translating
 
 PATIENCE = 180  # seconds
 AHEAD, PART = 1, 2  # so few inputs are answered together that small files are divided
 TEXTS = [f"{'abcdefgh'[: number % 7 + 1]} {'hgfedcba'[number % 5 :]}" for number in range(240)]
+SCENES = scenes("test", 5)
 TEXTS[3], TEXTS[100] = "", "a" * 100  # nothing to translate, and more than the model takes
 SCRIPT = """
 import json, os, signal, sys
@@ -29,14 +32,14 @@ from regard.app.cli.main import main
 from regard.base.divided import divided, each, each_of_first
 from regard.data.text import windows
 from regard.data.text.tokenizer import Tokenizer
-from regard.tasks.shared import text_reader
+from regard.tasks.shared import image_run, text_reader
 from regard.tasks.translate import align as aligning
 from regard.tasks.translate import prepare as preparing
 from regard.tasks.translate import run as translating
 from regard.tasks.translate.run import Translator
 
 rank, (commands, run, last) = int(os.environ["RANK"]), json.loads(Path("commands.json").read_text())
-translating.AHEAD, text_reader.PART = {ahead}, {part}
+translating.AHEAD, text_reader.PART, image_run.BATCH = {ahead}, {part}, {part}
 if rank:
     aligning.read_pairs = None  # the first process alone reads the pairs
 made, make = [], windows._batch
@@ -135,6 +138,7 @@ def commands(folder: Path, run: str, gpt2: str, classifier: str) -> list[list[st
         ["align", run, "--data", "pairs.tsv", "--output", f"{folder}/links"],
         ["evaluate", run, "--data", "pairs.tsv", "--json"],
         ["evaluate", gpt2, "--data", "texts.txt", "--json"],
+        ["caption", "scenes", "--input", "images.txt", "--output", f"{folder}/captions"],
     ]
 
 
@@ -142,6 +146,9 @@ def write_inputs(folder: Path) -> None:
     (folder / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     (folder / "prompts.txt").write_text("".join(f"{number} bottles of beer\n" for number in range(20)))
     (folder / "few.txt").write_text("the cat sat\na dog barked !\ncats\nall day\na bird and a dog\n")
+    for number in range(len(SCENES)):
+        Image.fromarray(SCENES.images.read(number)).save(folder / f"{number}.png")
+    (folder / "images.txt").write_text("".join(f"{number}.png\n" for number in range(len(SCENES))))
     (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in TEXTS[4:100]))
 
 
@@ -175,6 +182,7 @@ def test_two_processes_write_what_one_writes(
 ) -> None:
     """Files, pictures, metrics to the last digit, and what is said of an input that cannot be answered."""
     monkeypatch.setattr(text_reader, "PART", PART)
+    monkeypatch.setattr(image_run, "BATCH", PART)
     monkeypatch.setattr(translating, "AHEAD", AHEAD)
     write_inputs(tmp_path)
     (tmp_path / "one").mkdir()
