@@ -22,11 +22,9 @@ class BertForm(Form[BertConfig]):
     derived = r"bert\.embeddings\.(position|token_type)_ids"
 
     def lacks(self, config: BertConfig) -> str:
-        return (
-            "BERT has no linear part (model.bigrams = 0 trains without it), and this model has"
-            if config.bigrams
-            else ""
-        )
+        if config.has_linear_part:
+            return "BERT there has no linear part beside it, and this model has (model.bigrams = 0 trains without)"
+        return ""
 
     def read_config(self, table: Table) -> tuple[BertConfig, Special | None]:
         heads = {name: head for head, name in HEADS.items()}

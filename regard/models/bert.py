@@ -73,8 +73,6 @@ class BertConfig:
         check_heads(self.dim, self.heads)
         if self.labels and self.head != "classify":
             raise ValueError(f"labels are for head = 'classify', and head is {self.head!r}")
-        if self.bigrams and self.head != "classify":
-            raise ValueError(f"bigrams are for head = 'classify', and head is {self.head!r}")
         if len(self.labels) == 1:
             raise ValueError(f"labels must name two classes or more, got {self.labels[0]!r:.80} alone")
         check_labels(self.labels)
@@ -92,6 +90,10 @@ class BertConfig:
     @property
     def pools(self) -> bool:
         return self.pooler and self.head != "masked"
+
+    @property
+    def has_linear_part(self) -> bool:
+        return self.bigrams > 0 and self.head == "classify"
 
     @property
     def predicts_words(self) -> bool:
@@ -166,7 +168,7 @@ class Bert(nn.Module):
         if config.predicts_words and config.tied:
             self.out.weight = self.embed.weight
         self.bigrams = None
-        if config.bigrams:
+        if config.has_linear_part:
             self.bigrams = BigramClassifier(
                 config.vocabulary, config.bigrams, config.classes, dropout=config.dropout
             )
