@@ -105,13 +105,13 @@ class BeamsAhead:
         """The graph that goes on from this state."""
         places = self.size + self.last - self.launched
         capacity = capacity_for(places, most_places(self.model)) if state.past_sizes() else 0
-        all_of_them = torch.arange(sentences, device=self.rules.start.device)
 
         def fixed() -> tuple[State, Tensor]:
-            room = graphs.room(self.model, capacity, all_of_them.device)
-            return state.fixed(all_of_them, room), room.place
+            device = self.rules.start.device
+            room = graphs.room(self.model, capacity, device)
+            return state.fixed(torch.arange(sentences, device=device), room), room.place
 
-        begun, _ = fixed()
+        begun = state.fixed(None, graphs.room(self.model, capacity, self.rules.start.device))
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
         self.key = addresses(self.model), state.width, shapes, self.rules.end, self.rules.never
         self.recording = graphs.take(
@@ -179,10 +179,7 @@ def record(model: Any, static: State, place: Tensor, rules: Rules, width: int) -
             if old is new:  # the model does not change it, or has written into it
                 new = new.clone()
             torch.index_select(new, 0, order, out=old)
-        rest = (State(state.memory, state.rows[1:]).tensors() for state in (static, after))
-        for old, new in zip(*rest, strict=True):
-            if old is not new:
-                old.copy_(new)
+        graphs.copy_all(*(State(state.memory, state.rows[1:]).tensors() for state in (static, after)))
         place.add_(1)
         return candidates
 

@@ -52,9 +52,22 @@ class Recording(NamedTuple):
 
     def load(self, begun: Input, size: int) -> None:
         """Go on from this state, whose pasts have so many places."""
-        for mine, static in zip(begun.tensors(), self.input.tensors(), strict=True):
-            static.copy_(mine)
+        copy_all(self.input.tensors(), begun.tensors())
         self.place.fill_(size)
+
+
+def copy_all(static: Iterable[Tensor], new: Iterable[Tensor]) -> None:
+    """Copy new tensors into static ones, those of a dtype together, in fewer kernels."""
+    groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for old, now in zip(static, new, strict=True):
+        if old.shape != now.shape:
+            raise RuntimeError(f"a step makes {tuple(now.shape)} of a state of shape {tuple(old.shape)}")
+        if old is not now:
+            olds, news = groups.setdefault(old.dtype, ([], []))
+            olds.append(old)
+            news.append(now)
+    for olds, news in groups.values():
+        torch._foreach_copy_(olds, news)
 
 
 recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()

@@ -143,7 +143,7 @@ class CapturedLookup(Lookup):
         super().__init__(model, rows, text, ahead, size)
         places = max(size, rows.history.shape[1]) + left + ahead + 1
         self.capacity = capacity_for(places, most_places(model))
-        begun = rows.fixed(1, graphs.room(model, self.capacity, rows.tokens.device))
+        begun = rows.fixed(1, graphs.room(model, self.capacity, rows.tokens.device), copy=False)
         (group,) = rows.groups
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
         self.key = "lookup", ahead, addresses(model), shapes, group.key, rows.minimum > 0
@@ -254,9 +254,7 @@ def record(model: Any, rows: Rows, ahead: int, capacity: int) -> Recording:
         if width:
             first = torch.arange(width, device=proposal.device) + (after.history.shape[1] - width - longer) + count
             after = replace(after, history=after.history[:, first])
-        for old, new in zip(static.tensors(), after.tensors(), strict=True):
-            if old is not new:
-                old.copy_(new)
+        graphs.copy_all(static.tensors(), after.tensors())
         room.place.add_(count)
 
     def several() -> Tensor:

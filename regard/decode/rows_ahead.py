@@ -29,7 +29,7 @@ class RowsAhead:
     def __init__(self, model: Any, rows: Rows, size: int, capacity: int):
         self.model, self.device = model, rows.tokens.device
         self.count, self.size, self.capacity = bucket(len(rows)), size, capacity
-        begun = rows.fixed(self.count, graphs.room(model, capacity, self.device))
+        begun = rows.fixed(self.count, graphs.room(model, capacity, self.device), copy=False)
         (group,) = rows.groups
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
         self.key = addresses(model), shapes, group.key, rows.minimum > 0
@@ -119,18 +119,16 @@ def record(model: protocols.Generator, rows: Rows, count: int, capacity: int) ->
     static = rows.fixed(count, room)
     width = static.history.shape[1]
 
-    def step() -> Tensor:
-        outcome, after = take_step(model, static)
-        after = replace(after, history=after.history[:, after.history.shape[1] - width :])
-        for old, new in zip(static.tensors(), after.tensors(), strict=True):
-            if old.shape != new.shape:
-                raise RuntimeError(f"a step makes {tuple(new.shape)} of a state of shape {tuple(old.shape)}")
-            if old is not new:
-                old.copy_(new)
-        room.place.add_(1)
-        return outcome
-
     def launch() -> Tensor:
-        return torch.stack([step() for _ in range(STEPS)])
+        rows, outcomes = static, []
+        for _ in range(STEPS):
+            outcome, rows = take_step(model, rows)
+            history = rows.history[:, rows.history.shape[1] - width :]
+            room.place.add_(1)
+            outcomes.append(outcome)
+            # The graph is for any minimum.
+            rows = replace(rows, state=rows.state.moved(), history=history, minimum=static.minimum)
+        graphs.copy_all(static.tensors(), rows.tensors())
+        return torch.stack(outcomes)
 
     return Recording(graphs.captured(launch), static, room.place)
