@@ -23,11 +23,21 @@ from regard.decode import graphs
 from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, most_places, refused
 from regard.decode.rows import Rows, choose_tokens, take_step
 from regard.decode.rules import PADDING
+from regard.decode.settings import Decoding
+from regard.errors import BadInput
 from regard.layers.replay import addresses
 from regard.models import protocols
 
 TRUST = 2  # tokens in a row that were looked up rightly, before more are proposed: a pass costs more than a step
 LONGEST = 3  # tokens that are looked up; shorter sequences where these occur nowhere else
+
+
+def check_speculation(model: Any, decoding: Decoding) -> None:
+    """BadInput where these settings ask for what the model cannot do."""
+    if decoding.speculate and not isinstance(model, protocols.Speculator):
+        raise BadInput(
+            f"speculate is for models whose past can be cut back, and {type(model).__name__} is none; set it to 0"
+        )
 
 
 class Text:
