@@ -178,25 +178,37 @@ class Source(NamedTuple):
         return tuple(self)
 
 
-def _padding(model: Any, side: str, size: int) -> tuple[int, int]:
+def _unread(model: Any, size: int) -> str:
+    """Why reading a source of this size is not a graph; "": it is."""
+    if not hasattr(model, "padded_side"):
+        return f"{type(model).__name__} does not say on which side its sources are padded"
+    if tracing():
+        return "attention is traced"
+    if sum(_padding(model, size)) < 0:
+        return f"{size} tokens are more than the model has places for"
+    return refused.get(model, "")
+
+
+def _padding(model: Any, size: int) -> tuple[int, int]:
     """How many places of padding, left and right, a source of this size gets; below 0: it is too long."""
-    if not side:
+    if not model.padded_side:
         return 0, 0
-    longest = most_places(model) if side == "left" else model.max_source_positions
+    left = model.padded_side == "left"
+    longest = most_places(model) if left else model.max_source_positions
     missing = min(-(-size // SOURCES) * SOURCES, longest) - size
-    return (missing, 0) if side == "left" else (0, missing)
+    return (missing, 0) if left else (0, missing)
 
 
 def start(model: Any, source: Tensor, mask: Tensor) -> State:
     """model.start(source, mask). On a GPU it is a graph from the second source of a shape on, for a model that says
     at which side its sources can be padded, so that few shapes occur ("": at none)."""
-    side = getattr(model, "padded_side", None)
-    if side is None or not on_gpu(source) or not source.shape[1] or tracing() or model in refused:
+    if not on_gpu(source) or not source.shape[1]:
         return model.start(source, mask)
-    more = _padding(model, side, source.shape[1])
-    if sum(more) < 0:
+    why = _unread(model, source.shape[1])
+    if why:
+        tell(model, f"a source is read without a graph: {why}")
         return model.start(source, mask)
-    count = bucket(len(source))
+    more, count = _padding(model, source.shape[1]), bucket(len(source))
     given = Source(source, mask)
     if any(more):
         given = Source(F.pad(source, more), F.pad(mask, more))
