@@ -48,7 +48,7 @@ class Memory:
         """With hidden places at its end, so that its size is a multiple, or the most places there may be. A memory
         without a mask has always the same size, and stays."""
         size = min(self.size + -self.size % multiple, max(most, self.size))
-        return self if self.mask is None else Memory(*_padded(self, 0, size - self.size))
+        return self if self.mask is None or size == self.size else Memory(*_padded(self, 0, size - self.size))
 
     def join(self, other: Memory) -> Memory:
         """The rows of both; the memory with fewer places is padded on the right."""

@@ -235,7 +235,7 @@ def start(model: Any, source: Tensor, mask: Tensor) -> State:
     except Exception as error:
         refuse(model, error)
         return model.start(source, mask)
-    recording.load(given, 0)
+    copy_all(recording.input.tensors(), given.tensors())
     state = recording.launch().since(more[0]).drop(torch.arange(len(source), device=source.device))
     give_back(model, key, recording)
     return state

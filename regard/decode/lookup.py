@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -74,7 +75,7 @@ class Lookup:
     def __init__(self, model: Any, rows: Rows, text: Sequence[int], ahead: int, size: int):
         self.model, self.rows, self.size, self.text, self.ahead = model, rows, size, Text(text), ahead
         self.right = 0  # tokens in a row that were looked up rightly
-        self.ready: deque[Tensor] = deque()  # outcomes that are not told yet
+        self.ready: deque[np.ndarray] = deque()  # outcomes that are not told yet
 
     @staticmethod
     def begin(model: Any, rows: Rows, left: int, text: Sequence[int], ahead: int) -> Lookup | None:
@@ -102,18 +103,18 @@ class Lookup:
     def is_full(self) -> bool:
         return not self.ready and self.size + self.ahead + 1 > self.most
 
-    def outcome(self, left: int) -> Tensor:
+    def outcome(self, left: int) -> np.ndarray:
         """What the next step wrote, as `take_step` says it."""
         if not self.ready:
             guess = self.text.propose(self.ahead)
             proposal = guess[: self._most_proposed(left)] if self.right >= TRUST else []
-            told = self._pass(proposal)
-            tokens = told[0].long().tolist()
+            told = self._pass(proposal).numpy()
+            tokens = told[0].astype(np.int64).tolist()
             agreed = len(tokens) - 1 if proposal else int(tokens == guess[:1])
             self.right = self.right + agreed if agreed >= max(len(proposal), 1) else 0
             self.size += len(tokens)
             self.text.add(tokens)
-            self.ready.extend(told.split(1, 1))
+            self.ready.extend(told[:, place : place + 1] for place in range(len(tokens)))
         return self.ready.popleft()
 
     def _most_proposed(self, left: int) -> int:
@@ -135,7 +136,7 @@ class Lookup:
     def thins_out(self, alive: int, left: int) -> bool:
         return False
 
-    def outcomes(self) -> list[Tensor]:
+    def outcomes(self) -> list[np.ndarray]:
         """Of the tokens that were written ahead and not told yet."""
         told = [*self.ready]
         self.ready.clear()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -36,7 +37,7 @@ class RowsAhead:
         self.recording = graphs.take(model, self.key, lambda: record(model, rows, self.count, capacity))
         self.recording.load(begun, size)
         self.waiting: deque[Copied] = deque()  # the outcomes of graphs
-        self.ready: deque[Tensor] = deque()  # those of steps
+        self.ready: deque[np.ndarray] = deque()  # those of steps
         self.taken = 0  # steps
 
     @staticmethod
@@ -68,22 +69,22 @@ class RowsAhead:
     def has_room(self) -> bool:
         return not self.capacity or self.size + STEPS <= self.capacity
 
-    def outcome(self, left: int) -> Tensor:
+    def outcome(self, left: int) -> np.ndarray:
         """What the next step wrote, as `take_step` says it; no row writes more than `left` tokens from there on."""
         while len(self.waiting) <= AHEAD and len(self.ready) + STEPS * len(self.waiting) < left and self.has_room:
             self.waiting.append(Copied(self.recording.launch()))
             self.size, self.taken = self.size + STEPS, self.taken + STEPS
         if not self.ready:
-            self.ready.extend(self.waiting.popleft().wait())
+            self.ready.extend(self.waiting.popleft().wait().numpy())
         return self.ready.popleft()
 
     def thins_out(self, alive: int, left: int) -> bool:
         """Does it pay to go on with a smaller batch, if so many rows are not done?"""
         return left > 4 * WORTH and 4 * bucket(alive) <= self.count
 
-    def outcomes(self) -> list[Tensor]:
+    def outcomes(self) -> list[np.ndarray]:
         """Of the steps that were taken ahead and not told yet."""
-        told = [*self.ready, *(outcome for copied in self.waiting for outcome in copied.wait())]
+        told = [*self.ready, *(outcome for copied in self.waiting for outcome in copied.wait().numpy())]
         self.ready.clear()
         self.waiting.clear()
         return told

@@ -123,12 +123,18 @@ class State:
 
     def drop(self, keep: Tensor) -> State:
         """Keep only the sentences in keep (B',), each with all its beams."""
-        beams = (keep[:, None] * self.width + torch.arange(self.width, device=keep.device)).flatten()
+        beams = self._beams(keep)
         return State(
             each_tensor(lambda x: x.index_select(0, keep), self.memory),
             each_tensor(lambda x: x.index_select(0, beams), self.rows),
             self.width,
         )
+
+    def _beams(self, sentences: Tensor) -> Tensor:
+        """The rows of these sentences."""
+        if self.width == 1:
+            return sentences
+        return (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
 
     def tensors(self) -> list[Tensor]:
         """All tensors with rows, of the memory and then of the rows."""
@@ -143,9 +149,7 @@ class State:
 
     def fixed(self, sentences: Tensor | None, room: Room) -> State:
         """A copy of these sentences (B',) in tensors whose shapes stay the same later; see `fixed_tree`."""
-        beams = sentences
-        if sentences is not None and self.width > 1:
-            beams = (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
+        beams = None if sentences is None else self._beams(sentences)
         memory = fixed_tree(self.memory, sentences, room)
         return State(memory, fixed_tree(self.rows, beams, room), self.width)
 
