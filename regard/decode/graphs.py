@@ -256,8 +256,8 @@ class Copied:
         self.envelope.arrived.record()
 
     def keep(self, sentences: np.ndarray) -> None:
-        """These sentences alone, of (.., B, ..)."""
-        self.copy = torch.from_numpy(self.wait().numpy()[:, sentences])
+        """These sentences alone, of (.., B, P)."""
+        self.copy = torch.from_numpy(self.wait().numpy()[..., sentences, :])
 
     def wait(self) -> Tensor:
         if self.copy is None:

@@ -59,7 +59,7 @@ def write(
 ) -> Generator[Step, None, list[Hypothesis]]:
     """One answer to each sentence, greedy or sampled. Yields what each step wrote and returns the answers. Run it
     by `finish`, or by `step_by_step` to use the tokens as they are written: these set eval mode."""
-    answers = [Hypothesis([], 0.0, False) for _ in source]
+    answers = [Hypothesis([], 0.0, False)] * len(source)
     live: np.ndarray = rules.limits.nonzero()[0]
     if not len(live):
         return answers
