@@ -48,7 +48,7 @@ class Memory:
         """With hidden places at its end, so that its size is a multiple, or the most places there may be. A memory
         without a mask has always the same size, and stays."""
         size = min(self.size + -self.size % multiple, max(most, self.size))
-        return self if self.mask is None else Memory(*_padded(self, 0, size - self.size))
+        return self if self.mask is None or size == self.size else Memory(*_padded(self, 0, size - self.size))
 
     def join(self, other: Memory) -> Memory:
         """The rows of both; the memory with fewer places is padded on the right."""
@@ -111,17 +111,16 @@ class GrowingMemory:
         """The question of the newest places (N, T, ..) of the memory."""
         return Question(query, newest=True)
 
-    def buffered(self, rows: Tensor, capacity: int, place: Tensor) -> BufferedMemory:
-        """A copy of these rows (N',) in buffers for so many places; `place` says where the next is written."""
-        memory = self.memory
-        keys, values = (
-            x.new_zeros(len(rows), *x.shape[1:-2], capacity, x.shape[-1]) for x in (memory.keys, memory.values)
-        )
-        mask = torch.ones(len(rows), capacity, dtype=torch.bool, device=keys.device)
-        keys[..., : self.size, :] = memory.keys[rows]
-        values[..., : self.size, :] = memory.values[rows]
-        if memory.mask is not None:
-            mask[:, : self.size] = memory.mask[rows]
+    def buffered(self, rows: Tensor | None, capacity: int, place: Tensor) -> BufferedMemory:
+        """A copy of these rows (N',), or all, in buffers for so many places; `place` says where the next is
+        written."""
+        old = self.memory if rows is None else self.change_rows(lambda x: x[rows]).memory
+        keys, values = (x.new_zeros(*x.shape[:-2], capacity, x.shape[-1]) for x in (old.keys, old.values))
+        mask = torch.ones(len(keys), capacity, dtype=torch.bool, device=keys.device)
+        keys[..., : self.size, :] = old.keys
+        values[..., : self.size, :] = old.values
+        if old.mask is not None:
+            mask[:, : self.size] = old.mask
         return BufferedMemory(keys, values, mask, place)
 
     @property

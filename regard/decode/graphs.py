@@ -52,9 +52,22 @@ class Recording(NamedTuple):
 
     def load(self, begun: Input, size: int) -> None:
         """Go on from this state, whose pasts have so many places."""
-        for mine, static in zip(begun.tensors(), self.input.tensors(), strict=True):
-            static.copy_(mine)
+        copy_all(self.input.tensors(), begun.tensors())
         self.place.fill_(size)
+
+
+def copy_all(static: Iterable[Tensor], new: Iterable[Tensor]) -> None:
+    """Copy new tensors into static ones, those of a dtype together, in fewer kernels."""
+    groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for old, now in zip(static, new, strict=True):
+        if old.shape != now.shape:
+            raise RuntimeError(f"a step makes {tuple(now.shape)} of a state of shape {tuple(old.shape)}")
+        if old is not now:
+            olds, news = groups.setdefault(old.dtype, ([], []))
+            olds.append(old)
+            news.append(now)
+    for olds, news in groups.values():
+        torch._foreach_copy_(olds, news)
 
 
 recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()
@@ -171,25 +184,37 @@ class Source(NamedTuple):
         return tuple(self)
 
 
-def _padding(model: Any, side: str, size: int) -> tuple[int, int]:
+def _unread(model: Any, size: int) -> str:
+    """Why reading a source of this size is not a graph; "": it is."""
+    if not hasattr(model, "padded_side"):
+        return f"{type(model).__name__} does not say on which side its sources are padded"
+    if tracing():
+        return "attention is traced"
+    if sum(_padding(model, size)) < 0:
+        return f"{size} tokens are more than the model has places for"
+    return refused.get(model, "")
+
+
+def _padding(model: Any, size: int) -> tuple[int, int]:
     """How many places of padding, left and right, a source of this size gets; below 0: it is too long."""
-    if not side:
+    if not model.padded_side:
         return 0, 0
-    longest = most_places(model) if side == "left" else model.max_source_positions
+    left = model.padded_side == "left"
+    longest = most_places(model) if left else model.max_source_positions
     missing = min(-(-size // SOURCES) * SOURCES, longest) - size
-    return (missing, 0) if side == "left" else (0, missing)
+    return (missing, 0) if left else (0, missing)
 
 
 def start(model: Any, source: Tensor, mask: Tensor) -> State:
     """model.start(source, mask). On a GPU it is a graph from the second source of a shape on, for a model that says
     at which side its sources can be padded, so that few shapes occur ("": at none)."""
-    side = getattr(model, "padded_side", None)
-    if side is None or not on_gpu(source) or not source.shape[1] or tracing() or model in refused:
+    if not on_gpu(source) or not source.shape[1]:
         return model.start(source, mask)
-    more = _padding(model, side, source.shape[1])
-    if sum(more) < 0:
+    why = _unread(model, source.shape[1])
+    if why:
+        tell(model, f"a source is read without a graph: {why}")
         return model.start(source, mask)
-    count = bucket(len(source))
+    more, count = _padding(model, source.shape[1]), bucket(len(source))
     given = Source(source, mask)
     if any(more):
         given = Source(F.pad(source, more), F.pad(mask, more))
@@ -216,7 +241,7 @@ def start(model: Any, source: Tensor, mask: Tensor) -> State:
     except Exception as error:
         refuse(model, error)
         return model.start(source, mask)
-    recording.load(given, 0)
+    copy_all(recording.input.tensors(), given.tensors())
     state = recording.launch().since(more[0]).drop(torch.arange(len(source), device=source.device))
     give_back(model, key, recording)
     return state
@@ -239,8 +264,8 @@ class Copied:
         self.envelope.arrived.record(torch.cuda.current_stream(tensor.device))
 
     def keep(self, sentences: np.ndarray) -> None:
-        """These sentences alone, of (.., B, ..)."""
-        self.copy = torch.from_numpy(self.wait().numpy()[:, sentences])
+        """These sentences alone, of (.., B, P)."""
+        self.copy = torch.from_numpy(self.wait().numpy()[..., sentences, :])
 
     def wait(self) -> Tensor:
         if self.copy is None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,11 +24,21 @@ from regard.decode import graphs
 from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, most_places, refused
 from regard.decode.rows import Rows, choose_tokens, take_step
 from regard.decode.rules import PADDING
+from regard.decode.settings import Decoding
+from regard.errors import BadInput
 from regard.layers.replay import addresses
 from regard.models import protocols
 
 TRUST = 2  # tokens in a row that were looked up rightly, before more are proposed: a pass costs more than a step
 LONGEST = 3  # tokens that are looked up; shorter sequences where these occur nowhere else
+
+
+def check_speculation(model: Any, decoding: Decoding) -> None:
+    """BadInput where these settings ask for what the model cannot do."""
+    if decoding.speculate and not isinstance(model, protocols.Speculator):
+        raise BadInput(
+            f"speculate is for models whose past can be cut back, and {type(model).__name__} is none; set it to 0"
+        )
 
 
 class Text:
@@ -64,7 +75,7 @@ class Lookup:
     def __init__(self, model: Any, rows: Rows, text: Sequence[int], ahead: int, size: int):
         self.model, self.rows, self.size, self.text, self.ahead = model, rows, size, Text(text), ahead
         self.right = 0  # tokens in a row that were looked up rightly
-        self.ready: deque[Tensor] = deque()  # outcomes that are not told yet
+        self.ready: deque[np.ndarray] = deque()  # outcomes that are not told yet
 
     @staticmethod
     def begin(model: Any, rows: Rows, left: int, text: Sequence[int], ahead: int) -> Lookup | None:
@@ -92,18 +103,18 @@ class Lookup:
     def is_full(self) -> bool:
         return not self.ready and self.size + self.ahead + 1 > self.most
 
-    def outcome(self, left: int) -> Tensor:
+    def outcome(self, left: int) -> np.ndarray:
         """What the next step wrote, as `take_step` says it."""
         if not self.ready:
             guess = self.text.propose(self.ahead)
             proposal = guess[: self._most_proposed(left)] if self.right >= TRUST else []
-            told = self._pass(proposal)
-            tokens = told[0].long().tolist()
+            told = self._pass(proposal).numpy()
+            tokens = told[0].astype(np.int64).tolist()
             agreed = len(tokens) - 1 if proposal else int(tokens == guess[:1])
             self.right = self.right + agreed if agreed >= max(len(proposal), 1) else 0
             self.size += len(tokens)
             self.text.add(tokens)
-            self.ready.extend(told.split(1, 1))
+            self.ready.extend(told[:, place : place + 1] for place in range(len(tokens)))
         return self.ready.popleft()
 
     def _most_proposed(self, left: int) -> int:
@@ -125,7 +136,7 @@ class Lookup:
     def thins_out(self, alive: int, left: int) -> bool:
         return False
 
-    def outcomes(self) -> list[Tensor]:
+    def outcomes(self) -> list[np.ndarray]:
         """Of the tokens that were written ahead and not told yet."""
         told = [*self.ready]
         self.ready.clear()
@@ -143,7 +154,7 @@ class CapturedLookup(Lookup):
         super().__init__(model, rows, text, ahead, size)
         places = max(size, rows.history.shape[1]) + left + ahead + 1
         self.capacity = capacity_for(places, most_places(model))
-        begun = rows.fixed(1, graphs.room(model, self.capacity, rows.tokens.device))
+        begun = rows.fixed(1, graphs.room(model, self.capacity, rows.tokens.device), copy=False)
         (group,) = rows.groups
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
         self.key = "lookup", ahead, addresses(model), shapes, group.key, rows.minimum > 0
@@ -254,9 +265,7 @@ def record(model: Any, rows: Rows, ahead: int, capacity: int) -> Recording:
         if width:
             first = torch.arange(width, device=proposal.device) + (after.history.shape[1] - width - longer) + count
             after = replace(after, history=after.history[:, first])
-        for old, new in zip(static.tensors(), after.tensors(), strict=True):
-            if old is not new:
-                old.copy_(new)
+        graphs.copy_all(static.tensors(), after.tensors())
         room.place.add_(count)
 
     def several() -> Tensor:

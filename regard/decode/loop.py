@@ -60,7 +60,7 @@ def write(
 ) -> Generator[Step, None, list[Hypothesis]]:
     """One answer to each sentence, greedy or sampled. Yields what each step wrote and returns the answers. Run it
     by `finish`, or by `step_by_step` to use the tokens as they are written: these set eval mode."""
-    answers = [Hypothesis([], 0.0, False) for _ in source]
+    answers = [Hypothesis([], 0.0, False)] * len(source)
     live: np.ndarray = rules.limits.nonzero()[0]
     if not len(live):
         return answers
@@ -169,7 +169,7 @@ class Loop:
             self.ahead = self._look_up() or RowsAhead.begin(self.model, self.rows, self.left)
         if self.ahead is None:
             outcome, self.rows = take_step(self.model, self.rows)
-            step = self._account(outcome.cpu())
+            step = self._account(outcome.cpu().numpy())
         else:
             self.drafts += [None] * (self.ahead.count - len(self.drafts))
             step = self._account(self.ahead.outcome(self.left))
@@ -213,10 +213,10 @@ class Loop:
             self.table = Table.of(self.drafts)
         return self.table
 
-    def _account(self, outcome: Tensor) -> Step:
+    def _account(self, outcome: np.ndarray) -> Step:
         """What follows from the outcome of `take_step`, for the rows that are not done."""
         table = self._table
-        tokens, totals, possible = outcome.numpy()[:, table.places]
+        tokens, totals, possible = outcome[:, table.places]
         tokens = tokens.astype(np.int64)
         table.written.append(tokens)
         table.lengths[:] += 1

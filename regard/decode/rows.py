@@ -95,19 +95,22 @@ class Rows:
         first = int(used.int().argmax()) if used.any() else len(used)
         return replace(self, state=self.state.trim(), history=self.history[:, first:])
 
-    def fixed(self, count: int, room: Room) -> Rows:
+    def fixed(self, count: int, room: Room, *, copy: bool = True) -> Rows:
         """A copy whose tensors keep their shapes in later steps: `count` rows, of which those beyond N repeat the
-        first and are not wanted. For rows of one group."""
+        first and are not wanted. For rows of one group. copy=False: what has its shape already is not copied."""
         (group,) = self.groups
+        missing = max(0, room.capacity - self.history.shape[1]) if self.history.shape[1] else 0
+        history = F.pad(self.history, (missing, 0), value=PADDING) if missing else self.history
+        if count == len(self) and not copy:
+            return replace(self, state=self.state.fixed(None, room), history=history)
         index = torch.arange(count, device=self.tokens.device)
         index = torch.where(index < len(self), index, 0)
-        missing = max(0, room.capacity - self.history.shape[1]) if self.history.shape[1] else 0
         return Rows(
             self.state.fixed(index, room),
             self.tokens[index],
             self.totals[index],
             self.least[index],
-            F.pad(self.history, (missing, 0), value=PADDING)[index],
+            history[index],
             (group.repeat(index),),
             self.minimum,
         )

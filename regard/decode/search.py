@@ -9,10 +9,10 @@ from torch import Tensor
 from regard.decode.beam import beam
 from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.lookup import check_speculation
 from regard.decode.loop import Step, write
 from regard.decode.rules import Target, check_mask, read_rules
 from regard.decode.settings import Decoding
-from regard.errors import BadInput
 from regard.models import protocols
 
 Searching = Generator[Step, None, list[list[Hypothesis]]]
@@ -40,10 +40,7 @@ def search(
     """As `decode`, step by step: run it by `finish`, or by `step_by_step` where the tokens are wanted as they are
     written. A beam knows no answer before its end and has no steps."""
     check_mask(source, mask)
-    if decoding.speculate and not isinstance(model, protocols.Speculator):
-        raise BadInput(
-            f"speculate is for models whose past can be cut back, and {type(model).__name__} is none; set it to 0"
-        )
+    check_speculation(model, decoding)
     rules = read_rules(decoding, target, len(source), source.device)
     if decoding.is_beam:
         return beam(model, source, mask, rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from regard.base.arguments import checking
 from regard.base.fields import check, setting
@@ -87,7 +88,7 @@ class Decoding:
         """Does a rule depend on what is written?"""
         return self.repetition_penalty != 1 or self.no_repeat_ngram > 0
 
-    @property
+    @cached_property
     def choice(self) -> Decoding:
         """What the choice of a next token depends on: rows with equal choices are computed together."""
         return Decoding(

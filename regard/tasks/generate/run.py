@@ -15,6 +15,7 @@ from regard.data.batches.batch import pad
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.generator import finish, step_by_step
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.lookup import check_speculation
 from regard.decode.rules import Stop, Target
 from regard.decode.search import Searching, search
 from regard.decode.settings import Decoding
@@ -198,6 +199,7 @@ class LanguageModel(WritingRun):
             )
         if decode.coverage or decode.replace_unknown:
             raise BadInput("coverage and replace_unknown need a source, and a language model has none")
+        check_speculation(self.model, decode)
         most = max(LENGTH, self.max_positions)
         if decode.min_length > most and not decode.max_length:
             raise BadInput(
