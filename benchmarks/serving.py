@@ -152,7 +152,7 @@ async def main(seconds: float, device: str = "cuda") -> None:
     for beam in (1, 5):
         sentences = Work("translate", {"beam": beam}, lambda draw: draw.choice(SENTENCES))
         run = regard.load("de-en", device=device)
-        await measure_ways(run, f"de-en, beam {beam}", sentences, (64,), seconds / 2)
+        await measure_ways(run, f"de-en, beam {beam}", sentences, (64,), seconds)
 
 
 if __name__ == "__main__":

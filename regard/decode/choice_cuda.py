@@ -5,11 +5,10 @@ Letters: N rows, V words."""
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.decode.rules import Rules
 
 MOST_BARRED = 16

@@ -24,8 +24,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor, nn
 
 from regard.attention.kernels.newest_cuda import (
@@ -39,6 +37,7 @@ from regard.attention.kernels.newest_cuda import (
 )
 from regard.attention.memory import BufferedMemory, Memory
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.layers.block import Block
 
 

@@ -106,6 +106,7 @@ def test_what_is_not_a_number_comes_first(value: float, device: str) -> None:
     assert (order // 5 == torch.arange(15, device=device) // 5).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", DEVICES[:1])
 def test_a_search_by_the_kernels(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("show_attend_tell")

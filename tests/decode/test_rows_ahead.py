@@ -182,5 +182,10 @@ def test_graphs_of_many_sizes_are_not_all_kept(ahead: str, monkeypatch: pytest.M
         few = {name: value[:rows] if isinstance(value, torch.Tensor) else value for name, value in target.items()}
         search(model, source[:rows], mask[:rows], **few)
     assert len(recordings[model]) == 2
-    assert graphs.kept_bytes(model) > 0
+    count, size = graphs.graph_memory(model)
+    assert (count, size) == (2, graphs.kept_bytes(model))
+    assert size > 0
+    monkeypatch.setattr(graphs, "_memory", lambda device: size)  # a quarter of it is less than both take
+    search(model, source, mask, **target)
+    assert graphs.graph_memory(model)[0] == 1, "the oldest leave"
     assert isinstance(model, LanguageModel)

@@ -26,6 +26,7 @@ DEVICES = [
 ]
 # N, dim, heads, places, place
 SMALL = [(1, 16, 2, 16, 0), (1, 48, 1, 150, 140), (3, 96, 2, 20, 19), (17, 32, 1, 70, 30)]
+THOROUGH = pytest.mark.thorough
 LARGE = [
     (1, 768, 12, 1100, 1099),
     (1, 1600, 25, 512, 100),
@@ -117,7 +118,10 @@ def compare(
             assert written[:, :, place + 1 :].isnan().all()
 
 
-@pytest.mark.parametrize(("norm", "beams"), [("post", 0), ("post", 1), ("pre", 3)])
+@pytest.mark.parametrize(
+    ("norm", "beams"),
+    [pytest.param("post", 0, marks=THOROUGH), ("post", 1), pytest.param("pre", 3, marks=THOROUGH)],
+)
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_same_logits_with_post_norm_and_a_source(norm: str, beams: int, device: str) -> None:
     compare((6, 48, 3, 20, 5), device, torch.float32, "relu", norm=norm, beams=beams)
@@ -130,7 +134,7 @@ def test_the_same_logits_of_translators(rows: int, beams: int, device: str, dtyp
     compare((rows, 256, 4, 64, 20), device, dtype, "relu", norm="post", beams=beams)
 
 
-@pytest.mark.parametrize("sizes", SMALL)
+@pytest.mark.parametrize("sizes", [SMALL[0], *(pytest.param(sizes, marks=THOROUGH) for sizes in SMALL[1:])])
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_same_logits(sizes: tuple[int, ...], device: str) -> None:
     compare(sizes, device, torch.float32)
@@ -143,18 +147,20 @@ def test_the_same_logits_of_large_stacks(sizes: tuple[int, ...], device: str, dt
     compare(sizes, device, dtype)
 
 
-@pytest.mark.parametrize(("rows", "dtype"), [(1, torch.bfloat16), (3, torch.float16)])
+@pytest.mark.parametrize(("rows", "dtype"), [pytest.param(1, torch.bfloat16, marks=THOROUGH), (3, torch.float16)])
 @pytest.mark.parametrize("device", DEVICES)
 def test_half_precision(rows: int, dtype: torch.dtype, device: str) -> None:
     compare((rows, 32, 2, 16, 9), device, dtype)
 
 
+@THOROUGH
 @pytest.mark.parametrize("activation", sorted({"relu", "gelu", "quick_gelu", "silu", "tanh"}))
 @pytest.mark.parametrize("device", DEVICES)
 def test_activations(activation: str, device: str) -> None:
     compare((1, 16, 1, 16, 3), device, torch.float32, activation)
 
 
+@THOROUGH
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_same_input_gives_the_same_bits(device: str) -> None:
     torch.manual_seed(0)
@@ -237,7 +243,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=THOROUGH)])
 @pytest.mark.parametrize("device", DEVICES)
 @torch.no_grad()
 def test_gpt2_steps_by_the_kernels(device: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,10 @@ Letters: N rows; A and B are the two sides of a pair: queries and keys, or keys 
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 BLOCK = tl.constexpr(32)  # features per partial sum: a long float32 sum loses precision
 PROGRAMS = 1024  # enough to fill a large GPU

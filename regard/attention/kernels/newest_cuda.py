@@ -11,11 +11,10 @@ parts that the places are divided into."""
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 TILE = 64  # places that a program reads at once
 PROGRAMS = 132  # enough to fill a large GPU

@@ -11,12 +11,11 @@ and i a place before it."""
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from regard.attention.kernels.additive import LIMIT
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 PROGRAMS = 1024  # enough to fill a large GPU
 

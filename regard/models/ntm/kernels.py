@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.models.ntm import step
 
 EPS = tl.constexpr(step.EPS)

@@ -16,13 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 SLOTS = tl.constexpr(128)  # for 10 x 10 sums of products
 PATCHES = 256  # of a tile when products are summed, by one warp: a sum needs no barrier

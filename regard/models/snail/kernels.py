@@ -13,11 +13,10 @@ import os
 from typing import NamedTuple, Protocol
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor, nn
 
 from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.data.made.environments import Environments, MDPs, World
 from regard.models.snail.blocks import AttentionBlock, CausalConv, CausalStack
 

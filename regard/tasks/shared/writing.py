@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from regard.decode import graphs
 from regard.decode.generator import eval_mode
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.loop import Loop, Step
-from regard.decode.rules import NO_TOKEN, Target, read_rules
+from regard.decode.rules import NO_TOKEN, Rules, Target, read_rules
 from regard.decode.settings import Decoding
 from regard.models import protocols
 from regard.tasks.core.results import Answer
@@ -39,6 +40,27 @@ class Passage:
     source: Any  # as `Writer.collate` takes it
     decoding: Decoding
     target: Target  # of this text alone: its limits are numbers
+
+    @property
+    def part(self) -> Hashable:
+        """Passages of equal parts have the same rules, which are made once for all of them."""
+        target, decoding = self.target, self.decoding
+        if decoding.temperature or decoding.looks_back or decoding.speculate or target.stop is not None:
+            return id(self)  # rules with a seed or a text of its own
+        least = decoding.min_length if target.min_length is None else target.min_length
+        return decoding.choice, target.end, tuple(target.never), least
+
+
+def rules_of(passages: Sequence[Passage], device: torch.device) -> Rules:
+    """The rules of passages of one part."""
+    first = passages[0]
+    if len(passages) == 1:
+        return read_rules(first.decoding, first.target, 1, device)
+    starts, limits = (
+        torch.tensor([getattr(passage.target, name) for passage in passages]) for name in ("start", "max_length")
+    )
+    target = replace(first.target, start=starts, max_length=limits, prompt=None, prompt_mask=None)
+    return read_rules(first.decoding, target, len(passages), device)
 
 
 Passages = Generator[Passage, Hypothesis, Hypothesis]
@@ -123,9 +145,13 @@ class Together:
     def _join_loop(self, loop: Loop, joining: Sequence[tuple[Writing, Passage]]) -> None:
         device = device_of(self.run.model)
         names = range(self.count, self.count + len(joining))
+        parts: dict[Hashable, list[tuple[Writing, Passage]]] = {}
+        for writing, passage in joining:
+            parts.setdefault(passage.part, []).append((writing, passage))
+        joining = [each for part in parts.values() for each in part]
         with eval_mode(self.run.model):
             source, mask = self.run.collate([passage.source for _, passage in joining])
-            rules = [read_rules(passage.decoding, passage.target, 1, device) for _, passage in joining]
+            rules = [rules_of([passage for _, passage in part], device) for part in parts.values()]
             loop.join(source, mask, names, rules)
         self.writings |= zip(names, (writing for writing, _ in joining), strict=True)
         self.count += len(joining)
