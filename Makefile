@@ -3,6 +3,9 @@ PYTHON ?= python3
 export PYTHON
 RUN := .venv/bin/python
 INSTALLED := .venv/.installed
+KERNELS := tests/attention/test_newest_cuda.py tests/decode/test_choice_cuda.py tests/decode/test_beams_cuda.py \
+    tests/layers/test_fused_step.py tests/models/lstmn/test_kernels.py tests/models/ntm/test_sequence.py \
+    tests/models/snail/test_kernels.py tests/models/snail/test_convolution_kernels.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -25,12 +28,14 @@ demo: $(INSTALLED)
 
 # Tests are compiled by pytest, and the package by each process that they start: once, if that may be kept.
 # Each worker gets a run of neighbouring tests and then takes from the end of another's: files stay together, so that
-# what the tests of a file share is made once.
+# what the tests of a file share is made once. Then kernels, by Triton's interpreter: it is chosen when they are imported.
 test: $(INSTALLED)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n auto --maxprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= TRITON_INTERPRET=1 $(RUN) -m pytest -n auto --maxprocesses 4 \
+	    --dist worksteal -m 'not thorough' $(KERNELS)
 
 # ROW: a row's name or a pattern; OPTIONS: such as --list, --quick, --json FILE, --peer nanoGPT=PATH.
 bench: $(INSTALLED)

@@ -25,8 +25,9 @@ from benchmarks.frame import FAILED, MEASURED, ROWS, Row, bench, machine, run, t
 from benchmarks.peers import PEERS
 
 MODULES = (
-    "additive", "bert", "captions", "decoding_gpu", "documents", "elmo", "gpt2", "hard_attention", "lstmn", "ntm",
-    "page", "recurrence", "recurrent", "scale", "senet", "server", "shards", "snail", "transformer", "vit",
+    "additive", "bert", "captions", "decoding_gpu", "documents", "elmo", "gpt2", "hard_attention", "lstmn",
+    "ntm", "page", "recurrence", "recurrent", "scale", "senet", "server", "serving", "shards", "snail",
+    "transformer", "vit",
 )  # fmt: skip
 
 

@@ -83,11 +83,16 @@ def ctranslate(folder: str, kind: str, prompt: Tensor, tokens: int) -> Call:
     return write
 
 
-@row("gpt2-decode", "GPT-2 124M writes tokens after a prompt, greedily, by rows at once", unit="tokens")
-def gpt2() -> Iterator[Case]:
+def small_gpt2() -> tuple[Any, int]:
+    """GPT-2 124M and the number of its words."""
     sizes: dict[str, Any] = MODELS["gpt2"].SIZES["small"]  # type: ignore[attr-defined]
     words = bench.pick(512, 50257)
-    model = build("gpt2", words, **bench.pick({"dim": 64, "layers": 2, "heads": 2}, sizes))
+    return build("gpt2", words, **bench.pick({"dim": 64, "layers": 2, "heads": 2}, sizes)), words
+
+
+@row("gpt2-decode", "GPT-2 124M writes tokens after a prompt, greedily, by rows at once", unit="tokens")
+def gpt2() -> Iterator[Case]:
+    model, words = small_gpt2()
     folder = saved(model, Artifacts(numbered_words(words, "gpt2")))
     many = bench.pick(8, 128, 256)
     cases = [(rows, 32, many) for rows in bench.pick((1, 2), (1, 8), (1, 8, 64))]
@@ -104,6 +109,18 @@ def gpt2() -> Iterator[Case]:
             flops=flops, dtype=bench.dtype, agree=same_rows,
             aside=("CTranslate2 int8",),
         )  # fmt: skip
+
+
+@row("gpt2-speculate", "GPT-2 124M writes 256 tokens after 8 that come four times, speculating", unit="tokens")
+def speculation() -> Iterator[Case]:
+    """A text that repeats itself, as this model's does: proposals are right."""
+    model, words = small_gpt2()
+    many = bench.pick(8, 128, 256)
+    prompt = torch.randint(3, words, (1, 8), device=bench.device).repeat(1, 4)
+    target = Target(prompt[:, -1], 0, max_length=many, min_length=many, prompt=prompt[:, :-1])
+    contenders = {"regard, speculate 15": ours(model, prompt[:, :-1], Decoding(speculate=15), target)["regard"]}
+    contenders |= ours(model, prompt[:, :-1], Decoding(), target)
+    yield Case(f"1 x {many}", many, contenders, reads=many * bytes_of(model), agree=same_rows)
 
 
 def gpt2_peers(folder: str, prompt: Tensor, tokens: int) -> Makers:

@@ -1,15 +1,17 @@
 """Training at scale on GPUs: what one process costs under torchrun, the largest GPT-2 that one GPU trains, and how
 much memory and time GPT-2 xl and Transformer big take on 1, 8 and 64 GPUs.
 
-    python -m benchmarks.scale estimate "Transformer big" 192 64 1 0    # GiB of one of 64 GPUs: 192 rows each,
-                                                                        # sharded (1), not recomputed (0)
+    python -m benchmarks.scale estimate "Transformer big" 64 1 0    # GiB of one of 64 GPUs: sharded (1), not
+                                                                    # recomputed (0)
+    python -m benchmarks.scale estimate "GPT-2 xl/8" 64 1 0         # the same of its first 8 layers
 
-Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens, each line in a process of its
-own. Memory of 8 and 64 GPUs is torch's own estimate: the same step on fake tensors in a fake group of so many
-processes, under its memory tracker; that of one GPU stands beside what was measured. Without a GPU it follows
-attention on the CPU, which with dropout keeps all weights: far too much for the rows of GPT-2, nothing for those
-of the translator. Time is the measured time of a GPU's share of the global batch, and beside it the time that
-gradients and weights take to travel, at the rates given in LINKS."""
+Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens, each line in a
+process of its own. Memory of 8 and 64 GPUs is
+torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker;
+that of one GPU stands beside what was measured. It needs no GPU: fake tensors of the CPU take the paths of a GPU.
+The tracker's time grows with the square of the layers, so that of GPT-2 two models with fewer are estimated, and
+the line through them gives the whole one (blocks are alike). Time is the measured time of a GPU's share of the
+global batch, and beside it the time that gradients and weights take to travel, at the rates given in LINKS."""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from benchmarks.frame import Line, bench, row
+from regard.base import dropout
 from regard.data.batches.batch import PairBatch
 from regard.data.text.windows import TextBatch
 from regard.layers import encoder_decoder, loss
@@ -45,15 +49,16 @@ LINKS = {8: 450e9, 64: 50e9}
 # The model, the rows of one pass, the tokens of a global batch: 512 rows of 1,024 tokens as GPT-2 was trained; for
 # the translator 400,000 as in Ott et al. 2018.
 LARGE: dict[str, tuple[int, int]] = {"GPT-2 xl": (8, 512 * LENGTH), "Transformer big": (192, 400_000)}
+FEWER = (8, 16)  # layers of GPT-2 that are estimated; with fewer the peak may lie elsewhere in the step
 
 
 def build(name: str, device: str = "cuda") -> Any:
     with torch.device(device):
         if name == "Transformer big":
             return Transformer(TransformerConfig(PAIR_WORDS, PAIR_WORDS, **Transformer.SIZES["big"]))
-        size = name.removeprefix("GPT-2 ")
+        size, _, first = name.removeprefix("GPT-2 ").partition("/")
         if size in GPT2.SIZES:
-            return GPT2(GPT2Config(WORDS, **GPT2.SIZES[size]))
+            return GPT2(GPT2Config(WORDS, **GPT2.SIZES[size] | ({"layers": int(first)} if first else {})))
         layers, dim = map(int, size.split("x"))
         return GPT2(GPT2Config(WORDS, dim=dim, layers=layers, heads=dim // 128))
 
@@ -157,7 +162,7 @@ def scale_largest() -> Iterator[Line]:
 # ---- estimated
 
 
-def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) -> float:
+def estimate(name: str, count: int, *, shard: bool, recompute: bool) -> float:
     """The peak of memory in GiB of the second step, in one of `count` processes."""
     import torch.distributed as dist
     from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
@@ -169,44 +174,71 @@ def estimate(name: str, rows: int, count: int, *, shard: bool, recompute: bool) 
     from regard.learn.shard import shard_blocks
 
     dist.init_process_group("fake", rank=0, world_size=count, store=FakeStore())
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    mesh = init_device_mesh(device, (count,))
-    settings = Training(steps=1, precision="bfloat16", device=device, recompute=recompute)
-    compute_padding()
+    mesh = init_device_mesh("cpu", (count,))
+    settings = Training(steps=1, precision="bfloat16", device="cpu", recompute=recompute)
+    take_paths_of_gpu()
     with FakeTensorMode():
-        model = build(name, device).train()
+        model = build(name, "cpu").train()
         if recompute:
             recompute_blocks(model)
         learning = shard_blocks(model, mesh, half=name != "Transformer big") if shard else None
         optimiser = build_optimiser(model, settings)
+        own = {}  # as in learn/shard.py, updates are made by plain tensors
         if learning is not None:
+            with torch.no_grad():
+                own = {weight: torch.nn.Parameter(weight.to_local()) for weight in model.parameters()}
+            for group in optimiser.param_groups:
+                group["params"] = [own[weight] for weight in group["params"]]
             learning.learn = model.loss
             tracker: Any = FSDPMemTracker(learning, optimiser)
             call: Callable[[Any], Any] = learning
         else:
             tracker, call = MemTracker(), Learning(model, model.loss)  # parts of a module may be called twice
             tracker.track_external(model, optimiser)
-        batch = batch_of(name, rows, device)
+        batch = batch_of(name, LARGE[name.partition("/")[0]][0], "cpu")
         with tracker:
             for _ in range(2):
                 tracker.reset_mod_stats()
-                with torch.autocast(device, torch.bfloat16):
+                with torch.autocast("cpu", torch.bfloat16):
                     found = call(batch)
                 (found.total / found.tokens).backward()
+                for weight, part in own.items():
+                    part.grad, weight.grad = weight.grad.to_local(), None
                 optimiser.step()
                 optimiser.zero_grad()
         peak = tracker.get_tracker_snapshot("peak")
     dist.destroy_process_group()
-    return next(iter(peak.values()))["Total"] / GIB
+    # DDP cannot be made of fake tensors. It keeps the buckets in which gradients travel from step to step.
+    buckets = 4 * sum(p.numel() for p in model.parameters()) if count > 1 and not shard else 0
+    return (next(iter(peak.values()))["Total"] + buckets) / GIB
 
 
-def compute_padding() -> None:
-    """The loss leaves it out on some devices, and fake tensors have no values to find it by; here is none."""
+def take_paths_of_gpu() -> None:
+    """Fake tensors of the CPU say that they are on a GPU where our code asks, and torch's choices that lie deeper
+    are made here: flash attention, or where there is a mask memory-efficient attention; one byte for each element
+    that dropout may drop. Fake tensors have no values to find padding by; here is none."""
+
+    def attend(
+        query: Any, keys: Any, values: Any, mask: Any, drop: float, causal: bool, *, scale: float | None = None
+    ) -> Any:
+        if mask is not None:
+            bias = torch.zeros_like(mask, dtype=query.dtype).expand(*query.shape[:-1], keys.shape[-2])
+            return torch.ops.aten._scaled_dot_product_efficient_attention(
+                query, keys, values, bias, True, drop, causal, scale=scale
+            )[0]
+        width, more = query.shape[-1], -query.shape[-1] % 8
+        query, keys, values = (F.pad(x, (0, more)) if more else x for x in (query, keys, values))
+        read = torch.ops.aten._scaled_dot_product_flash_attention(query, keys, values, drop, causal, scale=scale)
+        return read[0][..., :width]
+
     whole = loss.token_loss
 
     def token_loss(*args: Any, **options: Any) -> Any:
         return whole(*args, **{**options, "fixed_shapes": True})
 
+    FakeTensor.is_cuda = True  # type: ignore[assignment]
+    F.scaled_dot_product_attention = attend
+    dropout._Drop.apply = lambda x, rate: torch.native_dropout(x, rate, True)[0]
     loss.token_loss = encoder_decoder.token_loss = token_loss
 
 
@@ -223,11 +255,19 @@ def sent(name: str, parameters: float, shard: bool) -> float:
 
 
 def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:
-    """`estimate` in a process of its own."""
-    words = name, LARGE[name][0], count, int(shard), int(recompute)
-    run = [sys.executable, "-m", "benchmarks.scale", "estimate", *map(str, words)]
-    ended = subprocess.run(run, capture_output=True, text=True)
-    return ended.stdout.split()[-1] if ended.returncode == 0 else "failed"
+    """`estimate` in a process of its own; of GPT-2 two, with fewer layers."""
+
+    def peak(name: str) -> float:
+        words = [name, *(str(int(word)) for word in (count, shard, recompute))]
+        run = [sys.executable, "-m", "benchmarks.scale", "estimate", *words]
+        return float(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[-1])
+
+    if name == "Transformer big":
+        return f"{peak(name):.1f}"
+    few, more = FEWER
+    low, high = (peak(f"{name}/{layers}") for layers in FEWER)
+    layers = GPT2.SIZES[name.removeprefix("GPT-2 ")]["layers"]
+    return f"{high + (high - low) / (more - few) * (layers - more):.1f}"
 
 
 @row("scale", "GPT-2 xl and Transformer big on 1 GPU, measured, and on 8 and 64, estimated", devices=("cuda",))
@@ -268,5 +308,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "steps":
         print(json.dumps(steps(sys.argv[2], int(sys.argv[3]), **json.loads(sys.argv[4]))))
     else:
-        name, (rows, count, shard, recompute) = sys.argv[2], map(int, sys.argv[3:])
-        print(f"{estimate(name, rows, count, shard=bool(shard), recompute=bool(recompute)):.1f}")
+        name, (count, shard, recompute) = sys.argv[2], map(int, sys.argv[3:])
+        print(f"{estimate(name, count, shard=bool(shard), recompute=bool(recompute)):.3f}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from regard.attention.question import Question
 from regard.attention.shapes import check_growth
 from regard.base.short_repr import short_repr
 
@@ -47,7 +48,7 @@ class Memory:
         """With hidden places at its end, so that its size is a multiple, or the most places there may be. A memory
         without a mask has always the same size, and stays."""
         size = min(self.size + -self.size % multiple, max(most, self.size))
-        return self if self.mask is None else Memory(*_padded(self, 0, size - self.size))
+        return self if self.mask is None or size == self.size else Memory(*_padded(self, 0, size - self.size))
 
     def join(self, other: Memory) -> Memory:
         """The rows of both; the memory with fewer places is padded on the right."""
@@ -97,22 +98,29 @@ class GrowingMemory:
             mask[:, self.size : size] = True if new.mask is None else new.mask
         return GrowingMemory(keys, values, mask, size)
 
+    def cut_back(self, count: int) -> GrowingMemory:
+        """Without its last places; the next ones are written over them."""
+        return replace(self, size=self.size - count)
+
     @property
     def newest(self) -> int:
         """The place that is written next."""
         return self.size
 
-    def buffered(self, rows: Tensor, capacity: int, place: Tensor) -> BufferedMemory:
-        """A copy of these rows (N',) in buffers for so many places; `place` says where the next is written."""
-        memory = self.memory
-        keys, values = (
-            x.new_zeros(len(rows), *x.shape[1:-2], capacity, x.shape[-1]) for x in (memory.keys, memory.values)
-        )
-        mask = torch.ones(len(rows), capacity, dtype=torch.bool, device=keys.device)
-        keys[..., : self.size, :] = memory.keys[rows]
-        values[..., : self.size, :] = memory.values[rows]
-        if memory.mask is not None:
-            mask[:, : self.size] = memory.mask[rows]
+    def ask(self, query: Tensor) -> Question:
+        """The question of the newest places (N, T, ..) of the memory."""
+        return Question(query, newest=True)
+
+    def buffered(self, rows: Tensor | None, capacity: int, place: Tensor) -> BufferedMemory:
+        """A copy of these rows (N',), or all, in buffers for so many places; `place` says where the next is
+        written."""
+        old = self.memory if rows is None else self.change_rows(lambda x: x[rows]).memory
+        keys, values = (x.new_zeros(*x.shape[:-2], capacity, x.shape[-1]) for x in (old.keys, old.values))
+        mask = torch.ones(len(keys), capacity, dtype=torch.bool, device=keys.device)
+        keys[..., : self.size, :] = old.keys
+        values[..., : self.size, :] = old.values
+        if old.mask is not None:
+            mask[:, : self.size] = old.mask
         return BufferedMemory(keys, values, mask, place)
 
     @property
@@ -171,7 +179,7 @@ class BufferedMemory:
     values: Tensor  # (N, .., capacity, V)
     mask: Tensor  # (N, capacity) True = may be looked at, once it is written
     place: Tensor  # () where this step writes
-    written: bool = False  # has it written there?
+    written: int = 0  # places that it has written from there on
 
     __repr__ = short_repr
 
@@ -181,17 +189,30 @@ class BufferedMemory:
         return self.keys.shape[-2] - 1
 
     def append(self, new: Memory) -> BufferedMemory:
-        """Write one place."""
-        at = self.place.expand(1)
+        """Write the new places."""
+        at = self.place.expand(1) if new.size == 1 else self._places(new.size)
         self.keys.index_copy_(-2, at, new.keys.to(self.keys.dtype))
         self.values.index_copy_(-2, at, new.values.to(self.values.dtype))
-        return replace(self, written=True)
+        return replace(self, written=new.size)
+
+    def _places(self, count: int) -> Tensor:
+        """The next places, so many."""
+        return self.place + torch.arange(count, device=self.place.device)
+
+    def ask(self, query: Tensor) -> Question:
+        """The question of the places (N, T, ..) that are written now."""
+        count = query.shape[1]
+        return Question(query, newest=True) if count == 1 else Question(query, self._places(count))
+
+    def cut_back(self, count: int | Tensor) -> BufferedMemory:
+        """As it is: its place is moved by the search."""
+        return self
 
     @property
     def memory(self) -> Memory:
         """All places; those that are not written yet may not be looked at."""
         places = torch.arange(self.keys.shape[-2], device=self.place.device)
-        there = places <= self.place if self.written else places < self.place
+        there = places < self.place + self.written
         return Memory(self.keys, self.values, self.mask & there)
 
     def growing(self, size: int) -> GrowingMemory:

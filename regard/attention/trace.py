@@ -118,6 +118,8 @@ def _passes(
         if tracing() and seen in active.get():
             seen.leave()
 
+    for hook in (enter, leave):
+        hook.of_trace = True  # type: ignore[attr-defined] # read by `layers.fused_step`
     parts = [site.split(".") for site in sites]
     around = {"", *(".".join(part[: end + 1]) for part in parts for end in range(len(part)))}
     with ExitStack() as stack:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 from regard.base import processes
 from regard.errors import BadInput
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def choose_device(name: str = "auto", precision: str = "float32") -> torch.device:
@@ -51,6 +57,26 @@ def own_device(name: str) -> str:
 def current(device: torch.device) -> AbstractContextManager[object]:
     """Make a CUDA GPU the current one; nothing for other devices."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def on_own_gpu(launch: Callable[P, R]) -> Callable[P, R]:
+    """For functions that launch Triton kernels, which go to the current GPU: that of the first tensor is made the
+    current one."""
+
+    @wraps(launch)
+    def run(*given: P.args, **named: P.kwargs) -> R:
+        tensor = _first_tensor(given)
+        if not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device():
+            return launch(*given, **named)
+        with current(tensor.device):
+            return launch(*given, **named)
+
+    return run
+
+
+def _first_tensor(given: tuple[Any, ...]) -> Tensor:
+    parts = (part[0] if isinstance(part, tuple) else part for part in given)
+    return next(part for part in parts if isinstance(part, Tensor))
 
 
 @contextmanager

@@ -279,7 +279,9 @@ def _store() -> Store:
     """The key-value store that torchrun holds for its processes, also for those that it started before: so every
     start has keys of its own."""
     distributed = _distributed()
-    store, *_ = next(distributed.rendezvous("env://", timeout=timedelta(seconds=seconds())))
+    # As if this were the only process: else the one that holds the store would wait for the others here, and could
+    # not say which of them did not come.
+    store, *_ = next(distributed.rendezvous("env://", rank(), 1, timeout=timedelta(seconds=seconds())))
     one_torchrun = _number("GROUP_WORLD_SIZE", 1) == 1  # which counts the starts; several count differently
     return distributed.PrefixStore(f"regard/{restarts() if one_torchrun else _start_number(store)}", store)
 

@@ -35,14 +35,14 @@ def beam(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> list[l
 
 def _search(model: Generator, source: Tensor, mask: Tensor, rules: Rules) -> Answers:
     """All answers to each sentence, none where its limit is 0."""
-    most: np.ndarray = rules.max_lengths.cpu().numpy()
+    most = rules.limits
     live: np.ndarray = most.nonzero()[0]
     account = Account(live, most[live], rules)
     if not len(live):
         return account.answers
     if len(live) < len(most):
         here = torch.from_numpy(live).to(source.device)
-        source, mask, rules = source[here], mask[here], rules.keep(here)
+        source, mask, rules = source[here], mask[here], rules.keep(live)
     state = graphs.start(model, source, mask)
     steps: Steps | BeamsAhead = Steps(model, state, rules)
     if possible(model, state, rules, account.last):

@@ -1,7 +1,7 @@
 """Beam search on a GPU as a CUDA graph: the step of the model and the choice of the beams.
 
-The host follows one step behind: it gets the same candidates, makes the same choice, and keeps the account of ended
-sentences while the GPU takes the next step. Finished sentences stay in the batch until half of it is finished."""
+The host follows one graph behind: it gets the same candidates, makes the same choice, and keeps the account of ended
+sentences while the GPU takes the next steps. Finished sentences stay in the batch until half of it is finished."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.attention.record import tracing
 from regard.decode import graphs
 from regard.decode.generator import at_least_float32
-from regard.decode.graphs import WORTH, Copied, Recording, capacity_for, most_places, refused
+from regard.decode.graphs import WORTH, Copied, Recording, bucket, capacity_for, most_places, refused
 from regard.decode.rules import Rules
 from regard.decode.steps import Candidates, extend
 from regard.layers.replay import addresses
@@ -26,6 +26,9 @@ try:
     from regard.decode import beams_cuda
 except ImportError:  # no Triton: `choose` runs on any device
     beams_cuda = None  # type: ignore[assignment]
+
+
+STEPS = 4  # of a graph, some of which may be for nothing at the end
 
 
 def possible(model: Generator, state: State, rules: Rules, last: int) -> bool:
@@ -68,14 +71,17 @@ class BeamsAhead:
         wide = state.spread(self.width)
         rows = wide.rows, rules.start.repeat_interleave(self.width), scores.flatten()
         self.launched, self.taken, self.size = 0, 0, max(state.past_sizes(), default=0)
-        self.waiting: deque[Copied] = deque()
+        self.waiting: deque[Copied] = deque()  # the candidates of graphs
+        self.ready: deque[np.ndarray] = deque()  # those of steps (3, B, 2 W)
         self._record(State((state.memory, limits), rows, self.width), len(limits))
 
     def candidates(self) -> Candidates:
-        while self.launched < self.last and len(self.waiting) < 2:
+        while self.launched < self.last and len(self.waiting) < (1 if self.ready else 2):
             self.waiting.append(Copied(self.recording.launch()))
-            self.launched, self.size = self.launched + 1, self.size + 1
-        scores, beams, tokens = self.waiting.popleft().wait().numpy()
+            self.launched, self.size = self.launched + self.steps, self.size + self.steps
+        if not self.ready:
+            self.ready.extend(self.waiting.popleft().wait().numpy())
+        scores, beams, tokens = self.ready.popleft()[:, : self.count]
         precision = np.float64 if self.recording.input.rows[-1].dtype == torch.float64 else np.float32
         if not self.taken:
             beams = np.zeros_like(beams)  # those of dead beams are not wanted
@@ -86,8 +92,9 @@ class BeamsAhead:
         return until_half(done) if last - self.launched >= WORTH else np.arange(len(done))
 
     def keep(self, sentences: np.ndarray, last: int) -> None:
-        for candidates in self.waiting:
-            candidates.keep(sentences)
+        for copied in self.waiting:
+            copied.keep(sentences)
+        self.ready = deque(candidates[:, sentences] for candidates in self.ready)
         here = torch.from_numpy(sentences).to(self.rules.start.device)
         state = self.recording.input.growing(self.size).drop(here)
         self.close()
@@ -102,20 +109,25 @@ class BeamsAhead:
         graphs.give_back(self.model, self.key, self.recording)
 
     def _record(self, state: State, sentences: int) -> None:
-        """The graph that goes on from this state."""
-        places = self.size + self.last - self.launched
-        capacity = capacity_for(places, most_places(self.model)) if state.past_sizes() else 0
-        all_of_them = torch.arange(sentences, device=self.rules.start.device)
+        """The graph that goes on from this state. It has as many sentences as a bucket, so that few are made: those
+        beyond `count` repeat the first and are not wanted."""
+        left, most = self.last - self.launched, most_places(self.model)
+        whole = -(-left // STEPS) * STEPS
+        self.steps = STEPS if self.size + whole <= most else 1
+        capacity = capacity_for(self.size + (whole if self.steps > 1 else left), most) if state.past_sizes() else 0
+        self.count, index = sentences, torch.arange(bucket(sentences), device=self.rules.start.device)
+        index = torch.where(index < sentences, index, 0)
 
         def fixed() -> tuple[State, Tensor]:
-            room = graphs.room(self.model, capacity, all_of_them.device)
-            return state.fixed(all_of_them, room), room.place
+            room = graphs.room(self.model, capacity, index.device)
+            return state.fixed(index, room), room.place
 
-        begun, _ = fixed()
+        as_they_are = len(index) == sentences
+        begun = state.fixed(None if as_they_are else index, graphs.room(self.model, capacity, index.device))
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
-        self.key = addresses(self.model), state.width, shapes, self.rules.end, self.rules.never
+        self.key = addresses(self.model), state.width, shapes, self.rules.end, self.rules.never, self.steps
         self.recording = graphs.take(
-            self.model, self.key, lambda: record(self.model, *fixed(), self.rules, self.width)
+            self.model, self.key, lambda: record(self.model, *fixed(), self.rules, self.width, self.steps)
         )
         self.recording.load(begun, self.size)
 
@@ -136,10 +148,7 @@ def advance(model: Generator, state: State, rules: Rules, width: int) -> tuple[T
 
 
 def _fused(logits: Tensor, rules: Rules, width: int) -> bool:
-    if beams_cuda is None or not logits.is_cuda:
-        return False
-    here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
-    return here and beams_cuda.fits(logits, rules, width)
+    return beams_cuda is not None and logits.is_cuda and beams_cuda.fits(logits, rules, width)
 
 
 def choose(
@@ -169,21 +178,21 @@ def until_half(done: np.ndarray) -> np.ndarray:
     return np.sort(np.argsort(done, kind="stable")[:half])
 
 
-def record(model: Any, static: State, place: Tensor, rules: Rules, width: int) -> Recording:
-    """The graph of a step from this state on."""
+def record(model: Any, static: State, place: Tensor, rules: Rules, width: int, steps: int) -> Recording:
+    """The graph of so many steps from this state on."""
 
-    def launch() -> Tensor:
+    def step() -> Tensor:
         candidates, order, after = advance(model, static, rules, width)
         own = (State((), state.rows[0]).tensors() for state in (static, after))
         for old, new in zip(*own, strict=True):
             if old is new:  # the model does not change it, or has written into it
                 new = new.clone()
             torch.index_select(new, 0, order, out=old)
-        rest = (State(state.memory, state.rows[1:]).tensors() for state in (static, after))
-        for old, new in zip(*rest, strict=True):
-            if old is not new:
-                old.copy_(new)
+        graphs.copy_all(*(State(state.memory, state.rows[1:]).tensors() for state in (static, after)))
         place.add_(1)
         return candidates
+
+    def launch() -> Tensor:
+        return torch.stack([step() for _ in range(steps)])
 
     return Recording(graphs.captured(launch), static, place)

@@ -7,10 +7,10 @@ Letters: B sentences, W beams, N rows, V words; K = 2 W candidates of each row a
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.decode.rules import Rules
 
 MOST_WORDS = 32768  # a program holds the scores of a row in registers
@@ -107,6 +107,7 @@ def fits(logits: Tensor, rules: Rules, width: int) -> bool:
     return small and logits.dtype != torch.float64
 
 
+@on_own_gpu
 def choose(
     logits: Tensor, tokens: Tensor, scores: Tensor, limits: Tensor, rules: Rules, width: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

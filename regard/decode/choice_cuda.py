@@ -5,10 +5,10 @@ Letters: N rows, V words."""
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.decode.rules import Rules
 
 MOST_BARRED = 16
@@ -63,10 +63,10 @@ def fits(logits: Tensor, rules: Rules) -> bool:
     """Can `choose` take logits (N, V) by these rules?"""
     if not logits.is_cuda or rules.decoding.temperature or rules.decoding.looks_back:
         return False
-    here = logits.get_device() == torch.cuda.current_device()  # where Triton launches
-    return here and len(rules.never) <= MOST_BARRED and logits.dtype != torch.float64 and logits.is_contiguous()
+    return len(rules.never) <= MOST_BARRED and logits.dtype != torch.float64 and logits.is_contiguous()
 
 
+@on_own_gpu
 def choose(
     logits: Tensor, totals: Tensor, least: Tensor, rules: Rules, *, early: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.attention.record import tracing
 from regard.layers.encoder_decoder import NO_LIMIT
-from regard.layers.replay import addresses, capture, run_aside
+from regard.layers.replay import addresses, capture, replays, reserved, run_aside, syncing_never
 from regard.layers.state import SOURCES, Room, State
 
 WORTH = 8  # steps: a capture takes about as long as four
@@ -45,16 +45,29 @@ class Input(Protocol):
 class Recording(NamedTuple):
     """Work that can be done again and again."""
 
-    launch: Callable[[], Any]  # a step returns what the host is told, `start` a state
+    launch: Callable[..., Any]  # a step returns what the host is told, `start` a state
     input: Any  # an Input, static; a step overwrites it by what follows from it
     place: Tensor  # () where pasts are written next
     bytes: int = 0  # of GPU memory
 
     def load(self, begun: Input, size: int) -> None:
         """Go on from this state, whose pasts have so many places."""
-        for mine, static in zip(begun.tensors(), self.input.tensors(), strict=True):
-            static.copy_(mine)
+        copy_all(self.input.tensors(), begun.tensors())
         self.place.fill_(size)
+
+
+def copy_all(static: Iterable[Tensor], new: Iterable[Tensor]) -> None:
+    """Copy new tensors into static ones, those of a dtype together, in fewer kernels."""
+    groups: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for old, now in zip(static, new, strict=True):
+        if old.shape != now.shape:
+            raise RuntimeError(f"a step makes {tuple(now.shape)} of a state of shape {tuple(old.shape)}")
+        if old is not now:
+            olds, news = groups.setdefault(old.dtype, ([], []))
+            olds.append(old)
+            news.append(now)
+    for olds, news in groups.values():
+        torch._foreach_copy_(olds, news)
 
 
 recordings: WeakKeyDictionary[nn.Module, dict[Any, Recording]] = WeakKeyDictionary()
@@ -86,14 +99,11 @@ def take(model: nn.Module, key: Any, record: Callable[[], Recording]) -> Recordi
     kept = recordings.setdefault(model, {}).pop(key, None)
     if kept is not None:
         return kept
-    before = _reserved()
+    device = next(model.parameters()).device
+    before = reserved(device)
     made = record()
     static = sum(tensor.numel() * tensor.element_size() for tensor in made.input.tensors())
-    return made._replace(bytes=max(static, _reserved() - before))
-
-
-def _reserved() -> int:
-    return torch.cuda.memory_reserved() if torch.cuda.is_initialized() else 0
+    return made._replace(bytes=max(static, reserved(device) - before))
 
 
 def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
@@ -108,8 +118,17 @@ def give_back(model: nn.Module, key: Any, recording: Recording) -> None:
 
 
 def kept_bytes(model: nn.Module) -> int:
-    """What the graphs of a model take of a GPU's memory."""
-    return sum(recording.bytes for recording in recordings.get(model, {}).values())
+    """What the graphs of a model's searches take of a GPU's memory, those at work left out."""
+    return sum(recording.bytes for recording in [*recordings.get(model, {}).values()])
+
+
+def graph_memory(model: nn.Module) -> tuple[int, int]:
+    """How many CUDA graphs of a model are kept, of searches and of other answers, and their bytes of GPU memory."""
+    count, size = len(recordings.get(model, {})), kept_bytes(model)
+    if model in replays:
+        replay = replays[model].replay
+        return count + len(replay.recordings), size + replay.bytes
+    return count, size
 
 
 def _memory(device: torch.device) -> float:
@@ -138,8 +157,8 @@ def room(model: Any, capacity: int, device: torch.device) -> Room:
 
 
 def captured(launch: Callable[[], T]) -> Callable[[], T]:
-    """The work as a CUDA graph; what it returns is overwritten by the next."""
-    stream = torch.cuda.Stream()
+    """The work, on the current GPU, as a CUDA graph; what it returns is overwritten by the next."""
+    stream = torch.cuda.Stream(torch.cuda.current_device())
     run_aside(launch, stream)
     graph, told = capture(launch, stream)
 
@@ -165,21 +184,44 @@ class Source(NamedTuple):
         return tuple(self)
 
 
+def _unread(model: Any, size: int) -> str:
+    """Why reading a source of this size is not a graph; "": it is."""
+    if not hasattr(model, "padded_side"):
+        return f"{type(model).__name__} does not say on which side its sources are padded"
+    if tracing():
+        return "attention is traced"
+    if sum(_padding(model, size)) < 0:
+        return f"{size} tokens are more than the model has places for"
+    return refused.get(model, "")
+
+
+def _padding(model: Any, size: int) -> tuple[int, int]:
+    """How many places of padding, left and right, a source of this size gets; below 0: it is too long."""
+    if not model.padded_side:
+        return 0, 0
+    left = model.padded_side == "left"
+    longest = most_places(model) if left else model.max_source_positions
+    missing = min(-(-size // SOURCES) * SOURCES, longest) - size
+    return (missing, 0) if left else (0, missing)
+
+
 def start(model: Any, source: Tensor, mask: Tensor) -> State:
     """model.start(source, mask). On a GPU it is a graph from the second source of a shape on, for a model that says
-    at which side its sources can be padded, so that few shapes occur."""
-    side = getattr(model, "padded_side", "")
-    if not side or not on_gpu(source) or not source.shape[1] or tracing() or model in refused:
+    at which side its sources can be padded, so that few shapes occur ("": at none)."""
+    if not on_gpu(source) or not source.shape[1]:
         return model.start(source, mask)
-    here = torch.arange(bucket(len(source)), device=source.device)
-    longest = most_places(model) if side == "left" else model.max_source_positions
-    size = min(-(-source.shape[1] // SOURCES) * SOURCES, longest)
-    if size < source.shape[1]:
+    why = _unread(model, source.shape[1])
+    if why:
+        tell(model, f"a source is read without a graph: {why}")
         return model.start(source, mask)
-    more = (size - source.shape[1], 0) if side == "left" else (0, size - source.shape[1])
-    rows = torch.where(here < len(source), here, 0)
-    given = Source(F.pad(source, more)[rows], F.pad(mask, more)[rows])
-    key = "start", addresses(model), given.tokens.shape, source.dtype
+    more, count = _padding(model, source.shape[1]), bucket(len(source))
+    given = Source(source, mask)
+    if any(more):
+        given = Source(F.pad(source, more), F.pad(mask, more))
+    if count > len(source):
+        here = torch.arange(count, device=source.device)
+        given = Source(*(side[torch.where(here < len(source), here, 0)] for side in given))
+    key = "start", addresses(model), given.tokens.shape, given.mask.shape, source.dtype
     if key not in started.setdefault(model, set()):
         started[model].add(key)
         return model.start(source, mask)
@@ -187,15 +229,20 @@ def start(model: Any, source: Tensor, mask: Tensor) -> State:
     def record() -> Recording:
         static = Source(given.tokens.clone(), given.mask.clone())
         place = torch.zeros((), dtype=torch.long, device=source.device)
-        return Recording(captured(lambda: model.start(*static)), static, place)
+
+        def launch() -> State:
+            with syncing_never():
+                return model.start(*static)
+
+        return Recording(captured(launch), static, place)
 
     try:
         recording = take(model, key, record)
     except Exception as error:
         refuse(model, error)
         return model.start(source, mask)
-    recording.load(given, 0)
-    state = recording.launch().since(more[0]).drop(here[: len(source)])
+    copy_all(recording.input.tensors(), given.tensors())
+    state = recording.launch().since(more[0]).drop(torch.arange(len(source), device=source.device))
     give_back(model, key, recording)
     return state
 
@@ -208,15 +255,17 @@ class Copied:
         if not tensor.is_cuda:
             self.copy = tensor.clone()
             return
-        self.key = tensor.shape, tensor.dtype
-        free = envelopes.setdefault(self.key, [])
-        self.envelope = free.pop() if free else Envelope(torch.empty_like(tensor, device="cpu").pin_memory())
+        self.key = tensor.device, tensor.shape, tensor.dtype
+        try:
+            self.envelope = envelopes.setdefault(self.key, []).pop()
+        except IndexError:
+            self.envelope = Envelope(torch.empty_like(tensor, device="cpu").pin_memory())
         self.envelope.tensor.copy_(tensor, non_blocking=True)
-        self.envelope.arrived.record()
+        self.envelope.arrived.record(torch.cuda.current_stream(tensor.device))
 
     def keep(self, sentences: np.ndarray) -> None:
-        """These sentences alone, of (.., B, ..)."""
-        self.copy = torch.from_numpy(self.wait().numpy()[:, sentences])
+        """These sentences alone, of (.., B, P)."""
+        self.copy = torch.from_numpy(self.wait().numpy()[..., sentences, :])
 
     def wait(self) -> Tensor:
         if self.copy is None:
@@ -227,7 +276,8 @@ class Copied:
 
 
 class Envelope:
-    """Pinned memory that a tensor is copied to, used again: to make it anew takes longer than the copy."""
+    """Pinned memory that a tensor of one GPU is copied to, used again: to make it anew takes longer than the
+    copy."""
 
     def __init__(self, tensor: Tensor):
         self.tensor, self.arrived = tensor, torch.cuda.Event()

@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 
 from regard.decode import graphs
+from regard.decode.graphs import WORTH
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.lookup import Lookup
 from regard.decode.rows import Rows, take_step
 from regard.decode.rows_ahead import RowsAhead
-from regard.decode.rules import NO_TOKEN, Rules, Stop
+from regard.decode.rules import NO_TOKEN, PADDING, Rules, Stop
 from regard.models import protocols
 
 
@@ -58,12 +60,15 @@ def write(
 ) -> Generator[Step, None, list[Hypothesis]]:
     """One answer to each sentence, greedy or sampled. Yields what each step wrote and returns the answers. Run it
     by `finish`, or by `step_by_step` to use the tokens as they are written: these set eval mode."""
-    answers = [Hypothesis([], 0.0, False) for _ in source]
-    live = rules.max_lengths.nonzero().flatten()
+    answers = [Hypothesis([], 0.0, False)] * len(source)
+    live: np.ndarray = rules.limits.nonzero()[0]
     if not len(live):
         return answers
+    if len(live) < len(source):
+        here = torch.from_numpy(live).to(source.device)
+        source, mask, rules = source[here], mask[here], rules.keep(live)
     loop = Loop(model)
-    loop.join(source[live], mask[live], live.tolist(), [rules.keep(live)])
+    loop.join(source, mask, live.tolist(), [rules])
     while len(loop):
         step = loop.step()
         if step.failed:
@@ -82,6 +87,8 @@ class Draft:
     end: int  # end token
     limit: int  # most tokens
     stop: Stop | None
+    speculate: int = 0  # tokens that are proposed at a time
+    before: list[int] = field(default_factory=list)  # the tokens before, for proposals
     written: list[int] = field(default_factory=list)
 
     @property
@@ -122,13 +129,14 @@ class Loop:
         self.drafts: list[Draft | None] = []  # in the order of the batch; None: it is done, or was never wanted
         self.rows: Rows | None = None
         self.table: Table | None = None  # of the drafts
-        self.ahead: RowsAhead | None = None  # that writes them, instead of `rows`
+        self.ahead: RowsAhead | Lookup | None = None  # that writes them, instead of `rows`
         self.backlog: deque[Step] = deque()  # steps that were taken before the batch was changed
+        self.steady = 0  # steps since then
 
     def __len__(self) -> int:
         """How many rows are still to be told of."""
         told_later = sum(len(step.answers) + len(step.failed) for step in self.backlog)
-        return told_later + sum(draft is not None for draft in self.drafts)
+        return told_later + len(self._table.names)
 
     def join(self, source: Tensor, mask: Tensor, names: Sequence[int], parts: Sequence[Rules]) -> None:
         """Read the sources of new rows (B, ..); the next step writes their first tokens. `names` (B,) are numbers
@@ -141,22 +149,27 @@ class Loop:
             new = new.join(Rows.begin(state, part), state)
         self.rows = new if self.rows is None else self.rows.join(new)
         for part in parts:
-            limits = part.max_lengths.tolist()
-            self.drafts += [Draft(next(numbers), part.end, limit, part.stop) for limit in limits]
+            ahead, limits = part.decoding.speculate, part.limits.tolist()
+            texts = part.before.tolist() if ahead else [[]] * len(limits)
+            self.drafts += [
+                Draft(next(numbers), part.end, limit, part.stop, ahead, before)
+                for limit, before in zip(limits, texts, strict=True)
+            ]
 
     def step(self) -> Step:
         """Write the next token of every row; those that are done with it leave."""
         if self.backlog:
             return self.backlog.popleft()
         assert self.rows is not None
+        self.steady += 1
         if self.ahead is not None and self.ahead.is_full:
             self._settle()
             self.trim()
         if self.ahead is None:
-            self.ahead = RowsAhead.begin(self.model, self.rows, self.left)
+            self.ahead = self._look_up() or RowsAhead.begin(self.model, self.rows, self.left)
         if self.ahead is None:
             outcome, self.rows = take_step(self.model, self.rows)
-            step = self._account(outcome.cpu())
+            step = self._account(outcome.cpu().numpy())
         else:
             self.drafts += [None] * (self.ahead.count - len(self.drafts))
             step = self._account(self.ahead.outcome(self.left))
@@ -165,6 +178,28 @@ class Loop:
             if self.ahead is None or not alive or self.ahead.thins_out(alive, self.left):
                 self._settle()
         return step
+
+    def _look_up(self) -> Lookup | None:
+        """What proposes the tokens of a row that asks for it."""
+        draft = next((draft for draft in self.drafts if draft is not None), None)
+        if draft is None or not draft.speculate or self.rows is None:
+            return None
+        self._write_down()
+        text = [token for token in draft.before if token != PADDING] + draft.written
+        return Lookup.begin(self.model, self.rows, self.left, text, draft.speculate)
+
+    def steps(self) -> list[Step]:
+        """The next step, and those that need not be waited for: a graph takes several at once."""
+        taken = [self.step()]
+        while self.backlog or (self.ahead is not None and self.ahead.ready):
+            taken.append(self.step())
+        return taken
+
+    @property
+    def is_open(self) -> bool:
+        """Does it pay that others join now? With a graph that takes as long as some steps, so they wait a little
+        and join together."""
+        return self.ahead is None or self.steady >= 2 * WORTH
 
     @property
     def left(self) -> int:
@@ -178,10 +213,10 @@ class Loop:
             self.table = Table.of(self.drafts)
         return self.table
 
-    def _account(self, outcome: Tensor) -> Step:
+    def _account(self, outcome: np.ndarray) -> Step:
         """What follows from the outcome of `take_step`, for the rows that are not done."""
         table = self._table
-        tokens, totals, possible = outcome.numpy()[:, table.places]
+        tokens, totals, possible = outcome[:, table.places]
         tokens = tokens.astype(np.int64)
         table.written.append(tokens)
         table.lengths[:] += 1
@@ -225,7 +260,7 @@ class Loop:
         elif self.rows is not None and len(places) < len(self.rows):
             self.rows = self.rows.keep(torch.tensor(places, device=self.rows.tokens.device))
         self._write_down()
-        self.drafts = [self.drafts[place] for place in places]
+        self.drafts, self.steady = [self.drafts[place] for place in places], 0
 
     def leave(self, names: Collection[int]) -> None:
         """Drop rows whose answers nobody waits for."""

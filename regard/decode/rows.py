@@ -95,19 +95,22 @@ class Rows:
         first = int(used.int().argmax()) if used.any() else len(used)
         return replace(self, state=self.state.trim(), history=self.history[:, first:])
 
-    def fixed(self, count: int, room: Room) -> Rows:
+    def fixed(self, count: int, room: Room, *, copy: bool = True) -> Rows:
         """A copy whose tensors keep their shapes in later steps: `count` rows, of which those beyond N repeat the
-        first and are not wanted. For rows of one group."""
+        first and are not wanted. For rows of one group. copy=False: what has its shape already is not copied."""
         (group,) = self.groups
+        missing = max(0, room.capacity - self.history.shape[1]) if self.history.shape[1] else 0
+        history = F.pad(self.history, (missing, 0), value=PADDING) if missing else self.history
+        if count == len(self) and not copy:
+            return replace(self, state=self.state.fixed(None, room), history=history)
         index = torch.arange(count, device=self.tokens.device)
         index = torch.where(index < len(self), index, 0)
-        missing = max(0, room.capacity - self.history.shape[1]) if self.history.shape[1] else 0
         return Rows(
             self.state.fixed(index, room),
             self.tokens[index],
             self.totals[index],
             self.least[index],
-            F.pad(self.history, (missing, 0), value=PADDING)[index],
+            history[index],
             (group.repeat(index),),
             self.minimum,
         )
@@ -178,13 +181,18 @@ def take_step(model: protocols.Generator, rows: Rows) -> tuple[Tensor, Rows]:
     """Write the next token of every row -> (3, N): the tokens, the log-probabilities of the rows, and whether there
     was a possible token; and the rows after it. Integers below 2^53 are exact in float64: one copy fetches all."""
     logits, state = model.step(rows.tokens, rows.state)
+    return choose_tokens(logits, replace(rows, state=state))
+
+
+def choose_tokens(logits: Tensor, rows: Rows) -> tuple[Tensor, Rows]:
+    """The part of `take_step` behind the model, for rows with their next state."""
     rows = replace(rows, groups=tuple(group.check(logits.shape[1]) for group in rows.groups))
     rules, minimum = rows.groups[0].rules, rows.minimum
     if choice_cuda is not None and len(rows.groups) == 1 and choice_cuda.fits(logits, rules):
         outcome, tokens, totals, least = choice_cuda.choose(
             logits, rows.totals, rows.least, rules, early=minimum > 0
         )
-        after = replace(rows, state=state, tokens=tokens, totals=totals, least=least, minimum=minimum - 1)
+        after = replace(rows, tokens=tokens, totals=totals, least=least, minimum=minimum - 1)
         return outcome, after
     logits = at_least_float32(logits)
     tokens, best = _choose(logits, rows)
@@ -192,7 +200,7 @@ def take_step(model: protocols.Generator, rows: Rows) -> tuple[Tensor, Rows]:
     totals = rows.totals + (logits.gather(1, tokens[:, None]).flatten() - everything)
     possible = (best - everything).isfinite()
     history = torch.cat([rows.history, tokens[:, None]], 1) if rows.history.shape[1] else rows.history
-    after = Rows(state, tokens, totals, rows.least - 1, history, rows.groups, minimum - 1)
+    after = Rows(rows.state, tokens, totals, rows.least - 1, history, rows.groups, minimum - 1)
     return torch.stack([wide(tokens), wide(totals), wide(possible)]), after
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,14 +30,14 @@ class RowsAhead:
     def __init__(self, model: Any, rows: Rows, size: int, capacity: int):
         self.model, self.device = model, rows.tokens.device
         self.count, self.size, self.capacity = bucket(len(rows)), size, capacity
-        begun = rows.fixed(self.count, graphs.room(model, capacity, self.device))
+        begun = rows.fixed(self.count, graphs.room(model, capacity, self.device), copy=False)
         (group,) = rows.groups
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in begun.tensors())
         self.key = addresses(model), shapes, group.key, rows.minimum > 0
         self.recording = graphs.take(model, self.key, lambda: record(model, rows, self.count, capacity))
         self.recording.load(begun, size)
         self.waiting: deque[Copied] = deque()  # the outcomes of graphs
-        self.ready: deque[Tensor] = deque()  # those of steps
+        self.ready: deque[np.ndarray] = deque()  # those of steps
         self.taken = 0  # steps
 
     @staticmethod
@@ -68,22 +69,22 @@ class RowsAhead:
     def has_room(self) -> bool:
         return not self.capacity or self.size + STEPS <= self.capacity
 
-    def outcome(self, left: int) -> Tensor:
+    def outcome(self, left: int) -> np.ndarray:
         """What the next step wrote, as `take_step` says it; no row writes more than `left` tokens from there on."""
         while len(self.waiting) <= AHEAD and len(self.ready) + STEPS * len(self.waiting) < left and self.has_room:
             self.waiting.append(Copied(self.recording.launch()))
             self.size, self.taken = self.size + STEPS, self.taken + STEPS
         if not self.ready:
-            self.ready.extend(self.waiting.popleft().wait())
+            self.ready.extend(self.waiting.popleft().wait().numpy())
         return self.ready.popleft()
 
     def thins_out(self, alive: int, left: int) -> bool:
         """Does it pay to go on with a smaller batch, if so many rows are not done?"""
         return left > 4 * WORTH and 4 * bucket(alive) <= self.count
 
-    def outcomes(self) -> list[Tensor]:
+    def outcomes(self) -> list[np.ndarray]:
         """Of the steps that were taken ahead and not told yet."""
-        told = [*self.ready, *(outcome for copied in self.waiting for outcome in copied.wait())]
+        told = [*self.ready, *(outcome for copied in self.waiting for outcome in copied.wait().numpy())]
         self.ready.clear()
         self.waiting.clear()
         return told
@@ -119,18 +120,16 @@ def record(model: protocols.Generator, rows: Rows, count: int, capacity: int) ->
     static = rows.fixed(count, room)
     width = static.history.shape[1]
 
-    def step() -> Tensor:
-        outcome, after = take_step(model, static)
-        after = replace(after, history=after.history[:, after.history.shape[1] - width :])
-        for old, new in zip(static.tensors(), after.tensors(), strict=True):
-            if old.shape != new.shape:
-                raise RuntimeError(f"a step makes {tuple(new.shape)} of a state of shape {tuple(old.shape)}")
-            if old is not new:
-                old.copy_(new)
-        room.place.add_(1)
-        return outcome
-
     def launch() -> Tensor:
-        return torch.stack([step() for _ in range(STEPS)])
+        rows, outcomes = static, []
+        for _ in range(STEPS):
+            outcome, rows = take_step(model, rows)
+            history = rows.history[:, rows.history.shape[1] - width :]
+            room.place.add_(1)
+            outcomes.append(outcome)
+            # The graph is for any minimum.
+            rows = replace(rows, state=rows.state.moved(), history=history, minimum=static.minimum)
+        graphs.copy_all(static.tensors(), rows.tensors())
+        return torch.stack(outcomes)
 
     return Recording(graphs.captured(launch), static, room.place)

@@ -47,6 +47,7 @@ class Rules:
 
     decoding: Decoding
     max_lengths: Tensor  # (B,) most tokens, the end token included
+    limits: np.ndarray  # the same on the host: to ask a GPU is to wait for all that it was given to do
     min_lengths: Tensor  # (B,) fewest tokens before the end token
     start: Tensor  # (B,) the first input token
     before: Tensor  # (B, P) the prompt and the start token, behind PADDING
@@ -59,12 +60,11 @@ class Rules:
     def __len__(self) -> int:
         return len(self.start)
 
-    def keep(self, sentences: Tensor) -> Rules:
+    def keep(self, sentences: np.ndarray) -> Rules:
         """The rules of these sentences."""
-        max_lengths, min_lengths, start, before = (
-            x[sentences] for x in (self.max_lengths, self.min_lengths, self.start, self.before)
-        )
-        return replace(self, max_lengths=max_lengths, min_lengths=min_lengths, start=start, before=before)
+        here = torch.from_numpy(sentences).to(self.start.device)
+        names = ("max_lengths", "min_lengths", "start", "before")
+        return replace(self, limits=self.limits[sentences], **{name: getattr(self, name)[here] for name in names})
 
     def early(self, length: int) -> Tensor | None:
         """Which sentences (B,) may not end yet, after so many tokens; None: all may."""
@@ -120,13 +120,16 @@ def read_rules(decoding: Decoding, target: Target, sentences: int, device: torch
     return Rules(
         decoding=decoding,
         max_lengths=max_lengths,
+        limits=np.broadcast_to(_on_host(limits["max_length"]), sentences).astype(np.int64),
         min_lengths=min_lengths,
         start=start,
-        before=torch.cat([read_prompt(target, sentences, device), start[:, None]], 1),
+        before=start[:, None]
+        if target.prompt is None
+        else torch.cat([read_prompt(target, target.prompt, sentences, device), start[:, None]], 1),
         end=target.end,
         never=tuple(target.never),
         barred=torch.tensor(target.never, dtype=torch.long, device=device),
-        longest_minimum=int(torch.as_tensor(limits["min_length"]).max()) if sentences else 0,
+        longest_minimum=int(_on_host(limits["min_length"]).max()) if sentences else 0,
         stop=target.stop,
     )
 
@@ -142,6 +145,8 @@ def check_mask(source: Tensor, mask: Tensor) -> None:
 
 def per_sentence(name: str, value: int | Tensor, sentences: int, device: torch.device) -> Tensor:
     """A non-negative integer for each sentence (B,), on the device."""
+    if type(value) is int and value >= 0:  # filling takes less time than checking and copying
+        return torch.full((sentences,), value, device=device)
     numbers = torch.as_tensor(value)
     if numbers.is_floating_point() or numbers.shape not in ((), (sentences,)):
         raise ValueError(
@@ -153,11 +158,13 @@ def per_sentence(name: str, value: int | Tensor, sentences: int, device: torch.d
     return numbers.to(device).expand(sentences)
 
 
-def read_prompt(target: Target, sentences: int, device: torch.device) -> Tensor:
-    """The prompts (B, P) with PADDING; (B, 0) if there are none."""
-    prompt, mask = target.prompt, target.prompt_mask
-    if prompt is None:
-        return torch.empty(sentences, 0, dtype=torch.long, device=device)
+def _on_host(value: int | Tensor) -> np.ndarray:
+    return value.cpu().numpy() if isinstance(value, Tensor) else np.array(value)
+
+
+def read_prompt(target: Target, prompt: Tensor, sentences: int, device: torch.device) -> Tensor:
+    """The prompts (B, P) with PADDING."""
+    mask = target.prompt_mask
     if prompt.dim() != 2 or len(prompt) != sentences:
         raise ValueError(
             f"prompt must have one row of tokens for each of the {sentences} sentences, "

@@ -9,6 +9,7 @@ from torch import Tensor
 from regard.decode.beam import beam
 from regard.decode.generator import finish
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.lookup import check_speculation
 from regard.decode.loop import Step, write
 from regard.decode.rules import Target, check_mask, read_rules
 from regard.decode.settings import Decoding
@@ -39,6 +40,7 @@ def search(
     """As `decode`, step by step: run it by `finish`, or by `step_by_step` where the tokens are wanted as they are
     written. A beam knows no answer before its end and has no steps."""
     check_mask(source, mask)
+    check_speculation(model, decoding)
     rules = read_rules(decoding, target, len(source), source.device)
     if decoding.is_beam:
         return beam(model, source, mask, rules)

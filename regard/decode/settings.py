@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from regard.base.arguments import checking
 from regard.base.fields import check, setting
@@ -13,6 +14,7 @@ MOST_PENALTY = 10
 MOST_COVERAGE = 1000
 MOST_REPETITION = 1e6
 TOO_MANY_TOKENS = 1 << 20
+MOST_PROPOSED = 64  # tokens
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Decoding:
     top_k: int = setting(0, at_least=0, below=1 << 31)  # sample among the so many most likely tokens; 0: among all
     # sample among the most likely tokens that sum to this probability; 1: among all
     top_p: float = setting(1.0, above=0, at_most=1)
+    # language models: so many tokens, looked up in the text so far, are verified in one pass; 0: off
+    speculate: int = setting(0, at_least=0, at_most=MOST_PROPOSED)
     seed: int = setting(0, at_least=0, below=1 << 63)  # of sampling: the same seed gives the same text
 
     def __post_init__(self) -> None:
@@ -66,6 +70,11 @@ class Decoding:
                 text.encode()
             except UnicodeEncodeError:
                 raise BadInput(f"stop must be text that UTF-8 can encode, got {text!r:.80}") from None
+        if self.speculate and self.is_beam:
+            raise BadInput(
+                f"speculate proposes the next tokens of one text, and beam = {self.beam} writes several; set "
+                "beam = 1 or speculate = 0"
+            )
         if self.temperature and self.n_best > 1:
             raise BadInput(f"sampling gives one answer, got n_best = {self.n_best}; set temperature = 0")
 
@@ -79,7 +88,7 @@ class Decoding:
         """Does a rule depend on what is written?"""
         return self.repetition_penalty != 1 or self.no_repeat_ngram > 0
 
-    @property
+    @cached_property
     def choice(self) -> Decoding:
         """What the choice of a next token depends on: rows with equal choices are computed together."""
         return Decoding(

@@ -57,7 +57,7 @@ class Steps:
     def keep(self, sentences: np.ndarray, last: int) -> None:
         """Go on with these sentences (B',) alone."""
         here = torch.from_numpy(sentences).to(self.tokens.device)
-        self.state, self.rules = self.state.drop(here), self.rules.keep(here)
+        self.state, self.rules = self.state.drop(here), self.rules.keep(sentences)
 
     def close(self) -> None:
         """The search is over."""

@@ -21,6 +21,11 @@ class BertForm(Form[BertConfig]):
     prefix = "bert."
     derived = r"bert\.embeddings\.(position|token_type)_ids"
 
+    def lacks(self, config: BertConfig) -> str:
+        if config.has_linear_part:
+            return "BERT there has no linear part beside it, and this model has (model.bigrams = 0 trains without)"
+        return ""
+
     def read_config(self, table: Table) -> tuple[BertConfig, Special | None]:
         heads = {name: head for head, name in HEADS.items()}
         head = heads[(table.table.get("architectures") or ["BertModel"])[0]]  # without one, `holds` decides

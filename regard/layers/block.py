@@ -128,7 +128,7 @@ class Block(nn.Module):
         def look(x: Tensor) -> Tensor:
             nonlocal grown
             grown = past.append(self.attend.remember(x, mask=mask))
-            return self.attend(Question(x, newest=True), grown.memory)
+            return self.attend(past.ask(x), grown.memory)
 
         return self._run(x, look, source, None), grown
 

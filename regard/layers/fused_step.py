@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHead
-from regard.attention.memory import BufferedMemory
+from regard.attention.kernels.few import MOST_QUERIES, worth
+from regard.attention.memory import BufferedMemory, Memory
 from regard.attention.record import tracing
 from regard.attention.score import ScaledDot
 from regard.layers.block import ACTIVATIONS, Block
@@ -23,22 +24,24 @@ except ImportError:  # without Triton
 
 log = logging.getLogger("regard.decode")
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-MOST_ROWS = 128  # with more rows a step is bound by arithmetic, and cuBLAS is faster
+MOST_ROWS = 512
+MOST_NUMBERS = 1 << 17  # rows x features: with more a step is bound by arithmetic, and cuBLAS is faster
 SHARED = 220 << 10  # bytes of shared memory that a program may need: data-centre GPUs since Hopper have them
-MOST_WIDTH = 8192  # of an input of one row, all of which a program holds
-MOST_BYTES = 12288  # of an input of several rows
+MOST_WIDTH = 8192  # of an input; a program of one row holds all of it
 MOST_HEAD = 128
 
 
-def try_step(x: Tensor, blocks: Sequence[Any], pasts: Sequence[Any], norm: Any, out: Any) -> Tensor | None:
+def try_step(
+    x: Tensor, blocks: Sequence[Any], pasts: Sequence[Any], norm: Any, out: Any, sources: Sequence[Any] = ()
+) -> Tensor | None:
     """As `step`; None where it cannot be used: the reason is logged, if the pasts are buffers."""
     if not isinstance(pasts[0], BufferedMemory):
         return None
-    reason = fits(blocks, x, pasts) or _end_misfit(norm, out, x.dtype)
+    reason = fits(blocks, x, pasts, sources) or _end_misfit(norm, out, x.dtype, pre=blocks[0].pre)
     if reason:
         _tell(reason)
         return None
-    return step(x, blocks, pasts, norm, out)
+    return step(x, blocks, pasts, norm, out, sources)
 
 
 @cache
@@ -47,21 +50,19 @@ def _tell(reason: str) -> None:
     log.debug("the fused step is not used: %s", reason)
 
 
-def fits(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any]) -> str:
-    """Why `step` cannot take these blocks, x (N, dim) and pasts; "": it can."""
+def fits(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any], sources: Sequence[Any] = ()) -> str:
+    """Why `step` cannot take these blocks, x (N, dim), pasts and sources; "": it can."""
     if not x.is_cuda:
         return f"it needs a CUDA GPU, and x is on {x.device}"
     if fused_step_cuda is None:
         return "Triton is not installed"
-    if x.get_device() != torch.cuda.current_device():  # where Triton launches
-        return f"{x.device} is not the current device"
     properties = torch.cuda.get_device_properties(x.device)
     if getattr(properties, "shared_memory_per_block_optin", 0) < SHARED:  # not on ROCm
         return f"{torch.cuda.get_device_name(x.device)} has too little shared memory"
-    return misfit(blocks, x, pasts)
+    return misfit(blocks, x, pasts, sources)
 
 
-def misfit(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any]) -> str:
+def misfit(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any], sources: Sequence[Any] = ()) -> str:
     """As `fits`, without what concerns the device."""
     if torch.is_grad_enabled():
         return "gradients are enabled"
@@ -69,47 +70,63 @@ def misfit(blocks: Sequence[Any], x: Tensor, pasts: Sequence[Any]) -> str:
         return "autocast is enabled"
     if tracing():
         return "attention is traced"
-    if len(x) > MOST_ROWS:
-        return f"{len(x)} rows are more than {MOST_ROWS}"
+    if len(x) > MOST_ROWS or x.numel() > MOST_NUMBERS:
+        return f"{len(x)} rows of {x.shape[1]} features are too many"
     if not all(isinstance(past, BufferedMemory) and past.keys.is_contiguous() for past in pasts):
         return "the pasts are not buffers"
-    reasons = (_block_misfit(block, past, len(x)) for block, past in zip(blocks, pasts, strict=True))
+    reasons = [_block_misfit(block, past) for block, past in zip(blocks, pasts, strict=True)]
+    if sources:
+        reasons += [_source_misfit(block.cross, source, x) for block, source in zip(blocks, sources, strict=True)]
     reason = next(filter(None, reasons), "")
+    if not reason and any((block.cross is None) == bool(sources) or block.pre != blocks[0].pre for block in blocks):
+        reason = "blocks differ, or have cross-attention without a source"
     if not reason and {weight.dtype for block in blocks for weight in block.parameters()} != {x.dtype}:
         reason = f"the weights are not all {x.dtype}, as x is"
     return reason
 
 
-def _block_misfit(block: Any, past: BufferedMemory, rows: int) -> str:
+def _block_misfit(block: Any, past: BufferedMemory) -> str:
     if type(block) is not Block:
         return f"{type(block).__name__} is not a Block"
     attend, feed = block.attend, block.feed
     dim, ff = attend.query.in_features, feed.inner.out_features
-    linear = [attend.query, attend.key, attend.value, attend.out, feed.inner, feed.outer]
+    linear = [part for part in block.modules() if not part._modules and getattr(part, "weight", None) is not None]
     wanted = {
         "is in training mode": not block.training,
-        "has cross-attention": block.cross is None,
-        "has post-norm": block.pre,
         "is not causal": attend.causal and not attend.strict,
-        "has another kind of attention": type(attend) is MultiHead
-        and type(attend.score) is ScaledDot
-        and attend.weigh.fused,
+        "has another kind of attention": all(map(_is_usual, filter(None, (attend, block.cross)))),
         "has weights of another dtype than bfloat16, float16, float32": attend.query.weight.dtype in DTYPES,
-        "has other layers in place of its linear ones": all(map(_is_plain, linear)),
+        "has other layers in place of its linear ones": all(
+            _is_plain(part) or type(part) is nn.LayerNorm for part in linear
+        ),
         "has hooks": not any(map(_has_hooks, block.modules())),
         "has a width that is not a multiple of 16": not dim % 16 and not ff % 16,
-        "is too wide": max(dim, ff)
-        <= (MOST_WIDTH if rows == 1 else MOST_BYTES // attend.query.weight.dtype.itemsize),
+        "is too wide": max(dim, ff) <= MOST_WIDTH,
         f"has heads of more than {MOST_HEAD} features": past.keys.shape[-1] <= MOST_HEAD,
         "has an unknown activation": activation_of(block) != "",
     }
     return next((f"a block {reason}" for reason, good in wanted.items() if not good), "")
 
 
-def _end_misfit(norm: Any, out: Any, dtype: torch.dtype) -> str:
-    if type(norm) is not nn.LayerNorm or not _is_plain(out) or _has_hooks(norm) or _has_hooks(out):
-        return "the last norm or the output layer is of another kind, or has hooks"
-    return "" if norm.weight.dtype == out.weight.dtype == dtype else f"the output layer is not {dtype}, as x is"
+def _is_usual(attend: Any) -> bool:
+    return type(attend) is MultiHead and type(attend.score) is ScaledDot and attend.weigh.fused
+
+
+def _source_misfit(cross: MultiHead | None, source: Memory, x: Tensor) -> str:
+    if cross is None:
+        return "a block has a source without cross-attention"
+    queries = x.view(len(source.keys), -1, cross.heads, x.shape[1] // cross.heads).transpose(1, 2)  # (B, H, Q, D)
+    good = queries.shape[2] <= MOST_QUERIES and worth(queries, source.keys, source.values)
+    same = {source.keys.dtype, source.values.dtype} == {x.dtype}
+    return "" if good and same else "the source is too long, or of another dtype, or has too many beams"
+
+
+def _end_misfit(norm: Any, out: Any, dtype: torch.dtype, *, pre: bool) -> str:
+    if pre and (type(norm) is not nn.LayerNorm or _has_hooks(norm) or norm.weight.dtype != dtype):
+        return f"the last norm is of another kind, or not {dtype}, or has hooks"
+    if not _is_plain(out) or _has_hooks(out) or out.weight.dtype != dtype:
+        return f"the output layer is of another kind, or not {dtype}, or has hooks"
+    return ""
 
 
 def _is_plain(layer: Any) -> bool:
@@ -118,7 +135,9 @@ def _is_plain(layer: Any) -> bool:
 
 
 def _has_hooks(part: nn.Module) -> bool:
-    return bool(part._forward_hooks or part._forward_pre_hooks)
+    """Hooks of a trace do nothing here: if it is of this thread, `tracing` has refused the step already."""
+    hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
+    return any(not getattr(hook, "of_trace", False) for hook in hooks)
 
 
 def activation_of(block: Block) -> str:
@@ -128,12 +147,15 @@ def activation_of(block: Block) -> str:
 
 
 def step(
-    x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], norm: nn.LayerNorm, out: nn.Linear
-) -> Tensor:
+    x: Tensor, blocks: Sequence[Block], pasts: Sequence[BufferedMemory], norm: nn.LayerNorm | None, out: nn.Linear,
+    sources: Sequence[Memory] = (),
+) -> Tensor:  # fmt: skip
     """x (N, dim), the embedded tokens -> logits (N, V) in float32. Keys and values are written into the pasts at
-    their place. As block.step of each block, then out(norm(x)); the residual stream is float32."""
+    their place. As block.step of each block, with its source for cross-attention, then out(norm(x)); with post-norm
+    there is no last norm. The residual stream is float32."""
     dim, ff = out.in_features, blocks[0].feed.inner.out_features
     heads, places = pasts[0].keys.shape[1:3]
     early = fused_step_cuda.launches_early(x.device)
     plan = fused_step_cuda.plan_of(len(x), dim, ff, heads, places, x.dtype, early=early)
-    return fused_step_cuda.run(x, blocks, pasts, norm, out, activation_of(blocks[0]), plan)
+    each = sources or [None] * len(blocks)
+    return fused_step_cuda.run(x, blocks, pasts, each, norm, out, activation_of(blocks[0]), plan)

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.record import record, tracing, watching
 from regard.base.dropout import Dropout, drop
+from regard.layers.replay import must_not_sync
 from regard.layers.scan import scan_layer
 
 # The layer and the parts of its weights in torch's order: gates, and the new content.
@@ -104,6 +105,8 @@ class Layers(nn.Module):
         """x (N, T, E) -> states (N, T, D), 0 at padding, and the last ones (layers * directions, N, dim)"""
         if torch.compiler.is_exporting():
             return self._scan(x, state, mask)
+        if mask is not None and must_not_sync():
+            return self._read_padded(x, mask)
         inside = state if state is None or self.kind == "lstm" else state[0]
         if mask is None:
             states, last = rnn(x, inside)
@@ -120,14 +123,36 @@ class Layers(nn.Module):
         for layer in range(self.rnn.num_layers):
             if layer:
                 x = F.dropout(x, self.rnn.dropout, self.training)
-            both = self.weights(layer)
-            weights = [both[first : first + len(WEIGHTS)] for first in range(0, len(both), len(WEIGHTS))]
             begin = [
                 zeros if state is None else tuple(part[layer * ends + end] for part in state) for end in range(ends)
             ]
-            x, after = scan_layer(self.kind, x, begin, weights, mask)
+            x, after = scan_layer(self.kind, x, begin, self._by_direction(layer), mask)
             last += after
         return x, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+
+    def _read_padded(self, x: Tensor, mask: Tensor) -> tuple[Tensor, CellState]:
+        """As `run` from zero states, without packing, which asks the host for lengths. A row runs on into its
+        padding; its last state is the one after as many steps as it has tokens. The backward direction reads it
+        turned round. For eval mode, without gradients."""
+        lengths, last = mask.sum(1), list[Tensor]()
+        place = torch.arange(mask.shape[1], device=mask.device)
+        turned = torch.where(mask, lengths[:, None] - 1 - place, place)  # (N, T)
+        for layer in range(self.rnn.num_layers):
+            weights = [torch.stack(parts) for parts in zip(*self._by_direction(layer), strict=True)]
+            after = walk_padded(
+                self.kind, x, turned, weights
+            )  # of each part of a state (T + 1, directions, N, dim)
+            last += [_after(part, lengths) for part in after]
+            sides = [side.transpose(0, 1) for side in after[0][1:].unbind(1)]  # (N, T, dim)
+            sides[1:] = [_in_order(side, turned) for side in sides[1:]]
+            x = torch.cat(sides, -1) * mask[..., None]
+        parts = 2 if self.kind == "lstm" else 1
+        return x, tuple(torch.cat(last[part::parts]) for part in range(parts))
+
+    def _by_direction(self, layer: int) -> list[list[Tensor]]:
+        """The weights of a layer in the order of WEIGHTS, of each direction."""
+        both, count = self.weights(layer), len(WEIGHTS)
+        return [both[first : first + count] for first in range(0, len(both), count)]
 
     def record_gates(self, x: Tensor, top: Tensor, state: CellState | None, mask: Tensor | None) -> None:
         """What traces ask for. x (N, T, E) is what the first layer read, `top` the states of the last layer,
@@ -195,6 +220,61 @@ class Encoder(Layers):
         )
 
 
+def walk_padded(kind: str, x: Tensor, turned: Tensor, weights: list[Tensor]) -> CellState:
+    """One layer over x (N, T, E), and over x in the order `turned` (N, T), with weights of WEIGHTS (directions,
+    ..): the states before the first step and after each one (T + 1, directions, N, dim)."""
+    of_x, of_state, bias, state_bias = weights
+    inputs = F.linear(x, of_x.flatten(0, 1), bias.flatten()).chunk(len(of_x), -1)
+    ahead = torch.stack([inputs[0], *(_in_order(side, turned) for side in inputs[1:])]).permute(2, 0, 1, 3)
+    zeros = x.new_zeros(*ahead.shape[1:3], of_state.shape[-1])
+    states: list[CellState] = [(zeros, zeros) if kind == "lstm" else (zeros,)]
+    for now in ahead.unbind(0):
+        product = torch.baddbmm(state_bias[:, None], states[-1][0], of_state.mT)
+        flat = tuple(part.flatten(0, 1) for part in (now, product, *states[-1]))
+        after = next_state(kind, flat[0], flat[1], flat[2:])
+        states.append(tuple(part.view_as(zeros) for part in after))
+    return tuple(torch.stack(parts) for parts in zip(*states, strict=True))
+
+
+def _in_order(x: Tensor, places: Tensor) -> Tensor:
+    """x[n, places[n, t]] of x (N, T, D)"""
+    return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def _after(states: Tensor, steps: Tensor) -> Tensor:
+    """The states (directions, N, dim) of each row after so many steps (N,); states (T + 1, directions, N, dim)"""
+    return states.gather(0, steps[None, None, :, None].expand(1, states.shape[1], -1, states.shape[3]))[0]
+
+
+def next_state(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> CellState:
+    """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA without gradients it is one
+    kernel of torch's, which its own cells use."""
+    alike = ahead.dtype == of_state.dtype == state[-1].dtype
+    plain = torch.is_grad_enabled() or torch.compiler.is_compiling() or not alike
+    if ahead.is_cuda and kind != "rnn" and not plain:
+        if kind == "lstm":
+            return tuple(torch.ops.aten._thnn_fused_lstm_cell(ahead, of_state, state[1])[:2])
+        return (torch.ops.aten._thnn_fused_gru_cell(ahead, of_state, state[0])[0],)
+    return gated(kind, ahead, of_state, state)[0]
+
+
+def gated(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> tuple[CellState, tuple[Tensor, ...]]:
+    """As `next_state`, and the gates in the order of `gates_of`, each (N, dim)."""
+    if kind == "rnn":
+        return ((ahead + of_state).tanh(),), ()
+    if kind == "lstm":
+        i, f, g, o = (ahead + of_state).chunk(4, -1)
+        i, f, o = i.sigmoid(), f.sigmoid(), o.sigmoid()
+        cell = f * state[1] + i * g.tanh()
+        return (o * cell.tanh(), cell), (i, f, o)
+    dim = state[0].shape[-1]
+    gates, new = ahead.split((2 * dim, dim), -1)
+    state_gates, state_new = of_state.split((2 * dim, dim), -1)
+    reset, update = (gates + state_gates).sigmoid().chunk(2, -1)
+    new = torch.addcmul(new, reset, state_new).tanh()
+    return (torch.lerp(new, state[0], update),), (reset, update)
+
+
 def never_empty(mask: Tensor) -> Tensor:
     """Packing takes no empty rows: they are read as one token, at which nobody looks."""
     return mask | (torch.arange(mask.shape[1], device=mask.device) == 0)
@@ -252,26 +332,12 @@ class Cell(nn.Module):
     def forward(self, ahead: Tensor, state: CellState) -> CellState:
         """ahead (N, gates * dim), state of N rows -> the next state"""
         of_state = self.hidden(state[0])
-        if self.kind == "rnn":
-            return ((ahead + of_state).tanh(),)
-        if self.kind == "lstm":
-            i, f, g, o = (ahead + of_state).chunk(4, -1)
-            i, f, o = i.sigmoid(), f.sigmoid(), o.sigmoid()
-            self._record(i, f, o)
-            cell = f * state[1] + i * g.tanh()
-            return (o * cell.tanh(), cell)
-        gates, new = ahead.split((2 * self.dim, self.dim), -1)
-        state_gates, state_new = of_state.split((2 * self.dim, self.dim), -1)
-        reset, update = (gates + state_gates).sigmoid().chunk(2, -1)
-        self._record(reset, update)
-        new = torch.addcmul(new, reset, state_new).tanh()
-        return (torch.lerp(new, state[0], update),)
-
-    def _record(self, *gates: Tensor) -> None:
-        """(N, dim) each, in the order of `traced`; the steps add up to (N, T, dim)."""
-        if watching(self):
-            for kind, gate in zip(self.traced, gates, strict=True):
-                record(self, kind, gate[:, None], axis=1)
+        if not watching(self):
+            return next_state(self.kind, ahead, of_state, state)
+        after, gates = gated(self.kind, ahead, of_state, state)
+        for kind, gate in zip(self.traced, gates, strict=True):
+            record(self, kind, gate[:, None], axis=1)  # the steps add up to (N, T, dim)
+        return after
 
 
 class Stack(Layers):

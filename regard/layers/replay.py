@@ -6,7 +6,9 @@ must be the same each time except for the values in its tensors, and must not sy
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.record import tracing
+from regard.base.device import current
 from regard.data.batches.batch import Batch
 
 MOST = 64  # shapes that are captured; each graph holds the memory of its work
@@ -25,10 +28,10 @@ Tensors = dict[str, Tensor]
 
 def run_aside(work: Callable[[], T], stream: torch.cuda.Stream) -> T:
     """Eagerly on another stream, as torch requires before a capture: libraries load and choose their kernels."""
-    stream.wait_stream(torch.cuda.current_stream())
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
     with torch.cuda.stream(stream):
         output = work()
-    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.current_stream(stream.device).wait_stream(stream)
     return output
 
 
@@ -41,9 +44,27 @@ def capture(work: Callable[[], T], stream: torch.cuda.Stream, pool: Any = None) 
     return graph, output
 
 
-def is_capturing(tensor: Tensor) -> bool:
-    """Is this work being captured, so that it must not sync with the GPU?"""
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+without_sync: ContextVar[bool] = ContextVar("without_sync", default=False)  # of this thread
+
+
+@contextmanager
+def syncing_never() -> Iterator[None]:
+    """What runs inside asks the host for nothing that is computed, as work of a graph must."""
+    before = without_sync.set(True)
+    try:
+        yield
+    finally:
+        without_sync.reset(before)
+
+
+def must_not_sync() -> bool:
+    """Is this the work of a graph, so that it must not sync with the GPU?"""
+    return without_sync.get()
+
+
+def reserved(device: torch.device) -> int:
+    """Bytes of a GPU's memory that torch holds; a capture makes them more."""
+    return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
 
 
 def addresses(model: nn.Module) -> tuple[int, ...]:
@@ -69,12 +90,13 @@ class BatchGraph(NamedTuple):
 class Replay:
     """Work on batches, with one CUDA graph for each shape of batch that has come more than `warm` times."""
 
-    def __init__(self, warm: int) -> None:
-        self.warm = warm
+    def __init__(self, warm: int, device: torch.device) -> None:
+        self.warm, self.device = warm, device
         self.seen: Counter[Any] = Counter()
         self.recordings: dict[Any, BatchGraph] = {}
-        self.stream = torch.cuda.Stream()
+        self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()  # shared by all graphs: only one runs at a time
+        self.bytes = 0  # of GPU memory, for all graphs
 
     def __call__(self, work: Callable[[Any], Tensors], batch: Batch) -> Tensors:
         """work(batch); it must be the same function each time."""
@@ -93,7 +115,9 @@ class Replay:
     def record(self, work: Callable[[Any], Tensors], batch: Batch) -> BatchGraph:
         with torch.inference_mode(False):  # else it could not be overwritten outside inference mode
             static = batch.each(torch.clone)
+        before = reserved(self.device)
         graph, output = capture(lambda: work(static), self.stream, self.pool)
+        self.bytes += max(0, reserved(self.device) - before)
         return BatchGraph(graph, static, output)
 
 
@@ -116,10 +140,10 @@ def replayed(model: nn.Module, work: Callable[[Any], Tensor], batch: Batch) -> T
     if plain or not first.is_cuda:
         return work(batch)
     weights = addresses(model)
-    with torch.cuda.device(first.device):
+    with current(first.device):
         if model not in replays or replays[model].weights != weights:
             deriving = [name for name, part in model.named_modules() if hasattr(part, "refresh_derived")]
-            replays[model] = Replayed(weights, deriving, Replay(warm=1))
+            replays[model] = Replayed(weights, deriving, Replay(1, first.device))
         for name in replays[model].deriving:
             model.get_submodule(name).refresh_derived()  # type: ignore[operator]
         return replays[model].replay(lambda batch: {"output": work(batch)}, batch)["output"]

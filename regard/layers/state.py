@@ -56,11 +56,11 @@ class Room(NamedTuple):
     place: Tensor  # () where growing memories are written next
 
 
-def fixed_tree(tree: Any, rows: Tensor, room: Room) -> Any:
+def fixed_tree(tree: Any, rows: Tensor | None, room: Room) -> Any:
     """A copy of these rows (N',) of a tree, in tensors of shapes that later steps do not change: growing memories
-    in buffers, fixed ones padded, so that few shapes occur."""
+    in buffers, fixed ones padded, so that few shapes occur. None: all rows; what has its shape is not copied."""
     if isinstance(tree, Tensor):
-        return tree.index_select(0, rows) if tree.dim() else tree
+        return tree if rows is None or not tree.dim() else tree.index_select(0, rows)
     if isinstance(tree, GrowingMemory):
         return tree.buffered(rows, room.capacity, room.place)
     if isinstance(tree, tuple):
@@ -78,6 +78,13 @@ def growing_tree(tree: Any, size: int) -> Any:
     if isinstance(tree, BufferedMemory):
         return tree.growing(size)
     return tuple(growing_tree(part, size) for part in tree) if isinstance(tree, tuple) else tree
+
+
+def moved_tree(tree: Any) -> Any:
+    """Every buffered memory as before a step, since the search has moved its place on."""
+    if isinstance(tree, BufferedMemory):
+        return dataclasses.replace(tree, written=0)
+    return tuple(moved_tree(part) for part in tree) if isinstance(tree, tuple) else tree
 
 
 def past_sizes(tree: Any) -> set[int]:
@@ -116,12 +123,18 @@ class State:
 
     def drop(self, keep: Tensor) -> State:
         """Keep only the sentences in keep (B',), each with all its beams."""
-        beams = (keep[:, None] * self.width + torch.arange(self.width, device=keep.device)).flatten()
+        beams = self._beams(keep)
         return State(
             each_tensor(lambda x: x.index_select(0, keep), self.memory),
             each_tensor(lambda x: x.index_select(0, beams), self.rows),
             self.width,
         )
+
+    def _beams(self, sentences: Tensor) -> Tensor:
+        """The rows of these sentences."""
+        if self.width == 1:
+            return sentences
+        return (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
 
     def tensors(self) -> list[Tensor]:
         """All tensors with rows, of the memory and then of the rows."""
@@ -134,15 +147,19 @@ class State:
         each_tensor(collect, (self.memory, self.rows))
         return tensors
 
-    def fixed(self, sentences: Tensor, room: Room) -> State:
+    def fixed(self, sentences: Tensor | None, room: Room) -> State:
         """A copy of these sentences (B',) in tensors whose shapes stay the same later; see `fixed_tree`."""
-        beams = (sentences[:, None] * self.width + torch.arange(self.width, device=sentences.device)).flatten()
+        beams = None if sentences is None else self._beams(sentences)
         memory = fixed_tree(self.memory, sentences, room)
         return State(memory, fixed_tree(self.rows, beams, room), self.width)
 
     def growing(self, size: int) -> State:
         """A state of `fixed` whose pasts have so many places, as one that grows."""
         return State(self.memory, growing_tree(self.rows, size), self.width)
+
+    def moved(self) -> State:
+        """A state of `fixed` after a step, once the place of its pasts was moved on."""
+        return State(self.memory, moved_tree(self.rows), self.width)
 
     def past_sizes(self) -> set[int]:
         """How many places its pasts have, -1 where one has no shape yet; empty if it has no pasts."""

@@ -25,8 +25,8 @@ class Captured(Replay):
 
     Set the seed before each step: random numbers in a replayed graph follow from it too."""
 
-    def __init__(self) -> None:
-        super().__init__(WARM)
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(WARM, device)
 
     def step(self, change: Change, batches: Iterable[Batch]) -> Numbers:
         """`change` does one training step; it must be the same function each time."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from regard.base.device import choose_device, with_tf32
+from regard.base.device import choose_device, current, with_tf32
 from regard.base.files import DRAFT, FULL, sync_folder
 from regard.base.shared_batch import Share
 from regard.base.tensors import fill, named_tensors
@@ -180,7 +180,7 @@ class Stepper:
         if settings.compile:  # captured steps have few shapes: compile each
             loss = torch.compile(loss, dynamic=False if captured else None)
         self.loss: Callable[..., Loss] = loss
-        self.captured = Captured() if captured else None
+        self.captured = Captured(self.device) if captured else None
         options = {"label_smoothing": settings.label_smoothing, "r_drop": settings.r_drop}
         self.options = {name: value for name, value in options.items() if value}  # loss(batch) may take none
         self.learn = self.team.learning(self.model, self._learn)
@@ -419,6 +419,7 @@ def _around(stepper: Stepper, standing: Standing, watch: Watch, folder: Path) ->
     exact = nullcontext() if settings.half else without_onednn(stepper.model)
     products = nullcontext() if settings.precision == "float32" else with_tf32(stepper.device)
     with (
+        current(stepper.device),
         exact,
         products,
         _showing(watch.progress, standing, settings),

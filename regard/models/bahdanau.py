@@ -66,6 +66,7 @@ class Bahdanau(EncoderDecoder):
     paper = "Bahdanau, Cho & Bengio 2015, Neural machine translation by jointly learning to align and translate"
     Config = BahdanauConfig
     alignment = "attend"  # the site whose weights align target with source
+    padded_side = "right"  # of sources: `start` may be captured with more padding
 
     def __init__(self, config: BahdanauConfig):
         super().__init__(config, width=config.readout, embed=config.embed)

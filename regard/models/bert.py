@@ -8,7 +8,11 @@ Attention is bidirectional: a masked token is predicted from both sides; x_0, th
 whole text. Post-norm, exact GELU, eps 1e-12, output tied to the embeddings, weights initialised from a normal
 distribution (std 0.02) truncated at two standard deviations. Sizes: base and large are the paper's, the smaller
 ones are from Turc et al. 2019 (Well-read students learn better). Positions count padding too. Left out: the heads
-for question answering and token classification. A run is a Hugging Face folder."""
+for question answering and token classification.
+
+Not in the paper, and off by default: with `bigrams` a classifier adds the logits of a linear classifier of tokens
+and bigrams (`layers.bigrams`), [CLS] and [SEP] included; the attention says nothing about that part. A run is a
+Hugging Face folder, unless it has that part."""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ from regard.base.fields import check, setting
 from regard.base.shared_batch import over_all, rows_of_all
 from regard.data.text.masking import MaskedBatch
 from regard.data.text.text_encoding import LabelledBatch, PairEncoding
+from regard.layers.bigrams import BigramClassifier
 from regard.layers.block import ACTIVATIONS, Block, check_heads, through
 from regard.layers.init import truncated_normal_
 from regard.layers.loss import Loss, label_loss, token_loss
@@ -60,6 +65,8 @@ class BertConfig:
     tied: bool = True  # one table for input and output
     dropout: float = setting(0.1, at_least=0, below=1)  # dropout of embeddings and of each sub-layer's output
     attention_dropout: float = setting(0.1, at_least=0, below=1)  # dropout of attention weights
+    # classifier: rows of hashed bigrams in a linear part whose logits are added; what attention shows is the other
+    bigrams: int = setting(0, at_least=1, or_zero="no such part", later=True)
 
     def __post_init__(self) -> None:
         check(self)
@@ -83,6 +90,10 @@ class BertConfig:
     @property
     def pools(self) -> bool:
         return self.pooler and self.head != "masked"
+
+    @property
+    def has_linear_part(self) -> bool:
+        return self.bigrams > 0 and self.head == "classify"
 
     @property
     def predicts_words(self) -> bool:
@@ -117,7 +128,7 @@ class Bert(nn.Module):
     }
     task = "fill"  # by default; config.task depends on the head
     numbering = "bert"
-    OF_RECIPE = ("head", "pooler")  # set by the recipe, even when training starts from another run
+    OF_RECIPE = ("head", "pooler", "bigrams")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -156,6 +167,11 @@ class Bert(nn.Module):
                 nn.init.zeros_(part.bias)
         if config.predicts_words and config.tied:
             self.out.weight = self.embed.weight
+        self.bigrams = None
+        if config.has_linear_part:
+            self.bigrams = BigramClassifier(
+                config.vocabulary, config.bigrams, config.classes, dropout=config.dropout
+            )
 
     @property
     def alignment(self) -> str:
@@ -219,7 +235,8 @@ class Bert(nn.Module):
     def class_logits(self, batch: TextBatch) -> Tensor:
         """Texts or pairs of texts -> (B, classes)"""
         self._must_be("classifies", "classify")
-        return self.classify(self.dropout(self.pooled(self.text_states(batch))))
+        logits = self.classify(self.dropout(self.pooled(self.text_states(batch))))
+        return logits if self.bigrams is None else logits + self.bigrams(batch.tokens, batch.mask)
 
     def _predicted_states(self, states: Tensor) -> Tensor:
         self._must_be("predicts words", "masked", "pretrain")
@@ -262,4 +279,4 @@ class Bert(nn.Module):
     def adopt(self, other: Bert) -> list[str]:
         """Copy the weights of another BERT; returns the names of those that stay new. A head for other classes is
         not copied."""
-        return adopt_weights(self, other, head="classify")
+        return adopt_weights(self, other, head=("classify", "bigrams"))

@@ -79,6 +79,7 @@ class ImageCaptioner(TargetSide):
     begin: Any
 
     task = "caption"
+    padded_side = ""  # images are not padded: `start` may be captured
     SIZES: ClassVar = SENet.SIZES
     fixed_shapes = True
     STARTS_FROM: ClassVar = {"senet": EYE}  # other models that --from takes, and the settings that are then theirs

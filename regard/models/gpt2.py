@@ -25,7 +25,7 @@ from regard.layers.block import ACTIVATIONS, Block, check_heads
 from regard.layers.fused_step import try_step
 from regard.layers.loss import Loss, next_token_loss
 from regard.layers.positions import Learned
-from regard.layers.replay import is_capturing
+from regard.layers.replay import must_not_sync
 from regard.layers.state import State
 
 
@@ -139,7 +139,7 @@ class GPT2(nn.Module):
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
-        padded = None if not is_capturing(mask) and bool(mask.all()) else mask
+        padded = None if not must_not_sync() and bool(mask.all()) else mask
         x, pasts = self.embedded(source, padded), []
         for block in self.blocks:
             if source.shape[1]:
@@ -149,13 +149,30 @@ class GPT2(nn.Module):
             pasts.append(past)
         return State((), (tuple(pasts), mask.sum(1)))
 
+    def read_on(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """As `step`, of several tokens (N, T) -> logits (N, T, V) of what follows each of them"""
+        pasts, place = state.rows
+        places, grown = place[:, None] + torch.arange(tokens.shape[1], device=tokens.device), []
+        most = min(pasts[0].newest + tokens.shape[1], self.config.max_positions) - 1
+        x = self.embed(tokens) + self.positions(places, most=most)
+        for block, past in zip(self.blocks, pasts, strict=True):
+            x, longer = block.step(x, past)
+            grown.append(longer)
+        return self.out(self.norm(x)), State((), (tuple(grown), place + tokens.shape[1]), state.width)
+
+    def cut_back(self, state: State, count: int | Tensor) -> State:
+        """The state without its last tokens. Of pasts in buffers the search moves the place back."""
+        pasts, place = state.rows
+        shorter = tuple(past.cut_back(count) for past in pasts)
+        return State(state.memory, (shorter, place - count), state.width)
+
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens (N,) -> logits (N, V) of the next ones"""
         pasts, place = state.rows
         x = self.embed(tokens) + self.positions(place, most=pasts[0].newest)
         logits = try_step(x, self.blocks, pasts, self.norm, self.out)
         if logits is not None:
-            grown = [replace(past, written=True) for past in pasts]
+            grown = [replace(past, written=1) for past in pasts]
             return logits, State((), (tuple(grown), place + 1), state.width)
         x, grown = x[:, None], []
         for block, past in zip(self.blocks, pasts, strict=True):

@@ -69,6 +69,7 @@ class Luong(EncoderDecoder):
     paper = "Luong, Pham & Manning 2015, Effective approaches to attention-based neural machine translation"
     Config = LuongConfig
     alignment = "attend"  # the site whose weights align target with source
+    padded_side = "right"  # of sources: `start` may be captured with more padding
 
     def __init__(self, config: LuongConfig):
         super().__init__(config, width=config.dim, embed=config.embed)

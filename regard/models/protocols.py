@@ -125,6 +125,19 @@ class Generator(Module, Protocol):
 
 
 @runtime_checkable
+class Speculator(Generator, Protocol):
+    """Reads several tokens at once where it has stopped, and forgets them again: proposals can be verified."""
+
+    def read_on(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """As `step` of one token after the other: tokens (N, T) -> logits (N, T, V)."""
+        ...
+
+    def cut_back(self, state: State, count: int | Tensor) -> State:
+        """The state without its last tokens; a tensor () where it has buffers."""
+        ...
+
+
+@runtime_checkable
 class Translator(Model, Generator, Protocol):
     """Reads a source text as a memory and writes a target."""
 

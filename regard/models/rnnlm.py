@@ -21,6 +21,7 @@ from regard.data.text.windows import TextBatch
 from regard.layers.encoder_decoder import check_tied
 from regard.layers.loss import Loss, check_one_document, next_token_loss
 from regard.layers.recurrent import KINDS, Stack
+from regard.layers.replay import must_not_sync
 from regard.layers.state import State
 
 
@@ -56,6 +57,7 @@ class RNNLM(nn.Module):
     Config = RNNLMConfig
     task = "generate"
     numbering = "gpt2"
+    padded_side = "left"  # of prompts: `start` may be captured with more padding
     alignment = ""  # no attention
 
     def __init__(self, config: RNNLMConfig):
@@ -114,6 +116,13 @@ class RNNLM(nn.Module):
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
+        if must_not_sync():
+            empty = (~mask).sum(1, keepdim=True)  # to the right, where `Stack.run` has padding
+            order = (torch.arange(source.shape[1], device=source.device) + empty) % source.shape[1]
+            _, last = self.stack.run(
+                self.stack.rnn, self.embed(source.gather(1, order)), None, mask.gather(1, order)
+            )
+            return State((), tuple(part.transpose(0, 1) for part in last))
         return State((), self.walk(source, mask)[1])
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

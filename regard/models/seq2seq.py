@@ -63,6 +63,7 @@ class Seq2seq(EncoderDecoder):
     paper = "Sutskever, Vinyals & Le 2014, Sequence to sequence learning with neural networks; Cho et al. 2014"
     Config = Seq2seqConfig
     alignment = ""  # no attention
+    padded_side = "right"  # of sources: `start` may be captured with more padding
 
     def __init__(self, config: Seq2seqConfig):
         super().__init__(config, width=config.dim, embed=config.embed)

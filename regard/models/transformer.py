@@ -13,7 +13,7 @@ in regard's own form."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -23,6 +23,7 @@ from regard.attention import GrowingMemory, Look, Memory
 from regard.base.fields import check, setting
 from regard.layers.block import ACTIVATIONS, NORMS, Block, check_heads
 from regard.layers.encoder_decoder import EncoderDecoder
+from regard.layers.fused_step import try_step
 from regard.layers.positions import POSITIONS, build_positions
 from regard.layers.state import State
 
@@ -171,6 +172,10 @@ class Transformer(EncoderDecoder):
         """tokens (N,) -> logits (N, V) of the next ones"""
         before, place = state.rows
         x = self.embed(self.target_embed, tokens[:, None], place, before[0].newest)
+        logits = try_step(x[:, 0], self.decoder, before, self.decoder_norm, self.out, state.memory)
+        if logits is not None:
+            written = tuple(replace(past, written=True) for past in before)
+            return logits, State(state.memory, (written, place + 1), state.width)
         pasts = []
         for block, memory, past in zip(self.decoder, state.memory, before, strict=True):
             x, grown = block.step(x, past, source=memory)

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from PIL import Image
 
 from regard.base.divided import divided, dividing, each, each_of_first
+from regard.data.made.scenes import scenes
 from regard.tasks.core.table import TASKS, load
-from regard.tasks.shared import text_reader
+from regard.tasks.shared import image_run, text_reader
 from regard.tasks.translate import run as translating
 
 PATIENCE = 180  # seconds
 AHEAD, PART = 1, 2  # so few inputs are answered together that small files are divided
 TEXTS = [f"{'abcdefgh'[: number % 7 + 1]} {'hgfedcba'[number % 5 :]}" for number in range(240)]
+SCENES = scenes("test", 5)
 TEXTS[3], TEXTS[100] = "", "a" * 100  # nothing to translate, and more than the model takes
 SCRIPT = """
 import json, os, signal, sys
@@ -29,14 +32,14 @@ from regard.app.cli.main import main
 from regard.base.divided import divided, each, each_of_first
 from regard.data.text import windows
 from regard.data.text.tokenizer import Tokenizer
-from regard.tasks.shared import text_reader
+from regard.tasks.shared import image_run, text_reader
 from regard.tasks.translate import align as aligning
 from regard.tasks.translate import prepare as preparing
 from regard.tasks.translate import run as translating
 from regard.tasks.translate.run import Translator
 
 rank, (commands, run, last) = int(os.environ["RANK"]), json.loads(Path("commands.json").read_text())
-translating.AHEAD, text_reader.PART = {ahead}, {part}
+translating.AHEAD, text_reader.PART, image_run.BATCH = {ahead}, {part}, {part}
 if rank:
     aligning.read_pairs = None  # the first process alone reads the pairs
 made, make = [], windows._batch
@@ -44,13 +47,18 @@ windows._batch = lambda *parts: made.append(1) or make(*parts)
 preparing.PART = 10  # pairs that are tokenised at a time
 texts, encode_batch = [], Tokenizer.encode_batch
 Tokenizer.encode_batch = lambda self, part: texts.extend(part) or encode_batch(self, part)
+sources, reads, read = [], [], Translator.read
+Translator.read = lambda self, text: sources.append(text) or read(self, text)
 
 def command(words):
     sys.argv = ["regard", *words]
+    sources.clear()
     try:
         main()
     except SystemExit as end:
         return end.code
+    finally:
+        reads.append(len(sources))
     return 0
 
 def outcome(function):
@@ -73,6 +81,7 @@ def differently():
         return str(error)
 
 told = {{"codes": [command(words) for words in commands], "windows": len(made), "tokenised": len(texts)}}
+told["read"] = reads[5]
 with divided():
     told["each"] = outcome(each)
     told["each_of_first"] = outcome(each_of_first)
@@ -129,6 +138,7 @@ def commands(folder: Path, run: str, gpt2: str, classifier: str) -> list[list[st
         ["align", run, "--data", "pairs.tsv", "--output", f"{folder}/links"],
         ["evaluate", run, "--data", "pairs.tsv", "--json"],
         ["evaluate", gpt2, "--data", "texts.txt", "--json"],
+        ["caption", "scenes", "--input", "images.txt", "--output", f"{folder}/captions"],
     ]
 
 
@@ -136,6 +146,9 @@ def write_inputs(folder: Path) -> None:
     (folder / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     (folder / "prompts.txt").write_text("".join(f"{number} bottles of beer\n" for number in range(20)))
     (folder / "few.txt").write_text("the cat sat\na dog barked !\ncats\nall day\na bird and a dog\n")
+    for number in range(len(SCENES)):
+        Image.fromarray(SCENES.images.read(number)).save(folder / f"{number}.png")
+    (folder / "images.txt").write_text("".join(f"{number}.png\n" for number in range(len(SCENES))))
     (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in TEXTS[4:100]))
 
 
@@ -169,6 +182,7 @@ def test_two_processes_write_what_one_writes(
 ) -> None:
     """Files, pictures, metrics to the last digit, and what is said of an input that cannot be answered."""
     monkeypatch.setattr(text_reader, "PART", PART)
+    monkeypatch.setattr(image_run, "BATCH", PART)
     monkeypatch.setattr(translating, "AHEAD", AHEAD)
     write_inputs(tmp_path)
     (tmp_path / "one").mkdir()
@@ -195,8 +209,9 @@ def test_a_process_makes_its_own_batches_of_text(session: Session, gpt2: str) ->
 
 
 def test_a_process_tokenises_its_part_of_the_test_data(session: Session) -> None:
-    """Of 96 pairs, 10 at a time."""
+    """Of 96 pairs, 10 at a time; and of the sources those that it translates, 64 at a time."""
     assert [told["tokenised"] for told in session.told] == [2 * 50, 2 * 46]
+    assert [told["read"] for told in session.told] == [64, 32]
 
 
 def test_serve_is_one_process(session: Session) -> None:

@@ -1,8 +1,15 @@
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
+import regard
 from regard.base import device
-from regard.base.device import best_device, choose_device, current, with_tf32
+from regard.base.device import best_device, choose_device, current, on_own_gpu, with_tf32
 from regard.errors import BadInput
 from regard.learn.settings import Training
 
@@ -57,3 +64,104 @@ def test_the_gpu_of_a_model_is_made_the_current_one() -> None:
     assert second.idx == 1
     with current(torch.device("cpu")):
         pass
+
+
+def test_a_second_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One GPU is here, and torch says of the second what it says of any other."""
+
+    def zeros(*size: int, device: torch.device) -> Tensor:
+        if device.index:
+            raise RuntimeError("CUDA error: invalid device ordinal")
+        return Tensor(*size)
+
+    monkeypatch.setattr(torch, "zeros", zeros)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert choose_device("cuda:0") == torch.device("cuda:0")
+    with pytest.raises(BadInput, match="device 'cuda:1' is not here; use auto or cpu or cuda:0"):
+        choose_device("cuda:1")
+
+
+class OnGpu(Tensor):
+    """A tensor that says it is on the second GPU."""
+
+    is_cuda = True  # type: ignore[assignment]
+    device = torch.device("cuda:1")  # type: ignore[assignment]
+
+    def get_device(self) -> int:
+        return 1
+
+
+def test_kernels_are_launched_on_the_gpu_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton launches on the current GPU. Only which GPU is current is answered for torch."""
+    made_current: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(device, "current", lambda place: made_current.append(place) or current(torch.device("cpu")))
+
+    @on_own_gpu
+    def launch(size: Any, x: Any, *, scale: int) -> int:
+        return 3 * scale
+
+    there = torch.zeros(2).as_subclass(OnGpu)
+    assert launch(0, there, scale=2) == 6
+    assert launch((there, 1), 0, scale=2) == 6, "the first tensor may be in a tuple"
+    assert made_current == [torch.device("cuda:1")] * 2
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    launch(0, there, scale=1)
+    launch(0, torch.zeros(2), scale=1)
+    assert len(made_current) == 2, "it is the current one already, or there is none"
+
+
+# ---- what the source says
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    folder = Path(regard.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        yield str(path.relative_to(folder)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+# These ask about, or act on, the current GPU unless they are told which.
+ASK_FOR_A_GPU = {
+    "synchronize", "Stream", "current_stream", "memory_reserved", "memory_allocated", "max_memory_allocated",
+    "get_device_properties", "get_device_capability", "mem_get_info", "reset_peak_memory_stats",
+}  # fmt: skip
+
+
+def test_no_module_takes_the_current_gpu_for_its_own() -> None:
+    for name, module in sources():
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("torch.cuda."):
+                named = ast.unparse(node.func).removeprefix("torch.cuda.")
+                assert named not in ASK_FOR_A_GPU or node.args or node.keywords, f"{name}:{node.lineno}: {named}"
+
+
+def launchers(module: ast.Module) -> tuple[set[str], dict[str, ast.stmt]]:
+    """The kernels of a module, and its other functions and classes."""
+    kernels, others = set(), dict[str, ast.stmt]()
+    for part in module.body:
+        if isinstance(part, ast.FunctionDef | ast.ClassDef):
+            if any("triton.jit" in ast.unparse(one) for one in part.decorator_list):
+                kernels.add(part.name)
+            else:
+                others[part.name] = part
+    return kernels, others
+
+
+def names_in(part: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+
+
+def test_every_module_with_kernels_launches_them_on_the_gpu_of_its_tensors() -> None:
+    """Each function that others may call and that leads to a launch is wrapped."""
+    found = 0
+    for name, module in sources():
+        kernels, others = launchers(module)
+        launching = set(kernels)
+        while more := {each for each, part in others.items() if names_in(part) & launching} - launching:
+            launching |= more
+        called = {each for part in others.values() for each in names_in(part) - {getattr(part, "name", "")}}
+        for each in launching - kernels - called:
+            decorators = [ast.unparse(one) for one in getattr(others[each], "decorator_list", [])]
+            assert "on_own_gpu" in decorators, f"{name}: {each} launches kernels, without @on_own_gpu"
+            found += 1
+    assert found > 10

@@ -13,7 +13,7 @@ from small_models import build, images
 from torch import Tensor
 
 from regard.decode import beam as searching
-from regard.decode import beams_ahead
+from regard.decode import beams_ahead, graphs
 from regard.decode.rules import Rules, read_rules
 
 INTERPRETED = beams_ahead.beams_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -106,6 +106,7 @@ def test_what_is_not_a_number_comes_first(value: float, device: str) -> None:
     assert (order // 5 == torch.arange(15, device=device) // 5).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", DEVICES[:1])
 def test_a_search_by_the_kernels(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("show_attend_tell")
@@ -114,7 +115,7 @@ def test_a_search_by_the_kernels(device: str, monkeypatch: pytest.MonkeyPatch) -
     source, mask = torch.randn(5, *images(model).shape[1:]), torch.ones(5, 1, dtype=torch.bool)
     wanted = search(model, source, mask, **asked)
     monkeypatch.setattr(searching, "possible", lambda *asked: True)
-    monkeypatch.setattr(beams_ahead, "captured", lambda step: step)
+    monkeypatch.setattr(graphs, "captured", lambda step: step)
     monkeypatch.setattr(beams_ahead, "_fused", lambda *asked: True)
     for some, others in zip(search(model, source, mask, **asked), wanted, strict=True):
         assert [one.tokens for one in some] == [one.tokens for one in others]

@@ -66,7 +66,7 @@ def test_the_same_is_written_by_graphs(
             assert (mine.tokens, mine.finished) == (right.tokens, right.finished)
             assert mine.score == pytest.approx(right.score, abs=1e-4)
     assert taken
-    assert recordings[model]
+    assert any(key[0] == "start" for key in recordings[model]), "sources are read by graphs too"
 
 
 @each(Generator, only=writes, learns=True)
@@ -182,5 +182,10 @@ def test_graphs_of_many_sizes_are_not_all_kept(ahead: str, monkeypatch: pytest.M
         few = {name: value[:rows] if isinstance(value, torch.Tensor) else value for name, value in target.items()}
         search(model, source[:rows], mask[:rows], **few)
     assert len(recordings[model]) == 2
-    assert graphs.kept_bytes(model) > 0
+    count, size = graphs.graph_memory(model)
+    assert (count, size) == (2, graphs.kept_bytes(model))
+    assert size > 0
+    monkeypatch.setattr(graphs, "_memory", lambda device: size)  # a quarter of it is less than both take
+    search(model, source, mask, **target)
+    assert graphs.graph_memory(model)[0] == 1, "the oldest leave"
     assert isinstance(model, LanguageModel)

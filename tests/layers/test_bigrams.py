@@ -11,14 +11,20 @@ import torch
 from torch import Tensor
 
 from regard.data.text.document_encoding import DocumentBatch
-from regard.data.text.text_encoding import TokenBatch
+from regard.data.text.text_encoding import LabelledBatch, TokenBatch
 from regard.layers.bigrams import SCALE, BigramClassifier
 from regard.models import MODELS
 
 WORDS, ROWS, CLASSES = 9, 50, 3
 TOKENS = torch.tensor([[4, 5, 4, 5, 6], [5, 4, 7, 0, 0], [0, 0, 0, 0, 0]])
 MASK = torch.arange(5) < torch.tensor([5, 3, 0])[:, None]
-KINDS: dict[str, dict[str, Any]] = {"pooling": {}, "han": {}, "lstmn": {"head": "classify"}}
+WORDY = {"embed": 5, "dim": 4}
+KINDS: dict[str, dict[str, Any]] = {
+    "pooling": WORDY,
+    "han": WORDY,
+    "lstmn": {**WORDY, "head": "classify"},
+    "bert": {"dim": 4, "layers": 1, "heads": 2, "head": "classify"},
+}
 
 
 def build(dropout: float = 0.0) -> BigramClassifier:
@@ -31,11 +37,13 @@ def build(dropout: float = 0.0) -> BigramClassifier:
 
 def model(kind: str, labels: tuple[str, ...] = ("a", "b", "c"), **changes: Any) -> Any:
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {"vocabulary": WORDS, "embed": 5, "dim": 4, "labels": labels, **KINDS[kind]}
+    sizes: dict[str, Any] = {"vocabulary": WORDS, "labels": labels, **KINDS[kind]}
     return MODELS[kind](MODELS[kind].Config(**sizes | changes)).double().eval()
 
 
 def batch(kind: str) -> Any:
+    if kind == "bert":
+        return LabelledBatch(TOKENS, torch.zeros_like(TOKENS), MASK)
     if kind != "han":
         return TokenBatch(TOKENS, MASK)
     return DocumentBatch(TOKENS, MASK, torch.tensor([[1, 0], [2, 0]]), torch.tensor([[True, True], [True, False]]))

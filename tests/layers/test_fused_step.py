@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHead, trace
-from regard.attention.memory import BufferedMemory
+from regard.attention.memory import BufferedMemory, Memory
 from regard.layers import fused_step
 from regard.layers.block import ACTIVATIONS, Block
 from regard.layers.state import Room, State
@@ -25,6 +26,7 @@ DEVICES = [
 ]
 # N, dim, heads, places, place
 SMALL = [(1, 16, 2, 16, 0), (1, 48, 1, 150, 140), (3, 96, 2, 20, 19), (17, 32, 1, 70, 30)]
+THOROUGH = pytest.mark.thorough
 LARGE = [
     (1, 768, 12, 1100, 1099),
     (1, 1600, 25, 512, 100),
@@ -41,25 +43,29 @@ pytestmark = pytest.mark.filterwarnings("ignore:divide by zero")  # of the inter
 
 
 class Stack(nn.Module):
-    """Blocks, norm and output layer, of numbers that the dtype can hold."""
+    """Blocks, norm and output layer, of numbers that the dtype can hold. cross: with cross-attention."""
 
-    def __init__(self, dim: int, heads: int, dtype: torch.dtype, activation: str = "gelu_new", layers: int = 2):
+    def __init__(
+        self, dim: int, heads: int, dtype: torch.dtype, activation: str = "gelu_new", *, norm: str = "pre",
+        cross: bool = False,
+    ):  # fmt: skip
         super().__init__()
-        options = {"activation": activation, "norm": "pre", "causal": True}
-        self.blocks = nn.ModuleList(Block(dim, heads, 2 * dim, **options) for _ in range(layers))
-        self.norm, self.out = nn.LayerNorm(dim), nn.Linear(dim, 37, bias=False)
+        options: dict[str, Any] = {"activation": activation, "norm": norm, "causal": True, "cross": cross}
+        self.blocks = nn.ModuleList(Block(dim, heads, 2 * dim, **options) for _ in range(2))
+        self.norm = nn.LayerNorm(dim) if norm == "pre" else None
+        self.out = nn.Linear(dim, 37, bias=cross)
         for weight in self.parameters():
             nn.init.normal_(weight, std=0.3 if weight.dim() == 1 else dim**-0.5)
         self.to(dtype).eval().requires_grad_(False)
 
-    def plain(self, x: Tensor, pasts: Sequence[BufferedMemory]) -> Tensor:
+    def plain(self, x: Tensor, pasts: Sequence[BufferedMemory], sources: Sequence[Memory] = ()) -> Tensor:
         x = x[:, None]
-        for block, past in zip(self.blocks, pasts, strict=True):
-            x, _ = block.step(x, past)
-        return self.out(self.norm(x)[:, 0])
+        for number, (block, past) in enumerate(zip(self.blocks, pasts, strict=True)):
+            x, _ = block.step(x, past, source=sources[number] if sources else None)
+        return self.out((x if self.norm is None else self.norm(x))[:, 0])
 
-    def fused(self, x: Tensor, pasts: Sequence[BufferedMemory]) -> Tensor:
-        return fused_step.step(x, self.blocks, pasts, self.norm, self.out)
+    def fused(self, x: Tensor, pasts: Sequence[BufferedMemory], sources: Sequence[Memory] = ()) -> Tensor:
+        return fused_step.step(x, self.blocks, pasts, self.norm, self.out, sources)
 
 
 def memories(sizes: tuple[int, ...], dtype: torch.dtype, layers: int = 2) -> list[BufferedMemory]:
@@ -82,14 +88,27 @@ def moved(pasts: list[BufferedMemory], device: str, dtype: torch.dtype) -> list[
     return [BufferedMemory(*(x.to(device, dtype) for x in both), mask, place) for both in sides]
 
 
-def compare(sizes: tuple[int, ...], device: str, dtype: torch.dtype, activation: str = "gelu_new") -> None:
+def looked_at(batch: int, heads: int, dim: int, dtype: torch.dtype) -> list[Memory]:
+    """Sources of seven places, each row with fewer than the one before it."""
+    mask = torch.arange(7) < 7 - torch.arange(batch)[:, None] % 7
+    return [Memory(*torch.randn(2, batch, heads, 7, dim // heads).to(dtype).unbind(), mask) for _ in range(2)]
+
+
+def compare(
+    sizes: tuple[int, ...], device: str, dtype: torch.dtype, activation: str = "gelu_new", *, norm: str = "pre",
+    beams: int = 0,
+) -> None:  # fmt: skip
+    """beams: so many rows share a source; 0: there is none."""
     torch.manual_seed(0)
     rows, dim, heads, _, place = sizes
-    stack, pasts = Stack(dim, heads, dtype, activation), memories(sizes, dtype)
+    stack = Stack(dim, heads, dtype, activation, norm=norm, cross=beams > 0)
+    pasts, sources = memories(sizes, dtype), looked_at(rows // beams, heads, dim, dtype) if beams else []
     x, own = torch.randn(rows, dim).to(dtype), moved(pasts, device, dtype)
-    found = stack.to(device).fused(x.to(device), own).cpu()
+    there = [Memory(*(y.to(device) for y in (z.keys, z.values, z.mask) if y is not None)) for z in sources]
+    found = stack.to(device).fused(x.to(device), own, there).cpu()
     exact = [replace(past, keys=past.keys.double(), values=past.values.double()) for past in pasts]
-    wanted = stack.cpu().double().plain(x.double(), exact)
+    right = [replace(source, keys=source.keys.double(), values=source.values.double()) for source in sources]
+    wanted = stack.cpu().double().plain(x.double(), exact, right)
     near = TOLERANCE[dtype] * float(wanted.abs().max())
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), wanted, rtol=0, atol=near)
@@ -99,7 +118,23 @@ def compare(sizes: tuple[int, ...], device: str, dtype: torch.dtype, activation:
             assert written[:, :, place + 1 :].isnan().all()
 
 
-@pytest.mark.parametrize("sizes", SMALL)
+@pytest.mark.parametrize(
+    ("norm", "beams"),
+    [pytest.param("post", 0, marks=THOROUGH), ("post", 1), pytest.param("pre", 3, marks=THOROUGH)],
+)
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_same_logits_with_post_norm_and_a_source(norm: str, beams: int, device: str) -> None:
+    compare((6, 48, 3, 20, 5), device, torch.float32, "relu", norm=norm, beams=beams)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("rows", "beams"), [(1, 1), (64, 1), (5, 5), (320, 5)])
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_the_same_logits_of_translators(rows: int, beams: int, device: str, dtype: torch.dtype) -> None:
+    compare((rows, 256, 4, 64, 20), device, dtype, "relu", norm="post", beams=beams)
+
+
+@pytest.mark.parametrize("sizes", [SMALL[0], *(pytest.param(sizes, marks=THOROUGH) for sizes in SMALL[1:])])
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_same_logits(sizes: tuple[int, ...], device: str) -> None:
     compare(sizes, device, torch.float32)
@@ -112,18 +147,20 @@ def test_the_same_logits_of_large_stacks(sizes: tuple[int, ...], device: str, dt
     compare(sizes, device, dtype)
 
 
-@pytest.mark.parametrize(("rows", "dtype"), [(1, torch.bfloat16), (3, torch.float16)])
+@pytest.mark.parametrize(("rows", "dtype"), [pytest.param(1, torch.bfloat16, marks=THOROUGH), (3, torch.float16)])
 @pytest.mark.parametrize("device", DEVICES)
 def test_half_precision(rows: int, dtype: torch.dtype, device: str) -> None:
     compare((rows, 32, 2, 16, 9), device, dtype)
 
 
+@THOROUGH
 @pytest.mark.parametrize("activation", sorted({"relu", "gelu", "quick_gelu", "silu", "tanh"}))
 @pytest.mark.parametrize("device", DEVICES)
 def test_activations(activation: str, device: str) -> None:
     compare((1, 16, 1, 16, 3), device, torch.float32, activation)
 
 
+@THOROUGH
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_same_input_gives_the_same_bits(device: str) -> None:
     torch.manual_seed(0)
@@ -153,20 +190,26 @@ def test_every_activation_has_a_kernel() -> None:
 
 @torch.no_grad()
 def test_why_it_does_not_fit() -> None:
-    def reason(block: nn.Module, rows: int = 2, dtype: torch.dtype = torch.float32) -> str:
+    def reason(
+        block: nn.Module, rows: int = 2, dtype: torch.dtype = torch.float32, sources: Sequence[Memory] = ()
+    ) -> str:
         pasts = memories((rows, 32, 2, 16, 9), torch.float32, 1)
-        return fused_step.misfit([block], torch.zeros(rows, 32, dtype=dtype), pasts)
+        return fused_step.misfit([block], torch.zeros(rows, 32, dtype=dtype), pasts, sources)
 
     def block(norm: str = "pre", causal: bool = True, **options: bool) -> Block:
         return Block(32, 2, 64, norm=norm, causal=causal, **options).eval()
 
     good = block()
     assert reason(good) == ""
-    assert "rows" in reason(good, 129)
+    assert "rows" in reason(good, fused_step.MOST_ROWS + 1)
+    assert reason(block("post")) == ""
     assert "float16" in reason(good, dtype=torch.float16)
     assert "training" in reason(block().train())
-    assert "post-norm" in reason(block("post"))
     assert "cross" in reason(block(cross=True))
+    source = Memory(torch.zeros(1, 2, 5, 16), torch.zeros(1, 2, 5, 16))
+    assert reason(block(cross=True), sources=[source]) == ""
+    assert "without cross" in reason(good, sources=[source])
+    assert "beams" in reason(block(cross=True), 32, sources=[source])
     assert "causal" in reason(block(causal=False))
     assert "CUDA" in fused_step.fits([good], torch.zeros(2, 32), memories((2, 32, 2, 16, 9), torch.float32, 1))
     with trace(good):
@@ -200,7 +243,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=THOROUGH)])
 @pytest.mark.parametrize("device", DEVICES)
 @torch.no_grad()
 def test_gpt2_steps_by_the_kernels(device: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:

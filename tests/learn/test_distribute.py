@@ -1,12 +1,16 @@
 """Trainings in several processes: the losses are those of one process, checkpoints fit any number of processes."""
 
+import io
 import json
 import math
 import os
+import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -20,6 +24,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
+from regard.app.cli.main import explain_once, main
 from regard.base import processes
 from regard.errors import Interrupted, PeerLost
 from regard.layers.block import blocks_of
@@ -378,6 +383,35 @@ def test_a_hung_process_is_named_by_rank_and_host(tmp_path):
     assert isinstance(first, PeerLost)
     assert f"rank 1 on {os.uname().nodename} does not answer" in str(first)
     assert "hung for 2 s (REGARD_TIMEOUT sets the limit)" in str(first)
+
+
+def fail(folder: Path) -> tuple[str, str]:
+    """The second process fails before it has met the first, which waits for it: the error, and what is said."""
+    told = folder / "told"
+    with redirect_stderr(io.StringIO()) as said:
+        try:
+            if processes.rank() == 0:
+                processes.join()
+            sys.argv = ["regard", "train", str(folder / "nosuch.toml")]
+            main()
+        except PeerLost as lost:
+            error = str(lost)
+            while not told.exists():
+                time.sleep(0.05)
+            explain_once(lost)
+        except SystemExit as end:
+            error = str(end.code)
+            told.touch()
+    return error, said.getvalue()
+
+
+def test_an_error_is_told_once_with_its_rank_and_a_process_that_does_not_come_is_named(tmp_path):
+    (lost, silence), (code, said) = in_processes(2, fail, tmp_path, REGARD_TIMEOUT="1")
+    assert re.fullmatch(r"rank 1 does not answer: ended, or hung for \d s \(REGARD_TIMEOUT sets the limit\)", lost)
+    assert silence == ""
+    assert code == "2"
+    assert "nosuch.toml" in said
+    assert said.endswith(f"(in the process of rank 1 on {os.uname().nodename}, one of 2)\n")
 
 
 KILLED = """

@@ -45,6 +45,10 @@ class Counters:
         )
         self.models_loaded = Gauge("regard_models_loaded", "Models in memory.", registry=registry)
         self.models_bytes = Gauge("regard_models_bytes", "Bytes of the weights in memory.", registry=registry)
+        self.graphs = Gauge("regard_graphs", "CUDA graphs that are kept, by model.", ["model"], registry=registry)
+        self.graphs_bytes = Gauge(
+            "regard_graphs_bytes", "GPU memory of the CUDA graphs, by model.", ["model"], registry=registry
+        )
         resident = Gauge("regard_resident_bytes", "Resident memory of the server.", registry=registry)
         resident.set_function(resident_bytes)
 

@@ -12,6 +12,7 @@ from typing import Any
 from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits, Refused
 from regard.app.serve.worker import Closed, Ticket, Worker, reason
+from regard.decode.graphs import graph_memory
 from regard.decode.settings import Decoding
 from regard.errors import BadInput
 from regard.runs.examples import Examples, read_examples
@@ -230,6 +231,11 @@ class Shelf:
         sizes = [served.worker.bytes for served in self.served.values() if served.worker and served.worker.bytes]
         self.counters.models_loaded.set(len(sizes))
         self.counters.models_bytes.set(sum(sizes))
+        for name, served in self.served.items():
+            model = served.worker.model if served.worker is not None else None
+            count, size = (0, 0) if model is None else graph_memory(model)
+            self.counters.graphs.labels(model=name).set(count)
+            self.counters.graphs_bytes.labels(model=name).set(size)
 
     def ask(self, served: Served, ticket: Ticket) -> Ticket:
         try:

@@ -1,7 +1,8 @@
 """One thread for each model in memory: it loads the model, and answers requests in batches.
 
 Inputs with the same options that wait together are one batch. Texts that are generated token by token join the
-running batch, and leave it when they are done or nobody waits for them any more."""
+running batch, and leave it when they are done or nobody waits for them any more. What is asked about answers, such
+as where the model looked, is computed in a second thread beside it, so that no text waits for it."""
 
 from __future__ import annotations
 
@@ -11,18 +12,23 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from regard.app.serve.counters import Counters
 from regard.app.serve.limits import Limits, Refused
+from regard.base.device import current
 from regard.decode.generator import Stopped, unwanted
 from regard.learn.progress import silent
 from regard.tasks.core.card import Options
 from regard.tasks.core.results import Answer
 from regard.tasks.core.run import Run
 from regard.tasks.core.table import AnyTask
+from regard.tasks.shared.measuring import device_of
 from regard.tasks.shared.writing import Together, Writing, Written
+
+if TYPE_CHECKING:
+    from regard.app.serve.counters import Counters
 
 KEPT_BYTES = 64 << 20  # of images whose attention can still be asked for
 Event = tuple[str, int, Any]  # kind (piece, answer, end, error), which input, what
@@ -74,7 +80,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Call:
-    """Other work with the run, done in its thread."""
+    """Other work with the run, done beside its thread."""
 
     work: Callable[[Run], Any]
     future: asyncio.Future[Any]
@@ -113,6 +119,7 @@ class Worker:
         self.new: deque[Ticket | Call] = deque()
         self.closed = False
         self.failed: BaseException | None = None
+        self.model: Any = None  # once it is loaded
         self.bytes = 0
         self.used = time.monotonic()
         self.answers: OrderedDict[str, Answer] = OrderedDict()
@@ -122,6 +129,7 @@ class Worker:
         self._waiting: deque[tuple[TicketInput, Writing]] = deque()  # for a place among those that are written
         self._written: dict[Writing, TicketInput] = {}
         self._together: Together | None = None
+        self._beside = ThreadPoolExecutor(1, f"beside {name}", silent.set, (True,))
         self.thread = threading.Thread(target=self._run, name=f"model {name}", daemon=True)
         self.thread.start()
 
@@ -163,18 +171,22 @@ class Worker:
         silent.set(True)
         try:
             run = self.load()
+            self.model = run.model
             self.bytes = sum(weight.numel() * weight.element_size() for weight in run.model.parameters())
         except BaseException as error:
             self._fail(Refused(409, f"the run {self.name} is broken: {reason(error)}"))
             return
         try:
-            while self._take(run):
-                post(self._outbox)  # errors of what was read
-                self._answer_parts(run)
-                self._write(run)
-                post(self._outbox)
+            with current(device_of(run.model)):
+                while self._take(run):
+                    post(self._outbox)  # errors of what was read
+                    self._answer_parts(run)
+                    self._write(run)
+                    post(self._outbox)
         except BaseException as error:  # a bug of ours: no request must wait for ever
             self._fail(error)
+        finally:
+            self._beside.shutdown()
 
     def _fail(self, error: BaseException) -> None:
         """End, and give the error to every waiting request."""
@@ -197,7 +209,7 @@ class Worker:
                 return False
         for work in new:
             if isinstance(work, Call):
-                do(work, run)
+                self._beside.submit(do, work, run)
             elif not work.cancelled:
                 self._begin(run, work)
         return True
@@ -261,7 +273,7 @@ class Worker:
                 del self._written[writing]
                 self.counters.stopped.inc()
         joining = []
-        while self._waiting and len(self._written) < self.limits.rows:
+        while self._waiting and together.is_open and len(self._written) < self.limits.rows:
             part, writing = self._waiting.popleft()
             if not part.ticket.cancelled:
                 self._written[writing] = part
@@ -326,7 +338,8 @@ def do(call: Call, run: Run) -> None:
     if call.future.cancelled():
         return
     try:
-        result = call.work(run)
+        with current(device_of(run.model)):
+            result = call.work(run)
     except Exception as error:
         call.loop.call_soon_threadsafe(settle, "set_exception", error)
     else:

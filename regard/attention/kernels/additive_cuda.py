@@ -5,9 +5,10 @@ Letters: N rows; A and B are the two sides of a pair: queries and keys, or keys 
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 BLOCK = tl.constexpr(32)  # features per partial sum: a long float32 sum loses precision
 PROGRAMS = 1024  # enough to fill a large GPU
@@ -70,6 +71,7 @@ def _slopes(a, b, v, g, grad, parts, A, B, step_i, step_j, D, TILE_A: tl.constex
     tl.store(parts + (n * tl.num_programs(0) + tile) * D + d, tl.sum(plain, 0), mask=d < D)
 
 
+@on_own_gpu
 def forward(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """(N, Q, D), (N, K, D), (D,) -> scores (N, Q, K)"""
     (rows, count, dim), size = queries.shape, keys.shape[1]
@@ -89,6 +91,7 @@ def forward(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     return out
 
 
+@on_own_gpu
 def backward(queries: Tensor, keys: Tensor, v: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of queries, keys and v."""
     queries, keys, grad, size = queries.contiguous(), keys.contiguous(), grad.contiguous(), keys.shape[1]

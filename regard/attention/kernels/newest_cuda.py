@@ -11,13 +11,15 @@ parts that the places are divided into."""
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 TILE = 64  # places that a program reads at once
 PROGRAMS = 132  # enough to fill a large GPU
 MOST_PARTS = 8
+LINE = 128  # bytes of a line of the cache
 HELD = 1 << 12  # places x features that a program holds
 
 
@@ -33,25 +35,44 @@ def ready(EARLY: tl.constexpr):
         tl.extra.cuda.gdc_launch_dependents()
 
 
+@triton.jit
+def fetch_ahead(x, K: tl.constexpr, LINES: tl.constexpr):
+    """Ask for the K elements from each of x (J, 1) on, in as many lines of the cache of the GPU, so that they are
+    near when they are loaded. A hint: nothing is read, so what is not written yet may be asked for."""
+    PER: tl.constexpr = 1024 // x.dtype.element_ty.primitive_bitwidth  # elements of a line
+    k = tl.minimum(tl.arange(0, LINES) * PER, K - 1)
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [(x + k[None, :]).to(tl.int64)], tl.int32,
+        is_pure=False, pack=1,
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=["N", "C"])
 def _read_newest(
     query, keys, values, mask, place, reads, heights, scale, N, C,
     H: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
-    STAGES: tl.constexpr, EARLY: tl.constexpr,
+    STAGES: tl.constexpr, LINES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """reads[s, n, h D + d] = sum_c softmax_c(scale q . k_c) v_cd over part s of the places 0 .. place, and
     heights[s, n, h D + d], the logarithm of the sum of the exponentials there, once for each feature, as `joined`
     reads it. Grid: rows and heads, parts."""
-    ready(EARLY)
     row, part = tl.program_id(0), tl.program_id(1)
     n, h = row // H, row % H
-    last = tl.load(place).to(tl.int32)
-    tiles = tl.cdiv(tl.cdiv(last + 1, PARTS), TILE)
-    first = part * tiles * TILE
-    end = tl.minimum(first + tiles * TILE, last + 1)
     d, c = tl.arange(0, WIDTH), tl.arange(0, TILE)
     keys += row.to(tl.int64) * C * D
     values += row.to(tl.int64) * C * D
+    if EARLY and LINES:
+        old = tl.load(place).to(tl.int32)  # of this step or of the one before
+        each = tl.cdiv(tl.cdiv(old + 1, PARTS), TILE) * TILE
+        for start in range(part * each, tl.minimum(part * each + each, old), TILE):
+            at = tl.minimum(start + c, C - 1)[:, None] * D
+            fetch_ahead(keys + at, D, LINES)
+            fetch_ahead(values + at, D, LINES)
+    ready(EARLY)
+    last = tl.load(place, volatile=True).to(tl.int32)
+    tiles = tl.cdiv(tl.cdiv(last + 1, PARTS), TILE)
+    first = part * tiles * TILE
+    end = tl.minimum(first + tiles * TILE, last + 1)
     q = tl.load(query + n * (H * D) + h * D + d, mask=d < D, other=0.0).to(tl.float32) * scale
     highest, total = -float("inf"), 0.0
     read = tl.zeros((WIDTH,), tl.float32)
@@ -90,15 +111,21 @@ def joined(reads, heights, n, k, inside, N, K: tl.constexpr, PARTS: tl.constexpr
     return read / tl.where(total == 0, 1.0, total)
 
 
+def lines_of(size: int) -> int:
+    """How many lines of the cache hold so many bytes, as a power of two."""
+    return triton.next_power_of_2(triton.cdiv(size, LINE))
+
+
 def parts_of(rows: int, places: int, tile: int = TILE) -> int:
     """Into how many parts to divide the places of so many rows and heads."""
     wanted = min(MOST_PARTS, max(1, PROGRAMS // rows), triton.cdiv(places, tile))
     return 1 << (wanted.bit_length() - 1)
 
 
+@on_own_gpu
 def read_newest(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, place: Tensor, *, scale: float, parts: int,
-    early: int = 0, tile: int = TILE, warps: int = 4, stages: int = 1,
+    early: int = 0, tile: int = TILE, warps: int = 4, stages: int = 1, ahead: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """query (N, H D) -> reads and heights (S, N, H D) in float32."""
     rows, heads, capacity, dim = keys.shape
@@ -106,7 +133,8 @@ def read_newest(
     heights = torch.empty_like(reads)
     _read_newest[(rows * heads, parts)](
         query, keys, values, mask, place, reads, heights, scale, rows, capacity,
-        heads, dim, parts, tile, max(16, triton.next_power_of_2(dim)), stages, early,
+        heads, dim, parts, tile, max(16, triton.next_power_of_2(dim)), stages,
+        lines_of(dim * keys.itemsize) if ahead else 0, early,
         num_warps=warps, **({"launch_pdl": True} if early else {}),
     )  # fmt: skip
     return reads, heights
@@ -118,10 +146,12 @@ def _read_few(
     query_b, query_h, query_q, keys_b, keys_h, keys_k, values_b, values_h, values_k, mask_b,
     H: tl.constexpr, D: tl.constexpr, V: tl.constexpr, MASKED: tl.constexpr,
     QUERIES: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """out[b, q, h] = sum_k softmax_k(scale query . key_k) value_k over the places where the mask of row b is True.
     x_b, x_h, x_q, x_k: strides. One query is multiplied by plain products and sums, several by tensor cores. Grid:
     rows and heads."""
+    ready(EARLY)
     b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     q, k = tl.arange(0, QUERIES), tl.arange(0, TILE)
     d, v = tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
@@ -129,8 +159,7 @@ def _read_few(
     keys += b * keys_b + h * keys_h + d[None, :]
     values += b * values_b + h * values_h + v[None, :]
     asked = tl.load(query, mask=(q < Q)[:, None] & (d < D)[None, :], other=0.0)
-    if QUERIES == 1:
-        asked = asked.to(tl.float32)
+    asked = asked.to(tl.float32 if QUERIES == 1 else keys.dtype.element_ty)
     highest, total = tl.full((QUERIES,), -float("inf"), tl.float32), tl.zeros((QUERIES,), tl.float32)
     read = tl.zeros((QUERIES, VALUE_WIDTH), tl.float32)
     for start in range(0, K, TILE):
@@ -161,7 +190,10 @@ def _read_few(
     tl.store(out + at, read.to(out.dtype.element_ty), mask=(q < Q)[:, None] & (v < V)[None, :])
 
 
-def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
+@on_own_gpu
+def read_few(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float, early: int = 0
+) -> Tensor:
     """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V)"""
     (rows, heads, count, dim), (places, width) = query.shape, values.shape[-2:]
     keys, values = (x.expand(rows, heads, *x.shape[-2:]) for x in (keys, values))
@@ -176,6 +208,7 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
     _read_few[(rows * heads,)](
         query, keys, values, query if mask is None else mask, out, scale, count, places,
         *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0),
-        heads, dim, width, mask is not None, queries, tile, *widths, num_warps=4, num_stages=2,
+        heads, dim, width, mask is not None, queries, tile, *widths, early, num_warps=4, num_stages=2,
+        **({"launch_pdl": True} if early else {}),
     )  # fmt: skip
     return out.transpose(1, 2)

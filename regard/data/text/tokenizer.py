@@ -224,11 +224,11 @@ class Tokenizer:
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
         """The text without special tokens. With `unknown`, the n-th <unk> becomes unknown[n], spaced as a word."""
         ids = [int(i) for i in ids]
-        pieces = self._pieces(ids)  # raises for ids that do not exist; `tokenizers` would skip them
         if unknown is None:
+            self._check(ids)  # `tokenizers` would skip ids that do not exist
             said = [i for i in ids if i not in self.silent and i != self.special.unknown]
             return without_panic(self.inner.decode, said)
-        return b"".join(self._added(ids, pieces, unknown)).decode("utf-8", "replace")
+        return b"".join(self._added(ids, self._pieces(ids), unknown)).decode("utf-8", "replace")
 
     def word_of(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> list[int]:
         """For each id the index in decode(ids, unknown).split() of the word in which it begins; see `encode_words`.
@@ -275,12 +275,15 @@ class Tokenizer:
         return added
 
     def _pieces(self, ids: Iterable[int]) -> list[str]:
-        pieces = []
+        ids = list(ids)
+        self._check(ids)
+        return [self.inner.id_to_token(int(i)) or f"<{i}>" for i in ids]
+
+    def _check(self, ids: Sequence[int]) -> None:
+        """ValueError unless there are such ids."""
         for i in ids:
             if not 0 <= i < self.size:
                 raise ValueError(f"ids must lie in 0 to {self.size - 1}, got {i}; is this the run's tokenizer?")
-            pieces.append(self.inner.id_to_token(int(i)) or f"<{i}>")
-        return pieces
 
 
 def _cut_of(inner: tokenizers.Tokenizer) -> re.Pattern[str] | None:

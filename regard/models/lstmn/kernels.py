@@ -11,11 +11,11 @@ and i a place before it."""
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from regard.attention.kernels.additive import LIMIT
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 PROGRAMS = 1024  # enough to fill a large GPU
 
@@ -113,6 +113,7 @@ def _cell(
         tl.store(place + 3 * D, o, mask=inside)
 
 
+@on_own_gpu
 def walk(
     ahead: Tensor, of_x: Tensor, both: Tensor, key_weight: Tensor, v: Tensor, mask: Tensor | None,
     values: Tensor, keys: Tensor, reads: Tensor, queries: Tensor, gates: Tensor, weights: Tensor,
@@ -236,6 +237,7 @@ def _pairs(
     tl.store(place, tl.load(place, mask=a < A, other=0.0) + tl.sum(for_weight, 0), mask=a < A)
 
 
+@on_own_gpu
 def slopes(
     grad: Tensor, both: Tensor, key_weight: Tensor, v: Tensor,
     values: Tensor, keys: Tensor, reads: Tensor, queries: Tensor, gates: Tensor, weights: Tensor,

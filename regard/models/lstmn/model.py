@@ -31,6 +31,7 @@ from regard.layers.bigrams import build_bigrams
 from regard.layers.encoder_decoder import check_tied
 from regard.layers.loss import Loss, check_one_document, label_loss, next_token_loss
 from regard.layers.pooling import WordEmbedding, build_pool
+from regard.layers.replay import must_not_sync
 from regard.layers.state import State
 from regard.models.labels import adopt_weights, check_classes
 from regard.models.lstmn.tape import TapeLSTM
@@ -82,6 +83,7 @@ class LSTMN(nn.Module):
     Config = LSTMNConfig
     task = "generate"  # by default; config.task depends on the head
     numbering = "gpt2"
+    padded_side = "left"  # of prompts: `start` may be captured with more padding
     OF_RECIPE = ("head", "pool", "bigrams")  # set by the recipe, even when training starts from another run
 
     def __init__(self, config: LSTMNConfig):
@@ -163,7 +165,7 @@ class LSTMN(nn.Module):
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read a prompt (B, S), padded on the left, without its last token, which is the first given to `step`."""
         self._must("generate")
-        padded = None if bool(mask.all()) else mask
+        padded = None if not must_not_sync() and bool(mask.all()) else mask
         x, tapes = self.embed(source), []
         for layer in self.layers:
             x, tape = layer.read(x, padded)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.models.ntm import step
 
 EPS = tl.constexpr(step.EPS)
@@ -289,11 +289,13 @@ class StepTensors(NamedTuple):
     parts: Tensor  # (B, 2 H, 4, K): for the gradient
 
 
+@on_own_gpu
 def turn(step: StepTensors) -> None:
     """Writes `after`, `weights`, `reads` and `parts`."""
     _launch(_turn, step)
 
 
+@on_own_gpu
 def turn_back(
     step: StepTensors, for_matrix: Tensor, for_weights: Tensor, for_numbers: Tensor, spare: Tensor
 ) -> None:
@@ -311,6 +313,7 @@ def _launch(kernel: triton.JITFunction, step: StepTensors, *more: Tensor) -> Non
     kernel[(rows,)](*step, *more, *sizes, both // 2, *blocks, num_warps=warps)
 
 
+@on_own_gpu
 def cell(gates: Tensor, before: Tensor, after: Tensor, hidden: Tensor) -> None:
     """gates (B, 4 D) and cells (B, D) -> writes the cells after the step and the hidden state, a part of a wider
     matrix; the gates are replaced by what they open to"""
@@ -318,6 +321,7 @@ def cell(gates: Tensor, before: Tensor, after: Tensor, hidden: Tensor) -> None:
     _cell[(rows, triton.cdiv(dim, 128))](gates, before, after, hidden, dim, hidden.stride(0), 128)
 
 
+@on_own_gpu
 def cell_back(
     gates: Tensor, before: Tensor, after: Tensor, for_hidden: Tensor, for_cells: Tensor, for_gates: Tensor
 ) -> None:

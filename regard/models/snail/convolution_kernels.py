@@ -16,11 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
+
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 
 SLOTS = tl.constexpr(128)  # for 10 x 10 sums of products
 PATCHES = 256  # of a tile when products are summed, by one warp: a sum needs no barrier
@@ -235,11 +236,11 @@ def fits(filter: nn.Conv2d, norm: nn.Module, x: Tensor) -> bool:
     return shape and filters and floats and sizes and not (x.requires_grad or torch.compiler.is_compiling())
 
 
+@on_own_gpu
 def pooled(x: Tensor, weight: Tensor, norm: nn.BatchNorm2d) -> Tensor:
     """relu(max_pool2d(norm(W * x), 2)): (N, 1, H, W) -> (N, F, H // 2, W // 2), channels last in memory"""
     keep = torch.is_grad_enabled() and any(each.requires_grad for each in (weight, norm.weight, norm.bias))
-    with torch.cuda.device_of(x):  # Triton launches on the current device
-        states: Tensor = _Pooled.apply(x, weight, norm.weight, norm.bias, norm, keep)
+    states: Tensor = _Pooled.apply(x, weight, norm.weight, norm.bias, norm, keep)
     return states
 
 

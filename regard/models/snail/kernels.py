@@ -13,10 +13,10 @@ import os
 from typing import NamedTuple, Protocol
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor, nn
 
+from regard.base.device import on_own_gpu
+from regard.base.with_triton import tl, triton
 from regard.data.made.environments import Environments, MDPs, World
 from regard.models.snail.blocks import AttentionBlock, CausalConv, CausalStack
 
@@ -251,6 +251,7 @@ def fits(agent: Agent) -> bool:
     return weight.dtype == torch.float32 and widest <= WIDEST and aligned and (weight.is_cuda or INTERPRETED)
 
 
+@on_own_gpu
 def play(agent: Agent, world: World, chances: Tensor, *, greedy: bool) -> tuple[Tensor, Tensor, Tensor]:
     """One trial in each environment, with uniform numbers (N, T): states, actions and rewards (N, T)."""
     kind, (count, steps), (sizes, convs, look) = agent.environments, chances.shape, _parts(agent)

@@ -123,6 +123,7 @@ GENERATE = (
     MAX_TOKENS,
     Option("stop", str, "End before this text; may be given several times.", metavar="TEXT", many=True),
     *SEARCH,
+    of_decoding("speculate", "Propose N tokens from the text so far and verify them at once; 0: off.", most=True),
 )
 
 
@@ -160,6 +161,7 @@ class GenerateOptions(SearchOptions, total=False):
 
     max_tokens: int | None
     stop: str | Sequence[str] | None
+    speculate: int | None
 
 
 MOST_TESTED = 1_000_000  # generated examples of an evaluation: more would take days, and memory for each

@@ -19,7 +19,7 @@ from regard.models import MODELS, blank, task_of
 from regard.models.protocols import ModelConfig
 from regard.runs.folder import Folder, shapes
 from regard.tasks.core.given_data import Given, with_data, without_data
-from regard.tasks.core.recipe_files import Recipe, read_table
+from regard.tasks.core.recipe_files import Recipe, for_beginning, read_table
 from regard.tasks.core.settings import AnyJob, DataSettings, Job, Tokens
 from regard.tasks.core.table import TASKS, AnyTask
 
@@ -60,7 +60,10 @@ def read(
 
     start: a run to begin with, whose model and tokens the job then has, but for the dropout.
     data: in place of the recipe's own."""
-    table = sections_from_python(recipe) if isinstance(recipe, Mapping) else read_table(str(recipe))
+    if isinstance(recipe, Mapping):
+        table = sections_from_python(for_beginning(recipe, start=bool(start)))
+    else:
+        table = read_table(str(recipe), start=bool(start))
     parsed = changes_from_python(changes) if isinstance(changes, Mapping) else list(map(parse_change, changes))
     if data:
         table = without_data(table)

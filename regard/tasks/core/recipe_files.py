@@ -3,7 +3,7 @@ a shell can complete names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from regard.base.files import find_files
 from regard.base.memory_rows import MemoryRows
 from regard.errors import DataError, RecipeError
 
+SCRATCH = "scratch"  # the section of what is otherwise without a run to start from
 RECIPES = Path(__file__).parents[2] / "recipes"
 BY_NAME = "--data FILE, in Python evaluate(FILE) or evaluate(rows)"  # how data to evaluate on is named
 Recipe = dict[str, dict[str, Any]]  # sections as TOML has them
@@ -42,8 +43,20 @@ def find_recipe(name: str) -> Path:
     return path
 
 
-def read_table(name: str) -> Recipe:
-    return read_toml(find_recipe(name))
+def read_table(name: str, *, start: bool = False) -> Recipe:
+    """The sections of a recipe. `start`: training begins with the weights of a run."""
+    return for_beginning(read_toml(find_recipe(name)), start=start)
+
+
+def for_beginning(table: Mapping[str, Any], *, start: bool) -> Recipe:
+    """[scratch.train] and the like have settings for training from random weights, in place of those of [train]."""
+    sections = {name: part for name, part in table.items() if name != SCRATCH}
+    scratch = table.get(SCRATCH, {})
+    if not isinstance(scratch, Mapping) or not all(isinstance(part, Mapping) for part in scratch.values()):
+        raise RecipeError(f"{SCRATCH} must have sections, as [{SCRATCH}.train]; got {scratch!r:.80}")
+    for name, part in scratch.items() if not start else ():
+        sections[name] = {**sections.get(name, {}), **part}
+    return sections
 
 
 def recipe_text(name: str) -> str:

@@ -27,11 +27,14 @@ class Continuation(Shown):
     unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
     _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
+    _alignment: tuple[str, ...] = field(
+        default=(), kw_only=True, repr=False, compare=False
+    )  # the last layer's site
 
     @cached_property
     def attention(self) -> Map:
         """Which words before it each written word looked at: the mean of the last layer's heads."""
-        heads = self.heads()
+        heads = self.heads(*self._alignment)
         return heads.map(list(heads.panels)[-1])
 
     def heads(self, *sites: str, pieces: bool = False) -> Heads:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, Unpack, overload
 
 import torch
@@ -15,6 +16,7 @@ from regard.data.batches.batch import pad
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.generator import finish, step_by_step
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.lookup import check_speculation
 from regard.decode.rules import Stop, Target
 from regard.decode.search import Searching, search
 from regard.decode.settings import Decoding
@@ -175,7 +177,7 @@ class LanguageModel(WritingRun):
         return self._pieces(prompt, decode)
 
     def _pieces(self, prompt: Prompt, decode: Decoding) -> Pieces:
-        text = Stream(partial(self._text, prompt), decode.stop)
+        text = Stream(self._speaker(prompt), decode.stop)
         steps = step_by_step(self.model, self._write([prompt.ids], decode))
         while True:
             try:
@@ -198,6 +200,7 @@ class LanguageModel(WritingRun):
             )
         if decode.coverage or decode.replace_unknown:
             raise BadInput("coverage and replace_unknown need a source, and a language model has none")
+        check_speculation(self.model, decode)
         most = max(LENGTH, self.max_positions)
         if decode.min_length > most and not decode.max_length:
             raise BadInput(
@@ -285,7 +288,7 @@ class LanguageModel(WritingRun):
         self._check(decode)
         if decode.is_beam:
             return None
-        text = Stream(partial(self._text, prompt), decode.stop)
+        text = Stream(self._speaker(prompt), decode.stop)
         passages = self._passages(prompt, decode)
         return Writing(passages, text, lambda answer: self._continuation(prompt, [answer], decode))
 
@@ -295,7 +298,7 @@ class LanguageModel(WritingRun):
         check_tokens(prefix, self.model.config.vocabulary)
         seen = [*prompt.ids, *prefix][-self.max_positions :]
         passage = Passage(seen[:-1], decode or self.decode, self._target(seen[-1], max_length=1))
-        names, text = self.tokenizer.tokens(seen), self._text(prompt, prefix)
+        names, text = self.tokenizer.tokens(seen), self._speaker(prompt)(prefix)
         return Beginning(passage, (), text, prefix, self.tokenizer, lambda site: names)
 
     def _passages(self, prompt: Prompt, decode: Decoding) -> Passages:
@@ -349,21 +352,27 @@ class LanguageModel(WritingRun):
         return written
 
     def _continuation(self, prompt: Prompt, hypotheses: list[Hypothesis], decode: Decoding) -> Continuation:
-        texts = [cut(self._text(prompt, hypothesis.tokens), decode.stop) for hypothesis in hypotheses]
+        texts = [cut(self._speaker(prompt)(hypothesis.tokens), decode.stop) for hypothesis in hypotheses]
         best, *others = hypotheses
         rest = tuple((text, other.score) for text, other in zip(texts[1:], others, strict=True))
         look = partial(self.look, prompt.ids, best.tokens) if best.tokens else None
         gates = partial(self.gates, prompt.ids, best.tokens) if best.tokens else None
         told = (prompt.text, texts[0], best.score, best.finished, rest)
         ranks = tuple(hypothesis.normalised(decode.length_penalty) for hypothesis in hypotheses)
-        return Continuation(*told, look, gates, unknown=prompt.unknown, ranks=ranks)
+        last = (self.model.alignment,) if self.model.alignment else ()
+        return Continuation(*told, look, gates, unknown=prompt.unknown, ranks=ranks, _alignment=last)
 
-    def _text(self, prompt: Prompt, tokens: list[int]) -> str:
-        """What the tokens add to the prompt, a space between two words included unless the prompt ends with one."""
-        alone, mute = self.tokenizer.decode(tokens), self.tokenizer.silent | {self.tokenizer.special.unknown}
-        last = [i for i in prompt.ids if i not in mute][-1:]
-        before, both = self.tokenizer.decode(last), self.tokenizer.decode([*last, *tokens])
-        return alone if prompt.text[-1:].isspace() or not both.startswith(before) else both[len(before) :]
+    def _speaker(self, prompt: Prompt) -> Callable[[list[int]], str]:
+        """What tokens add to the prompt, a space between two words included unless the prompt ends with one."""
+        decode, mute = self.tokenizer.decode, self.tokenizer.silent | {self.tokenizer.special.unknown}
+        last = list(islice((i for i in reversed(prompt.ids) if i not in mute), 1))
+        before, is_spaced = decode(last), prompt.text[-1:].isspace()
+
+        def speak(tokens: list[int]) -> str:
+            both = "" if is_spaced else decode([*last, *tokens])
+            return decode(tokens) if is_spaced or not both.startswith(before) else both[len(before) :]
+
+        return speak
 
     def check_looks(self) -> None:
         """NoAttention where the model has none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-CONTEXT, AGAIN = 8, 32  # tokens
+CONTEXT, AGAIN = 8, 16  # tokens
 
 
 class Stream:

@@ -10,6 +10,8 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from regard.base.divided import in_parts
 from regard.base.fields import file_names
 from regard.data.artifacts import Artifacts
@@ -19,7 +21,7 @@ from regard.data.shards.reading import ShardRows, taken
 from regard.data.shards.sharded_data import ShardedRows
 from regard.data.text.tokenizer import Tokenizer
 from regard.decode.settings import Decoding
-from regard.errors import DataError, NoTokenizer, RecipeError
+from regard.errors import BadInput, DataError, RecipeError
 from regard.learn.progress import counted, say
 from regard.metrics.bleu import MEASURES, tells
 from regard.models.protocols import Model
@@ -89,16 +91,15 @@ def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
     examples = settings.examples("test")
     if not examples:
         raise DataError("there must be at least one pair to evaluate on, got none")
-    for number, (source, _) in enumerate(examples, 1):
+    ids = pair_data(_first(examples), translator, BATCH_TOKENS)
+    for place in np.flatnonzero(ids.source_lengths > translator.max_source).tolist():
         try:
-            translator.read(source)
-        except NoTokenizer:
-            raise
-        except ValueError as error:
+            translator.read(examples[place][0])
+        except BadInput as error:
             raise DataError(
-                f"{', '.join(settings.test_files) or 'the test pairs'}, pair {number}: {error}"
+                f"{', '.join(settings.test_files) or 'the test pairs'}, pair {place + 1}: {error}"
             ) from None
-    return TestPairs(pair_data(_first(examples), translator, BATCH_TOKENS), examples)
+    return TestPairs(ids, examples)
 
 
 def valid_examples(settings: PairSettings, translator: Translator) -> list[Example]:

@@ -16,6 +16,8 @@ SERIES = {
     "regard_stopped_total": ("counter", "Answers that were stopped because their client was gone."),
     "regard_models_loaded": ("gauge", "Models in memory."),
     "regard_models_bytes": ("gauge", "Bytes of the weights in memory."),
+    "regard_graphs": ("gauge", "CUDA graphs that are kept, by model."),
+    "regard_graphs_bytes": ("gauge", "GPU memory of the CUDA graphs, by model."),
     "regard_resident_bytes": ("gauge", "Resident memory of the server."),
 }
 

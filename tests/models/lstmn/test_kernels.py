@@ -66,12 +66,15 @@ def compare(sizes: tuple[int, ...], device: str, masked: bool) -> None:
 
 
 @on_each
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("sizes", SMALL)
+@pytest.mark.parametrize("masked", [pytest.param(False, marks=pytest.mark.thorough), True])
+@pytest.mark.parametrize(
+    "sizes", [SMALL[0], *(pytest.param(sizes, marks=pytest.mark.thorough) for sizes in SMALL[1:])]
+)
 def test_outputs_and_gradients(sizes: tuple[int, ...], masked: bool, device: str) -> None:
     compare(sizes, device, masked)
 
 
+@pytest.mark.thorough
 @on_each
 @pytest.mark.parametrize("masked", [False, True])
 def test_more_places_than_a_tile(masked: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +90,7 @@ def test_large_outputs_and_gradients(sizes: tuple[int, ...], masked: bool, devic
     compare(sizes, device, masked)
 
 
+@pytest.mark.thorough
 @on_each
 def test_nobody_looks_where_all_is_padding(device: str) -> None:
     layer, x = build(SMALL[0], device)
@@ -110,6 +114,7 @@ def test_what_a_text_leaves_for_the_steps_that_follow(device: str) -> None:
     check(found[0], found[1])
 
 
+@pytest.mark.thorough
 @on_each
 @pytest.mark.filterwarnings("ignore:overflow")  # of the interpreter; a GPU has none
 def test_large_scores(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +128,7 @@ def test_large_scores(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(found, outputs_and_gradients(layer, x, None), 1e-3)
 
 
+@pytest.mark.thorough
 @on_each
 def test_two_passes_give_the_same_bits(device: str) -> None:
     layer, x = build(SMALL[0], device)
@@ -130,6 +136,7 @@ def test_two_passes_give_the_same_bits(device: str) -> None:
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
+@pytest.mark.thorough
 @on_each
 def test_gradients_of_any_layout(device: str) -> None:
     """A gradient may be one number for all, or have its features far apart."""

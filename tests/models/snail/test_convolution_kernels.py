@@ -72,8 +72,10 @@ def compare(layer: PooledConvolution, x: Tensor, tolerance: float = 1e-5) -> Non
 
 
 @on_each
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("sizes", SMALL)
+@pytest.mark.parametrize("training", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "sizes", [SMALL[0], *(pytest.param(sizes, marks=pytest.mark.thorough) for sizes in SMALL[1:])]
+)
 def test_states_gradients_and_statistics(sizes: tuple[int, ...], training: bool, device: str) -> None:
     compare(*build(sizes, device, training=training))
 
@@ -86,6 +88,7 @@ def test_large_batches(sizes: tuple[int, ...], training: bool, device: str) -> N
     compare(*build(sizes, device, training=training), 1e-3)
 
 
+@pytest.mark.thorough
 @on_each
 def test_a_program_has_several_tiles(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PROGRAMS": 2, "PATCHES": 32}.items():
@@ -93,6 +96,7 @@ def test_a_program_has_several_tiles(device: str, monkeypatch: pytest.MonkeyPatc
     compare(*build((7, 7, 9, 16), device))
 
 
+@pytest.mark.thorough
 @on_each
 @pytest.mark.parametrize("value", [0.0, 1.0, 1000.0])
 def test_images_of_one_value(value: float, device: str) -> None:
@@ -100,6 +104,7 @@ def test_images_of_one_value(value: float, device: str) -> None:
     compare(layer, torch.full_like(x, value), 1e-4 if value else 1e-5)
 
 
+@pytest.mark.thorough
 @on_each
 def test_pixels_that_hardly_vary(device: str) -> None:
     """The variance is a small difference of large sums for filters that sum to 0."""
@@ -109,6 +114,7 @@ def test_pixels_that_hardly_vary(device: str) -> None:
     compare(layer, 0.9 + 0.1 * x)
 
 
+@pytest.mark.thorough
 @on_each
 def test_images_of_lines(device: str) -> None:
     """Black and white: many places are equal."""
@@ -116,6 +122,7 @@ def test_images_of_lines(device: str) -> None:
     compare(layer, (x > 0.8).float())
 
 
+@pytest.mark.thorough
 @on_each
 @pytest.mark.parametrize("training", [True, False])
 def test_autocast_gives_the_dtype_of_the_plain_layers(training: bool, device: str) -> None:
@@ -133,6 +140,7 @@ def test_autocast_gives_the_dtype_of_the_plain_layers(training: bool, device: st
         assert torch.equal(one, other)
 
 
+@pytest.mark.thorough
 @on_each
 @pytest.mark.parametrize("training", [True, False])
 def test_without_gradients(training: bool, device: str) -> None:
@@ -156,6 +164,7 @@ def test_nan_is_not_hidden(device: str) -> None:
     assert layer.train().pooled(x).isnan().all()
 
 
+@pytest.mark.thorough
 @on_each
 def test_gradients_of_any_layout(device: str) -> None:
     layer, x = build(SMALL[0], device)
@@ -168,6 +177,7 @@ def test_gradients_of_any_layout(device: str) -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.thorough
 @on_each
 def test_two_passes_give_the_same_bits(device: str) -> None:
     layer, x = build(SMALL[0], device)
@@ -175,6 +185,7 @@ def test_two_passes_give_the_same_bits(device: str) -> None:
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
+@pytest.mark.thorough
 @on_each
 @pytest.mark.parametrize("size", [(8, 8), (11, 9)])
 def test_an_embedding_of_several_layers(size: tuple[int, int], device: str) -> None:

@@ -48,6 +48,7 @@ def agent(device: str, **sizes: Any) -> SNAILAgent:
     return model.eval().to(device)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("greedy", [False, True])
 @pytest.mark.parametrize("sizes", SMALL)
 @pytest.mark.parametrize("device", DEVICES)
@@ -83,6 +84,7 @@ def test_actions_are_those_that_the_whole_trial_gives(device: str, sizes: str) -
         torch.testing.assert_close(reward, played.rewards[:, now])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_trial_does_not_depend_on_the_others(device: str) -> None:
     model = agent(device, **TINY)

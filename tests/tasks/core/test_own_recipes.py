@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 
 import regard
-from regard.errors import RecipeError
+from regard.errors import RecipeError, RunError
 from regard.runs.folder import Folder
 from regard.tasks.classify.bag_of_words import bag_accuracy
 from regard.tasks.core.recipe import chosen_by, read
+from regard.tasks.core.recipe_files import recipe_text
 from regard.tasks.core.settings import Tokens
 from regard.tasks.core.table import TASKS
 from regard.tasks.translate import evaluate
@@ -23,6 +25,7 @@ OWN = [
     for path in sorted(Path(regard.__file__).with_name("recipes").glob("*.toml"))
     if path.stem.endswith(("-labelled", "-pairs", "-images", "-text", "-captions"))
 ]
+TINY_SET: dict[str, Any] = {"train.steps": 2, "train.eval_every": 1, "train.device": "cpu"}
 TINY = ["train.steps=2", "train.eval_every=1", "train.device=cpu"]
 
 
@@ -75,12 +78,12 @@ def test_rare_words_are_unknown_so_that_unknown_is_learned() -> None:
     assert "rare" in (every := Tokens(kind="word", size=100).learn(texts, "regard")).tokens(range(len(every)))
 
 
-@pytest.mark.parametrize("name", ["pooling", "lstmn", "han"])
+@pytest.mark.parametrize("name", ["pooling", "lstmn", "han", "bert"])
 def test_classifiers_of_words_have_a_linear_part_in_recipes_for_own_data_alone(name: str) -> None:
     """The other recipes are those of the papers."""
     own, _ = read(f"{name}-labelled", {"data.train": "mine.tsv"})
     assert own.config.bigrams > 0  # type: ignore[attr-defined]
-    paper = {"pooling": "imdb-pooling", "lstmn": "sst2-lstmn", "han": "imdb-han"}[name]
+    paper = {"pooling": "imdb-pooling", "lstmn": "sst2-lstmn", "han": "imdb-han", "bert": "sst2-bert"}[name]
     assert read(paper)[0].config.bigrams == 0  # type: ignore[attr-defined]
 
 
@@ -213,6 +216,52 @@ def test_a_run_without_a_linear_part_gets_one_by_the_recipe(reviews: str, tmp_pa
     assert (old.model.config.bigrams, new.model.config.bigrams) == (0, 64)
     answers = [run.classify("a fine film").probabilities["+"] for run in (old, new)]
     assert answers[0] == pytest.approx(answers[1], abs=1e-5)
+
+
+@pytest.fixture
+def scratch(reviews: str, tmp_path: Path) -> Path:
+    """A run of bert-labelled from random weights."""
+    small = {"tokens.size": 300, "model.dim": 4, "model.heads": 2, "model.layers": 1, "model.bigrams": 64}
+    regard.train("bert-labelled", out=tmp_path / "scratch", set={"data.train": reviews, **TINY_SET, **small})
+    return tmp_path / "scratch"
+
+
+def test_a_bert_with_a_linear_part_is_a_folder_of_ours_alone(scratch: Path, tmp_path: Path) -> None:
+    run = regard.load(scratch)
+    wanted = run.classify("a fine film").probabilities
+    assert Folder(scratch).contents.config["model_type"] == "regard-bert"
+    run.save(tmp_path / "saved")
+    assert regard.load(tmp_path / "saved").classify("a fine film").probabilities == wanted
+    with pytest.raises(RunError, match=r"cannot be exported: BERT there has no linear part.*model\.bigrams = 0"):
+        run.export(tmp_path / "exported")
+
+
+def test_from_a_run_bert_is_fine_tuned_and_stays_a_folder_of_transformers(
+    reviews: str, scratch: Path, tmp_path: Path
+) -> None:
+    """[scratch] of the recipe is for random weights."""
+    changes = {"data.train": reviews}
+    (own, text), table = read("bert-labelled", changes), tomllib.loads(recipe_text("bert-labelled"))
+    assert own.train.learning_rate == table["scratch"]["train"]["learning_rate"]
+    assert "scratch" not in text
+    assert read(table, changes)[0] == own
+    small = {"tokens.size": 300, "model.dim": 4, "model.heads": 2}
+    regard.train("bert-text", out=tmp_path / "read", set={**changes, **TINY_SET, **small})
+    for start, rows in ((tmp_path / "read", 0), (scratch, 64)):
+        job, _ = read("bert-labelled", changes, start=start)
+        assert job.train.learning_rate == table["train"]["learning_rate"]
+        assert job.config.bigrams == rows  # type: ignore[attr-defined]
+    tuned = regard.train(
+        "bert-labelled", out=tmp_path / "tuned", set={**changes, **TINY_SET}, start=tmp_path / "read"
+    )
+    assert Folder(tmp_path / "tuned").contents.config["model_type"] == "bert"
+    assert tuned.model.bigrams is None
+
+
+@pytest.mark.parametrize("odd", [3, {"learning_rate": 1}])
+def test_scratch_has_sections(odd: Any) -> None:
+    with pytest.raises(RecipeError, match=r"scratch must have sections, as \[scratch\.train\]"):
+        read({**tomllib.loads(recipe_text("bert-labelled")), "scratch": odd}, {"data.train": "mine.tsv"})
 
 
 def test_a_recogniser_below_its_nearest_images_says_so(tmp_path: Path, train: Any, capfd: Any) -> None:
