@@ -90,8 +90,8 @@ class Tokenizer:
             raise ValueError(f"numbering must be one of {', '.join(NUMBERINGS)}, got {numbering!r}")
         if kind not in KINDS_OF_BERT if numbering == "bert" else kind == "wordpiece":
             raise ValueError(
-                f"the numbering bert goes with {' or '.join(KINDS_OF_BERT)} tokens, and wordpiece with it alone; got "
-                f"{kind!r} and {numbering!r}"
+                f"the numbering bert goes with {' or '.join(KINDS_OF_BERT)} tokens, and wordpiece with it alone; "
+                f"got {kind!r} and {numbering!r}"
             )
         if isinstance(texts, str):
             raise ValueError("texts must be many texts, got a single one; put it in a list")

@@ -44,8 +44,8 @@ def check_training(kind: str, size: int | None, normalise: str, numbering: Numbe
         )
     if normalise not in NORMAL_FORMS:
         raise ValueError(f'normalise must be "", "nfc" or "nfkc", got {normalise!r}')
-    if kind == "wordpiece" and normalise:
-        raise ValueError(f'wordpiece has a normal form of its own; normalise must be "", got {normalise!r}')
+    if numbering is BERT and normalise:
+        raise ValueError(f'BERT has a normal form of its own; normalise must be "", got {normalise!r}')
 
 
 def train_vocabulary(
