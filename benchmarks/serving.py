@@ -126,7 +126,7 @@ def told(load: Load) -> Line:
 
 async def measure_ways(run: Any, name: str, work: Work, counts: tuple[int, ...]) -> list[Line]:
     worker = Worker(name, lambda: run, Limits(), Uncounted())  # type: ignore[arg-type]
-    seconds, lines = bench.pick(0.2, 5.0), []
+    seconds, lines = bench.seconds or 0.2, []
     for clients in counts:
         for way, looking in (("graphs, first", False), ("graphs", False), ("graphs", True), ("plain loop", False)):
             plain: Callable[[Any], bool] = (lambda tensor: False) if way == "plain loop" else graphs.on_gpu
