@@ -127,9 +127,7 @@ def vllm_writes(folder: str, prompt: Tensor, tokens: int, dtype: torch.dtype) ->
     model = vllm.LLM(
         folder, dtype=str(dtype).removeprefix("torch."), skip_tokenizer_init=True, gpu_memory_utilization=0.3
     )
-    wanted = vllm.SamplingParams(
-        temperature=0, min_tokens=tokens, max_tokens=tokens, ignore_eos=True, detokenize=False
-    )
+    wanted = vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
     prompts = [{"prompt_token_ids": row} for row in prompt.tolist()]
     return lambda: [list(answer.outputs[0].token_ids) for answer in model.generate(prompts, wanted, use_tqdm=False)]
 
