@@ -1,4 +1,5 @@
-"""A decoding step of a stack of blocks in few kernels, each of which reads its weights once."""
+"""A decoding step of a stack of blocks in few kernels, each of which reads its weights once: `fused_step_cuda.py` for
+one row or two of a language model, `loop_step_cuda.py` for all others."""
 
 from __future__ import annotations
 
@@ -155,7 +156,7 @@ def step(
     there is no last norm. The residual stream is float32."""
     dim, ff = out.in_features, blocks[0].feed.inner.out_features
     early, activation = fused_step_cuda.launches_early(x.device), activation_of(blocks[0])
-    if len(x) <= fused_step_cuda.MOST_ROWS and blocks[0].pre and not sources and norm is not None:
+    if norm is not None and not sources and fused_step_cuda.holds(len(x), max(dim, ff) * x.itemsize):
         heads, places = pasts[0].keys.shape[1:3]
         held = fused_step_cuda.plan_of(len(x), dim, ff, heads, places, x.dtype, early=early)
         return fused_step_cuda.run(x, blocks, pasts, norm, out, activation, held)

@@ -123,6 +123,16 @@ def test_the_same_logits_with_post_norm_and_a_source(norm: str, beams: int, devi
     compare((6, 48, 3, 20, 5), device, torch.float32, "relu", norm=norm, beams=beams)
 
 
+@pytest.mark.parametrize("share", [0, 16])
+@pytest.mark.parametrize("device", DEVICES)
+def test_inputs_may_be_shared_by_programs(share: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = fused_step.loop_step_cuda
+    tiles = [loop.Tile(rows, 16, 16, 2, 4, share) for rows in (8, 32, 8, 16, 8)]
+    plan = loop.Plan(*tiles, loop.Few(16, 1, 1, 16))
+    monkeypatch.setattr(loop, "PLANS", {1024: plan})
+    compare((10, 48, 3, 20, 18), device, torch.float32, norm="post", beams=2)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("rows", "beams"), [(1, 1), (64, 1), (5, 5), (320, 5)])
 @pytest.mark.parametrize("device", DEVICES[1:])
