@@ -1,5 +1,5 @@
-"""A decoding step of a stack of blocks in few kernels, each of which reads its weights once: `fused_step_cuda.py` for
-one row or two of a language model, `loop_step_cuda.py` for all others."""
+"""A decoding step of a stack of blocks in few kernels, each of which reads its weights once: `fused_step_cuda.py`
+for one row or two of a language model, `loop_step_cuda.py` for all others."""
 
 from __future__ import annotations
 

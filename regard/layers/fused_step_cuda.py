@@ -1,5 +1,5 @@
-"""`fused_step.py` on CUDA for one row or two of a language model: a decoding step of a stack of blocks in five Triton
-kernels per block, which read each weight once.
+"""`fused_step.py` on CUDA for one row or two of a language model: a decoding step of a stack of blocks in five
+Triton kernels per block, which read each weight once.
 
     norm, query, key, value -> attention (`newest_cuda.py`) -> out + residual -> norm, inner, activation -> outer +
     residual; after the last block norm, logits
