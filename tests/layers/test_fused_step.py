@@ -214,6 +214,8 @@ def test_why_it_does_not_fit() -> None:
     assert reason(block(cross=True), sources=[source]) == ""
     assert "without cross" in reason(good, sources=[source])
     assert "beams" in reason(block(cross=True), 32, sources=[source])
+    two = Memory(torch.zeros(2, 2, 5, 16), torch.zeros(2, 2, 5, 16))
+    assert "other rows" in reason(block(cross=True), 3, sources=[two])
     assert "causal" in reason(block(causal=False))
     assert "CUDA" in fused_step.fits([good], torch.zeros(2, 32), memories((2, 32, 2, 16, 9), torch.float32, 1))
     with trace(good):
