@@ -10,7 +10,8 @@ autograd would keep the whole memory of every step, or the launches of every ste
     models/snail/kernels.py             the look of an agent that plays a whole trial in one kernel; no gradient
                                         tests/models/snail/test_kernels.py
 
-So does a decoding step of a whole stack of blocks: layers/fused_step_cuda.py, tests/layers/test_fused_step.py.
+So does a decoding step of a whole stack of blocks: layers/fused_step_cuda.py, layers/loop_step_cuda.py,
+tests/layers/test_fused_step.py.
 
 `tests/attention/test_only_place.py` fails where any other file of `layers` or `models` weighs keys."""
 

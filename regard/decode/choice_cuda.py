@@ -12,7 +12,7 @@ from regard.base.with_triton import tl, triton
 from regard.decode.rules import Rules
 
 MOST_BARRED = 16
-TILE = 4096  # words
+TILE = 8192  # words
 
 
 @triton.jit
@@ -80,6 +80,6 @@ def choose(
     barred = rules.barred if rules.never else least
     _greedy[(count,)](
         logits, totals, least, barred, outcome, tokens, after, fewer, count, words, rules.end,
-        BARRED=len(rules.never), EARLY=early, TILE=TILE, num_warps=8,
+        BARRED=len(rules.never), EARLY=early, TILE=TILE, num_warps=16,
     )  # fmt: skip
     return outcome, tokens, after, fewer

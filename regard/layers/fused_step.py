@@ -1,4 +1,5 @@
-"""A decoding step of a stack of blocks in few kernels, each of which reads its weights once."""
+"""A decoding step of a stack of blocks in few kernels, each of which reads its weights once: `fused_step_cuda.py`
+for one row or two of a language model, `loop_step_cuda.py` for all others."""
 
 from __future__ import annotations
 
@@ -113,8 +114,8 @@ def _is_usual(attend: Any) -> bool:
 
 
 def _source_misfit(cross: MultiHead | None, source: Memory, x: Tensor) -> str:
-    if cross is None:
-        return "a block has a source without cross-attention"
+    if cross is None or len(x) % len(source.keys):
+        return "a block has a source without cross-attention, or of other rows"
     queries = x.view(len(source.keys), -1, cross.heads, x.shape[1] // cross.heads).transpose(1, 2)  # (B, H, Q, D)
     good = queries.shape[2] <= MOST_QUERIES and worth(queries, source.keys, source.values)
     same = {source.keys.dtype, source.values.dtype} == {x.dtype}
@@ -155,7 +156,7 @@ def step(
     there is no last norm. The residual stream is float32."""
     dim, ff = out.in_features, blocks[0].feed.inner.out_features
     early, activation = fused_step_cuda.launches_early(x.device), activation_of(blocks[0])
-    if len(x) <= fused_step_cuda.MOST_ROWS and blocks[0].pre and not sources and norm is not None:
+    if norm is not None and not sources and fused_step_cuda.holds(len(x), max(dim, ff) * x.itemsize):
         heads, places = pasts[0].keys.shape[1:3]
         held = fused_step_cuda.plan_of(len(x), dim, ff, heads, places, x.dtype, early=early)
         return fused_step_cuda.run(x, blocks, pasts, norm, out, activation, held)

@@ -1,5 +1,5 @@
-"""`fused_step.py` on CUDA: a decoding step of a stack of blocks in five Triton kernels per block, which read each
-weight once.
+"""`fused_step.py` on CUDA for one row or two of a language model: a decoding step of a stack of blocks in five
+Triton kernels per block, which read each weight once.
 
     norm, query, key, value -> attention (`newest_cuda.py`) -> out + residual -> norm, inner, activation -> outer +
     residual; after the last block norm, logits
@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.kernels.newest_cuda import joined, parts_of, read_newest, ready
@@ -106,8 +105,10 @@ def _joined(reads, heights, n, k, N, K: tl.constexpr, PARTS: tl.constexpr, CHUNK
 
 
 @triton.jit
-def _activated(x, NAME: tl.constexpr):
-    """As `block.ACTIVATIONS`."""
+def activated(x, NAME: tl.constexpr):
+    """As `block.ACTIVATIONS`; "": none."""
+    if NAME == "":
+        return x
     if NAME == "relu":
         return tl.maximum(x, 0.0)
     if NAME == "gelu":
@@ -179,25 +180,9 @@ def _expand(
     y = _product(w, x, ROWS, CHUNKS)
     if BIAS:
         y += bias[:, None]
-    if ACTIVATION != "":
-        y = _activated(y, ACTIVATION)
+    y = activated(y, ACTIVATION)
     j, n = j[:, None], n[None, :]
     tl.store(out + n.to(tl.int64) * J + j, y.to(out.dtype.element_ty), mask=(j < J) & (n < N))
-
-
-@triton.jit
-def _norm(
-    x, scale, shift, out, eps, K: tl.constexpr, CHUNKS: tl.constexpr, SLICE: tl.constexpr, EARLY: tl.constexpr
-):  # fmt: skip
-    """norm(x). Grid: rows."""
-    k = _inputs(CHUNKS, 1, SLICE)
-    scale, shift = _features(scale, k, K, CHUNKS), _features(shift, k, K, CHUNKS)
-    ready(EARLY)
-    row = tl.program_id(0)
-    n = row + tl.arange(0, 1)
-    y = _normed(_rows(x, n, k, row + 1, K, CHUNKS), k, scale, shift, eps, K, CHUNKS)
-    for i in tl.static_range(CHUNKS):
-        tl.store(out + n[None, :, None] * K + k[i], y[i].to(out.dtype.element_ty), mask=k[i] < K)
 
 
 @triton.jit(do_not_specialize=["N"])
@@ -236,13 +221,9 @@ class Tile:
     warps: int
 
     def of(self, width: int) -> Tile:
-        """With at most so many columns as may be held, if an input is so many bytes wide; tensor cores take 16, so
-        where these are too many, they are divided among more warps."""
-        least = 1 if self.rows == 1 else 16
-        most = max(least, 1 << (max(1, LARGEST // width).bit_length() - 1))
-        wide = self.rows > 1 and most * width > LARGEST
-        tile = replace(self, cols=min(self.cols, most))
-        return replace(tile, rows=8, warps=16) if wide else tile
+        """With at most so many columns as may be held, if an input is so many bytes wide."""
+        most = 1 << (max(1, LARGEST // width).bit_length() - 1)
+        return replace(self, cols=min(self.cols, most))
 
     def grid(self, outputs: int, rows: int) -> tuple[int, int]:
         return triton.cdiv(outputs, self.cols), triton.cdiv(rows, self.rows)
@@ -271,7 +252,7 @@ class Plan:
     out: Tile
     inner: Tile
     outer: Tile
-    logits: Tile | None  # None: by cuBLAS, after a kernel for the norm
+    logits: Tile
     parts: int  # at most, in `PLANS`
     attend_tile: int
     attend_warps: int
@@ -289,13 +270,18 @@ CHUNK = 2048  # bytes of an input that go through shared memory at once
 LARGEST = 96 * 1024  # bytes of the weights of a program; registers hold them
 
 
+def holds(rows: int, width: int) -> bool:
+    """Can a program hold its weights, for so many rows, if an input is so many bytes wide? Tensor cores take 16."""
+    return rows == 1 or (rows <= MOST_ROWS and 16 * width <= LARGEST)
+
+
 def plan_of(rows: int, dim: int, ff: int, heads: int, places: int, dtype: torch.dtype, *, early: int) -> Plan:
     """The plan for so many rows, with fewer columns in a program where inputs are wide, and in as many parts as the
     GPU needs."""
     plan = PLANS[min(most for most in PLANS if most >= rows)]
     size = dtype.itemsize
     slim = {name: getattr(plan, name).of(dim * size) for name in ("project", "out", "inner")}
-    logits = plan.logits and plan.logits.of(dim * size)
+    logits = plan.logits.of(dim * size)
     parts = min(plan.parts, parts_of(rows * heads, places, plan.attend_tile))
     return replace(plan, **slim, outer=plan.outer.of(ff * size), logits=logits, parts=parts, early=early)
 
@@ -322,19 +308,7 @@ def run(
             x, block.feed_norm, block.feed.inner, activation, block.feed.inner.weight.dtype, plan.inner, plan
         )
         add(hidden, hidden, block.feed.outer, x, after, plan.outer, plan)
-    if plan.logits is not None:
-        return expand(x, norm, out, "", torch.float32, plan.logits, plan)
-    # In the dtype of the weights: a product that gives float32 is six times as slow on an H200 (torch 2.11).
-    return F.linear(normed(x, norm, out.weight.dtype, plan), out.weight, out.bias)
-
-
-def normed(x: Tensor, norm: nn.LayerNorm, dtype: torch.dtype, plan: Plan) -> Tensor:
-    """norm(x) in this dtype."""
-    y, (chunks, chunk) = torch.empty_like(x, dtype=dtype), chunked(x.shape[1], x.shape[1])
-    _norm[(len(x),)](
-        x, norm.weight, norm.bias, y, norm.eps, x.shape[1], chunks, chunk, plan.early, num_warps=4, **launched(plan)
-    )
-    return y
+    return expand(x, norm, out, "", torch.float32, plan.logits, plan)
 
 
 def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> tuple[Tensor, Tensor]:

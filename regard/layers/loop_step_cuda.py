@@ -2,13 +2,13 @@
 
     combine -> query, key, value -> attention -> out -> combine -> inner, activation -> outer -> combine -> logits
 
-A product is a loop over its inputs that loads ahead. Where it has few outputs its inputs are split among programs,
-and each leaves its part of the sums; `_combine`, which computes the residual stream and its layer norm, adds them up
-in a fixed order: the same input gives the same bits. A kernel is launched before the one whose outputs it reads is
-done (programmatic dependent launch): it fetches its weights into the cache, then it waits.
+A product is a loop over its inputs that loads ahead. Where it has few outputs its inputs are shared by programs,
+each of which leaves its part of the sums; `_combine`, which computes the residual stream and its layer norm, adds
+them up in a fixed order: the same input gives the same bits. A kernel is launched before the one whose outputs it
+reads is done (programmatic dependent launch): it fetches its weights into the cache, then it waits.
 
 Letters: N rows; K inputs, DEPTH of them at once; J outputs, COLS of them in a program; ROWS of the N rows in a
-program; SPLITS of the inputs."""
+program; SPLITS: programs that share the inputs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHead
-from regard.attention.kernels.newest_cuda import Few, fetch_ahead, lines_of, read_few, ready
+from regard.attention.kernels.newest_cuda import USUAL, Few, fetch_ahead, lines_of, read_few, ready
 from regard.attention.memory import BufferedMemory, Memory
 from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
 from regard.layers.block import Block
+from regard.layers.fused_step_cuda import activated
 
 
 @triton.jit
@@ -43,7 +44,7 @@ def _product(
         ready(EARLY)
         part = tl.load(x + k[None, :], mask=(n[:, None] < N) & (k[None, :] < SIZE), other=0.0)
         return tl.dot(weights, tl.trans(part), input_precision="ieee")
-    if EARLY and LINES:
+    if EARLY:  # noqa: SIM102  (known when it is compiled)
         if tl.program_id(1) == 0:
             fetch_ahead(w, SIZE, LINES)
     ready(EARLY)
@@ -57,24 +58,6 @@ def _product(
         else:
             y = tl.dot(weights, tl.trans(part), y, input_precision="ieee")
     return tl.trans(y) if ROWS > COLS else y
-
-
-@triton.jit
-def _activated(x, NAME: tl.constexpr):
-    """As `block.ACTIVATIONS`; "": none."""
-    if NAME == "":
-        return x
-    if NAME == "relu":
-        return tl.maximum(x, 0.0)
-    if NAME == "gelu":
-        return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-    if NAME == "gelu_tanh":
-        return x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))  # 1 + tanh(y) = 2 sigmoid(2 y)
-    if NAME == "quick_gelu":
-        return x * tl.sigmoid(1.702 * x)
-    if NAME == "silu":
-        return x * tl.sigmoid(x)
-    return 2.0 * tl.sigmoid(2.0 * x) - 1.0  # tanh
 
 
 @triton.jit(do_not_specialize=["N", "C"])
@@ -124,7 +107,7 @@ def _linear(
     SIZE: tl.constexpr = K // SPLITS
     split = tl.program_id(2)
     y = _product(w, x, j, n, split * SIZE, N, J, K, SIZE, ROWS, COLS, DEPTH, STAGES, LINES, EARLY)
-    y = _activated(y + bias[:, None], ACTIVATION)
+    y = activated(y + bias[:, None], ACTIVATION)
     j, n = j[:, None], n[None, :]
     at = (split * N + n).to(tl.int64) * J + j
     tl.store(out + at, y.to(out.dtype.element_ty), mask=(j < J) & (n < N))
@@ -203,27 +186,27 @@ class Plan:
     early: int = 0
 
 
-# By the most rows, as measured on an H200 with GPT-2 of 124M parameters in bfloat16.
+# By the most rows, as measured on an H200 with GPT-2 of 124M parameters in bfloat16: results/decoding_gpu.md.
 PLANS = {
     8: Plan(
-        Tile(8, 32, 256, 3), Tile(8, 64, 128, 1, 4, 128), Tile(8, 32, 256, 3), Tile(8, 64, 128, 3, 4, 384),
+        Tile(8, 32, 256, 3), Tile(8, 64, 256, 1, 4, 256), Tile(8, 64, 128, 6), Tile(8, 64, 256, 1, 4, 256),
         Tile(8, 64, 256, 3), Few(256, 8, 1),
     ),
     16: Plan(
-        Tile(16, 32, 256, 3), Tile(16, 64, 128, 1, 4, 128), Tile(16, 32, 256, 3), Tile(16, 64, 128, 3, 4, 384),
-        Tile(16, 64, 256, 3), Few(256, 8, 1),
+        Tile(16, 32, 256, 3), Tile(16, 64, 256, 1, 4, 256), Tile(16, 32, 256, 3), Tile(16, 32, 512, 1, 4, 512),
+        Tile(16, 128, 128, 5), Few(256, 8, 1),
     ),
     32: Plan(
-        Tile(32, 32, 128, 6), Tile(32, 64, 128, 1, 4, 128), Tile(32, 32, 128, 6), Tile(32, 64, 128, 3, 4, 384),
-        Tile(32, 128, 128, 4), Few(256, 8, 1),
+        Tile(32, 64, 128, 5), Tile(32, 64, 256, 1, 4, 256), Tile(32, 64, 128, 5), Tile(32, 64, 256, 1, 4, 256),
+        Tile(32, 64, 256, 3), Few(128, 4, 2, 16),
     ),
     64: Plan(
-        Tile(64, 32, 128, 6), Tile(64, 64, 128, 1, 4, 128), Tile(64, 32, 128, 6), Tile(64, 64, 128, 3, 4, 384),
-        Tile(64, 128, 128, 4), Few(64, 2, 2),
+        Tile(64, 32, 128, 6), Tile(32, 64, 256, 1, 4, 256), Tile(64, 32, 128, 6), Tile(64, 64, 128, 4, 4, 384),
+        Tile(64, 128, 128, 4), Few(64, 2, 3, 16),
     ),
     512: Plan(
-        Tile(64, 64, 128, 4), Tile(64, 64, 128, 3, 4, 256), Tile(64, 64, 128, 4), Tile(64, 64, 128, 4, 4, 768),
-        Tile(64, 128, 128, 4), Few(64, 1, 2),
+        Tile(64, 64, 128, 4), Tile(64, 64, 256, 1, 4, 256), Tile(64, 64, 128, 4), Tile(64, 64, 128, 4, 4, 768),
+        Tile(128, 128, 64, 4, 8), Few(64, 2, 3, 16),
     ),
 }  # fmt: skip
 
@@ -238,35 +221,32 @@ def run(
     norm: nn.LayerNorm | None, out: nn.Linear, activation: str, plan: Plan,
 ) -> Tensor:  # fmt: skip
     """As `fused_step.step`."""
-    pre = blocks[0].pre
+    pre, dtype = blocks[0].pre, x.dtype
     norms = [norm for block in blocks for norm in (block.attend_norm, block.cross_norm, block.feed_norm) if norm]
     left = iter([*norms, norm] if pre else norms)  # in the order in which they are needed
     stream = torch.empty_like(x, dtype=torch.float32)
-    x = combine(x, None, None, stream, next(left) if pre else None, plan)
+    x = combine(x, None, None, stream, next(left) if pre else None, dtype, plan)
     for block, past, source in zip(blocks, pasts, sources, strict=True):
         parts = linear(attend(x, block, past, plan), block.attend.out, plan.out, plan)
-        x = combine(stream, parts, block.attend.out, stream, next(left), plan, post=not pre)
+        x = combine(stream, parts, block.attend.out, stream, next(left), dtype, plan, post=not pre)
         if block.cross is not None and source is not None:
-            queries = linear(x, block.cross.query, plan.out, plan, dtype=x.dtype)
+            queries = linear(x, block.cross.query, plan.out, plan, dtype=dtype)
             parts = linear(look(queries, block.cross, source, plan), block.cross.out, plan.out, plan)
-            x = combine(stream, parts, block.cross.out, stream, next(left), plan, post=not pre)
-        x = linear(x, block.feed.inner, plan.inner, plan, activation, dtype=x.dtype)
+            x = combine(stream, parts, block.cross.out, stream, next(left), dtype, plan, post=not pre)
+        x = linear(x, block.feed.inner, plan.inner, plan, activation, dtype=dtype)
         parts = linear(x, block.feed.outer, plan.outer, plan)
-        x = combine(stream, parts, block.feed.outer, stream, next(left), plan, post=not pre)
+        x = combine(stream, parts, block.feed.outer, stream, next(left), dtype, plan, post=not pre)
     return linear(x, out, plan.logits, plan, dtype=torch.float32)
 
 
 def combine(
-    x: Tensor, parts: Tensor | None, layer: nn.Linear | None, stream: Tensor, norm: nn.LayerNorm | None, plan: Plan,
-    *, post: bool = False,
+    x: Tensor, parts: Tensor | None, layer: nn.Linear | None, stream: Tensor, norm: nn.LayerNorm | None,
+    dtype: torch.dtype, plan: Plan, *, post: bool = False,
 ) -> Tensor:  # fmt: skip
-    """norm(x + the sum of the parts + the layer's bias) in the dtype of the weights. The stream is overwritten, by
-    what is normed or with `post` by the norm."""
+    """norm(x + the sum of the parts + the layer's bias) in this dtype. The stream is overwritten, by what is normed
+    or with `post` by the norm."""
     rows, dim = x.shape
     bias = None if layer is None else layer.bias
-    dtype = (
-        (layer if layer is not None else norm).weight.dtype if layer is not None or norm is not None else x.dtype
-    )
     y = torch.empty_like(x, dtype=dtype)
     _combine[(rows,)](
         x, x if parts is None else parts, bias, norm.weight if norm else None, norm.bias if norm else None,
@@ -294,9 +274,12 @@ def look(queries: Tensor, part: MultiHead, memory: Any, plan: Plan, place: Tenso
     """What queries (N, dim) read from a memory of B rows, each for N / B of them: (N, dim)"""
     batch, heads, _, dim = memory.keys.shape
     split = queries.view(batch, -1, heads, dim).transpose(1, 2)  # (B, H, Q, D)
+    few = plan.attend if place is not None else USUAL
+    if queries.itemsize > 2:  # no tensor cores
+        few = few._replace(queries=1)
     read = read_few(
         split, memory.keys, memory.values, memory.mask, scale=part.score.scale(dim), place=place, early=plan.early,
-        few=plan.attend if place is not None else Few(),
+        few=few,
     )  # fmt: skip
     return read.transpose(1, 2).reshape(queries.shape)
 

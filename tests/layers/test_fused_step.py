@@ -127,6 +127,16 @@ def test_the_same_logits_with_post_norm_and_a_source(norm: str, beams: int, devi
     compare((6, 48, 3, 20, 5), device, torch.float32, "relu", norm=norm, beams=beams)
 
 
+@pytest.mark.parametrize("share", [0, 16])
+@pytest.mark.parametrize("device", DEVICES)
+def test_inputs_may_be_shared_by_programs(share: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = fused_step.loop_step_cuda
+    tiles = [loop.Tile(rows, 16, 16, 2, 4, share) for rows in (8, 32, 8, 16, 8)]
+    plan = loop.Plan(*tiles, loop.Few(16, 1, 1, 16))
+    monkeypatch.setattr(loop, "PLANS", {1024: plan})
+    compare((10, 48, 3, 20, 18), device, torch.float32, norm="post", beams=2)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("rows", "beams"), [(1, 1), (64, 1), (5, 5), (320, 5)])
 @pytest.mark.parametrize("device", DEVICES[1:])
@@ -210,6 +220,8 @@ def test_why_it_does_not_fit() -> None:
     assert reason(block(cross=True), sources=[source]) == ""
     assert "without cross" in reason(good, sources=[source])
     assert "beams" in reason(block(cross=True), 32, sources=[source])
+    two = Memory(torch.zeros(2, 2, 5, 16), torch.zeros(2, 2, 5, 16))
+    assert "other rows" in reason(block(cross=True), 3, sources=[two])
     assert "causal" in reason(block(causal=False))
     assert "CUDA" in fused_step.fits([good], torch.zeros(2, 32), memories((2, 32, 2, 16, 9), torch.float32, 1))
     with trace(good):

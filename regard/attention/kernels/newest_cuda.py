@@ -195,10 +195,13 @@ class Few(NamedTuple):
     queries: int = 1  # at least so many are multiplied at once: 16 by tensor cores
 
 
+USUAL = Few()
+
+
 @on_own_gpu
 def read_few(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float, place: Tensor | None = None,
-    early: int = 0, few: Few = Few(),
+    early: int = 0, few: Few = USUAL,
 ) -> Tensor:  # fmt: skip
     """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V); place () is the last
     that is looked at."""
@@ -213,8 +216,9 @@ def read_few(
     widths = [max(16, triton.next_power_of_2(x)) for x in (dim, width)]
     tile = max(16, min(few.tile * 64 // max(64, *widths), triton.next_power_of_2(places)))
     _read_few[(rows * heads,)](
-        query, keys, values, query if mask is None else mask, query if place is None else place, out, scale, count,
-        places, *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0),
+        query, keys, values, query if mask is None else mask, query if place is None else place, out, scale,
+        count, places, *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3],
+        0 if mask is None else mask.stride(0),
         heads, dim, width, mask is not None, place is not None, queries, tile, *widths, few.stages, early,
         num_warps=few.warps, **({"launch_pdl": True} if early else {}),
     )  # fmt: skip
