@@ -5,7 +5,7 @@ and update of a GRU. A plain RNN has none."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -94,6 +94,12 @@ class Layers(nn.Module):
             self.add_module(name, Gates(kind))
             if chrono_steps:
                 chrono_(self.rnn, kind, name, chrono_steps)
+
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        """Of `.to(..)`, `.bfloat16()`, ...: the weights are laid out again as cuDNN reads them."""
+        super()._apply(*args, **options)
+        lay_out(self.rnn)
+        return self
 
     def weights(self, layer: int) -> list[Tensor]:
         """The weights of a layer in the order of WEIGHTS, for each direction."""
@@ -203,6 +209,29 @@ class Layers(nn.Module):
         for part, gate in zip(parts, gates.chunk(len(parts), -1), strict=True):
             if part in GATES:
                 record(self.get_submodule(name), part, gate, axis=1)
+
+
+def lay_out(rnn: nn.RNNBase) -> None:
+    """As rnn.flatten_parameters(), which leaves bfloat16 as it is: cuDNN would copy the weights at every call, and
+    warn."""
+    weights: list[Any] = rnn._flat_weights
+    apart = len({weight.data_ptr() for weight in weights}) == len(weights)
+    if not apart or not all(weight.is_cuda and weight.dtype == torch.bfloat16 for weight in weights):
+        return
+    if not torch._use_cudnn_rnn_flatten_weight():
+        return
+    with torch.no_grad(), torch.cuda.device_of(weights[0]):
+        torch._cudnn_rnn_flatten_weight(
+            weights,
+            len(WEIGHTS),
+            rnn.input_size,
+            torch.backends.cudnn.rnn.get_cudnn_mode(rnn.mode),
+            rnn.hidden_size,
+            rnn.proj_size,
+            rnn.num_layers,
+            rnn.batch_first,
+            rnn.bidirectional,
+        )
 
 
 class Encoder(Layers):
