@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from regard.attention.kernels.few import has_kernel_for_rows, reorder_rows
 from regard.attention.question import Question
 from regard.attention.shapes import check_growth
 from regard.base.short_repr import short_repr
@@ -214,6 +215,15 @@ class BufferedMemory:
         places = torch.arange(self.keys.shape[-2], device=self.place.device)
         there = places < self.place + self.written
         return Memory(self.keys, self.values, self.mask & there)
+
+    def reorder(self, order: Tensor, beams: int) -> None:
+        """Row i continues row order[i] (N,) of the same sentence, of which so many beams stand side by side; in
+        place. They have the same mask."""
+        if has_kernel_for_rows(self.keys, self.values):
+            reorder_rows(self.keys, self.values, order, self.place, beams)
+        else:
+            self.keys.copy_(self.keys.index_select(0, order))
+            self.values.copy_(self.values.index_select(0, order))
 
     def growing(self, size: int) -> GrowingMemory:
         """The first places, so many, as a memory that grows."""

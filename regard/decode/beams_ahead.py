@@ -20,7 +20,7 @@ from regard.decode.graphs import WORTH, Copied, Recording, bucket, capacity_for,
 from regard.decode.rules import Rules
 from regard.decode.steps import Candidates, extend
 from regard.layers.replay import addresses
-from regard.layers.state import State
+from regard.layers.state import State, reorder_tree
 from regard.models.protocols import Generator
 
 try:
@@ -184,11 +184,7 @@ def record(model: Any, static: State, place: Tensor, rules: Rules, width: int, s
 
     def step() -> Tensor:
         candidates, order, after = advance(model, static, rules, width)
-        own = (State((), state.rows[0]).tensors() for state in (static, after))
-        for old, new in zip(*own, strict=True):
-            if old is new:  # the model does not change it, or has written into it
-                new = new.clone()
-            torch.index_select(new, 0, order, out=old)
+        reorder_tree(static.rows[0], after.rows[0], order, width)
         graphs.copy_all(*(State(state.memory, state.rows[1:]).tensors() for state in (static, after)))
         place.add_(1)
         return candidates

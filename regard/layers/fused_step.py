@@ -18,9 +18,9 @@ from regard.attention.score import ScaledDot
 from regard.layers.block import ACTIVATIONS, Block
 
 try:
-    from regard.layers import fused_step_cuda
+    from regard.layers import fused_step_cuda, loop_step_cuda
 except ImportError:  # without Triton
-    fused_step_cuda = None  # type: ignore[assignment]
+    fused_step_cuda = loop_step_cuda = None  # type: ignore[assignment]
 
 log = logging.getLogger("regard.decode")
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -154,8 +154,10 @@ def step(
     their place. As block.step of each block, with its source for cross-attention, then out(norm(x)); with post-norm
     there is no last norm. The residual stream is float32."""
     dim, ff = out.in_features, blocks[0].feed.inner.out_features
-    heads, places = pasts[0].keys.shape[1:3]
-    early = fused_step_cuda.launches_early(x.device)
-    plan = fused_step_cuda.plan_of(len(x), dim, ff, heads, places, x.dtype, early=early)
-    each = sources or [None] * len(blocks)
-    return fused_step_cuda.run(x, blocks, pasts, each, norm, out, activation_of(blocks[0]), plan)
+    early, activation = fused_step_cuda.launches_early(x.device), activation_of(blocks[0])
+    if len(x) <= fused_step_cuda.MOST_ROWS and blocks[0].pre and not sources and norm is not None:
+        heads, places = pasts[0].keys.shape[1:3]
+        held = fused_step_cuda.plan_of(len(x), dim, ff, heads, places, x.dtype, early=early)
+        return fused_step_cuda.run(x, blocks, pasts, norm, out, activation, held)
+    plan = loop_step_cuda.plan_of(len(x), early=early)
+    return loop_step_cuda.run(x, blocks, pasts, sources or [None] * len(blocks), norm, out, activation, plan)

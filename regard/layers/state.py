@@ -87,6 +87,26 @@ def moved_tree(tree: Any) -> Any:
     return tuple(moved_tree(part) for part in tree) if isinstance(tree, tuple) else tree
 
 
+def reorder_tree(tree: Any, after: Any, order: Tensor, beams: int) -> None:
+    """Overwrite the rows of a tree: row i becomes row order[i] of the tree `after` it, whose buffered memories are
+    the same."""
+    if isinstance(tree, BufferedMemory):
+        tree.reorder(order, beams)
+    elif isinstance(tree, Tensor):
+        if tree.dim():
+            torch.index_select(after.clone() if after is tree else after, 0, order, out=tree)
+    else:
+        for part, other in zip(_parts(tree), _parts(after), strict=True):
+            reorder_tree(part, other, order, beams)
+
+
+def _parts(tree: Any) -> list[Any]:
+    if isinstance(tree, tuple):
+        return list(tree)
+    fields = dataclasses.fields(tree) if dataclasses.is_dataclass(tree) else ()
+    return [getattr(tree, field.name) for field in fields]
+
+
 def past_sizes(tree: Any) -> set[int]:
     """How many places the growing memories of a tree have; -1: one has no shape yet."""
     if isinstance(tree, GrowingMemory):

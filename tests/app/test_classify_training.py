@@ -40,7 +40,7 @@ def test_without_a_file_a_classifier_is_evaluated_on_what_was_held_out(call: Any
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("tokens.kind=bpe", "tokens.kind must be wordpiece for bert, got 'bpe'"),
+        ("tokens.kind=bpe", "tokens.kind must be wordpiece or word for bert, got 'bpe'"),
         ("decode.beam=5", "[decode] is not for a bert that is made to classify; leave it out"),
     ],
 )

@@ -153,3 +153,16 @@ def test_the_cpu_keeps_its_way() -> None:
     assert not few.worth(query.double(), query, query)
     long = torch.randn(2, 1, few.NEAR + 1, 8)
     assert not few.worth(query, long, long)
+
+
+@pytest.mark.parametrize(("beams", "width"), [(5, 16), (1, 40), (3, 7)])
+@pytest.mark.parametrize("device", DEVICES)
+def test_beams_go_on_from_others(beams: int, width: int, device: str) -> None:
+    torch.manual_seed(0)
+    keys, values = torch.randn(4 * beams, 2, 70, 16), torch.randn(4 * beams, 2, 70, width)
+    order = torch.randint(beams, (4, beams)) + torch.arange(4)[:, None] * beams
+    mine = keys.clone().to(device), values.clone().to(device)
+    few.newest_cuda.reorder_rows(*mine, order.flatten().to(device), torch.tensor(33, device=device), beams)
+    for found, before in zip(mine, (keys, values), strict=True):
+        assert torch.equal(found[:, :, :34].cpu(), before[order.flatten(), :, :34])
+        assert torch.equal(found[:, :, 34:].cpu(), before[:, :, 34:])

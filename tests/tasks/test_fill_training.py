@@ -292,7 +292,7 @@ def test_lines_alone_have_no_next_sentence(changes: list[str], recipe: str, tmp_
             r"less$",
         ),
         (["model.head=pretrain", "model.segments=1"], "next sentences need two segments and the model has one"),
-        (["tokens.kind=bpe", "tokens.size=300"], "tokens.kind must be wordpiece for bert, got 'bpe'"),
+        (["tokens.kind=bpe", "tokens.size=300"], "tokens.kind must be wordpiece or word for bert, got 'bpe'"),
     ],
     ids=["too long", "one segment", "other tokens"],
 )

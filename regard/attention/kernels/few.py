@@ -45,3 +45,19 @@ def read_few(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *
     """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V); B and H of a memory
     may be 1. A query that may look nowhere reads 0."""
     return newest_cuda.read_few(query, keys, values, mask, scale=scale)
+
+
+def has_kernel_for_rows(keys: Tensor, values: Tensor) -> bool:
+    """Whether `reorder_rows` can be called."""
+    return (
+        newest_cuda is not None
+        and keys.is_cuda
+        and keys.get_device() == torch.cuda.current_device()
+        and all(x.dim() == 4 and x.is_contiguous() and x.shape[-1] <= MOST_WIDTH for x in (keys, values))
+    )
+
+
+def reorder_rows(keys: Tensor, values: Tensor, order: Tensor, place: Tensor, beams: int) -> None:
+    """Row i of keys and values (N, H, C, D) becomes row order[i] of the same sentence, of which so many beams stand
+    side by side; in place, up to the place."""
+    newest_cuda.reorder_rows(keys, values, order, place, beams)

@@ -3,12 +3,14 @@
 `read_newest`, of one query, reads a buffered memory up to the place of the query, so what a buffer can hold beyond
 it costs nothing. Few rows do not fill a GPU, so a row's places are divided among several programs, whose reads are
 put together by `joined`, in the kernel that uses them. `read_few`: the queries of a row, the beams of a sentence,
-share a memory with a mask.
+share a memory with a mask. `reorder_rows`: beams go on from others.
 
 Letters: N or B rows, H heads, C or K places, D features of a query and key of a head, V of a value, Q queries, S
 parts that the places are divided into."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,28 +53,21 @@ def fetch_ahead(x, K: tl.constexpr, LINES: tl.constexpr):
 def _read_newest(
     query, keys, values, mask, place, reads, heights, scale, N, C,
     H: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
-    STAGES: tl.constexpr, LINES: tl.constexpr, EARLY: tl.constexpr,
+    STAGES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """reads[s, n, h D + d] = sum_c softmax_c(scale q . k_c) v_cd over part s of the places 0 .. place, and
     heights[s, n, h D + d], the logarithm of the sum of the exponentials there, once for each feature, as `joined`
     reads it. Grid: rows and heads, parts."""
+    ready(EARLY)
     row, part = tl.program_id(0), tl.program_id(1)
     n, h = row // H, row % H
-    d, c = tl.arange(0, WIDTH), tl.arange(0, TILE)
-    keys += row.to(tl.int64) * C * D
-    values += row.to(tl.int64) * C * D
-    if EARLY and LINES:
-        old = tl.load(place).to(tl.int32)  # of this step or of the one before
-        each = tl.cdiv(tl.cdiv(old + 1, PARTS), TILE) * TILE
-        for start in range(part * each, tl.minimum(part * each + each, old), TILE):
-            at = tl.minimum(start + c, C - 1)[:, None] * D
-            fetch_ahead(keys + at, D, LINES)
-            fetch_ahead(values + at, D, LINES)
-    ready(EARLY)
-    last = tl.load(place, volatile=True).to(tl.int32)
+    last = tl.load(place).to(tl.int32)
     tiles = tl.cdiv(tl.cdiv(last + 1, PARTS), TILE)
     first = part * tiles * TILE
     end = tl.minimum(first + tiles * TILE, last + 1)
+    d, c = tl.arange(0, WIDTH), tl.arange(0, TILE)
+    keys += row.to(tl.int64) * C * D
+    values += row.to(tl.int64) * C * D
     q = tl.load(query + n * (H * D) + h * D + d, mask=d < D, other=0.0).to(tl.float32) * scale
     highest, total = -float("inf"), 0.0
     read = tl.zeros((WIDTH,), tl.float32)
@@ -125,7 +120,7 @@ def parts_of(rows: int, places: int, tile: int = TILE) -> int:
 @on_own_gpu
 def read_newest(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, place: Tensor, *, scale: float, parts: int,
-    early: int = 0, tile: int = TILE, warps: int = 4, stages: int = 1, ahead: bool = True,
+    early: int = 0, tile: int = TILE, warps: int = 4, stages: int = 1,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """query (N, H D) -> reads and heights (S, N, H D) in float32."""
     rows, heads, capacity, dim = keys.shape
@@ -133,8 +128,7 @@ def read_newest(
     heights = torch.empty_like(reads)
     _read_newest[(rows * heads, parts)](
         query, keys, values, mask, place, reads, heights, scale, rows, capacity,
-        heads, dim, parts, tile, max(16, triton.next_power_of_2(dim)), stages,
-        lines_of(dim * keys.itemsize) if ahead else 0, early,
+        heads, dim, parts, tile, max(16, triton.next_power_of_2(dim)), stages, early,
         num_warps=warps, **({"launch_pdl": True} if early else {}),
     )  # fmt: skip
     return reads, heights
@@ -142,16 +136,18 @@ def read_newest(
 
 @triton.jit(do_not_specialize=["Q", "K"])
 def _read_few(
-    query, keys, values, mask, out, scale, Q, K,
+    query, keys, values, mask, place, out, scale, Q, K,
     query_b, query_h, query_q, keys_b, keys_h, keys_k, values_b, values_h, values_k, mask_b,
-    H: tl.constexpr, D: tl.constexpr, V: tl.constexpr, MASKED: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, V: tl.constexpr, MASKED: tl.constexpr, PLACED: tl.constexpr,
     QUERIES: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr, VALUE_WIDTH: tl.constexpr,
-    EARLY: tl.constexpr,
+    STAGES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """out[b, q, h] = sum_k softmax_k(scale query . key_k) value_k over the places where the mask of row b is True.
-    x_b, x_h, x_q, x_k: strides. One query is multiplied by plain products and sums, several by tensor cores. Grid:
-    rows and heads."""
+    """out[b, q, h] = sum_k softmax_k(scale query . key_k) value_k over the places where the mask of row b is True,
+    up to the place with PLACED. x_b, x_h, x_q, x_k: strides. With QUERIES = 1 a query is multiplied by plain
+    products and sums, else by tensor cores. Grid: rows and heads."""
     ready(EARLY)
+    if PLACED:
+        K = tl.load(place).to(tl.int32) + 1
     b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     q, k = tl.arange(0, QUERIES), tl.arange(0, TILE)
     d, v = tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
@@ -162,12 +158,12 @@ def _read_few(
     asked = asked.to(tl.float32 if QUERIES == 1 else keys.dtype.element_ty)
     highest, total = tl.full((QUERIES,), -float("inf"), tl.float32), tl.zeros((QUERIES,), tl.float32)
     read = tl.zeros((QUERIES, VALUE_WIDTH), tl.float32)
-    for start in range(0, K, TILE):
+    for start in tl.range(0, K, TILE, num_stages=STAGES):
         at = start + k
         seen = at < K
-        place = at[:, None].to(tl.int64)
-        key = tl.load(keys + place * keys_k, mask=seen[:, None] & (d < D)[None, :], other=0.0)
-        value = tl.load(values + place * values_k, mask=seen[:, None] & (v < V)[None, :], other=0.0)
+        row = at[:, None].to(tl.int64)
+        key = tl.load(keys + row * keys_k, mask=seen[:, None] & (d < D)[None, :], other=0.0)
+        value = tl.load(values + row * values_k, mask=seen[:, None] & (v < V)[None, :], other=0.0)
         if MASKED:
             seen = tl.load(mask + b * mask_b + at, mask=seen, other=0) != 0
             value = tl.where(seen[:, None], value, 0.0)  # what is hidden may be anything
@@ -190,11 +186,22 @@ def _read_few(
     tl.store(out + at, read.to(out.dtype.element_ty), mask=(q < Q)[:, None] & (v < V)[None, :])
 
 
+class Few(NamedTuple):
+    """How `read_few` is divided."""
+
+    tile: int = TILE  # most places that a program reads at once, of at most 64 features
+    warps: int = 4
+    stages: int = 2
+    queries: int = 1  # at least so many are multiplied at once: 16 by tensor cores
+
+
 @on_own_gpu
 def read_few(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float, early: int = 0
-) -> Tensor:
-    """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V)"""
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float, place: Tensor | None = None,
+    early: int = 0, few: Few = Few(),
+) -> Tensor:  # fmt: skip
+    """query (B, H, Q, D), keys (B, H, K, D), values (B, H, K, V), mask (B, K) -> (B, H, Q, V); place () is the last
+    that is looked at."""
     (rows, heads, count, dim), (places, width) = query.shape, values.shape[-2:]
     keys, values = (x.expand(rows, heads, *x.shape[-2:]) for x in (keys, values))
     query, keys, values = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, keys, values))
@@ -202,13 +209,46 @@ def read_few(
         mask = mask.expand(rows, places)
         mask = mask if mask.stride(-1) == 1 else mask.contiguous()
     out = query.new_empty(rows, count, heads, width)
-    queries = 1 if count == 1 else max(16, triton.next_power_of_2(count))
+    queries = few.queries if count == 1 else max(16, triton.next_power_of_2(count))
     widths = [max(16, triton.next_power_of_2(x)) for x in (dim, width)]
-    tile = max(16, min(TILE, triton.next_power_of_2(places), HELD // max(widths)))
+    tile = max(16, min(few.tile * 64 // max(64, *widths), triton.next_power_of_2(places)))
     _read_few[(rows * heads,)](
-        query, keys, values, query if mask is None else mask, out, scale, count, places,
-        *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0),
-        heads, dim, width, mask is not None, queries, tile, *widths, early, num_warps=4, num_stages=2,
-        **({"launch_pdl": True} if early else {}),
+        query, keys, values, query if mask is None else mask, query if place is None else place, out, scale, count,
+        places, *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3], 0 if mask is None else mask.stride(0),
+        heads, dim, width, mask is not None, place is not None, queries, tile, *widths, few.stages, early,
+        num_warps=few.warps, **({"launch_pdl": True} if early else {}),
     )  # fmt: skip
     return out.transpose(1, 2)
+
+
+@triton.jit(do_not_specialize=["C"])
+def _reorder(
+    keys, values, order, place, C,
+    H: tl.constexpr, D: tl.constexpr, V: tl.constexpr, W: tl.constexpr,
+    BEAMS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """A program holds TILE places of a head of all W beams of a sentence. Grid: sentences and heads, tiles of
+    places, keys and values."""
+    b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    x, size = keys, D
+    if tl.program_id(2) == 1:
+        x, size = values, V
+    w, c, d = tl.arange(0, BEAMS), tl.program_id(1) * TILE + tl.arange(0, TILE), tl.arange(0, WIDTH)
+    row = b * W + w
+    source = tl.load(order + row, mask=w < W, other=0)
+    inside = (w < W)[:, None, None] & (c <= tl.load(place))[None, :, None] & (d < size)[None, None, :]
+    at = c[None, :, None] * size + d[None, None, :]
+    old = tl.load(x + ((source * H + h) * C * size)[:, None, None] + at, mask=inside, other=0.0)
+    tl.debug_barrier()  # all warps have read
+    tl.store(x + ((row * H + h) * C * size)[:, None, None] + at, old, mask=inside)
+
+
+def reorder_rows(keys: Tensor, values: Tensor, order: Tensor, place: Tensor, beams: int) -> None:
+    """As `few.reorder_rows`."""
+    rows, heads, capacity, dim = keys.shape
+    width, wide = values.shape[-1], triton.next_power_of_2(beams)
+    features = triton.next_power_of_2(max(dim, width))
+    tile = max(1, min(triton.next_power_of_2(capacity), 2 * HELD // (wide * features)))
+    _reorder[(rows // beams * heads, triton.cdiv(capacity, tile), 2)](
+        keys, values, order, place, capacity, heads, dim, width, beams, wide, tile, features, num_warps=4
+    )

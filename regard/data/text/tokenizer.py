@@ -16,7 +16,7 @@ from regard.base.files import LARGEST_TOKENIZER, read_bytes, write_file
 from regard.data.text.byte_level import bytes_of
 from regard.data.text.special_tokens import GPT2_BYTES, NUMBERINGS, SPECIAL, TEXT_END, Special, numbering_for
 from regard.data.text.tokenizer_file import read_tokenizer, without_panic
-from regard.data.text.tokenizer_training import KINDS, SPLITTERS, check_training, train_vocabulary
+from regard.data.text.tokenizer_training import KINDS, KINDS_OF_BERT, SPLITTERS, check_training, train_vocabulary
 from regard.data.text.wordpiece import NAMES
 from regard.errors import DataError
 
@@ -88,8 +88,11 @@ class Tokenizer:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
         if numbering not in NUMBERINGS:
             raise ValueError(f"numbering must be one of {', '.join(NUMBERINGS)}, got {numbering!r}")
-        if (kind == "wordpiece") != (numbering == "bert"):
-            raise ValueError(f"wordpiece tokens and the numbering bert go together, got {kind!r} and {numbering!r}")
+        if kind not in KINDS_OF_BERT if numbering == "bert" else kind == "wordpiece":
+            raise ValueError(
+                f"the numbering bert goes with {' or '.join(KINDS_OF_BERT)} tokens, and wordpiece with it alone; "
+                f"got {kind!r} and {numbering!r}"
+            )
         if isinstance(texts, str):
             raise ValueError("texts must be many texts, got a single one; put it in a list")
         order = numbering_for(numbering, kind)

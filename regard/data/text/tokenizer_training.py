@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.data.text.special_tokens import MARIAN, UNKNOWN_NAME, Numbering
-from regard.data.text.wordpiece import SIZE, train_on, train_word_pieces
+from regard.data.text.special_tokens import BERT, MARIAN, UNKNOWN_NAME, Numbering
+from regard.data.text.wordpiece import SIZE, train_on, train_whole_words, train_word_pieces
 
 KINDS = ("character", "word", "space", "bpe", "wordpiece")
+KINDS_OF_BERT = ("wordpiece", "word")
 NORMAL_FORMS: dict[str, list[normalizers.Normalizer]] = {
     "": [],
     "nfc": [normalizers.NFC()],
@@ -43,8 +44,8 @@ def check_training(kind: str, size: int | None, normalise: str, numbering: Numbe
         )
     if normalise not in NORMAL_FORMS:
         raise ValueError(f'normalise must be "", "nfc" or "nfkc", got {normalise!r}')
-    if kind == "wordpiece" and normalise:
-        raise ValueError(f'wordpiece has a normal form of its own; normalise must be "", got {normalise!r}')
+    if numbering is BERT and normalise:
+        raise ValueError(f'BERT has a normal form of its own; normalise must be "", got {normalise!r}')
 
 
 def train_vocabulary(
@@ -58,6 +59,8 @@ def train_vocabulary(
     numbering: Numbering,
 ) -> tokenizers.Tokenizer:
     """See Tokenizer.train."""
+    if numbering is BERT and kind == "word":
+        return train_whole_words(texts, size=size or NO_LIMIT, min_count=min_count, lowercase=lowercase)
     if kind == "wordpiece":
         return train_word_pieces(texts, size=size or SIZE, min_count=min_count, lowercase=lowercase)
     steps = NORMAL_FORMS[normalise] + ([normalizers.Lowercase()] if lowercase else [])

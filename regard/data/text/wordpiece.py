@@ -105,6 +105,19 @@ def train_word_pieces(
     return word_pieces({piece: place for place, piece in enumerate(order)}, lowercase=lowercase)
 
 
+def train_whole_words(texts: Iterable[str], *, size: int, min_count: int, lowercase: bool) -> tokenizers.Tokenizer:
+    """A vocabulary of whole words for BERT's tokenizer, the most frequent first. It has no pieces, so that every
+    other word is [UNK]."""
+    whole = word_pieces({name: place for place, name in enumerate(NAMES)}, lowercase=lowercase)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        normal = whole.normalizer.normalize_str(text)
+        counts.update(word for word, _ in whole.pre_tokenizer.pre_tokenize_str(normal))
+    frequent = sorted((word for word, count in counts.items() if count >= min_count), key=lambda w: (-counts[w], w))
+    order = list(dict.fromkeys([*NAMES, *frequent]))[:size]
+    return word_pieces({word: place for place, word in enumerate(order)}, lowercase=lowercase)
+
+
 def _alphabet(counts: Counter[str], whole: tokenizers.Tokenizer) -> Iterator[str]:
     """Each character as a word's first piece, and as a later piece where possible, the most frequent first."""
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from regard.base.fields import build, check_known
 from regard.data.text.special_tokens import numbering_for
-from regard.data.text.tokenizer_training import KINDS, check_training
+from regard.data.text.tokenizer_training import KINDS, KINDS_OF_BERT, check_training
 from regard.decode.settings import Decoding
 from regard.errors import RecipeError
 from regard.learn.settings import AUTO, Training
@@ -295,9 +295,9 @@ def logged(metric: str) -> str:
 
 
 def _tokens(model: str, table: dict[str, Any]) -> Tokens:
-    """Only BERT may use WordPiece."""
+    """Only BERT may use WordPiece, and but for words nothing else."""
     numbering = MODELS[model].numbering
-    kinds = ("wordpiece",) if numbering == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
+    kinds = KINDS_OF_BERT if numbering == "bert" else tuple(kind for kind in KINDS if kind != "wordpiece")
     tokens = build(Tokens, {"kind": "wordpiece", **table} if numbering == "bert" else table, "tokens")
     if tokens.kind not in kinds:
         raise RecipeError(f"tokens.kind must be {' or '.join(kinds)} for {model}, got {tokens.kind!r}")

@@ -37,6 +37,24 @@ def test_words_are_parted_into_pieces():
     assert SMALL.silent >= {0, 2, 3, 4}
 
 
+def test_whole_words_have_no_pieces(tmp_path):
+    texts = [*TEXTS, "a rare word"]
+    words = Tokenizer.train(texts, kind="word", size=100, min_count=2, lowercase=True, numbering="bert")
+    assert words.special == SMALL.special
+    known = words.tokens(range(len(words)))
+    assert known[5:8] == ["[", "]", "is"]  # by their counts
+    assert not any(piece.startswith("##") for piece in known)
+    ids = words.encode("The cats replayed 日本 , rare")
+    assert words.tokens(ids) == ["the", "cats", "[UNK]", "日", "本", ",", "[UNK]"]
+    assert words.decode(ids[:2]) == "the cats"
+    words.save(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").encode("the cats replayed") == words.encode(
+        "the cats replayed"
+    )
+    few = Tokenizer.train(texts, kind="word", size=7, lowercase=True, numbering="bert")
+    assert few.tokens(range(7)) == known[:7]
+
+
 def test_other_kinds_do_not_say_what_goes_on_with_a_word():
     for kind in ("bpe", "character", "word"):
         other = Tokenizer.train(TEXTS, kind=kind)
