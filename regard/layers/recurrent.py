@@ -369,6 +369,13 @@ class Cell(nn.Module):
         return after
 
 
+def by_layer(states: list[CellState]) -> CellState:
+    """The states of layers, each (N, dim), side by side: (N, layers, dim)."""
+    if len(states) == 1:  # nothing to copy
+        return tuple(part[:, None] for part in states[0])
+    return tuple(torch.stack(parts, 1) for parts in zip(*states, strict=True))
+
+
 class Stack(Layers):
     """Stacked recurrent layers over a whole sequence, or over one step of it.
 
@@ -420,9 +427,7 @@ class Stack(Layers):
             after = run(x, before, *weights) if self.kind == "lstm" else (run(x, before[0], *weights),)
             x = after[0]
             states.append(after)
-        if len(states) == 1:  # nothing to copy
-            return x[:, None], tuple(part[:, None] for part in states[0])
-        return x[:, None], tuple(torch.stack(parts, 1) for parts in zip(*states, strict=True))
+        return x[:, None], by_layer(states)
 
     def _run_by_layer(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """As `run`, with dropout that torch's layers do not have."""
