@@ -14,7 +14,7 @@ KERNELS := tests/attention/test_newest_cuda.py tests/decode/test_choice_cuda.py 
 help:
 	@echo 'make demo     train a small translator on dates and see where it looks (a few minutes)'
 	@echo 'make test     format check, lint, types, tests: what CI runs'
-	@echo 'make bench    run everything in benchmarks/'
+	@echo 'make bench    run the benchmarks, regard beside its peers; one of them: make bench ROW=gpt2-decode'
 	@echo 'make docs     build the docs into build/site'
 	@echo 'make release  build the wheel and the sdist into dist, and check them'
 	@echo 'make install  only set up .venv (the other targets do this themselves)'
@@ -37,13 +37,10 @@ test: $(INSTALLED)
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= TRITON_INTERPRET=1 $(RUN) -m pytest -n auto --maxprocesses 4 \
 	    --dist worksteal -m 'not thorough' $(KERNELS)
 
+# ROW: a row's name or a pattern; OPTIONS: such as --list, --quick, --json FILE, --peer nanoGPT=PATH.
 bench: $(INSTALLED)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[bench]'
-	@set -e; for file in benchmarks/*.py; do \
-	    test -e "$$file" || { echo 'there is nothing in benchmarks/' >&2; exit 1; }; \
-	    echo "== $$file"; \
-	    $(RUN) "$$file"; \
-	done
+	$(RUN) -m benchmarks $(if $(ROW),'$(ROW)') $(OPTIONS)
 
 # mkdocs-material prints a notice about its successor on every build unless it is told not to.
 docs: $(INSTALLED)

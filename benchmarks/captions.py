@@ -1,26 +1,16 @@
 """Captioners: a training step and captioning with a beam of 5, compared with the same models written in plain
 PyTorch with `nn.LSTMCell` in a Python loop.
 
-    python benchmarks/captions.py [SECONDS]          # prints a Markdown table
-
 Images of 128 x 128, a ResNet-18 with squeeze-and-excitation up to its third stage as the eye (8 x 8 places, 256
 channels, padded shortcuts), 5,000 words, embeddings of 256, an LSTM of 512, captions of 10 to 14 tokens. Random
 weights; with the same weights the logits, the loss and the captions of each pair are compared first. `train`:
-forward, backward, clipping and AdamW, by the step of `regard train`; in `train, frozen eye` only the decoder
-learns, as in the papers. `beam 5`: from images to 12 tokens each, in float32; the end token is forbidden, since
-random weights do not end a caption. The plain models compute keys once, and logits once for all steps; their beams
-are rows with copies of the image's states. Each tool runs in its own processes, in turns; the better of two counts.
-
-CPU: float32 and one thread; the CPU time of the fastest call counts, which other programs disturb least.
-GPU: training in bfloat16 by autocast; `first` has the seconds of the first calls, which compile and capture. With
-SECONDS each tool has one turn, and no measurement begins after so many. On a shared machine only the ratio is
-meaningful."""
+forward, backward, clipping and AdamW, by the step of `regard train`, on a GPU in bfloat16 by autocast; in `train,
+frozen eye` only the decoder learns, as in the papers. `beam 5`: from images to 12 tokens each, in float32; the end
+token is forbidden, since random weights do not end a caption. The plain models compute keys once, and logits once
+for all steps; their beams are rows with copies of the image's states."""
 
 from __future__ import annotations
 
-import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -28,32 +18,25 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measuring import (
-    DEVICE,
-    FIRST,
-    FOREVER,
-    GPU,
-    Call,
-    fastest_of,
-    machine,
-    measured,
-    print_row,
-    start,
-    take_turns,
-    times_of,
-)
-from senet import RATE, Block
 from torch import Tensor, nn
+
+from benchmarks.frame import Call, Case, bench, note, row
+from benchmarks.senet import BOTH, RATE, Block
+from benchmarks.shared import CAPTURED, adamw, our_step, plain_step, take_weights
+from regard.data.images.caption_batches import CaptionBatch
+from regard.decode.rules import Target
+from regard.decode.search import decode
+from regard.decode.settings import Decoding
+from regard.learn.reinforce import objective
+from regard.learn.settings import Training
+from regard.models import MODELS
 
 WORDS, EMBED, DIM, SIDE, LENGTH, BEAM = 5000, 256, 512, 128, 12, 5
 EYE: dict[str, Any] = {
     "block": "basic", "depths": (2, 2, 2), "widths": (64, 128, 256), "stem": "large", "shortcut": "pad",
     "reduction": 16,
 }  # fmt: skip
-IMAGES = 256 if GPU else 16  # in a batch
 PAD, START, END = range(3)
-BOTH = {"compile": True, "capture": True}
-MODELS = ("show_and_tell", "show_attend_tell")
 
 
 class Eye(nn.Module):
@@ -196,25 +179,19 @@ def plain_beam(model: Any, images: Tensor) -> Tensor:
 
 
 def ours(name: str, **settings: Any) -> Any:
-    from regard.models import MODELS as models
-
-    model = models[name]
+    model: Any = MODELS[name]
     if name == "show_attend_tell":
         settings = {"penalty": 1.0, **settings}  # doubly stochastic, as in the paper
     return model(model.Config(vocabulary=WORDS, embed=EMBED, decoder=DIM, image_size=SIDE, **EYE, **settings))
 
 
 def our_beam(model: Any, images: Tensor) -> Tensor:
-    from regard.decode.rules import Target
-    from regard.decode.search import decode
-    from regard.decode.settings import Decoding
-
     mask = torch.ones(len(images), 1, dtype=torch.bool, device=images.device)
     target = Target(START, END, max_length=LENGTH, min_length=LENGTH, never=(PAD, START))
     return torch.tensor([best.tokens for (best,) in decode(model, images, mask, Decoding(beam=BEAM), target)])
 
 
-def take_weights(plain: Any, mine: Any) -> None:
+def give_weights(plain: Any, mine: Any) -> None:
     """Give a plain model the weights of regard's."""
     pairs = [(plain.embed, mine.target_embed), (plain.fc, mine.out)]
     if isinstance(plain, PlainShowAndTell):
@@ -231,13 +208,10 @@ def take_weights(plain: Any, mine: Any) -> None:
     for theirs, weight in zip(plain.cell.parameters(), own, strict=True):  # weights, then biases
         theirs.data.copy_(weight)
     for theirs, part in [*pairs, (plain.eye, mine.eye)]:
-        for tensor, weight in zip(theirs.state_dict().values(), part.state_dict().values(), strict=True):
-            tensor.copy_(weight)
+        take_weights(theirs, part)
 
 
-def batch_of(images: int) -> Any:
-    from regard.data.images.caption_batches import CaptionBatch
-
+def batch_of(images: int) -> CaptionBatch:
     torch.manual_seed(0)
     target = torch.randint(4, WORDS, (images, 15))
     target[:, 0] = START
@@ -246,135 +220,65 @@ def batch_of(images: int) -> Any:
     places = torch.arange(15)
     target[places == lengths] = END
     mask = places <= lengths
-    return CaptionBatch(torch.randn(images, 3, SIDE, SIDE), target.masked_fill(~mask, PAD), mask).to(DEVICE)
+    batch = CaptionBatch(torch.randn(images, 3, SIDE, SIDE), target.masked_fill(~mask, PAD), mask)
+    return batch.to(bench.device)
 
 
-def differences(name: str) -> tuple[float, float, float]:
-    """With the same weights: the largest difference of a logit as a share of the largest, that of the loss in
-    training mode, and the share of the captions that are the same."""
-    from regard.learn.reinforce import objective
-    from regard.learn.settings import Training
-
-    torch.backends.cudnn.allow_tf32 = False  # what is timed runs in other processes
-    torch.manual_seed(0)
-    mine, plain = ours(name, dropout=0.0).to(DEVICE), PLAIN[name](dropout=0.0).to(DEVICE)
-    take_weights(plain, mine)
-    batch = batch_of(8)
+def check_same(name: str) -> None:
+    """With the same weights: logits, the loss in training mode, and captions."""
+    before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    mine, plain = ours(name, dropout=0.0).to(bench.device), PLAIN[name](dropout=0.0).to(bench.device)
+    batch = batch_of(bench.pick(2, 8))
     with torch.no_grad():
+        give_weights(plain, mine)
         loss = objective(mine.train().loss(batch), Training(steps=1))
-        costs = float(loss), float(plain_loss(plain.train(), batch))
+        torch.testing.assert_close(loss, plain_loss(plain.train(), batch), rtol=1e-3, atol=1e-4)
         right = plain.eval()(batch.images, batch.target)[0]
         off = (mine.eval()(batch.images, batch.target) - right).abs().max() / right.abs().max()
+    assert off < 1e-3, f"the two {name} are not the same model: logits are off by {off:.0e}"
     same = (our_beam(mine, batch.images) == plain_beam(plain, batch.images).cpu()).all(1)
-    return float(off), abs(costs[0] - costs[1]) / costs[1], float(same.float().mean())
+    note(f"{name}: logits are off by {off:.0e}, {same.float().mean():.0%} of the captions are the same")
+    torch.backends.cudnn.allow_tf32 = before
 
 
-def our_training(name: str, way: dict[str, Any], **settings: Any) -> Call:
-    from regard.layers.onednn import without_onednn
-    from regard.learn.loop import Stepper
-    from regard.learn.settings import Training
-
-    batch = batch_of(IMAGES)
-    precision = "bfloat16" if GPU else "float32"
-    stepper = Stepper(
-        ours(name, **settings),
-        Training(steps=10**6, learning_rate=RATE, max_grad_norm=1.0, precision=precision, device=DEVICE, **way),
-    )
-
-    def step() -> Tensor:
-        with nullcontext() if GPU else without_onednn(stepper.model):  # as `fit` does it
-            return stepper.step(1, [batch], RATE)["loss"]
-
-    return step
+def our_training(name: str, images: int, way: dict[str, Any], **settings: Any) -> Call:
+    model = ours(name, **settings)
+    return our_step(model, [batch_of(images)], RATE, max_grad_norm=1.0, precision=bench.precision, **way)
 
 
-def plain_training(name: str, compiled: bool, **settings: Any) -> Call:
-    batch = batch_of(IMAGES)
-    model: Any = PLAIN[name](**settings).to(DEVICE).train()
-    if GPU:
+def plain_training(name: str, images: int, compiled: bool, **settings: Any) -> Call:
+    batch = batch_of(images)
+    model = PLAIN[name](**settings).to(bench.device).train()
+    if bench.gpu:
         model.eye.to(memory_format=torch.channels_last)
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(learned, RATE, weight_decay=0.0, fused=GPU or None)
     call: Any = torch.compile(plain_loss) if compiled else plain_loss
-
-    def step() -> Tensor:
-        optimiser.zero_grad()
-        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=GPU):
-            loss = call(model, batch)
-        loss.backward()
-        nn.utils.clip_grad_norm_(learned, 1.0)
-        optimiser.step()
-        return loss.detach()
-
-    return step
+    return plain_step([lambda: call(model, batch)], adamw(model, RATE), clip=1.0, half=bench.gpu)
 
 
-def works(tool: str, name: str) -> Iterator[tuple[str, str, Callable[[], Call]]]:
-    """(work, way, what makes the call) of one process."""
-    images = batch_of(IMAGES).images
-    regards = tool.startswith("regard")
-    for work, settings in (("train", {}), ("train, frozen eye", {"frozen": True})):
-        if not regards:
-            yield work, tool, partial(plain_training, name, "compiled" in tool, **settings)
-        elif "compiled" in tool:
-            yield work, f"{tool} and captured", partial(our_training, name, BOTH, **settings)
-        else:
-            yield work, tool, partial(our_training, name, {}, **settings)
-            if GPU:
-                yield work, f"{tool}, captured", partial(our_training, name, {"capture": True}, **settings)
-    if "compiled" in tool:
-        return
-    search, make = (our_beam, ours) if regards else (plain_beam, lambda name: PLAIN[name]())
-
-    def captioning() -> Call:
-        model = make(name).to(DEVICE).eval()
-        return lambda: search(model, images)
-
-    yield f"beam {BEAM}", tool, captioning
+def captioning(search: Callable[..., Tensor], make: Callable[[], Any], images: Tensor) -> Call:
+    model = make().to(bench.device).eval()
+    return lambda: search(model, images)
 
 
-def measure(name: str, until: str, tool: str) -> dict[str, dict[str, float]]:
-    """The numbers of every work of one tool, under "model|work|way"."""
-    torch.set_num_threads(1)
-    torch.zeros(8, device=DEVICE)  # start CUDA
-    results: dict[str, dict[str, float]] = {}
-    for work, way, make in works(tool, name):
-        if time.time() > float(until):
-            return results
-        key = f"{name}|{work}|{way}"
-        try:
-            results[key] = measured(key, make)
-        except Exception:  # a step that could not be captured leaves CUDA unusable: keep what is measured
-            traceback.print_exc()
-            return results
-    return results
-
-
-def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    fastest = fastest_of(results)
-    for key in sorted(fastest, key=lambda key: key.split("|")[1]):
-        best, base = fastest[key], fastest.get(f"{key.rpartition('|')[0]}|plain")
-        cells = [*key.split("|"), f"{1000 * best['seconds']:,.1f}", f"{IMAGES / best['seconds']:,.0f}"]
-        print_row([*cells, times_of(base, best)], best)
-
-
-def main(seconds: float) -> None:
-    end = time.time() + seconds if seconds else FOREVER
-    torch.set_num_threads(1)
-    command = " ".join(["python benchmarks/captions.py", *sys.argv[1:]])
-    where = torch.cuda.get_device_name() if GPU else "CPU, float32, CPU time of one thread"
-    print(f"{where}, {machine()}, batches of {IMAGES} images, seed 0, `{command}`\n", flush=True)
-    for name in MODELS:
-        logits, loss, same = differences(name)
-        off = f"logits differ by {logits:.0e} of the largest, the loss by {loss:.0e}"
-        print(f"{name}: {off}; {same:.0%} of the captions are the same", flush=True)
-        assert max(logits, loss) < 1e-3, f"the two {name} are not the same model"
-    print(f"\n| model | work | way | ms | images/s | times | first {FIRST}, s |{' peak MiB |' if GPU else ''}")
-    print(f"|{'---|' * (8 if GPU else 7)}", flush=True)
-    tools = ["regard", "plain", *(["regard, compiled", "plain, compiled"] if GPU and not seconds else [])]
-    for name in MODELS:
-        table(take_turns(__file__, tools, name, str(end), turns=1 if seconds else 2))
-
-
-if __name__ == "__main__":
-    start(measure, main, words=3, default=0.0)
+@row("captions", "Captioners train, also with a frozen eye, and write with a beam of 5", unit="images", threads=1)
+def captions() -> Iterator[Case]:
+    count = bench.pick(2, 16, 256)
+    for name in PLAIN:
+        check_same(name)
+        for work, settings in (("train", {}), ("train, frozen eye", {"frozen": True})):
+            ways: dict[str, dict[str, Any]] = {"regard": {}}
+            if bench.gpu:
+                ways |= {CAPTURED: {"capture": True}, "regard, compiled and captured": BOTH}
+            contenders: dict[str, Callable[[], Call]] = {
+                tool: partial(our_training, name, count, way, **settings) for tool, way in ways.items()
+            }
+            contenders["plain"] = partial(plain_training, name, count, False, **settings)
+            if bench.gpu:
+                contenders["plain, compiled"] = partial(plain_training, name, count, True, **settings)
+            yield Case(f"{name}, {work}", count, contenders)
+        images = batch_of(count).images
+        contenders = {
+            "regard": partial(captioning, our_beam, partial(ours, name), images),
+            "plain": partial(captioning, plain_beam, PLAIN[name], images),
+        }
+        yield Case(f"{name}, beam {BEAM}", count, contenders)

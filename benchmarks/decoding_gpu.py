@@ -1,205 +1,182 @@
-"""Decoding on a GPU: regard's CUDA graphs, its plain loop, and `transformers` with the same weights, in turns.
+"""Decoding: regard, its plain loop, `transformers` and others with the same weights; on a GPU by CUDA graphs.
 
-    python benchmarks/decoding_gpu.py [SECONDS]     # of each measurement; prints a Markdown table
-
-bfloat16, random weights, greedy unless a row says beam. GPT-2 124M: 256 tokens after 32. The small translator (dim
-256, 3 + 3 layers) and the recurrent ones (their default sizes): 64 sentences of 20 tokens, 20 tokens each;
-language models 64 rows, 40 tokens. Speculation: 256 tokens after 8 that come four times. The end token is
-forbidden. Times are from tokens to tokens and include reading the source or the prompt; the first call is its own
-column: it compiles and captures. `limit`: what the weights that a step reads would take at the measured speed of a
-copy, times the steps; the share is of that."""
+Random weights, greedy unless a case says beam; bfloat16 on a GPU, float32 on a CPU. GPT-2 124M: 256 tokens after 32
+(CPU: 128), and one token after a prompt of 512. The small translator (dim 256, 3 + 3 layers) and the recurrent ones
+(their default sizes): 64 sentences of 20 tokens, 20 tokens each; language models 64 rows, 40 tokens. The end token
+is forbidden. Times are from tokens to tokens and include reading the source or the prompt; the first call compiles
+and captures. The limit is what the weights that a step reads take at the speed of a copy, times the steps.
+CTranslate2 has two threads; with int8 it is a different model. gpt-fast, nanoGPT and vLLM come by --peer."""
 
 from __future__ import annotations
 
-import gc
-import statistics
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 import torch
-from measuring import machine
-from torch import Tensor, nn
+from torch import Tensor
 
+from benchmarks.frame import Call, Case, bench, bytes_of, parameters, row, same_rows
+from benchmarks.peers import writers
+from benchmarks.shared import converted, names_of, numbered_words, of_transformers, saved, without_packing
 from regard.data.artifacts import Artifacts
-from regard.data.text.tokenizer import Tokenizer
 from regard.decode import graphs
 from regard.decode.rules import Target
 from regard.decode.search import decode
 from regard.decode.settings import Decoding
 from regard.models import MODELS
-from regard.runs.folder import begin, save_weights
 
-WORDS, SENTENCES, LENGTH = 8000, 64, 20
-Write = Callable[[], Any]
+Makers = dict[str, Callable[[], Call]]
 
 
-class Row(NamedTuple):
-    name: str
-    unit: str
-    count: int  # of what is counted in a call
-    steps: int
-    model: Any
-    ways: dict[str, Write]
+def build(name: str, words: int, **sizes: Any) -> Any:
+    cls: Any = MODELS[name]
+    return cls(cls.Config(words, **sizes)).to(bench.device, bench.dtype).eval()
 
 
-def ours(model: Any, source: Tensor, decoding: Decoding, target: Target) -> dict[str, Write]:
-    mask = torch.ones(source.shape[:2] if source.dim() == 2 else (len(source), 1), dtype=torch.bool, device="cuda")
+def ours(model: Any, source: Tensor, decoding: Decoding, target: Target) -> Makers:
+    shape = source.shape[:2] if source.dim() == 2 else (len(source), 1)
+    mask = torch.ones(shape, dtype=torch.bool, device=bench.device)
 
     def graph() -> Any:
-        return decode(model, source, mask, decoding, target)
+        with without_packing(model):
+            return [answers[0].tokens for answers in decode(model, source, mask, decoding, target)]
 
     def plain() -> Any:
         with patch.object(graphs, "on_gpu", lambda tensor: False):
             return graph()
 
-    return {"regard": graph, "its plain loop": plain}
+    return {"regard": lambda: graph} | ({"plain loop": lambda: plain} if bench.gpu else {})
 
 
-def gpt2() -> Iterator[Row]:
-    cls: Any = MODELS["gpt2"]
-    model = cls(cls.Config(50257, **cls.SIZES["small"])).cuda().bfloat16().eval()
-    theirs = opened(model, 50257, "GPT2LMHeadModel")
-    for rows in (1, 8, 64):
-        prompt = torch.randint(3, 50257, (rows, 32), device="cuda")
-        target = Target(prompt[:, -1], 0, max_length=256, min_length=256)
-        ways = ours(model, prompt[:, :-1], Decoding(), target)
-        ways["transformers"] = lambda prompt=prompt: theirs.generate(
-            prompt, attention_mask=torch.ones_like(prompt), do_sample=False, min_new_tokens=256, max_new_tokens=256,
-            pad_token_id=0,
+def generating(folder: str, name: str, source: Tensor, beam: int, tokens: int) -> Call:
+    """`transformers` with the weights of this folder."""
+    model = of_transformers(name).from_pretrained(folder).to(bench.device, bench.dtype).eval()
+    model.generation_config.forced_eos_token_id = model.generation_config.max_length = None
+    options: dict[str, Any] = {"pad_token_id": 0} if name == "GPT2LMHeadModel" else {}
+
+    def write() -> Any:
+        written = model.generate(
+            source, attention_mask=torch.ones_like(source), num_beams=beam, do_sample=False, min_new_tokens=tokens,
+            max_new_tokens=tokens, **options,
         )  # fmt: skip
-        yield Row(f"GPT-2 124M, {rows} rows", "tokens/s", rows * 256, 256, model, ways)
+        return written[:, -tokens:].tolist()
+
+    return write
 
 
-def speculation() -> Iterator[Row]:
+def ctranslate(folder: str, kind: str, prompt: Tensor, tokens: int) -> Call:
+    import ctranslate2
+
+    names = names_of(folder)
+    model = ctranslate2.Generator(
+        converted(folder), compute_type=kind, device=bench.kind, intra_threads=torch.get_num_threads()
+    )
+    prompts = [[names[number] for number in line] for line in prompt.tolist()]
+
+    def write() -> Any:
+        answers = model.generate_batch(
+            prompts, beam_size=1, min_length=tokens, max_length=tokens, include_prompt_in_result=False
+        )
+        return [answer.sequences_ids[0] for answer in answers]
+
+    return write
+
+
+def small_gpt2() -> tuple[Any, int]:
+    """GPT-2 124M and the number of its words."""
+    sizes: dict[str, Any] = MODELS["gpt2"].SIZES["small"]  # type: ignore[attr-defined]
+    words = bench.pick(512, 50257)
+    return build("gpt2", words, **bench.pick({"dim": 64, "layers": 2, "heads": 2}, sizes)), words
+
+
+@row("gpt2-decode", "GPT-2 124M writes tokens after a prompt, greedily, by rows at once", unit="tokens")
+def gpt2() -> Iterator[Case]:
+    model, words = small_gpt2()
+    folder = saved(model, Artifacts(numbered_words(words, "gpt2")))
+    many = bench.pick(8, 128, 256)
+    cases = [(rows, 32, many) for rows in bench.pick((1, 2), (1, 8), (1, 8, 64))]
+    for rows, before, tokens in [*cases, (1, bench.pick(64, 512), 1)]:
+        prompt = torch.randint(3, words, (rows, before), device=bench.device)
+        target = Target(prompt[:, -1], 0, max_length=tokens, min_length=tokens)
+        contenders = ours(model, prompt[:, :-1], Decoding(), target)
+        contenders |= gpt2_peers(folder, prompt, tokens)
+        if tokens > 1:  # gpt-fast cannot write a single token
+            contenders |= writers(folder, model.config, prompt, tokens, bench.dtype)
+        flops = 2 * parameters(model) * rows * (before + tokens)
+        yield Case(
+            f"{rows} x {tokens} after {before}", rows * tokens, contenders, reads=tokens * bytes_of(model),
+            flops=flops, dtype=bench.dtype, agree=same_rows,
+            aside=("CTranslate2 int8",),
+        )  # fmt: skip
+
+
+@row("gpt2-speculate", "GPT-2 124M writes 256 tokens after 8 that come four times, speculating", unit="tokens")
+def speculation() -> Iterator[Case]:
     """A text that repeats itself, as this model's does: proposals are right."""
-    cls: Any = MODELS["gpt2"]
-    model = cls(cls.Config(50257, **cls.SIZES["small"])).cuda().bfloat16().eval()
-    prompt = torch.randint(3, 50257, (1, 8), device="cuda").repeat(1, 4)
-    target = Target(prompt[:, -1], 0, max_length=256, min_length=256, prompt=prompt[:, :-1])
-    ways = ours(model, prompt[:, :-1], Decoding(speculate=15), target)
-    ways["regard, one by one"] = ours(model, prompt[:, :-1], Decoding(), target)["regard"]
-    yield Row("GPT-2 124M, 1 row, speculate 15", "tokens/s", 256, 256, model, ways)
+    model, words = small_gpt2()
+    many = bench.pick(8, 128, 256)
+    prompt = torch.randint(3, words, (1, 8), device=bench.device).repeat(1, 4)
+    target = Target(prompt[:, -1], 0, max_length=many, min_length=many, prompt=prompt[:, :-1])
+    contenders = {"regard, speculate 15": ours(model, prompt[:, :-1], Decoding(speculate=15), target)["regard"]}
+    contenders |= ours(model, prompt[:, :-1], Decoding(), target)
+    yield Case(f"1 x {many}", many, contenders, reads=many * bytes_of(model), agree=same_rows)
 
 
-def translators() -> Iterator[Row]:
-    source = torch.randint(4, WORDS - 1, (SENTENCES, LENGTH), device="cuda")
-    sizes: dict[str, dict[str, Any]] = {"transformer": {"dim": 256, "layers": 3, "heads": 4, "ff": 1024}}
-    for name in ("transformer", "luong", "bahdanau", "seq2seq"):
-        cls: Any = MODELS[name]
-        model = cls(cls.Config(WORDS, **sizes.get(name, {}))).cuda().bfloat16().eval()
-        theirs = opened(model, WORDS, "MarianMTModel") if name == "transformer" else None
-        for beam in (1, 5):
-            target = Target(WORDS - 1, 0, max_length=LENGTH, min_length=LENGTH)
-            ways = ours(model, source, Decoding(beam=beam), target)
-            if theirs is not None:
-                ways["transformers"] = lambda theirs=theirs, beam=beam: theirs.generate(
-                    source, attention_mask=torch.ones_like(source), num_beams=beam, do_sample=False,
-                    min_new_tokens=LENGTH, max_new_tokens=LENGTH,
-                )  # fmt: skip
-            yield Row(f"{name}, {told(beam)}", "sentences/s", SENTENCES, LENGTH, model, ways)
+def gpt2_peers(folder: str, prompt: Tensor, tokens: int) -> Makers:
+    kinds = ("bfloat16",) if bench.gpu else ("float32", "int8")
+    return {"transformers": lambda: generating(folder, "GPT2LMHeadModel", prompt, 1, tokens)} | {
+        f"CTranslate2 {kind}": lambda kind=kind: ctranslate(folder, kind, prompt, tokens) for kind in kinds
+    }
 
 
-def language_models() -> Iterator[Row]:
-    prompt = torch.randint(3, WORDS, (64, 8), device="cuda")
-    for name in ("rnnlm", "lstmn"):
-        cls: Any = MODELS[name]
-        model = cls(cls.Config(WORDS)).cuda().bfloat16().eval()
-        for beam in (1, 5):
-            target = Target(prompt[:, -1], 0, max_length=40, min_length=40)
-            ways = ours(model, prompt[:, :-1], Decoding(beam=beam), target)
-            yield Row(f"{name}, {told(beam)}", "tokens/s", 64 * 40, 40, model, ways)
-
-
-def captioners() -> Iterator[Row]:
-    images = torch.randn(SENTENCES, 3, 64, 64, device="cuda", dtype=torch.bfloat16)
-    for name in ("show_and_tell", "show_attend_tell"):
-        cls: Any = MODELS[name]
-        model = cls(cls.Config(WORDS)).cuda().bfloat16().eval()
-        for beam in (1, 5):
-            target = Target(1, 2, max_length=LENGTH, min_length=LENGTH)
-            ways = ours(model, images, Decoding(beam=beam), target)
-            yield Row(f"{name}, {told(beam)}", "captions/s", SENTENCES, LENGTH, model, ways)
+def decoded(name: str, model: Any, source: Tensor, target: Target, per_row: int) -> Iterator[Case]:
+    """Cases of a model: greedy and beam 5."""
+    folder = ""
+    if name == "transformer":
+        folder = saved(model, Artifacts(numbered_words(model.config.vocabulary, "marian")))
+    for beam in (1, 5):
+        contenders = ours(model, source, Decoding(beam=beam), target)
+        if folder:
+            contenders["transformers"] = lambda beam=beam: generating(
+                folder, "MarianMTModel", source, beam, target.max_length
+            )
+        reads = target.max_length * bytes_of(model)
+        yield Case(f"{name}, {told(beam)}", len(source) * per_row, contenders, reads=reads, agree=same_rows)
 
 
 def told(beam: int) -> str:
     return "greedy" if beam == 1 else f"beam {beam}"
 
 
-def opened(model: nn.Module, words: int, name: str) -> Any:
-    """The model of `transformers` with these weights, through a folder."""
-    import transformers
-
-    numbering = str(getattr(model, "numbering", ""))
-    text = [" ".join(map(str, range(words)))]
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer = Tokenizer.train(text, kind="space", size=words, numbering=numbering)
-        begin(Path(folder), model, Artifacts(tokenizer), "")
-        save_weights(Path(folder), model)
-        return getattr(transformers, name).from_pretrained(folder).cuda().bfloat16().eval()
+def amounts() -> tuple[int, int, int]:
+    """Words of a vocabulary, rows at once, tokens of each."""
+    return bench.pick((200, 2, 4), (8000, 64, 20))
 
 
-def copied_per_second() -> float:
-    """Bytes that a copy reads and writes in a second."""
-    x = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
-    y = torch.empty_like(x)
-    for _ in range(3):
-        y.copy_(x)
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(10):
-        y.copy_(x)
-    torch.cuda.synchronize()
-    return 20 * x.numel() / (time.perf_counter() - start)
+@row("translator-decode", "Translators write 64 x 20 tokens, greedily and with a beam of 5", unit="sentences")
+def translators() -> Iterator[Case]:
+    words, sentences, length = amounts()
+    source = torch.randint(4, words - 1, (sentences, length), device=bench.device)
+    sizes: dict[str, dict[str, Any]] = {"transformer": {"dim": 256, "layers": 3, "heads": 4, "ff": 1024}}
+    for name in ("transformer", "luong", "bahdanau", "seq2seq"):
+        model = build(name, words, **sizes.get(name, {}))
+        yield from decoded(name, model, source, Target(words - 1, 0, max_length=length, min_length=length), 1)
 
 
-def timed(ways: dict[str, Write], long: float) -> dict[str, tuple[float, float]]:
-    """Seconds of the first call, and the median of later ones, of each way in turns."""
-    first: dict[str, float] = {}
-    later: dict[str, list[float]] = {name: [] for name in ways}
-
-    def once(name: str) -> float:
-        start = time.perf_counter()
-        ways[name]()
-        torch.cuda.synchronize()
-        return time.perf_counter() - start
-
-    for name in ways:
-        first[name] = once(name)
-    once("regard")  # captures the rest
-    spent = dict.fromkeys(ways, 0.0)
-    while any(seconds < long for seconds in spent.values()):
-        for name, seconds in spent.items():
-            if seconds < long:
-                later[name].append(once(name))
-                spent[name] += later[name][-1]
-    return {name: (first[name], statistics.median(later[name])) for name in ways}
+@row("lm-decode", "Recurrent language models write 64 x 40 tokens, greedily and with a beam of 5", unit="tokens")
+def language_models() -> Iterator[Case]:
+    words, rows, length = amounts()
+    prompt = torch.randint(3, words, (rows, 8), device=bench.device)
+    for name in ("rnnlm", "lstmn"):
+        target = Target(prompt[:, -1], 0, max_length=2 * length, min_length=2 * length)
+        yield from decoded(name, build(name, words), prompt[:, :-1], target, 2 * length)
 
 
-def main(long: float) -> None:
-    torch.manual_seed(0)
-    speed = copied_per_second()
-    print(f"{torch.cuda.get_device_name()}, {machine()}, a copy {speed / 1e12:.2f} TB/s\n")
-    print("| work | way | rate | times the plain loop | of the limit | first call, s |\n|---|---|---|---|---|---|")
-    for rows in (gpt2, speculation, translators, language_models, captioners):
-        for row in rows():
-            weights = sum(tensor.numel() * tensor.element_size() for tensor in row.model.parameters())
-            limit = weights / speed * row.steps
-            numbers = timed(row.ways, long)
-            for way, (first, seconds) in numbers.items():
-                times = numbers["its plain loop"][1] / seconds
-                print(
-                    f"| {row.name} | {way} | {row.count / seconds:,.0f} {row.unit} | {times:.1f} "
-                    f"| {limit / seconds:.1%} | {first:.2f} |",
-                    flush=True,
-                )
-        gc.collect()
-        torch.cuda.empty_cache()
-
-
-if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+@row("caption-decode", "Captioners write 64 x 20 tokens, greedily and with a beam of 5", unit="captions")
+def captioners() -> Iterator[Case]:
+    words, count, length = amounts()
+    images = torch.randn(count, 3, 64, 64, device=bench.device, dtype=bench.dtype)
+    for name in ("show_and_tell", "show_attend_tell"):
+        target = Target(1, 2, max_length=length, min_length=length)
+        yield from decoded(name, build(name, words), images, target, 1)

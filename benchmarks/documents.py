@@ -1,8 +1,6 @@
 """Classifiers of documents, `han` and `pooling` at the sizes of the recipes imdb-han and imdb-pooling, compared
 with the same networks in plain PyTorch: inference and a training step.
 
-    python benchmarks/documents.py [SECONDS]      # prints a Markdown table
-
 padded   documents are one tensor (documents, sentences, words), or (documents, words) for `pooling`, padded to the
          longest of the batch; the GRU runs over all of it and attention masks the padding.
 packed   `pack_padded_sequence` at both levels: the GRU and the attention's keys are computed for real words only.
@@ -11,28 +9,15 @@ regard, captured (GPU only)   batches of the same documents, rounded up to few s
 Documents are made up, with the lengths of IMDB reviews and words by Zipf's law. All ways have the same batches, of
 documents of similar length, as regard draws them; the batches are in memory before the clock runs. `run`: eval
 mode, no gradients. `train`: forward, backward, clipping and AdamW, with dropout and word dropout; regard's step is
-that of `regard train`. The logits are compared first, with the same weights; those of `padded` for documents of one
-length, because its backward GRU reads the padding before the words.
+that of `regard train`. float32, on a GPU with TF32 in cuDNN only. The logits are compared first, with the same
+weights; those of `padded` for documents of one length, because its backward GRU reads the padding before the words.
 
 `in vain` is the share of positions that are padding, of those that embeddings are looked up for in training; the
-GRU of `packed` computes none of them, nor does regard's on a CPU without gradients. `times` is the time of `padded`
-divided by that of the way.
-
-CPU: float32 and one thread; the CPU time of the fastest pass over all batches counts, which other programs disturb
-least. Each way runs in its own processes, in turns; the better of two counts. GPU: float32, with TF32 in cuDNN
-only, as torch and `regard train` have it by default; in one process the ways take turns pass by pass, and the
-median wall-clock time of a pass counts. `first` has the seconds of the first pass (GPU: of the first six, which
-capture). With SECONDS each way has one turn and no measurement begins after so many. On a shared machine only the
-ratio is meaningful."""
+GRU of `packed` computes none of them, nor does regard's on a CPU without gradients."""
 
 from __future__ import annotations
 
-import gc
-import statistics
-import sys
-import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -40,22 +25,23 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from measuring import DEVICE, FOREVER, GPU, compared, machine, print_row, start, take_turns, timed_passes
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-LONG = 2.5 if GPU else 6.0  # seconds that a measurement should take; on a GPU, of all ways together
-WARM = 6  # passes on a GPU before the clock runs: a training step is captured when its shape comes the fourth time
+from benchmarks.frame import Call, Case, bench, row
+from benchmarks.shared import CAPTURED, adamw, our_step, plain_step, take_weights
+from regard.data.text.labelled_texts import LabelledData
+from regard.data.text.special_tokens import REGARD
+from regard.data.text.text_encoding import sentences_of
+from regard.models.han import HAN, HANConfig
+from regard.models.pooling import Pooling, PoolingConfig
+from regard.tasks.shared.measuring import answer as captured_answer
+
 VOCABULARY, FIRST_WORD, PAD = 30000, 4, 0  # words come after the special tokens
-TOKENS = 16384 if GPU else 4096  # of a batch
-BATCHES = 6 if GPU else 8
-DOCUMENTS = 4000 if GPU else 2000  # that batches are drawn from
 RATE, DECAY, CLIP = 2e-3, 0.01, 1.0
 DROPOUT, WORD_DROPOUT = 0.5, 0.2
 EMBED, DIM = 200, 50
 LABELS = ("negative", "positive")
-CAPTURED = "regard, captured"
-WAYS = (*((CAPTURED,) if GPU else ()), "regard", "padded", "packed")
 
 Sentences = list[list[int]]
 NETWORKS = {  # regard's model and its pooling
@@ -64,6 +50,11 @@ NETWORKS = {  # regard's model and its pooling
     "pooling, mean": ("pooling", "mean"),
     "pooling, last": ("pooling", "last"),
 }
+
+
+def count() -> int:
+    """Batches of a pass."""
+    return bench.pick(1, 8, 6)
 
 
 # ---- documents
@@ -95,9 +86,6 @@ def even(count: int) -> list[Sentences]:
 
 def data_of(name: str, documents: list[Sentences]) -> Any:
     """As `regard train` holds them."""
-    from regard.data.text.labelled_texts import LabelledData
-    from regard.data.text.special_tokens import REGARD
-
     encoding = ours(name, 0.0).encoding
     if NETWORKS[name][0] == "han":
         rows = [encoding.row(sentences, 1200)[0] for sentences in documents]
@@ -105,21 +93,21 @@ def data_of(name: str, documents: list[Sentences]) -> Any:
         every = [list(chain.from_iterable(sentences))[:800] for sentences in documents]
         rows = [(ids, [0] * len(ids)) for ids in every]
     labelled = [(row, False, number % 2) for number, row in enumerate(rows)]
-    return LabelledData(labelled, encoding=encoding, special=REGARD, batch_tokens=TOKENS, seed=0)
+    return LabelledData(
+        labelled, encoding=encoding, special=REGARD, batch_tokens=bench.pick(256, 4096, 16384), seed=0
+    )
 
 
 def our_batches(data: Any, way: str = "regard") -> list[Any]:
-    batches = [data.batch(rows) for rows in data.order(0)[:BATCHES]]
-    return [(data.rounded(batch) if way == CAPTURED else batch).to(DEVICE) for batch in batches]
+    batches = [data.batch(rows) for rows in data.order(0)[: count()]]
+    return [(data.rounded(batch) if way == CAPTURED else batch).to(bench.device) for batch in batches]
 
 
 def plain_batches(data: Any) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """(tokens (B, S, W), sentences of each document (B,), words of each sentence (B, S), labels (B,)); a text
     that is not split is one sentence. Lengths stay on the CPU, where packing reads them."""
-    from regard.data.text.text_encoding import sentences_of
-
     batches = []
-    for rows in data.order(0)[:BATCHES]:
+    for rows in data.order(0)[: count()]:
         documents = [sentences_of(data.row(row)) for row in rows]
         counts = torch.tensor([len(sentences) for sentences in documents])
         longest = max(len(words) for sentences in documents for words in sentences)
@@ -130,14 +118,14 @@ def plain_batches(data: Any) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
                 tokens[place, number, : len(words)] = torch.tensor(words)
                 lengths[place, number] = len(words)
         labels = torch.tensor([data.labels[row] for row in rows])
-        batches.append((tokens.to(DEVICE), counts, lengths, labels.to(DEVICE)))
+        batches.append((tokens.to(bench.device), counts, lengths, labels.to(bench.device)))
     return batches
 
 
 def in_vain(name: str, way: str, data: Any) -> float:
     """The share of positions of words and sentences that are padding."""
-    if way == "regard" and not GPU:  # where rows of similar length are computed together
-        batches = [[data.parts[row] for row in rows] for rows in data.order(0)[:BATCHES]]
+    if way == "regard" and not bench.gpu:  # where rows of similar length are computed together
+        batches = [[data.parts[row] for row in rows] for rows in data.order(0)[: count()]]
         every = sum(map(data.encoding.positions, batches))
         return 1 - sum(map(data.encoding.real, batches)) / every
     real = every = 0
@@ -161,9 +149,6 @@ def in_vain(name: str, way: str, data: Any) -> float:
 
 
 def ours(name: str, dropout: float) -> Any:
-    from regard.models.han import HAN, HANConfig
-    from regard.models.pooling import Pooling, PoolingConfig
-
     model, pool = NETWORKS[name]
     sizes: dict[str, Any] = {"labels": LABELS, "embed": EMBED, "dim": DIM, "pool": pool, "dropout": dropout}
     sizes["word_dropout"] = WORD_DROPOUT if dropout else 0.0
@@ -270,184 +255,61 @@ class Plain(nn.Module):
         return self.sentences.packed(like(rows, self.words.packed(x)))
 
 
-def difference(name: str, way: str) -> float:
-    """The largest difference of a logit from regard's, with the same weights, as a share of the largest logit."""
-    torch.manual_seed(0)
-    mine, peer = ours(name, 0.0).to(DEVICE).eval(), Plain(name, way, 0.0).to(DEVICE).eval()
-    for theirs, tensor in zip(peer.state_dict().values(), mine.state_dict().values(), strict=True):
-        assert theirs.shape == tensor.shape
-        theirs.copy_(tensor.mul_(4))  # larger than at the start, so that attention is far from a mean
-    data = data_of(name, even(100) if way == "padded" else made_up(300))
-    off = 0.0
+def check_same(name: str, way: str) -> None:
+    """With the same weights, logits differ from regard's by less than 1e-4 of the largest."""
+    before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    mine, peer = ours(name, 0.0).to(bench.device).eval(), Plain(name, way, 0.0).to(bench.device).eval()
+    data = data_of(name, even(100) if way == "padded" else made_up(bench.pick(20, 300)))
     with torch.no_grad():
+        for tensor in mine.state_dict().values():
+            tensor.mul_(4)  # larger than at the start, so that attention is far from a mean
+        take_weights(peer, mine)
         for batch, (*parts, _) in zip(our_batches(data), plain_batches(data), strict=True):
             right = peer(*parts)
-            off = max(off, float((mine.class_logits(batch) - right).abs().max() / right.abs().max()))
-    return off
+            off = float((mine.class_logits(batch) - right).abs().max() / right.abs().max())
+            assert off < 1e-4, f"{name}, {way}: not the same network, logits are off by {off:.0e}"
+    torch.backends.cudnn.allow_tf32 = before
 
 
 # ---- what is timed
 
-Pass = Callable[[], Tensor]
+
+def our_run(name: str, way: str, data: Any) -> Call:
+    model, batches = ours(name, DROPOUT).to(bench.device).eval(), our_batches(data, way)
+    answer = partial(captured_answer, model) if way == CAPTURED else model.class_logits
+    return torch.inference_mode()(lambda: [answer(batch) for batch in batches][-1])
 
 
-def our_run(name: str, way: str, data: Any) -> Pass:
-    from regard.tasks.shared.measuring import answer as captured
-
-    model, batches = ours(name, DROPOUT).to(DEVICE).eval(), our_batches(data, way)
-    answer = partial(captured, model) if way == CAPTURED else model.class_logits
-
-    def run() -> Tensor:
-        with torch.inference_mode():
-            return [answer(batch) for batch in batches][-1]
-
-    return run
+def our_training(name: str, way: str, data: Any) -> Call:
+    settings = {"weight_decay": DECAY, "max_grad_norm": CLIP, "capture": way == CAPTURED}
+    return our_step(ours(name, DROPOUT), our_batches(data, way), RATE, **settings)
 
 
-def our_training(name: str, way: str, data: Any) -> Pass:
-    from regard.layers.onednn import without_onednn
-    from regard.learn.loop import Stepper
-    from regard.learn.settings import Training
-
-    settings = Training(
-        steps=10**6,
-        learning_rate=RATE,
-        weight_decay=DECAY,
-        max_grad_norm=CLIP,
-        capture=way == CAPTURED,
-        device=DEVICE,
-    )
-    stepper, batches = Stepper(ours(name, DROPOUT), settings), our_batches(data, way)
-
-    def train() -> Tensor:
-        with nullcontext() if GPU else without_onednn(stepper.model):  # as `fit` does it
-            return [stepper.step(1, [batch], RATE)["loss"] for batch in batches][-1]
-
-    return train
+def plain_run(name: str, way: str, data: Any) -> Call:
+    model, batches = Plain(name, way, DROPOUT).to(bench.device).eval(), plain_batches(data)
+    return torch.inference_mode()(lambda: [model(*parts) for *parts, _ in batches][-1])
 
 
-def plain_run(name: str, way: str, data: Any) -> Pass:
-    model, batches = Plain(name, way, DROPOUT).to(DEVICE).eval(), plain_batches(data)
-
-    def run() -> Tensor:
-        with torch.inference_mode():
-            return [model(*parts) for *parts, _ in batches][-1]
-
-    return run
-
-
-def plain_training(name: str, way: str, data: Any) -> Pass:
-    model, batches = Plain(name, way, DROPOUT).to(DEVICE).train(), plain_batches(data)
-    optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY, fused=GPU or None)
-
-    def train() -> Tensor:
-        for *parts, labels in batches:
-            optimiser.zero_grad()
-            loss = F.cross_entropy(model(*parts), labels)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            optimiser.step()
-        return loss.detach()
-
-    return train
+def plain_training(name: str, way: str, data: Any) -> Call:
+    model = Plain(name, way, DROPOUT).to(bench.device).train()
+    losses = [
+        lambda parts=parts, labels=labels: F.cross_entropy(model(*parts), labels)
+        for *parts, labels in plain_batches(data)
+    ]
+    return plain_step(losses, adamw(model, RATE, DECAY), clip=CLIP)
 
 
-def make(name: str, work: str, way: str, data: Any) -> Pass:
-    if way in (CAPTURED, "regard"):
-        return (our_run if work == "run" else our_training)(name, way, data)
-    return (plain_run if work == "run" else plain_training)(name, way, data)
-
-
-def measure(name: str, until: str, way: str) -> dict[str, dict[str, float]]:
-    """The numbers of one way on a CPU, under "network|work|way"."""
-    torch.set_num_threads(1)
-    results: dict[str, dict[str, float]] = {}
-    data = data_of(name, made_up(DOCUMENTS))
-    for work in ("run", "train"):
-        if time.time() > float(until):
-            return results
-        torch.manual_seed(0)
-        numbers = timed_passes(make(name, work, way, data), BATCHES, LONG)
-        results[f"{name}|{work}|{way}"] = {**numbers, **facts(name, way, data)}
-        print(f"{name}, {work}, {way}: {1000 * numbers['seconds']:.2f} ms", file=sys.stderr, flush=True)
-        gc.collect()
-    return results
-
-
-def facts(name: str, way: str, data: Any) -> dict[str, float]:
-    count = sum(map(len, data.order(0)[:BATCHES])) / BATCHES
-    return {"documents": count, "in vain": in_vain(name, way, data)}
-
-
-def measure_in_turns(name: str, work: str, data: Any) -> dict[str, list[dict[str, Any]]]:
-    """The numbers of all ways on a GPU, as `take_turns` has them."""
-    numbers: dict[str, dict[str, float]] = {}
-    calls: dict[str, Pass] = {}
-    for way in WAYS:
-        torch.manual_seed(0)
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        calls[way] = make(name, work, way, data)
-        first = sum(seconds_of(calls[way]) for _ in range(WARM))
-        peak = (torch.cuda.max_memory_allocated() - before) / 2**20
-        numbers[way] = {"first": first, "peak": peak, **facts(name, way, data)}
-    times: dict[str, list[float]] = {way: [] for way in WAYS}
-    end = time.perf_counter() + LONG
-    while time.perf_counter() < end or len(times["padded"]) < 3:
-        for way, call in calls.items():
-            times[way].append(seconds_of(call))
-    return {
-        way: [{f"{name}|{work}|{way}": {**numbers[way], "seconds": statistics.median(times[way]) / BATCHES}}]
-        for way in WAYS
-    }
-
-
-def seconds_of(call: Pass) -> float:
-    start = time.perf_counter()
-    call()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    for key, best, times in compared(results, NETWORKS, WAYS, "padded"):
-        seconds = best["seconds"]
-        cells = [f"{1000 * seconds:,.2f}", f"{best['documents'] / seconds:,.0f}", times]
-        print_row([*key, *cells, f"{100 * best['in vain']:.1f} %"], best)
-
-
-def main(seconds: float) -> None:
-    end = time.time() + seconds if seconds else FOREVER
-    torch.set_num_threads(1)
-    command = " ".join(["python benchmarks/documents.py", *sys.argv[1:]])
-    where = torch.cuda.get_device_name() if GPU else "CPU, CPU time of one thread"
-    print(
-        f"{where}, float32, {machine()}, {BATCHES} batches of {TOKENS:,} tokens, seed 0, `{command}`\n", flush=True
-    )
-    tf32, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
-    for name in NETWORKS:
+@row("documents", "Classifiers of documents, han and pooling, run and train", unit="documents", threads=1)
+def documents() -> Iterator[Case]:
+    documents = made_up(bench.pick(40, 2000, 4000))
+    ours_are = ("regard", CAPTURED) if bench.gpu else ("regard",)
+    for name in list(NETWORKS)[: 1 if bench.quick else None]:
         for way in ("padded", "packed"):
-            off = difference(name, way)
-            print(f"{name}, {way}: logits differ by at most {off:.0e} of the largest", flush=True)
-            assert off < 1e-4, f"{name}, {way}: not the same network"
-    torch.backends.cudnn.allow_tf32 = tf32
-    print(
-        f"\n| network | work | way | ms | documents/s | times | in vain | first, s |{' peak MiB |' if GPU else ''}"
-    )
-    print(f"|{'---|' * (9 if GPU else 8)}", flush=True)
-    if GPU:
-        documents = made_up(DOCUMENTS)
-        for name in NETWORKS:
-            data = data_of(name, documents)
-            for work in ("run", "train"):
-                if time.time() < end:
-                    table(measure_in_turns(name, work, data))
-                    gc.collect()
-                    torch.cuda.empty_cache()
-        return
-    for name in NETWORKS:
-        table(take_turns(__file__, WAYS, name, str(end), turns=1 if seconds else 2))
-
-
-if __name__ == "__main__":
-    start(measure, main, words=3, default=0.0)
+            check_same(name, way)
+        data = data_of(name, documents)
+        number = sum(map(len, data.order(0)[: count()]))
+        facts = {way: {"in vain": f"{in_vain(name, way, data):.1%}"} for way in (*ours_are, "padded", "packed")}
+        for work, mine, plain in (("run", our_run, plain_run), ("train", our_training, plain_training)):
+            contenders = {way: partial(mine, name, way, data) for way in ours_are}
+            contenders |= {way: partial(plain, name, way, data) for way in ("padded", "packed")}
+            yield Case(f"{name}, {work}", number, contenders, facts=facts)

@@ -1,44 +1,33 @@
 """The LSTM with a tape (one layer of `lstmn`) compared with the same layer in plain PyTorch, by the length of the
 text; and a training step of the recipe wikitext2-lstmn beside that of wikitext2-rnnlm, an LSTM of equal size.
 
-    python benchmarks/lstmn.py      # prints two Markdown tables
-
 plain    a Python list of states, stacked at every step; the scores v . tanh(W_h h + q) of all places before it, and
          autograd. W_h h_i is computed once for each place.
 regard   `models.lstmn.tape`.
 
-`run`: no gradients. `train`: forward and backward. The outputs and all gradients are compared first, with the same
-weights. A look back costs time by the number of places before it, so that of a text grows with T^2. What plain
-PyTorch keeps for the backward pass grows with T^2 x D, what regard keeps with T x D beside the T^2 weights.
-`times` is the time of `plain` divided by that of regard. `growth` compares with the line for half the length.
-
-CPU: each measurement in its own process, the ways in turns, the faster of two; float32, one thread, CPU time of the
-fastest of several passes; memory is the peak of the process in these passes above what it held before
-them, as Linux counts it. GPU: float32, median wall-clock time, memory as torch counts it; the models' steps in
-bfloat16, as in the recipes. On a shared machine only the ratio is meaningful."""
+`run`: no gradients. `train`: forward and backward. The outputs and all gradients are compared first, with the
+same weights. A look back costs time by the number of places before it, so that of a text grows with T^2. What
+plain PyTorch keeps for the backward pass grows with T^2 x D, what regard keeps with T x D beside the T^2 weights.
+float32; the models' steps in bfloat16 on a GPU, as in the recipes."""
 
 from __future__ import annotations
 
-import gc
-import json
-import statistics
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-from measuring import DEVICE, GPU, best_turn, machine, turns_of
 from torch import Tensor, nn
 
-ROWS, DIM = (8, 128) if GPU else (1, 64)
-LENGTHS = (500, 1000, 2000)
-WAYS = ("regard", "plain")
-MODELS = ("lstmn", "rnnlm")  # those of the recipes wikitext2-lstmn and wikitext2-rnnlm
-WORDS, LENGTH, TOKENS = 33278, 70, 8190 if GPU else 560  # of WikiText-2 and a batch
-PASSES, LONG = 5, 2.0 if GPU else 10.0  # of a measurement, and after so many seconds no further one
+from benchmarks.frame import Call, Case, bench, parameters, row
+from benchmarks.shared import adamw, mean_loss, plain_step
+from regard.data.text.windows import TextBatch
+from regard.models import MODELS
+from regard.models.lstmn.tape import TapeLSTM
+from regard.tasks.core.recipe import read
+
+WORDS, LENGTH = 33278, 70  # of WikiText-2, and of a row
 
 
 class Plain(nn.Module):
@@ -76,150 +65,67 @@ class Plain(nn.Module):
         self.input, self.hidden = cell.input, cell.hidden
 
 
-def ours(inputs: int, dim: int) -> Any:
-    from regard.models.lstmn.tape import TapeLSTM
+def sizes() -> tuple[int, int]:
+    """Rows and units."""
+    return bench.pick((1, 8), (1, 64), (8, 128))
 
-    return TapeLSTM(inputs, dim, dim)
+
+def build(way: str) -> nn.Module:
+    _, dim = sizes()
+    return (TapeLSTM(dim, dim, dim) if way == "regard" else Plain(dim, dim)).to(bench.device)
 
 
-def compare() -> None:
+def check_same() -> None:
     """The same outputs and gradients with the same weights."""
-    torch.manual_seed(0)
-    layer, plain = ours(DIM, DIM).to(DEVICE), Plain(DIM, DIM)
+    rows, dim = sizes()
+    layer, plain = build("regard"), Plain(dim, dim)
     plain.take(layer)
-    x, results = torch.randn(ROWS, 60, DIM, device=DEVICE, requires_grad=True), []
+    x, results = torch.randn(rows, 60, dim, device=bench.device, requires_grad=True), []
     for way in (layer, plain):
         states = way(x)
-        sides = [x, *layer.parameters()]
-        results.append([states, *torch.autograd.grad(states.square().sum(), sides)])
+        results.append([states, *torch.autograd.grad(states.square().sum(), [x, *layer.parameters()])])
     for tensor, wanted in zip(*results, strict=True):
         torch.testing.assert_close(tensor, wanted, rtol=1e-3, atol=1e-4 * float(wanted.detach().abs().max()))
 
 
-def layer_step(way: str, kind: str, length: int) -> Callable[[], None]:
-    layer = (ours(DIM, DIM) if way == "regard" else Plain(DIM, DIM)).to(DEVICE)
-    x = torch.randn(ROWS, length, DIM, device=DEVICE)
+def call_of(way: str, work: str, length: int) -> Call:
+    rows, dim = sizes()
+    layer, x = build(way), torch.randn(rows, length, dim, device=bench.device)
 
-    def step() -> None:
-        if kind == "train":
-            layer(x).square().mean().backward()
-            layer.zero_grad()
-        else:
-            with torch.no_grad():
-                layer(x)
+    def train() -> Tensor:
+        layer.zero_grad()
+        loss = layer(x).square().mean()
+        loss.backward()
+        return loss.detach()
 
-    return step
+    return train if work == "train" else torch.no_grad()(lambda: layer(x))
 
 
-def model_step(name: str) -> tuple[Callable[[], None], int]:
-    """A training step as the recipe's, with its sizes; and how many parameters there are."""
-    from regard.data.text.windows import TextBatch
-    from regard.models import MODELS as KINDS
-    from regard.tasks.core.recipe import read
+@row("lstmn", "The LSTM with a tape, by the length of the text", unit="places", threads=1, memory=True)
+def lstmn() -> Iterator[Case]:
+    check_same()
+    for work in ("train", "run"):
+        for length in bench.pick((20,), (500, 1000, 2000)):
+            contenders = {way: partial(call_of, way, work, length) for way in ("regard", "plain")}
+            yield Case(f"{work}, T {length}", sizes()[0] * length, contenders)
 
-    config = read(f"wikitext2-{name}")[0].config
-    model: Any = KINDS[name](replace(config, vocabulary=WORDS))
-    model = model.to(DEVICE).train()
-    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
-    tokens = torch.randint(WORDS, (TOKENS // LENGTH, LENGTH + 1), device=DEVICE)
+
+def model_of(name: str) -> Any:
+    config: Any = read(f"wikitext2-{name}")[0].config
+    return MODELS[name](replace(config, vocabulary=bench.pick(100, WORDS)))
+
+
+def training(name: str, batch: TextBatch) -> Call:
+    model = model_of(name).to(bench.device).train()
+    return plain_step([lambda: mean_loss(model, batch)], adamw(model, 1e-3, 0.01), clip=1.0, half=bench.gpu)
+
+
+@row("lstmn-train", "A training step of wikitext2-lstmn beside that of wikitext2-rnnlm", unit="words", threads=1)
+def lstmn_train() -> Iterator[Case]:
+    rows = bench.pick(1, 8, 117)
+    tokens = torch.randint(bench.pick(100, WORDS), (rows, LENGTH + 1), device=bench.device)
     batch = TextBatch(tokens, torch.ones_like(tokens[:, 1:], dtype=torch.bool), None)
-
-    def step() -> None:
-        with torch.autocast(DEVICE, torch.bfloat16, enabled=GPU):
-            loss = model.loss(batch)
-        (loss.total / loss.tokens).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
-
-    return step, sum(parameter.numel() for parameter in model.parameters())
-
-
-def resident(name: str) -> float:
-    """MiB of this process: now (VmRSS), or at most so far (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
-
-
-def measure(step: Callable[[], None]) -> dict[str, float]:
-    """Seconds of a pass, and the peak of memory above what there was before (CPU), or in all (GPU)."""
-    clock = time.perf_counter if GPU else time.process_time
-    times: list[float] = []
-    gc.disable()
-    if not GPU:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
-        before = resident("VmRSS")
-    else:
-        torch.cuda.reset_peak_memory_stats()
-    for _ in range(PASSES):
-        start = clock()
-        step()
-        if GPU:
-            torch.cuda.synchronize()
-        times.append(clock() - start)
-        if sum(times) > LONG:
-            break
-    if GPU:
-        return {"seconds": statistics.median(times), "peak": torch.cuda.max_memory_allocated() / 2**20}
-    return {"seconds": min(times), "peak": resident("VmHWM") - before}
-
-
-def child(what: str, *words: str) -> dict[str, float]:
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    if what == "model":
-        step, parameters = model_step(*words)
-        step()  # warm-up
-        return measure(step) | {"parameters": parameters}
-    kind, length, way = words
-    layer_step(way, kind, 10)()  # warm-up
-    try:
-        return measure(layer_step(way, kind, int(length)))
-    except torch.OutOfMemoryError:
-        return {"seconds": float("inf"), "peak": float("inf")}
-
-
-def fastest(tools: tuple[str, ...], *words: str) -> dict[str, dict[str, float]]:
-    return best_turn(turns_of(__file__, child, tools, *words), "seconds")
-
-
-def layers() -> None:
-    print("| | T | way | ms | growth | peak MiB | growth | times |\n|---|---|---|---|---|---|---|---|")
-    for kind in ("train", "run"):
-        last: dict[str, dict[str, float]] = {}
-        for length in LENGTHS:
-            measured = fastest(WAYS, "layer", kind, str(length))
-            for way, numbers in measured.items():
-                grown = [f"{numbers[name] / last[way][name]:.1f}" if last else "" for name in ("seconds", "peak")]
-                times = measured["plain"]["seconds"] / numbers["seconds"]
-                print(
-                    f"| {kind} | {length:,} | {way} | {1000 * numbers['seconds']:,.0f} | {grown[0]} "
-                    f"| {numbers['peak']:,.0f} | {grown[1]} | {times:.2f} |",
-                    flush=True,
-                )
-            last = measured
-
-
-def models() -> None:
-    print("\n| model | parameters | ms per step | words/s | peak MiB |\n|---|---|---|---|---|")
-    for name, numbers in fastest(MODELS, "model").items():
-        spent = numbers["seconds"]
-        speed = TOKENS // LENGTH * LENGTH / spent
-        print(
-            f"| {name} | {numbers['parameters']:,} | {1000 * spent:,.0f} | {speed:,.0f} | {numbers['peak']:,.0f} |"
-        )
-
-
-def main() -> None:
-    compare()
-    where = f"{torch.cuda.get_device_name()}, " if GPU else ""
-    print(f"{where}{machine()}, {ROWS} x T inputs of {DIM}, `python benchmarks/lstmn.py`\n")
-    layers()
-    models()
-
-
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(json.dumps(child(*sys.argv[1:])))
-    else:
-        main()
+    names = {"regard, lstmn": "lstmn", "regard, rnnlm": "rnnlm"}
+    contenders: dict[str, Callable[[], Call]] = {way: partial(training, name, batch) for way, name in names.items()}
+    facts = {way: {"parameters": parameters(model_of(name))} for way, name in names.items()}
+    yield Case(f"{rows} x {LENGTH}", rows * LENGTH, contenders, facts=facts)

@@ -1,7 +1,5 @@
 """A training step of a Neural Turing machine (the recipe copy-ntm), beside the same in plain PyTorch.
 
-    python benchmarks/ntm.py [SECONDS] [1x20 ...]      # prints a Markdown table; of these heads x lengths
-
 plain    as one would write it down: nn.LSTMCell; at each step every head by itself, with a linear layer for each of
          its numbers, F.cosine_similarity, a shift by torch.roll, w^gamma / sum; one write head after another; the
          logits of each step. torch.optim.Adam.
@@ -10,29 +8,25 @@ regard   `models.ntm`: all heads addressed together, one product for their numbe
          only): the whole step in one CUDA graph.
 
 The logits, and gradients of the first weights, are compared first. A batch has 64 sequences of vectors of 8 bits to
-copy. Each measurement runs in its own process, in turns; the fastest of two counts. With SECONDS, for a first look,
-all run once in this process, and none begins after so many. CPU: one thread, its own time in the fastest of several
-steps. GPU: median wall-clock time. `times` is the time of `plain` divided by that of the line. On a shared machine
-only the ratio is meaningful."""
+copy."""
 
 from __future__ import annotations
 
-import gc
-import json
-import sys
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from measuring import DEVICE, GPU, best_turn, machine, our_step, plain_step, take_turns, timed_steps
 from torch import Tensor, nn
 
-ROWS, BITS = 64, 8
-KINDS = ((1, 10), (1, 20), (4, 10))  # heads of each kind, vectors of a sequence
-WAYS = ("plain", *(("regard, captured",) if GPU else ()), "regard")
-LONG, SHORT = 3.0, 1.0  # seconds of a measurement; with SECONDS
+from benchmarks.frame import Call, Case, bench, row
+from benchmarks.shared import our_steps, plain_step
+from regard.data.made.sequences import Copy, Size
+from regard.models.ntm.model import NTM, NTMConfig
+
+BITS, RATE = 8, 1e-4
 
 
 class PlainHead(nn.Module):
@@ -123,23 +117,22 @@ class Plain(nn.Module):
         return torch.stack(outputs, 1)
 
 
-def build(heads: int, length: int) -> tuple[Any, Any]:
+def rows() -> int:
+    return bench.pick(2, 64)
+
+
+def build(heads: int, length: int) -> tuple[Any, list[Any]]:
     """The paper's machine for copying, and a batch."""
-    import numpy as np
-
-    from regard.data.made.sequences import Copy, Size
-    from regard.models.ntm.model import NTM, NTMConfig
-
     torch.manual_seed(0)
     kind = Copy(BITS)
-    model = NTM(NTMConfig(inputs=kind.inputs, outputs=kind.outputs, heads=heads)).to(DEVICE).train()
-    return model, kind.draw(np.random.default_rng(0), ROWS, Size(length)).to(DEVICE)
+    model = NTM(NTMConfig(inputs=kind.inputs, outputs=kind.outputs, heads=heads)).to(bench.device).train()
+    return model, [kind.draw(np.random.default_rng(0), rows(), Size(length)).to(bench.device)]
 
 
-def compare() -> None:
+def check_same() -> None:
     """The same logits, and the same gradients of the input weights of the LSTM."""
-    model, batch = build(2, 5)
-    plain = Plain(model).to(DEVICE)
+    model, [batch] = build(2, 5)
+    plain = Plain(model).to(bench.device)
     ours, theirs = model(batch.inputs), plain(batch.inputs)
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
     first, *_ = torch.autograd.grad(ours.square().sum(), [model.cell.input.weight])
@@ -147,51 +140,20 @@ def compare() -> None:
     torch.testing.assert_close(first, second, rtol=1e-2, atol=1e-3 * float(second.abs().max()))
 
 
-def measure(kind: str, way: str, long: float = LONG) -> dict[str, float]:
-    torch.set_num_threads(1)
-    heads, length = map(int, kind.split("x"))
-    model, batch = build(heads, length)
-    if way == "plain":
-        plain = Plain(model).to(DEVICE)
+def plain_training(heads: int, length: int) -> Call:
+    model, [batch] = build(heads, length)
+    plain = Plain(model).to(bench.device)
 
-        def loss_of() -> Tensor:
-            logits = plain(batch.inputs)
-            return F.binary_cross_entropy_with_logits(logits[batch.mask], batch.targets[batch.mask])
+    def loss_of() -> Tensor:
+        return F.binary_cross_entropy_with_logits(plain(batch.inputs)[batch.mask], batch.targets[batch.mask])
 
-        return timed_steps(plain_step(plain, loss_of, 1e-4), long)
-    return timed_steps(our_step(model, batch, 1e-4, capture=way.endswith("captured")), long)
+    return plain_step([loss_of], torch.optim.Adam(plain.parameters(), lr=RATE), clip=1.0)
 
 
-def measured(kind: str, end: float | None) -> Iterator[tuple[str, float]]:
-    """(way, seconds of a step), `plain` first."""
-    if end is None:
-        for way, best in best_turn(take_turns(__file__, WAYS, kind), "seconds").items():
-            yield way, best["seconds"]
-        return
-    for way in WAYS:
-        if time.time() < end:
-            yield way, measure(kind, way, SHORT)["seconds"]
-            gc.collect()
-
-
-def main(kinds: list[str], seconds: float) -> None:
-    end = time.time() + seconds if seconds else None
-    compare()
-    where = f"{torch.cuda.get_device_name()}, " if GPU else ""
-    command = " ".join(["python benchmarks/ntm.py", *sys.argv[1:]])
-    print(f"{where}{machine()}, {ROWS} sequences a step, `{command}`\n")
-    print("| heads x vectors | way | ms per step | sequences/s | times |\n|---|---|---|---|---|", flush=True)
-    for kind in kinds or [f"{heads}x{length}" for heads, length in KINDS]:
-        base = 0.0
-        for way, spent in measured(kind, end):
-            base = base or spent
-            speed = ROWS / spent
-            print(f"| {kind} | {way} | {1000 * spent:,.1f} | {speed:,.0f} | {base / spent:.2f} |", flush=True)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[2] in WAYS:
-        print(json.dumps(measure(*sys.argv[1:])))
-    else:
-        kinds = [word for word in sys.argv[1:] if "x" in word]
-        main(kinds, sum(float(word) for word in sys.argv[1:] if "x" not in word))
+@row("ntm", "A training step of a Neural Turing machine that copies", unit="sequences", threads=1)
+def ntm() -> Iterator[Case]:
+    check_same()
+    for heads, length in bench.pick(((1, 3),), ((1, 10), (1, 20), (4, 10))):  # of each kind, vectors of a sequence
+        contenders = our_steps(partial(build, heads, length), RATE)
+        contenders["plain"] = partial(plain_training, heads, length)
+        yield Case(f"{heads} heads, {length} vectors", rows(), contenders)

@@ -1,8 +1,5 @@
 """The page in a real browser, against `regard serve` on loopback: how long until something is seen.
 
-    python benchmarks/page.py                # a Markdown table
-    python benchmarks/page.py --times 10
-
 first view: from opening the page in a new browser context until the first map is drawn; the server is started, and
 the model loaded unless it says otherwise. switching heads: from the key until the other head is drawn. hovering:
 from the pointer's move until the row is marked, in a map of 200 tokens. The last two are counted in the page, up to
@@ -10,22 +7,17 @@ the end of the script that draws; a frame has 16.7 ms. It needs chromium and Pla
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import re
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import date
 from typing import Any
 from urllib.parse import urlencode
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+from benchmarks.frame import Line, bench, row
+from benchmarks.server import Server
+
+NAMES = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
 LONG = ("Now is the winter of our discontent made glorious summer by this sun of York. " * 3)[:150]
 SEEN = ".panel .regard .stage"
 # Sends an event and waits until all that follows from it in the page is done.
@@ -36,24 +28,6 @@ TIMED = """async ([selector, kind, settings]) => {
     await Promise.resolve();
     return performance.now() - began;
 }"""
-
-
-@contextmanager
-def server() -> Iterator[str]:
-    command = [sys.executable, "-m", "regard", "serve", "--port", "0"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if match := re.search(r"http://\S+:\d+/", line):
-                yield match[0]
-                return
-        sys.exit("the server did not start")
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def opened(browser: Any, address: str, **state: str) -> tuple[Any, float]:
@@ -104,36 +78,24 @@ def hover(browser: Any, address: str, times: int) -> list[float]:
     return milliseconds
 
 
-def row(name: str, aim: str, milliseconds: list[float]) -> str:
-    middle, most = statistics.median(milliseconds), max(milliseconds)
-    return f"| {name} | {middle:,.1f} | {most:,.1f} | {len(milliseconds)} | {aim} |"
+@row("page", "The page in chromium: milliseconds until something is seen")
+def page() -> Iterator[Line]:
+    from playwright.sync_api import sync_playwright
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=10)
-    times = parser.parse_args().times
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        sys.exit("Playwright is needed: pip install playwright")
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
-        sys.exit(f"a browser is needed, one of {', '.join(NAMES)}")
-    print(f"{date.today()}, {os.cpu_count()} cores, {platform.machine()}, in milliseconds\n")
-    print("| what | median | most | times | aim |\n|---|---|---|---|---|")
-    with server() as address, sync_playwright() as playwright:
+        raise ModuleNotFoundError(f"a browser is needed, one of {', '.join(NAMES)}")
+    times = bench.pick(1, 10)
+    measured: list[tuple[str, float, Callable[..., list[float]], int]] = [
+        ("first view, models not loaded", 1000.0, first_view, 1),
+        ("first view", 1000.0, first_view, times),
+        ("switching heads (of 36)", 16.7, switch_heads, 3 * times),
+        ("hovering at 200 tokens", 16.7, hover, 10 * times),
+    ]
+    with Server() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        measured: list[tuple[str, str, Callable[..., list[float]], int]] = [
-            ("first view, models not loaded", "1,000", first_view, 1),
-            ("first view", "1,000", first_view, times),
-            ("switching heads (of 36)", "16.7", switch_heads, 3 * times),
-            ("hovering at 200 tokens", "16.7", hover, 10 * times),
-        ]
         for name, aim, measure, count in measured:
-            print(row(name, aim, measure(browser, address, count)), flush=True)
+            every = measure(browser, f"http://localhost:{server.port}/", count)
+            middle, most = statistics.median(every), max(every)
+            yield {"what": name, "median, ms": middle, "most": most, "times": count, "aim": aim}
         browser.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,12 @@
 """Training at scale on GPUs: what one process costs under torchrun, the largest GPT-2 that one GPU trains, and how
 much memory and time GPT-2 xl and Transformer big take on 1, 8 and 64 GPUs.
 
-    python benchmarks/scale.py          # prints Markdown tables; needs a CUDA GPU
-    python benchmarks/scale.py estimate "Transformer big" 64 1 0    # GiB of one of 64 GPUs: sharded (1), not
+    python -m benchmarks.scale estimate "Transformer big" 64 1 0    # GiB of one of 64 GPUs: sharded (1), not
                                                                     # recomputed (0)
-    python benchmarks/scale.py estimate "GPT-2 xl/8" 64 1 0         # the same of its first 8 layers
+    python -m benchmarks.scale estimate "GPT-2 xl/8" 64 1 0         # the same of its first 8 layers
 
-Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens. Memory of 8 and 64 GPUs is
+Rates are measured on one GPU: steps of the training loop, bfloat16, random tokens, each line in a
+process of its own. Memory of 8 and 64 GPUs is
 torch's own estimate: the same step on fake tensors in a fake group of so many processes, under its memory tracker;
 that of one GPU stands beside what was measured. It needs no GPU: fake tensors of the CPU take the paths of a GPU.
 The tracker's time grows with the square of the layers, so that of GPT-2 two models with fewer are estimated, and
@@ -20,15 +20,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measuring import machine
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from benchmarks.frame import Line, bench, row
 from regard.base import dropout
 from regard.data.batches.batch import PairBatch
 from regard.data.text.windows import TextBatch
@@ -48,7 +48,7 @@ GIB = 2**30
 LINKS = {8: 450e9, 64: 50e9}
 # The model, the rows of one pass, the tokens of a global batch: 512 rows of 1,024 tokens as GPT-2 was trained; for
 # the translator 400,000 as in Ott et al. 2018.
-LARGE = {"GPT-2 xl": (8, 512 * LENGTH), "Transformer big": (192, 400_000)}
+LARGE: dict[str, tuple[int, int]] = {"GPT-2 xl": (8, 512 * LENGTH), "Transformer big": (192, 400_000)}
 FEWER = (8, 16)  # layers of GPT-2 that are estimated; with fewer the peak may lie elsewhere in the step
 
 
@@ -124,7 +124,7 @@ def steps(name: str, rows: int, *, seconds: float = 4.0, **settings: Any) -> dic
 def child(*words: str, launched: bool = False, **settings: Any) -> dict[str, float] | str:
     """The numbers of `steps` in a process of its own; or why there are none."""
     start = ["-m", "torch.distributed.run", "--nproc-per-node", "1", "--master-port", "29511"] if launched else []
-    run = [sys.executable, *start, __file__, "steps", *words, json.dumps(settings)]
+    run = [sys.executable, *start, "-m", "benchmarks.scale", "steps", *words, json.dumps(settings)]
     ended = subprocess.run(run, capture_output=True, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
     if ended.returncode:
         lines = [line for line in ended.stderr.splitlines() if "Error" in line]
@@ -132,42 +132,31 @@ def child(*words: str, launched: bool = False, **settings: Any) -> dict[str, flo
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def one_process() -> None:
-    print(
-        "| GPT-2 small, 32 rows of 1,024 | tokens/s | first 4 steps, s | peak, GiB |\n|---|---|---|---|", flush=True
-    )
-    ways = {
+def told(numbers: dict[str, float] | str) -> Line:
+    if isinstance(numbers, str):
+        return {"tokens/s": numbers, "first 4 steps, s": "", "peak, GiB": ""}
+    return {"tokens/s": numbers["rate"], "first 4 steps, s": numbers["first"], "peak, GiB": numbers["gib"]}
+
+
+@row("scale-processes", "GPT-2 small trained in one process: plain, under torchrun, sharded", devices=("cuda",))
+def scale_processes() -> Iterator[Line]:
+    ways: dict[str, tuple[bool, dict[str, Any]]] = {
         "plain loop": (False, {}),
         "torchrun, DDP of one process": (True, {}),
         "torchrun, FSDP2 of one process": (True, {"shard": True}),
     }
-    for turn in (1, 2):
+    for turn in bench.pick((1,), (1, 2)):
         for name, (launched, settings) in ways.items():
-            numbers = child("GPT-2 small", "32", launched=launched, **settings)
-            print(f"| {name}, turn {turn} | {told(numbers)} |", flush=True)
+            yield {"way": name, "turn": turn, **told(child("GPT-2 small", "32", launched=launched, **settings))}
 
 
-def told(numbers: dict[str, float] | str) -> str:
-    if isinstance(numbers, str):
-        return f"{numbers} | | "
-    return f"{numbers['rate']:,.0f} | {numbers['first']:.1f} | {numbers['gib']:.1f}"
-
-
-def largest(minutes: float) -> None:
-    """GPT-2 of growing depth, until it does not fit."""
-    heads = "GPT-2", "parameters", "rows", "recompute", "tokens/s", "first 4 steps, s", "peak, GiB"
-    print(f"\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    end = time.monotonic() + 60 * minutes
-    wanted = [
-        ("xl", 32, True), ("36x4096", 8, True), ("38x4096", 4, True),
-        ("40x4096", 1, True), ("44x4096", 1, True), ("46x4096", 1, True),
-    ]  # fmt: skip
-    for size, rows, recompute in wanted:
-        if time.monotonic() > end:
-            break
-        numbers = child(f"GPT-2 {size}", str(rows), recompute=recompute, seconds=2.0)
+@row("scale-largest", "GPT-2 of growing depth, until one GPU cannot train it", devices=("cuda",))
+def scale_largest() -> Iterator[Line]:
+    wanted = [("xl", 32), ("36x4096", 8), ("38x4096", 4), ("40x4096", 1), ("44x4096", 1), ("46x4096", 1)]
+    for size, rows in wanted[: 1 if bench.quick else None]:
+        numbers = child(f"GPT-2 {size}", str(rows), recompute=True, seconds=2.0)
         parameters = "" if isinstance(numbers, str) else f"{numbers['parameters'] / 1e9:.2f} G"
-        print(f"| {size} | {parameters} | {rows} | {'yes' if recompute else 'no'} | {told(numbers)} |", flush=True)
+        yield {"GPT-2": size, "parameters": parameters, "rows": rows, **told(numbers)}
 
 
 # ---- estimated
@@ -253,40 +242,15 @@ def take_paths_of_gpu() -> None:
     loss.token_loss = encoder_decoder.token_loss = token_loss
 
 
-def at_scale(measured: dict[tuple[str, bool], dict[str, float]]) -> None:
-    heads = "model", "GPUs", "way", "recompute", "estimated peak, GiB", "compute, s", "travel, s", "tokens/s"
-    print(f"\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    cases = [
-        (name, count, shard, recompute)
-        for name in LARGE
-        for count in (1, *LINKS)
-        for shard in ((False, True) if count > 1 else (False,))
-        for recompute in (False, True)
-    ]
-    with ThreadPoolExecutor(8) as pool:
-        for case, peak in zip(cases, pool.map(lambda case: estimated(*case), cases), strict=True):
-            name, count, shard, recompute = case
-            tokens, one = LARGE[name][1], measured[name, recompute]
-            parameters = one["parameters"]
-            compute = tokens / count / one["rate"]
-            travel = sent(name, parameters, shard) * (count - 1) / count / LINKS.get(count, float("inf"))
-            both = f"{tokens / (compute + travel):,.0f} to {tokens / max(compute, travel):,.0f}"
-            way = "FSDP2" if shard else "DDP" if count > 1 else "one process"
-            cells = name, count, way, "yes" if recompute else "no", peak, f"{compute:.2f}", f"{travel:.3f}", both
-            print(f"| {' | '.join(map(str, cells))} |", flush=True)
-
-
 def sent(name: str, parameters: float, shard: bool) -> float:
     """Bytes of a step that go around a ring: gradients there and back in float32; or gradients once and weights
     twice, those of blocks in bfloat16 but for a translator."""
     if not shard:
         return 2 * 4 * parameters
-    with FakeTensorMode():
-        in_half = (
-            0
-            if name == "Transformer big"
-            else sum(p.numel() for b in blocks_of(build(name)) for p in b.parameters())
-        )
+    in_half = 0
+    if name != "Transformer big":
+        with FakeTensorMode():
+            in_half = sum(p.numel() for block in blocks_of(build(name)) for p in block.parameters())
     return 4 * parameters + 2 * (4 * parameters - 2 * in_half)
 
 
@@ -294,7 +258,8 @@ def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:
     """`estimate` in a process of its own; of GPT-2 two, with fewer layers."""
 
     def peak(name: str) -> float:
-        run = [sys.executable, __file__, "estimate", name, *(str(int(word)) for word in (count, shard, recompute))]
+        words = [name, *(str(int(word)) for word in (count, shard, recompute))]
+        run = [sys.executable, "-m", "benchmarks.scale", "estimate", *words]
         return float(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[-1])
 
     if name == "Transformer big":
@@ -305,26 +270,43 @@ def estimated(name: str, count: int, shard: bool, recompute: bool) -> str:
     return f"{high + (high - low) / (more - few) * (layers - more):.1f}"
 
 
-def main() -> None:
-    print(f"{torch.cuda.get_device_name()}, {machine()}\n")
-    one_process()
-    largest(3.0)
-    print("\n| model | rows | recompute | tokens/s | first 4 steps, s | peak, GiB |\n|---|---|---|---|---|---|")
+@row("scale", "GPT-2 xl and Transformer big on 1 GPU, measured, and on 8 and 64, estimated", devices=("cuda",))
+def scale() -> Iterator[Line]:
     measured: dict[tuple[str, bool], dict[str, float]] = {}
     for name, (rows, _) in LARGE.items():
         for recompute in (False, True):
             numbers = child(name, str(rows), recompute=recompute)
-            print(f"| {name} | {rows} | {'yes' if recompute else 'no'} | {told(numbers)} |", flush=True)
-            if isinstance(numbers, dict):
-                measured[name, recompute] = numbers
-    at_scale(measured)
+            if isinstance(numbers, str):
+                raise RuntimeError(f"{name}: {numbers}")
+            measured[name, recompute] = numbers
+    cases = [
+        (name, count, shard, recompute)
+        for name in LARGE
+        for count in (1, *LINKS)
+        for shard in ((False, True) if count > 1 else (False,))
+        for recompute in (False, True)
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        for case, peak in zip(cases, pool.map(lambda case: estimated(*case), cases), strict=True):
+            yield on_many(*case, peak, measured[case[0], case[3]])
+
+
+def on_many(name: str, count: int, shard: bool, recompute: bool, peak: str, one: dict[str, float]) -> Line:
+    tokens = LARGE[name][1]
+    compute = tokens / count / one["rate"]
+    travel = sent(name, one["parameters"], shard) * (count - 1) / count / LINKS.get(count, float("inf"))
+    way = "FSDP2" if shard else "DDP" if count > 1 else "one process"
+    return {
+        "model": name, "GPUs": count, "way": way, "recompute": "yes" if recompute else "no",
+        "measured on one, tokens/s": one["rate"], "measured, GiB": one["gib"], "estimated peak, GiB": peak,
+        "compute, s": compute, "travel, s": travel, "tokens/s, at least": tokens / (compute + travel),
+        "at most": tokens / max(compute, travel),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["steps"]:
+    if sys.argv[1] == "steps":
         print(json.dumps(steps(sys.argv[2], int(sys.argv[3]), **json.loads(sys.argv[4]))))
-    elif sys.argv[1:2] == ["estimate"]:
+    else:
         name, (count, shard, recompute) = sys.argv[2], map(int, sys.argv[3:])
         print(f"{estimate(name, count, shard=bool(shard), recompute=bool(recompute)):.3f}")
-    else:
-        main()

@@ -1,52 +1,28 @@
-"""ResNets with and without squeeze-and-excitation, compared with timm's and with the same networks in plain
-PyTorch: inference and a training step.
-
-    pip install timm                              # without it ResNet-50 is compared with plain PyTorch too
-    python benchmarks/senet.py [SECONDS]          # prints a Markdown table
+"""ResNets with and without squeeze-and-excitation, compared with timm's (ResNet-50, if timm is there) and with the
+same networks in plain PyTorch: inference and a training step.
 
 Random weights; the logits of every pair of networks are compared first, with the same weights, in training mode
 and in eval mode. `run`: eval mode, no gradients. `train`: forward, backward and SGD with Nesterov momentum and
 weight decay; regard's step is that of `regard train`, with its gradient norm, the peers' the same in plain torch.
-Images are already in memory. Each tool runs in its own processes, in turns; the better of two counts.
-
-CPU: float32 and one thread; the CPU time of the fastest call counts, which other programs disturb least.
-GPU: bfloat16 by autocast, peers in channels_last and with `torch.compile` where they are compiled; `first` has the
-seconds of the first calls, which compile and capture. With SECONDS each tool has one turn, no measurement begins
-after so many, and networks of 224 x 224 are not compiled. On a shared machine only the ratio is meaningful."""
+Images are already in memory. On a GPU bfloat16 by autocast, peers in channels_last."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from measuring import (
-    DEVICE,
-    FIRST,
-    FOREVER,
-    GPU,
-    Call,
-    fastest_of,
-    machine,
-    measured,
-    print_row,
-    start,
-    take_turns,
-    times_of,
-)
 from torch import Tensor, nn
 
-# With one thread torch runs convolutions of fewer than 16 images without oneDNN: batches are not smaller.
+from benchmarks.frame import Call, Case, bench, row
+from benchmarks.shared import our_step, plain_step, take_weights
+from regard.data.images.image_batches import ImageBatch
+from regard.models.senet import SENet, SENetConfig
+
 RATE, DECAY = 1e-3, 1e-4
-LAST = "channels_last"
-TIMM = importlib.util.find_spec("timm") is not None
+BOTH = {"compile": True, "capture": True}
 
 
 class Network(NamedTuple):
@@ -54,16 +30,14 @@ class Network(NamedTuple):
     reduction: int
     image: int
     classes: int
-    images: int  # in a batch
 
 
 NETWORKS = {
-    "SE-ResNet-20": Network("resnet20", 4, 32, 10, 256 if GPU else 64),
-    "ResNet-20": Network("resnet20", 0, 32, 10, 256 if GPU else 64),
-    "SE-ResNet-50": Network("resnet50", 16, 224, 1000, 128 if GPU else 16),
-    "ResNet-50": Network("resnet50", 0, 224, 1000, 128 if GPU else 16),
+    "SE-ResNet-20": Network("resnet20", 4, 32, 10),
+    "ResNet-20": Network("resnet20", 0, 32, 10),
+    "SE-ResNet-50": Network("resnet50", 16, 224, 1000),
+    "ResNet-50": Network("resnet50", 0, 224, 1000),
 }
-COMPILED = ("SE-ResNet-20", "ResNet-20", "SE-ResNet-50")  # the large ones take a minute to compile
 
 
 class Excite(nn.Module):
@@ -137,8 +111,6 @@ class Plain(nn.Module):
 
 
 def ours(network: Network) -> Any:
-    from regard.models.senet import SENet, SENetConfig
-
     labels = tuple(f"class {number}" for number in range(network.classes))
     shape = {"reduction": network.reduction, "image_size": network.image}
     return SENet(SENetConfig(labels=labels, **{**SENet.SIZES[network.size], **shape}))
@@ -153,177 +125,83 @@ def timms(network: Network) -> Any:
 PEERS: dict[str, Callable[[Network], Any]] = {"plain": Plain, "timm": timms}
 
 
-def peer_of(network: Network) -> str:
-    return "timm" if TIMM and network.image > 32 else "plain"
-
-
-def difference(network: Network) -> float:
-    """The largest difference of a logit with the same weights, as a share of the largest logit."""
+def check_same(network: Network, peer: str) -> None:
+    """The logits with the same weights differ by less than a thousandth of the largest."""
     torch.manual_seed(0)
-    mine, peer = ours(network), PEERS[peer_of(network)](network)
-    weights = zip(peer.state_dict().values(), mine.state_dict().values(), strict=True)
-    for theirs, tensor in weights:
-        theirs.copy_(tensor.reshape(theirs.shape))  # squeeze-and-excitation may be a 1x1 convolution
-    images = torch.randn(4, 3, min(64, network.image), min(64, network.image))
-    off = 0.0
+    mine, other = ours(network), PEERS[peer](network)
     with torch.no_grad():
+        take_weights(other, mine)  # squeeze-and-excitation may be a 1x1 convolution
+        images = torch.randn(4, 3, min(64, network.image), min(64, network.image))
         for training in (True, False):  # in eval mode with the statistics that training mode has changed
-            right = peer.train(training)(images)
-            off = max(off, float((mine.train(training)(images) - right).abs().max() / right.abs().max()))
-    return off
+            right = other.train(training)(images)
+            off = float((mine.train(training)(images) - right).abs().max() / right.abs().max())
+            assert off < 1e-3, f"{peer} is not the same network: logits are off by {off:.0e}"
 
 
 def batch_of(network: Network) -> tuple[Tensor, Tensor]:
-    torch.manual_seed(0)
-    images = torch.randn(network.images, 3, network.image, network.image)
-    return images.to(DEVICE), torch.randint(network.classes, (network.images,)).to(DEVICE)
+    # With one thread torch runs convolutions of fewer than 16 images without oneDNN: batches are not smaller.
+    count = images_of(network)
+    images = torch.randn(count, 3, network.image, network.image)
+    return images.to(bench.device), torch.randint(network.classes, (count,)).to(bench.device)
+
+
+def images_of(network: Network) -> int:
+    return bench.pick(2, 64, 256) if network.image < 64 else bench.pick(1, 16, 128)
 
 
 def running(model: Any, images: Tensor) -> Call:
-    model.to(DEVICE).eval()
+    model.to(bench.device).eval()
 
     def call() -> Tensor:
-        with torch.inference_mode(), torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=GPU):
+        with torch.inference_mode(), torch.autocast(bench.kind, torch.bfloat16, enabled=bench.gpu):
             return model(images)
 
     return call
 
 
-def our_training(network: Network, way: dict[str, Any]) -> Call:
-    from regard.data.images.image_batches import ImageBatch
-    from regard.layers.onednn import without_onednn
-    from regard.learn.loop import Stepper
-    from regard.learn.settings import Training
+def our_run(network: Network) -> Call:
+    return running(ours(network), batch_of(network)[0])
 
+
+def our_training(network: Network, **way: Any) -> Call:
     images, labels = batch_of(network)
     batch = ImageBatch(images, F.one_hot(labels, network.classes).float())
     sgd: dict[str, Any] = {"optimiser": "sgd", "momentum": 0.9, "nesterov": True, "weight_decay": DECAY}
-    precision = "bfloat16" if GPU else "float32"
-    settings = Training(
-        steps=10**6, learning_rate=RATE, max_grad_norm=0.0, precision=precision, device=DEVICE, **sgd, **way
-    )
-    stepper = Stepper(ours(network), settings)
-
-    def step() -> Tensor:
-        with nullcontext() if GPU else without_onednn(stepper.model):  # as `fit` does it
-            return stepper.step(1, [batch], RATE)["loss"]
-
-    return step
+    return our_step(ours(network), [batch], RATE, max_grad_norm=0.0, precision=bench.precision, **sgd, **way)
 
 
-def peer_training(network: Network, peer: str, layout: Any, compiled: bool) -> Call:
+def peer_run(network: Network, peer: str, layout: Any) -> Call:
+    check_same(network, peer)
+    model = PEERS[peer](network).to(memory_format=layout)
+    return running(model, batch_of(network)[0].to(memory_format=layout))
+
+
+def peer_training(network: Network, peer: str, layout: Any, compiled: bool = False) -> Call:
     images, labels = batch_of(network)
     images = images.to(memory_format=layout)
-    model = PEERS[peer](network).to(DEVICE, memory_format=layout).train()
+    model = PEERS[peer](network).to(bench.device, memory_format=layout).train()
     call: Any = torch.compile(model) if compiled else model
     optimiser = torch.optim.SGD(
-        model.parameters(), RATE, momentum=0.9, nesterov=True, weight_decay=DECAY, fused=GPU or None
+        model.parameters(), RATE, momentum=0.9, nesterov=True, weight_decay=DECAY, fused=bench.gpu or None
     )
-
-    def step() -> Tensor:
-        optimiser.zero_grad()
-        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=GPU):
-            logits = call(images)
-        loss = F.cross_entropy(logits.float(), labels)
-        loss.backward()
-        optimiser.step()
-        return loss.detach()
-
-    return step
+    return plain_step([lambda: F.cross_entropy(call(images).float(), labels)], optimiser, half=bench.gpu)
 
 
-def works(tool: str, name: str) -> Iterator[tuple[str, str, Callable[[], Call]]]:
-    """(work, way, what makes the call) of one process."""
-    network = NETWORKS[name]
-    if tool.startswith("regard"):
-        if "compiled" in tool:
-            yield "train", f"{tool} and captured", lambda: our_training(network, {"compile": True, "capture": True})
-            return
-        yield "run", tool, lambda: running(ours(network), batch_of(network)[0])
-        yield "train", tool, lambda: our_training(network, {})
-        if GPU:
-            yield "train", f"{tool}, captured", lambda: our_training(network, {"capture": True})
-        return
-    peer = peer_of(network)
-    tool = tool.replace("peer", peer)
-    layout = torch.channels_last if GPU or LAST in tool else torch.contiguous_format
-    if "compiled" in tool:
-        yield "train", tool, lambda: peer_training(network, peer, layout, True)
-        return
-
-    def run() -> Call:
-        model = PEERS[peer](network).to(memory_format=layout)
-        return running(model, batch_of(network)[0].to(memory_format=layout))
-
-    yield "run", tool, run
-    yield "train", tool, lambda: peer_training(network, peer, layout, False)
-
-
-def measure(names: str, until: str, tool: str) -> dict[str, dict[str, float]]:
-    """The numbers of every work of one tool, under "network|work|way"."""
-    torch.set_num_threads(1)
-    torch.backends.cudnn.benchmark = "cudnn.benchmark" in tool
-    torch.zeros(8, device=DEVICE)  # start CUDA
-    results: dict[str, dict[str, float]] = {}
-    for name in names.split(","):
-        if "compiled" in tool and (name not in COMPILED or (NETWORKS[name].image > 32 and float(until) < FOREVER)):
-            continue
-        for work, way, make in works(tool, name):
-            if time.time() > float(until):
-                return results
-            key = f"{name}|{work}|{way}"
-            try:
-                results[key] = {**measured(key, make), "images": NETWORKS[name].images}
-            except Exception:  # a step that could not be captured leaves CUDA unusable: keep what is measured
-                traceback.print_exc()
-                return results
-            if "compiled" in tool:
-                torch.compiler.reset()  # else the second size of image would be compiled for any size
-    return results
-
-
-def table(results: dict[str, list[dict[str, Any]]]) -> None:
-    fastest = fastest_of(results)
-    for name in NETWORKS:
-        peer = peer_of(NETWORKS[name])
-        for work in ("run", "train"):
-            base = fastest.get(f"{name}|{work}|{peer}")
-            for key, best in fastest.items():
-                if key.startswith(f"{name}|{work}|"):
-                    seconds, times = best["seconds"], times_of(base, best)
-                    cells = [*key.split("|"), f"{1000 * seconds:,.2f}", f"{best['images'] / seconds:,.0f}"]
-                    print_row([*cells, f"{times} {peer}" if times else ""], best)
-
-
-def main(seconds: float) -> None:
-    end = time.time() + seconds if seconds else FOREVER
-    torch.set_num_threads(1)
-    timm = f", timm {importlib.metadata.version('timm')}" if TIMM else ", no timm"
-    command = " ".join(["python benchmarks/senet.py", *sys.argv[1:]])
-    where = f"{torch.cuda.get_device_name()}, bfloat16" if GPU else "CPU, float32, CPU time of one thread"
-    batches = ", ".join(f"{network.images} images of {network.image}" for network in list(NETWORKS.values())[::2])
-    print(f"{where}, {machine()}{timm}, batches of {batches}, seed 0, `{command}`\n", flush=True)
-    for name, network in NETWORKS.items():
-        off = difference(network)
-        print(f"{name}: logits differ from {peer_of(network)}'s by {off:.0e} of the largest", flush=True)
-        assert off < 1e-3, f"{name} is not the same network as {peer_of(network)}'s"
-    print(f"\n| network | work | way | ms | images/s | times | first {FIRST}, s |{' peak MiB |' if GPU else ''}")
-    print(f"|{'---|' * (8 if GPU else 7)}", flush=True)
-    tools = [
-        "regard",
-        "peer",
-        "regard, compiled",
-        "peer, compiled",
-        "regard, cudnn.benchmark",
-        "peer, cudnn.benchmark",
-    ]
-    turns = 1 if seconds else 2
-    if GPU:  # a process takes seconds to start: one for all the networks
-        table(take_turns(__file__, tools, ",".join(NETWORKS), str(end), turns=turns))
-        return
-    for name in NETWORKS:
-        table(take_turns(__file__, ["regard", "peer", f"peer, {LAST}"], name, str(end), turns=turns))
-
-
-if __name__ == "__main__":
-    start(measure, main, words=3, default=0.0)
+@row("senet", "ResNets with and without squeeze-and-excitation run and train", unit="images", threads=1)
+def senet() -> Iterator[Case]:
+    for name, network in list(NETWORKS.items())[: 1 if bench.quick else None]:
+        runs: dict[str, Callable[[], Call]] = {"regard": partial(our_run, network)}
+        trains: dict[str, Callable[[], Call]] = {"regard": partial(our_training, network)}
+        if bench.gpu:
+            trains["regard, captured"] = partial(our_training, network, capture=True)
+            trains["regard, compiled and captured"] = partial(our_training, network, **BOTH)
+        layouts = {"": torch.contiguous_format} if not bench.gpu else {}
+        layouts[", channels_last"] = torch.channels_last
+        for peer in ("plain", "timm") if network.image > 32 else ("plain",):
+            for word, layout in layouts.items():
+                runs[f"{peer}{word}"] = partial(peer_run, network, peer, layout)
+                trains[f"{peer}{word}"] = partial(peer_training, network, peer, layout)
+            if bench.gpu:
+                trains[f"{peer}, compiled"] = partial(peer_training, network, peer, torch.channels_last, True)
+        yield Case(f"{name}, run", images_of(network), runs)
+        yield Case(f"{name}, train", images_of(network), trains)

@@ -1,22 +1,15 @@
 """`regard serve` under load, on loopback: what it answers, how fast, and whether it stays whole.
 
-    python benchmarks/server.py              # all of it, as Markdown tables
-    python benchmarks/server.py load --seconds 60 --clients 64
-    python benchmarks/server.py streams
-    python benchmarks/server.py fuzz --count 10000
-    python benchmarks/server.py kills --count 100
-
 load: clients that ask a shipped translator again and again, with batches and with one input at a time. streams:
 tokens a second of a language model. fuzz: requests that are damaged at random, as JSON and as bytes. kills: clients
-that go away in mid-stream. The clients run in this process, on the same cores as the server."""
+that go away in mid-stream. The clients run in this process, on the same cores as the server. Memory is the server's
+resident memory after the warm-up and at the end."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
-import platform
 import random
 import re
 import statistics
@@ -24,9 +17,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
-from datetime import date
 from typing import Any
+
+from benchmarks.frame import Line, bench, row
 
 SENTENCES = (
     "Ich habe heute keine Zeit.",
@@ -73,7 +68,7 @@ class Server:
             if match := re.search(r"http://\S+:(\d+)/", line):
                 self.port = int(match[1])
                 return
-        sys.exit("the server did not start")
+        raise RuntimeError("the server did not start")
 
     def __enter__(self) -> Server:
         return self
@@ -113,11 +108,8 @@ async def ask(client: Client, method: str, path: str, body: bytes = b"", **heade
 
 
 async def send(client: Client, method: str, path: str, body: bytes, **headers: str) -> None:
-    head = {
-        "Host": f"localhost:{client.port}",
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-    }
+    head = {"Host": f"localhost:{client.port}", "Content-Type": "application/json"}
+    head |= {"Content-Length": str(len(body))}
     head |= {name.replace("_", "-"): value for name, value in headers.items()}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
     client.writer.write("\r\n".join(lines).encode("utf-8", "replace") + b"\r\n\r\n" + body)
@@ -158,30 +150,31 @@ async def load(port: int, clients: int, seconds: float) -> tuple[Counter[int], l
     return statuses, times
 
 
-async def measure_load(clients: int, seconds: float) -> None:
-    print(f"\n{clients} clients ask the shipped translator de-en (beam 5) for {seconds:g} s.\n")
-    print("| inputs at once | requests a second | p50 | p95 | statuses | resident memory |")
-    print("|---|---|---|---|---|---|")
+def listed(statuses: Counter[int]) -> str:
+    return ", ".join(f"{count:,} x {status}" for status, count in sorted(statuses.items()))
+
+
+async def measure_load(most: int, clients: int, seconds: float) -> Line:
+    with Server("de-en", "--max-batch", str(most)) as server:
+        await load(server.port, clients, min(10.0, seconds))  # warm-up
+        before = await server.metric("regard_resident_bytes")
+        statuses, times = await load(server.port, clients, seconds)
+        after = await server.metric("regard_resident_bytes")
+    times.sort()
+    return {
+        "inputs at once": most, "requests/s": statuses[200] / seconds, "p50, ms": 1000 * statistics.median(times),
+        "p95, ms": 1000 * times[int(len(times) * 0.95)], "statuses": listed(statuses), "MB": before / 1e6,
+        "then": after / 1e6,
+    }  # fmt: skip
+
+
+@row("server-load", "64 clients ask the shipped translator de-en (beam 5) for a minute")
+def server_load() -> Iterator[Line]:
     for most in (64, 1):
-        with Server("de-en", "--max-batch", str(most)) as server:
-            await load(server.port, clients, min(10.0, seconds))  # warm-up
-            before = await server.metric("regard_resident_bytes")
-            statuses, times = await load(server.port, clients, seconds)
-            after = await server.metric("regard_resident_bytes")
-        times.sort()
-        middle, late = statistics.median(times), times[int(len(times) * 0.95)]
-        listed = ", ".join(f"{count:,} x {status}" for status, count in sorted(statuses.items()))
-        print(
-            f"| {most} | {statuses[200] / seconds:.1f} | {middle * 1000:.0f} ms | {late * 1000:.0f} ms | {listed} "
-            f"| {before / 1e6:.0f} MB, {100 * (after / before - 1):+.1f} % |",
-            flush=True,
-        )
+        yield asyncio.run(measure_load(most, *bench.pick((2, 0.5), (64, 60.0))))
 
 
-async def measure_streams(counts: tuple[int, ...] = (1, 8, 32), tokens: int = 200) -> None:
-    print(f"\nThe shipped language model (2.3 M parameters) writes {tokens} tokens in each stream.\n")
-    print("| streams | tokens a second | of each |")
-    print("|---|---|---|")
+async def measure_streams(counts: tuple[int, ...], tokens: int) -> list[Line]:
     options = {"max_tokens": tokens, "min_length": tokens - 1}
 
     async def stream(port: int, number: int) -> None:
@@ -191,13 +184,20 @@ async def measure_streams(counts: tuple[int, ...] = (1, 8, 32), tokens: int = 20
         assert status == 200
         await client.close()
 
+    lines: list[Line] = []
     with Server("shakespeare") as server:
         await stream(server.port, 0)
         for count in counts:
             began = time.monotonic()
             await asyncio.gather(*(stream(server.port, number) for number in range(count)))
             speed = count * tokens / (time.monotonic() - began)
-            print(f"| {count} | {speed:,.0f} | {speed / count:,.0f} |", flush=True)
+            lines.append({"streams": count, "tokens/s": speed, "of each": speed / count})
+    return lines
+
+
+@row("server-streams", "The shipped language model (2.3 M parameters) writes 200 tokens in each stream")
+def server_streams() -> Iterator[Line]:
+    yield from asyncio.run(measure_streams(*bench.pick(((1, 2), 5), ((1, 8, 32), 200))))
 
 
 # ---- fuzz
@@ -217,18 +217,12 @@ def damaged(draw: random.Random) -> tuple[str, str, bytes, dict[str, str]]:
     if draw.random() < 0.05:
         method = draw.choice(["GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
     if draw.random() < 0.1:
-        kinds = (
-            "text/plain",
-            "multipart/form-data; boundary=x",
-            "multipart/form-data",
-            "",
-            "application/json; charset=x",
-        )
+        form = "multipart/form-data"
+        kinds = ("text/plain", f"{form}; boundary=x", form, "", "application/json; charset=x")
         headers["Content_Type"] = draw.choice(kinds)
     if draw.random() < 0.05:
-        headers[draw.choice(["Host", "Origin", "Authorization", "Accept"])] = draw.choice(
-            ["evil", "", "null", "é", "[::1"]
-        )
+        name = draw.choice(["Host", "Origin", "Authorization", "Accept"])
+        headers[name] = draw.choice(["evil", "", "null", "é", "[::1"])
     return method, path, data, headers
 
 
@@ -241,9 +235,8 @@ def hurt(body: Any, draw: random.Random) -> None:
         elif draw.random() < 0.2:
             del body[name]
         elif draw.random() < 0.2:
-            body[draw.choice(["inputs", "options", "stream", "beam", "max_tokens", "seed", "x"])] = draw.choice(
-                HOSTILE
-            )
+            name = draw.choice(["inputs", "options", "stream", "beam", "max_tokens", "seed", "x"])
+            body[name] = draw.choice(HOSTILE)
         else:
             body[name] = json.loads(draw.choice(HOSTILE))
     elif isinstance(body, list):
@@ -293,24 +286,25 @@ async def receive_any(client: Client, method: str) -> tuple[int, bytes]:
     return int(head.split()[1]), b""
 
 
-async def measure_fuzz(count: int) -> None:
+async def measure_fuzz(count: int) -> Line:
     with Server() as server:
-        await fuzz(server.port, max(200, count // 2), seed=1)  # warm-up: every model is loaded
+        await fuzz(server.port, count // 2, seed=1)  # warm-up: every model is loaded
         before = await server.metric("regard_resident_bytes")
         statuses = await fuzz(server.port, count)
         after = await server.metric("regard_resident_bytes")
-    listed = ", ".join(f"{number:,} x {status}" for status, number in sorted(statuses.items()))
-    print(
-        f"\n{count:,} damaged requests: {listed}. Resident memory {before / 1e6:.0f} MB, then {after / 1e6:.0f} MB."
-    )
-    if any(status >= 500 for status in statuses):
-        sys.exit("a 5xx is a fault")
+    assert max(statuses) < 500, f"a 5xx is a fault: {listed(statuses)}"
+    return {"requests": count, "statuses": listed(statuses), "MB": before / 1e6, "then": after / 1e6}
+
+
+@row("server-fuzz", "10,000 requests that are damaged at random: none is answered by a 5xx")
+def server_fuzz() -> Iterator[Line]:
+    yield asyncio.run(measure_fuzz(bench.pick(20, 10_000)))
 
 
 # ---- kills
 
 
-async def measure_kills(count: int) -> None:
+async def measure_kills(count: int) -> Line:
     """Clients that go away in the middle of a stream."""
     body = {"inputs": ["ROMEO:"], "options": {"max_tokens": 1000, "min_length": 999}, "stream": True}
     with Server("shakespeare") as server:
@@ -327,32 +321,14 @@ async def measure_kills(count: int) -> None:
         written = await server.metric("regard_tokens_total")
         await asyncio.sleep(1)
         more = await server.metric("regard_tokens_total") - written
-        running, after = (
-            await server.metric("regard_requests_running"),
-            await server.metric("regard_resident_bytes"),
-        )
-    print(f"\n{count} clients killed in mid-stream: {count} stopped, {written / count:.0f} of 1,000 tokens each;")
-    print(f"afterwards {more:.0f} tokens and {running - 1:.0f} requests. Resident memory {before / 1e6:.0f} MB")
-    print(f"after a tenth of them, then {after / 1e6:.0f} MB.")
+        running = await server.metric("regard_requests_running") - 1
+        after = await server.metric("regard_resident_bytes")
+    return {
+        "clients": count, "tokens of each": written / count, "tokens afterwards": more, "requests left": running,
+        "MB after a tenth": before / 1e6, "then": after / 1e6,
+    }  # fmt: skip
 
 
-async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="all", choices=("all", "load", "streams", "fuzz", "kills"))
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--count", type=int, default=0)
-    options = parser.parse_args()
-    print(f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    if options.what in ("all", "load"):
-        await measure_load(options.clients, options.seconds)
-    if options.what in ("all", "streams"):
-        await measure_streams()
-    if options.what in ("all", "fuzz"):
-        await measure_fuzz(options.count or 10_000)
-    if options.what in ("all", "kills"):
-        await measure_kills(options.count or 100)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+@row("server-kills", "100 clients go away in the middle of a stream of 1,000 tokens")
+def server_kills() -> Iterator[Line]:
+    yield asyncio.run(measure_kills(bench.pick(2, 100)))

@@ -1,7 +1,5 @@
 """What `regard serve` does below HTTP, on a GPU: clients ask the thread of a model for texts as the routes do.
 
-    python benchmarks/serving.py [SECONDS]     # of each measurement; prints a Markdown table
-
 GPT-2 124M with random weights in bfloat16; each client asks for 128 tokens, streamed, after a prompt of 16 to 48
 tokens, and asks again once it is answered. Where attention is asked for, one more client asks for where the model
 looked (the usual picture: the last layer) of the latest answer, again and again. Greedy; no text ends early. The
@@ -12,21 +10,18 @@ from __future__ import annotations
 import asyncio
 import random
 import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import torch
-from measuring import machine
-from server import SENTENCES
-
 import regard
+from benchmarks.frame import Line, bench, row
+from benchmarks.server import SENTENCES
+from benchmarks.shared import numbered_words
 from regard.app.serve.limits import Limits
 from regard.app.serve.worker import Ticket, Worker
-from regard.data.text.tokenizer import Tokenizer
 from regard.decode import graphs
 from regard.models import MODELS
 from regard.tasks.core.table import TASKS
@@ -109,51 +104,51 @@ async def measure(worker: Worker, work: Work, clients: int, seconds: float, *, l
     return load
 
 
-def gpt2(device: str) -> LanguageModel:
-    torch.manual_seed(0)
+def gpt2() -> LanguageModel:
     cls: Any = MODELS["gpt2"]
-    model = cls(cls.Config(WORDS, **cls.SIZES["small"])).to(device, torch.bfloat16).eval()
-    words = " ".join(map(str, range(WORDS)))
-    return LanguageModel(model, Tokenizer.train([words], kind="space", size=WORDS, numbering="gpt2"))
+    size = bench.pick({"dim": 32, "layers": 1, "heads": 2}, cls.SIZES["small"])
+    model = cls(cls.Config(WORDS, **size)).to(bench.device, bench.dtype).eval()
+    return LanguageModel(model, numbered_words(WORDS, "gpt2"))
 
 
-def told(load: Load) -> str:
+def told(load: Load) -> Line:
     def ms(times: list[float]) -> str:
         late = sorted(times)[int(len(times) * 0.95)] if times else 0.0
         return f"{1000 * statistics.median(times):.0f}, {1000 * late:.0f}" if times else ""
 
     answers = len(load.whole) / load.end
-    tokens = f"{answers * load.work.tokens:,.0f}" if load.work.tokens else ""
-    return f"{answers:.1f} | {tokens} | {ms(load.first)} | {ms(load.whole)} | {len(load.looks)} | {ms(load.looks)}"
+    return {
+        "answers/s": answers, "tokens/s": answers * load.work.tokens if load.work.tokens else "",
+        "first text, ms: p50, p95": ms(load.first), "whole: p50, p95": ms(load.whole), "looks": len(load.looks),
+        "each, ms": ms(load.looks),
+    }  # fmt: skip
 
 
-async def measure_ways(run: Any, name: str, work: Work, counts: tuple[int, ...], seconds: float) -> None:
+async def measure_ways(run: Any, name: str, work: Work, counts: tuple[int, ...]) -> list[Line]:
     worker = Worker(name, lambda: run, Limits(), Uncounted())  # type: ignore[arg-type]
+    seconds, lines = bench.seconds or 0.2, []
     for clients in counts:
         for way, looking in (("graphs, first", False), ("graphs", False), ("graphs", True), ("plain loop", False)):
             plain: Callable[[Any], bool] = (lambda tensor: False) if way == "plain loop" else graphs.on_gpu
             with patch.object(graphs, "on_gpu", plain):
                 load = await measure(worker, work, clients, seconds, looking=looking)
-            print(f"| {name}, {way}{', attention asked for' * looking} | {clients} | {told(load)} |", flush=True)
+            asked = f"{name}, {way}{', attention asked for' * looking}"
+            lines.append({"way": asked, "clients": clients, **told(load)})
     worker.close()
     worker.thread.join()
-    kept = graphs.recordings[run.model]
-    print(f"| {name}: {len(kept)} graphs are kept, {graphs.kept_bytes(run.model) / 2**20:,.0f} MiB | | | | | | |")
+    kept, held = graphs.graph_memory(run.model)
+    return [line | {"graphs kept": kept, "MiB": held / 2**20} for line in lines]
 
 
-async def main(seconds: float, device: str = "cuda") -> None:
-    print(f"{machine()}, `python benchmarks/serving.py {seconds:g}`\n", flush=True)
-    print(
-        "| way | clients | answers/s | tokens/s | first text, ms: p50, p95 | whole: p50, p95 | looks | each, ms |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+@row("serving-generate", "Clients of GPT-2 124M, streamed, as the server asks its model", devices=("cuda",))
+def serving_generate() -> Iterator[Line]:
     texts = Work("generate", OPTIONS, prompt, TOKENS)
-    await measure_ways(gpt2(device), "GPT-2", texts, (64, 8, 1), seconds)
+    yield from asyncio.run(measure_ways(gpt2(), "GPT-2", texts, bench.pick((2,), (64, 8, 1))))
+
+
+@row("serving-translate", "Clients of the shipped translator de-en, greedy and beam 5", devices=("cuda",))
+def serving_translate() -> Iterator[Line]:
     for beam in (1, 5):
         sentences = Work("translate", {"beam": beam}, lambda draw: draw.choice(SENTENCES))
-        run = regard.load("de-en", device=device)
-        await measure_ways(run, f"de-en, beam {beam}", sentences, (64,), seconds)
-
-
-if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0))
+        run = regard.load("de-en", device=bench.device)
+        yield from asyncio.run(measure_ways(run, f"de-en, beam {beam}", sentences, bench.pick((2,), (64,))))

@@ -1,14 +1,11 @@
-"""Training data in many files: how much memory it takes, and how fast it is tokenised.
-
-    python benchmarks/shards.py FOLDER [SIZE...]      # prints Markdown tables; sizes in tokens, 1e6 1e7 1e8 1e9
-
-FOLDER is for made-up files and their tokens: about 9 bytes a token up to `REAL` tokens, and less than one above.
+"""Training data in many files: how much memory it takes, and how fast it is tokenised. Files are made up, in a
+temporary folder ($TMPDIR): about 9 bytes a token up to 1e7 tokens, and less than one above.
 
 tokenise  8 files of JSONL, compressed with zstd, words by Zipf's law, by a BPE vocabulary of 8,000 that was learned
           from a sample. The first start tokenises, in as many processes as the table says (taskset); the second
           finds the tokens that are kept: it reads every file and all tokens once to compare their sha256. CPU
           seconds are those of all processes.
-memory    each row in a process of its own: the peak of its resident memory (VmHWM) less what it has after the
+memory    each line in a process of its own: the peak of its resident memory (VmHWM) less what it has after the
           imports. `windows` are a language model's batches of 16 x 1,024 tokens, `pairs` a translator's batches of
           4,096 tokens: the whole order of an epoch is gone through and 200 batches are read. `in memory` is the way
           for a single file. `go on` is the time until a training that was stopped before the last batch of the
@@ -25,11 +22,13 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import zstandard
+
+from benchmarks.frame import Line, bench, row
 
 FILES = 8
 REAL = 10**7  # tokens up to which there is text
@@ -46,6 +45,8 @@ def words() -> list[str]:
 
 def write_text(folder: Path, tokens: int) -> None:
     """About so many tokens: 1.2 for each word."""
+    import zstandard
+
     folder.mkdir(parents=True)
     vocabulary, generator = np.array(words()), np.random.default_rng(1)
     weights = 1 / np.arange(1, WORDS + 1)
@@ -89,7 +90,7 @@ def peak() -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
-def measure_memory(folder: Path, kind: str, tokens: int) -> None:
+def measure_memory(folder: Path, kind: str, tokens: int) -> Line:
     from regard.data.batches.batch import PairData, Rows
     from regard.data.shards.reading import RunningText, ShardRows
     from regard.data.shards.sharded_data import ShardedRows, ShardedText
@@ -123,20 +124,17 @@ def measure_memory(folder: Path, kind: str, tokens: int) -> None:
             reading += time.perf_counter() - start
         batches += 1
     order = time.perf_counter() - begun - reading
-    again = ""
+    line = {"data": kind, "tokens": f"{tokens:.0e}", "MiB": (peak() - before) / 1024, "open, s": opened}
+    line |= {"order, s": order, "batches": batches, "ms a batch": 1000 * reading / min(200, batches)}
     if isinstance(data, ShardedText | ShardedRows):
         data.loaded, begun, last = None, time.perf_counter(), batches - 1
         first, items = data.order_from(0, last, data.bookmark(item))
         data.batch(next(islice(items, last - first, None)))
-        again = f"{time.perf_counter() - begun:.2f}"
-    print(
-        f"| {kind} | {tokens:.0e} | {(peak() - before) / 1024:.0f} | {opened:.1f} | {order:.1f} "
-        f"| {batches:,.0f} | {1000 * reading / min(200, batches):.1f} | {again} |",
-        flush=True,
-    )
+        line["go on, s"] = time.perf_counter() - begun
+    return line
 
 
-def measure_tokenising(folder: Path, tokens: int, processes: int) -> None:
+def measure_tokenising(folder: Path, tokens: int, processes: int) -> Line:
     from regard.data.shards.cache import Kept, cores, kept_shards
     from regard.data.text.tokenizer import Tokenizer
 
@@ -149,11 +147,10 @@ def measure_tokenising(folder: Path, tokens: int, processes: int) -> None:
     shards = kept_shards(files, kept, said.append)
     seconds, used = time.perf_counter() - begun, cpu() - before
     count, start = sum(shard.counts["ids"] for shard in shards), "second" if "before" in said[-1] else "first"
-    print(
-        f"| {tokens:.0e} | {count:,} | {processes} | {start} | {seconds:.2f} | {used:.2f} "
-        f"| {count / seconds:,.0f} | {count / used:,.0f} |",
-        flush=True,
-    )
+    return {
+        "size": f"{tokens:.0e}", "tokens": count, "processes": processes, "start": start, "s": seconds,
+        "CPU s": used, "tokens/s": count / seconds, "tokens/CPU s": count / used,
+    }  # fmt: skip
 
 
 def cpu() -> float:
@@ -161,7 +158,7 @@ def cpu() -> float:
     return sum(used.ru_utime + used.ru_stime for used in every)
 
 
-def measure_training(folder: Path, tokens: int) -> None:
+def measure_training(folder: Path, tokens: int) -> Line:
     import regard
     from regard.data.shards.cache import Kept, _names, cache_folder
     from regard.data.text.tokenizer import Tokenizer
@@ -186,7 +183,7 @@ def measure_training(folder: Path, tokens: int) -> None:
     }
     begun = time.perf_counter()
     regard.train(recipe, out=folder.parent / "run", start=folder.parent / "begun", overwrite=True)
-    print(f"| {tokens:.0e} | {(peak() - before) / 1024:.0f} | {time.perf_counter() - begun:.1f} |", flush=True)
+    return {"training on": f"{tokens:.0e}", "MiB": (peak() - before) / 1024, "s": time.perf_counter() - begun}
 
 
 def prepare(folder: Path) -> None:
@@ -207,52 +204,60 @@ def prepare(folder: Path) -> None:
     (folder / "tokenizer.json").write_bytes((folder / "begun/tokenizer.json").read_bytes())
 
 
-def run(*arguments: object, cores: str = "", cache: Path) -> None:
-    """This program once more, in a process of its own."""
-    command = [sys.executable, __file__, *map(str, arguments)]
+# ---- rows
+
+
+def alone(*arguments: object, cores: str = "", cache: Path) -> Line:
+    """A line that is measured in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.shards", *map(str, arguments)]
     limited = ["taskset", "-c", cores, *command] if cores else command
-    subprocess.run(limited, check=True, env=os.environ | {"REGARD_CACHE": str(cache)})
+    environment = os.environ | {"REGARD_CACHE": str(cache)}
+    ended = subprocess.run(limited, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
-def main(folder: Path, sizes: list[int]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    prepare(folder)
-    real = [size for size in sizes if size <= REAL]
-    for size in real:
-        if not (folder / f"text-{size}").exists():
-            write_text(folder / f"text-{size}", size)
-    print("\n| size | tokens | processes | start | s | CPU s | tokens/s | tokens/CPU s |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
-    for size in real:
+def sizes() -> tuple[int, ...]:
+    return bench.pick((10**5,), (10**6, 10**7, 10**8, 10**9))
+
+
+@row("shards-tokenise", "Files of text are tokenised, and found again", devices=("cpu",))
+def shards_tokenise() -> Iterator[Line]:
+    prepare(bench.folder)
+    for size in sizes():
+        if size > REAL:
+            break
+        write_text(bench.folder / f"text-{size}", size)
         for cores in ("0", "0,1"):
             processes = cores.count(",") + 1
             for _ in ("first", "second"):
-                cache = folder / f"cache-{size}-{processes}"
-                run("tokenising", folder / f"text-{size}", size, processes, cores=cores, cache=cache)
-    print("\n| data | tokens | MiB | open, s | order, s | batches | ms a batch | go on, s |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+                cache = bench.folder / f"cache-{size}-{processes}"
+                yield alone("tokenise", bench.folder / f"text-{size}", size, processes, cores=cores, cache=cache)
+
+
+@row("shards-memory", "The peak of memory when batches are drawn from many files", devices=("cpu",))
+def shards_memory() -> Iterator[Line]:
     for kind in ("windows", "pairs"):
-        for size in sizes:
-            tokens = folder / f"{kind}-{size}"
-            if not tokens.exists():
-                write_tokens(tokens, size, kind == "pairs")
-            ways = [kind, *([f"{kind} in memory"] if size <= HELD else [])]
-            for way in ways:
-                run("memory", tokens, way, size, cache=folder)
-    print("\n| training on | MiB | s |\n|---|---|---|", flush=True)
-    for size in sizes:
-        run("training", folder / f"windows-{size}", size, cache=folder / "cache-training")
+        for size in sizes():
+            tokens = bench.folder / f"{kind}-{size}"
+            write_tokens(tokens, size, kind == "pairs")
+            for way in [kind, *([f"{kind} in memory"] if size <= HELD else [])]:
+                yield alone("memory", tokens, way, size, cache=bench.folder)
+
+
+@row("shards-training", "The peak of memory of a training on many files", devices=("cpu",))
+def shards_training() -> Iterator[Line]:
+    prepare(bench.folder)
+    for size in sizes():
+        write_tokens(bench.folder / f"windows-{size}", size, False)
+        yield alone("training", bench.folder / f"windows-{size}", size, cache=bench.folder / "cache")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["tokenising", path, size, processes]:
-            measure_tokenising(Path(path), int(size), int(processes))
+        case ["tokenise", path, size, processes]:
+            line = measure_tokenising(Path(path), int(size), int(processes))
         case ["training", path, size]:
-            measure_training(Path(path), int(size))
+            line = measure_training(Path(path), int(size))
         case ["memory", path, kind, size]:
-            measure_memory(Path(path), kind, int(size))
-        case [path, *given]:
-            main(Path(path), [int(float(size)) for size in given or ("1e6", "1e7", "1e8", "1e9")])
-        case _:
-            sys.exit(__doc__)
+            line = measure_memory(Path(path), kind, int(size))
+    print(json.dumps(line))

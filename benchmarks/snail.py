@@ -1,7 +1,5 @@
 """A training step of SNAIL's few-shot classifier (the recipe omniglot-snail), beside the same in plain PyTorch.
 
-    python benchmarks/snail.py      # prints a Markdown table; with names such as 5x1, only these ways x shots
-
 plain    as one would write it down: nn.Conv1d with padding on the left, one for the content and one for the gate
          of each dense block; query, key and value by a linear layer each; scores of all pairs, a mask and a
          softmax; the logits of all places, of which the last is used. torch.optim.Adam.
@@ -10,26 +8,26 @@ regard   `models.snail`: both convolutions in one product, query, key and value 
          `regard, captured` (GPU only): the whole step in one CUDA graph.
 
 The logits, and gradients of the first and the last weights, are compared first. A batch has 32 episodes of 28 x 28
-images. CPU: each way in its own process, in turns, the faster of two; one thread, its own time in the
-fastest of several steps. GPU: median wall-clock time; float32, where the recipe has TF32. `times` is the time of
-`plain` divided by that of the line. On a shared machine only the ratio is meaningful."""
+images. float32, where the recipe has TF32."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measuring import DEVICE, GPU, best_turn, machine, our_step, plain_step, timed_steps, turns_of
 from torch import Tensor, nn
 
-EPISODES = 32
-EPISODE_KINDS = ((5, 1), (5, 5), (20, 1), (20, 5))
-WAYS = ("plain", "regard", *(("regard, captured",) if GPU else ()))
-LONG = 1.0 if GPU else 5.0  # seconds of a measurement
+from benchmarks.frame import Call, Case, bench, row
+from benchmarks.shared import our_steps, plain_step
+from regard.data.images.episodes import EpisodeBatch
+from regard.models.snail.model import SNAIL
+from regard.tasks.core.recipe import read
+
+RATE = 1e-3
 
 
 class PlainDense(nn.Module):
@@ -111,28 +109,27 @@ class Plain(nn.Module):
         return self.classify(self.blocks(torch.cat([states, shown], -1).transpose(1, 2)))[..., -1]
 
 
-def build(ways: int, shots: int) -> tuple[Any, Any]:
-    """The recipe's model, and a batch."""
-    from regard.data.images.episodes import EpisodeBatch
-    from regard.models.snail.model import SNAIL
-    from regard.tasks.core.recipe import read
+def episodes() -> int:
+    return bench.pick(2, 32)
 
+
+def build(ways: int, shots: int) -> tuple[Any, list[EpisodeBatch]]:
+    """The recipe's model, and a batch."""
     torch.manual_seed(0)
     job, _ = read("omniglot-snail", [f"model.ways={ways}", f"model.shots={shots}"])
-    model = SNAIL(job.config).to(DEVICE).train()
-    support = torch.rand(EPISODES, ways * shots).argsort(1) % ways
-    batch = EpisodeBatch(
-        torch.rand(EPISODES, ways * shots + 1, 1, 28, 28), support, torch.randint(ways, (EPISODES, 1))
-    )
-    return model, batch.to(DEVICE)
+    config: Any = job.config
+    model, count = SNAIL(config).to(bench.device).train(), episodes()
+    support = torch.rand(count, ways * shots).argsort(1) % ways
+    images = torch.rand(count, ways * shots + 1, 1, 28, 28)
+    return model, [EpisodeBatch(images, support, torch.randint(ways, (count, 1))).to(bench.device)]
 
 
-def compare() -> None:
+def check_same() -> None:
     """The same logits, and the same gradients of the first convolution and the last bias: these in float64, as by
     rounding another of two pixels may be the largest in a max-pooling."""
     tf32, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
-    model, batch = build(5, 1)
-    plain = Plain(model).to(DEVICE)
+    model, [batch] = build(5, 1)
+    plain = Plain(model).to(bench.device)
     logits, theirs = model.class_logits(batch), plain(batch.images, batch.labels)
     torch.testing.assert_close(logits, theirs, rtol=1e-3, atol=1e-4)
     images = batch.images.double()
@@ -146,34 +143,20 @@ def compare() -> None:
     torch.backends.cudnn.allow_tf32 = tf32
 
 
-def child(kind: str, way: str) -> dict[str, float]:
-    torch.set_num_threads(1)
-    ways, shots = map(int, kind.split("x"))
-    model, batch = build(ways, shots)
-    if way == "plain":
-        plain = Plain(model).to(DEVICE)
+def plain_training(ways: int, shots: int) -> Call:
+    model, [batch] = build(ways, shots)
+    plain = Plain(model).to(bench.device)
 
-        def loss_of() -> Tensor:
-            return F.cross_entropy(plain(batch.images, batch.labels), batch.answers[:, 0])
+    def loss_of() -> Tensor:
+        return F.cross_entropy(plain(batch.images, batch.labels), batch.answers[:, 0])
 
-        return timed_steps(plain_step(plain, loss_of, 1e-3), LONG)
-    return timed_steps(our_step(model, batch, 1e-3, capture=way.endswith("captured")), LONG)
+    return plain_step([loss_of], torch.optim.Adam(plain.parameters(), lr=RATE), clip=1.0)
 
 
-def main(kinds: list[str]) -> None:
-    compare()
-    where = f"{torch.cuda.get_device_name()}, " if GPU else ""
-    print(f"{where}{machine()}, {EPISODES} episodes a step, `python benchmarks/snail.py`\n")
-    print("| ways x shots | way | ms per step | episodes/s | times |\n|---|---|---|---|---|")
-    for kind in kinds or [f"{ways}x{shots}" for ways, shots in EPISODE_KINDS]:
-        best = best_turn(turns_of(__file__, child, WAYS, kind), "seconds")
-        for way, spent in ((way, turn["seconds"]) for way, turn in best.items()):
-            speed, times = EPISODES / spent, best["plain"]["seconds"] / spent
-            print(f"| {kind} | {way} | {1000 * spent:,.2f} | {speed:,.0f} | {times:.2f} |", flush=True)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[2] in WAYS:
-        print(json.dumps(child(*sys.argv[1:])))
-    else:
-        main(sys.argv[1:])
+@row("snail", "A training step of SNAIL's few-shot classifier", unit="episodes", threads=1)
+def snail() -> Iterator[Case]:
+    check_same()
+    for ways, shots in bench.pick(((5, 1),), ((5, 1), (5, 5), (20, 1), (20, 5))):
+        contenders = our_steps(partial(build, ways, shots), RATE)
+        contenders["plain"] = partial(plain_training, ways, shots)
+        yield Case(f"{ways}-way {shots}-shot", episodes(), contenders)

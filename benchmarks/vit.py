@@ -1,135 +1,153 @@
-"""ViT-B/16 on the CPU, compared with `transformers` with the same weights: inference and training.
+"""ViT: ViT-B/16 on images of 224 x 224 (8 on a CPU, 256 on a GPU in bfloat16), running and a training step of
+forward, backward and AdamW, with the same weights as `transformers`, which opens regard's run; and a training
+step of the small ViT for CIFAR-10.
 
-    pip install -c constraints.txt 'regard[bench]'
-    python benchmarks/vit.py [REPEATS]                    # prints a Markdown table
-
-Random weights for 1,000 classes, saved as a run by regard; `transformers` opens that folder as it is. 8 random
-images of 224 x 224: their logits (run), and a training step of forward, backward and AdamW (train). regard runs
-without oneDNN on ARM, as `regard recognise` and `regard train` do. `off` is the largest difference of a logit
-from those of `transformers`, as a share of the largest of these; `loss` is that of the last step.
-Each tool runs in its own processes, in turns; the median of the calls counts, and the better of two such. On a
-shared machine only the ratio is meaningful."""
+The small one is the recipe `cifar10-vit` at the size of ViT-Lite-7/4, without stochastic depth, which
+`transformers` does not have: forward, backward, clipping and AdamW in bfloat16 on the same 256 images of 32 x 32,
+already in GPU memory (CPU: 16, float32). regard's step is that of `regard train`. "data" is what `regard train`
+needs to load and augment a batch."""
 
 from __future__ import annotations
 
-import resource
-import statistics
-import sys
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import nullcontext
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
-from measuring import machine, start, take_turns
-from torch import Tensor
+from torch import Tensor, nn
 
-THREADS, IMAGES, SIZE, CLASSES = 2, 8, 224, 1000
-Tool = tuple[Any, Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]  # model, its logits, its loss
+from benchmarks.frame import Call, Case, bench, difference, parameters, row
+from benchmarks.shared import adamw, as_regard_runs, mean_loss, of_transformers, our_step, plain_step, saved
+from regard.data.artifacts import Artifacts, Pixels
+from regard.data.images.image_batches import ImageBatch, ImageData
+from regard.data.images.labelled_images import ImageSet
+from regard.models.vit import ViT, ViTConfig
+from regard.runs.folder import Folder
+from regard.tasks.core.recipe import read
 
-
-def ours(folder: str) -> Tool:
-    from regard.data.images.image_batches import ImageBatch
-    from regard.runs.folder import Folder
-
-    model: Any = Folder(folder).model()
-
-    def loss_of(images: Tensor, labels: Tensor) -> Tensor:
-        loss = model.loss(ImageBatch(images, torch.nn.functional.one_hot(labels, CLASSES).float()))
-        return loss.total / loss.tokens
-
-    return model, model, loss_of
+LABELS = tuple("abcdefghij")
 
 
-def transformers_own(folder: str) -> Tool:
-    from transformers import ViTForImageClassification
-
-    model = ViTForImageClassification.from_pretrained(folder)
-    return (
-        model,
-        lambda images: model(pixel_values=images).logits,
-        lambda images, labels: model(pixel_values=images, labels=labels).loss,
-    )
-
-
-TOOLS = {"regard": ours, "transformers": transformers_own}
-
-
-def median_of(repeats: int, call: Callable[[], Tensor]) -> tuple[float, Tensor]:
-    """Seconds, and what the last call gave."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times), result
-
-
-def measure(folder: str, repeats: str, tool: str) -> dict[str, Any]:
-    from regard.layers.onednn import without_onednn
-
-    torch.set_num_threads(THREADS)
-    torch.manual_seed(0)
-    images, labels = torch.randn(IMAGES, 3, SIZE, SIZE), torch.randint(CLASSES, (IMAGES,))
-    model, logits_of, loss_of = TOOLS[tool](folder)
-    optimiser = torch.optim.AdamW(model.parameters(), 1e-5)
-
-    def step() -> Tensor:
-        loss = loss_of(images, labels)
-        loss.backward()
-        optimiser.step()
-        optimiser.zero_grad()
-        return loss.detach()
-
-    with without_onednn(model) if tool == "regard" else nullcontext():
-        with torch.inference_mode():
-            model.eval()
-            logits_of(images[:1])  # warm-up
-            run, logits = median_of(int(repeats), lambda: logits_of(images))
-        model.train()
-        step()  # warm-up: allocates the state of the optimiser
-        train, loss = median_of(int(repeats), step)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"run": run, "train": train, "peak": peak, "loss": loss.item(), "logits": logits.tolist()}
-
-
-def prepare(folder: Path) -> None:
-    from regard.data.artifacts import Artifacts, Pixels
-    from regard.models.vit import ViT, ViTConfig
-    from regard.runs.folder import begin, save_weights
-
-    torch.manual_seed(0)
-    model = ViT(ViTConfig(labels=tuple(f"class {number}" for number in range(CLASSES))))
+def with_head() -> ViT:
+    classes, size = bench.pick((10, {"dim": 32, "layers": 2, "heads": 2, "image_size": 32}), (1000, {}))
+    model = ViT(ViTConfig(labels=tuple(f"class {number}" for number in range(classes)), **size))
     assert model.head is not None
-    torch.nn.init.normal_(model.head.weight, std=0.02)  # it starts at 0, and logits of 0 would compare nothing
-    begin(folder, model, Artifacts(labels=model.config.labels, pixels=Pixels()), "")
-    save_weights(folder, model)
+    nn.init.normal_(model.head.weight, std=0.02)  # it starts at 0, and logits of 0 would compare nothing
+    return model
 
 
-def main(repeats: int) -> None:
-    import transformers
+@row("vit", "ViT-B/16 recognises images, and a training step of it", unit="images", memory=True)
+def vit() -> Iterator[Case]:
+    count = bench.pick(2, 8, 256)
+    model = with_head()
+    folder = saved(model, Artifacts(labels=model.config.labels, pixels=Pixels()))
+    side, classes = model.config.image_size, len(model.config.labels)
+    side = side if isinstance(side, int) else side[0]
+    images = torch.randn(count, 3, side, side).to(bench.device, bench.dtype)
+    labels = torch.randint(classes, (count,)).to(bench.device)
+    targets = nn.functional.one_hot(labels, classes).to(images)
 
-    torch.set_num_threads(THREADS)
-    command = " ".join(["python benchmarks/vit.py", *sys.argv[1:]])
-    print(f"{machine()}, transformers {transformers.__version__}, {IMAGES} images, seed 0, `{command}`\n")
-    print("| work | tool | images/s | ms | times transformers | off | loss | peak MiB |")
-    print("|---|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder))
-        results = take_turns(__file__, TOOLS, folder, str(repeats))
-    right = torch.tensor(results["transformers"][0]["logits"])
-    for work in ("run", "train"):
-        fastest = {tool: min(turns, key=lambda turn: turn[work]) for tool, turns in results.items()}
-        for tool, best in fastest.items():
-            off = (torch.tensor(best["logits"]) - right).abs().max() / right.abs().max()
-            ends = f"| {off:.0e} | | |" if work == "run" else f"| | {best['loss']:.4f} | {best['peak']:,.0f} |"
-            print(
-                f"| {work} | {tool} | {IMAGES / best[work]:,.2f} | {1000 * best[work]:,.0f} "
-                f"| {fastest['transformers'][work] / best[work]:.2f} {ends}"
-            )
+    def mine() -> Any:
+        return Folder(folder).model().to(bench.device, bench.dtype)
+
+    def theirs() -> Any:
+        model = of_transformers("ViTForImageClassification").from_pretrained(folder)
+        return model.to(bench.device, bench.dtype)
+
+    def our_run() -> Call:
+        model = mine().eval()
+        return as_regard_runs(model, torch.inference_mode()(lambda: model(images)))
+
+    def their_run() -> Call:
+        model = theirs().eval()
+        return torch.inference_mode()(lambda: model(pixel_values=images).logits)
+
+    def our_training() -> Call:
+        model, batch = mine().train(), ImageBatch(images, targets)
+        return as_regard_runs(model, plain_step([lambda: mean_loss(model, batch)], adamw(model, 1e-5)))
+
+    def their_training() -> Call:
+        model = theirs().train()
+        return plain_step([lambda: model(pixel_values=images, labels=labels).loss], adamw(model, 1e-5))
+
+    flops = 2 * parameters(model) * count * ((side // 16) ** 2 + 1)
+    limit: dict[str, Any] = {"dtype": bench.dtype, "agree": difference}
+    yield Case("run", count, {"regard": our_run, "transformers": their_run}, flops=flops, **limit)
+    yield Case("train", count, {"regard": our_training, "transformers": their_training}, flops=3 * flops, **limit)
 
 
-if __name__ == "__main__":
-    start(measure, main, words=3, default=3)
+# ---- the small one
+
+
+def recipe() -> Any:
+    lite = ["model.dim=256", "model.layers=7", "model.heads=4", "model.ff=512", "model.drop_path=0"]
+    less = [] if bench.gpu else [f"data.batch_size={bench.pick(2, 16)}", "train.precision=float32"]
+    return read("cifar10-vit", [*lite, "train.capture=false", *less])[0]
+
+
+def data_of(job: Any) -> ImageData:
+    dice = np.random.default_rng(0)
+    pixels = dice.integers(256, size=(16 * job.data.batch_size, 32, 32, 3), dtype=np.uint8)
+    noise = ImageSet(dice.integers(len(LABELS), size=len(pixels)), LABELS, pixels=pixels, name="noise")
+    return ImageData(
+        noise, image_size=(32, 32), pixels=Pixels(job.data.mean, job.data.std), batch_size=job.data.batch_size,
+        seed=0, augment=job.data.augment, device=bench.device,
+    )  # fmt: skip
+
+
+def our_cifar(job: Any, batch: ImageBatch, **way: bool) -> Call:
+    model, train = ViT(replace(job.config, labels=LABELS)), job.train
+    names = ("weight_decay", "max_grad_norm", "precision", "label_smoothing")
+    settings: dict[str, Any] = {name: getattr(train, name) for name in names}
+    return our_step(model, [batch], train.learning_rate, **settings, **way)
+
+
+def their_cifar(job: Any, batch: Any, compiled: bool) -> Call:
+    shape, train = job.config, job.train
+    config = of_transformers("ViTConfig")(
+        hidden_size=shape.dim, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
+        intermediate_size=shape.ff, image_size=shape.image_size, patch_size=shape.patch_size,
+        num_labels=len(LABELS),
+    )  # fmt: skip
+    model = of_transformers("ViTForImageClassification")(config).to(bench.device).train()
+    call: Any = torch.compile(model) if compiled else model
+
+    def loss_of() -> Tensor:
+        logits = call(pixel_values=batch.images).logits.float()
+        return nn.functional.cross_entropy(logits, batch.targets, label_smoothing=train.label_smoothing)
+
+    optimiser = adamw(model, train.learning_rate, train.weight_decay)
+    return plain_step([loss_of], optimiser, clip=train.max_grad_norm, half=train.precision == "bfloat16")
+
+
+def loading(data: ImageData) -> Call:
+    def endless() -> Iterator[Any]:
+        epoch = 0
+        while True:
+            yield from data.order(epoch)
+            epoch += 1
+
+    items = endless()
+    return lambda: data.batch(next(items)).images[0, 0, 0, 0]
+
+
+@row(
+    "vit-cifar10", "A training step of ViT-Lite-7/4 on images of 32 x 32: eager, compiled, captured", unit="images"
+)
+def vit_cifar10() -> Iterator[Case]:
+    job = recipe()
+    data = data_of(job)
+    batch = data.batch(data.order(0)[0])
+    contenders: dict[str, Callable[[], Call]] = {"regard": lambda: our_cifar(job, batch)}
+    contenders["transformers"] = lambda: their_cifar(job, batch, False)
+    if bench.gpu:
+        for name, way in {
+            "regard, compiled": {"compile": True},
+            "regard, captured": {"capture": True},
+            "regard, compiled and captured": {"compile": True, "capture": True},
+        }.items():
+            contenders[name] = lambda way=way: our_cifar(job, batch, **way)
+        contenders["transformers, compiled"] = lambda: their_cifar(job, batch, True)
+    yield Case(f"train, {job.data.batch_size} images", job.data.batch_size, contenders)
+    yield Case("data", job.data.batch_size, {"regard": lambda: loading(data)})

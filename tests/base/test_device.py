@@ -148,7 +148,8 @@ def launchers(module: ast.Module) -> tuple[set[str], dict[str, ast.stmt]]:
 
 
 def names_in(part: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+    """Those that are read: a field may have the name of a function."""
+    return {node.id for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
 def test_every_module_with_kernels_launches_them_on_the_gpu_of_its_tensors() -> None:

@@ -243,6 +243,7 @@ def _reorder(
     tl.store(x + ((row * H + h) * C * size)[:, None, None] + at, old, mask=inside)
 
 
+@on_own_gpu
 def reorder_rows(keys: Tensor, values: Tensor, order: Tensor, place: Tensor, beams: int) -> None:
     """As `few.reorder_rows`."""
     rows, heads, capacity, dim = keys.shape

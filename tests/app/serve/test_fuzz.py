@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from served_models import Listening
 
+from benchmarks.server import fuzz
 from regard.app.serve.limits import Limits
 
-ROOT = Path(__file__).parents[3]
 FEW = settings(
     max_examples=3,
     deadline=None,
@@ -43,18 +40,8 @@ def listening(capfd: pytest.CaptureFixture[str]) -> Iterator[Listening]:
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("server_benchmark", ROOT / "benchmarks" / "server.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-def test_damaged_requests_are_refused(listening: Listening, benchmark: ModuleType) -> None:
-    statuses = asyncio.run(benchmark.fuzz(listening.port, 120, seed=5))
+def test_damaged_requests_are_refused(listening: Listening) -> None:
+    statuses = asyncio.run(fuzz(listening.port, 120, seed=5))
     assert sum(statuses.values()) == 120
     assert statuses[200]
     assert max(statuses) < 500, statuses
