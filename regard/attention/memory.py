@@ -180,7 +180,7 @@ class BufferedMemory:
     values: Tensor  # (N, .., capacity, V)
     mask: Tensor  # (N, capacity) True = may be looked at, once it is written
     place: Tensor  # () where this step writes
-    written: int = 0  # places that it has written from there on
+    written: bool = False  # has it written there?
 
     __repr__ = short_repr
 
@@ -190,20 +190,21 @@ class BufferedMemory:
         return self.keys.shape[-2] - 1
 
     def append(self, new: Memory) -> BufferedMemory:
-        """Write the new places."""
-        at = self.place.expand(1) if new.size == 1 else self._places(new.size)
+        """Write one place."""
+        at = self.place.expand(1)
         self.keys.index_copy_(-2, at, new.keys.to(self.keys.dtype))
         self.values.index_copy_(-2, at, new.values.to(self.values.dtype))
-        return replace(self, written=new.size)
-
-    def _places(self, count: int) -> Tensor:
-        """The next places, so many."""
-        return self.place + torch.arange(count, device=self.place.device)
+        return replace(self, written=True)
 
     def ask(self, query: Tensor) -> Question:
-        """The question of the places (N, T, ..) that are written now."""
-        count = query.shape[1]
-        return Question(query, newest=True) if count == 1 else Question(query, self._places(count))
+        """The question of the place (N, 1, ..) that is written now."""
+        return Question(query, newest=True)
+
+    def fan(self, count: int) -> FannedMemory:
+        """For the next places of one row, so many, at once."""
+        places = self.place + torch.arange(count, device=self.place.device)
+        seen = torch.arange(self.keys.shape[-2], device=self.place.device) <= places[:, None]
+        return FannedMemory(self, places, self.mask & seen)
 
     def cut_back(self, count: int | Tensor) -> BufferedMemory:
         """As it is: its place is moved by the search."""
@@ -213,7 +214,7 @@ class BufferedMemory:
     def memory(self) -> Memory:
         """All places; those that are not written yet may not be looked at."""
         places = torch.arange(self.keys.shape[-2], device=self.place.device)
-        there = places < self.place + self.written
+        there = places <= self.place if self.written else places < self.place
         return Memory(self.keys, self.values, self.mask & there)
 
     def reorder(self, order: Tensor, beams: int) -> None:
@@ -230,6 +231,34 @@ class BufferedMemory:
         mask = self.mask[:, :size]
         keys, values = self.keys[..., :size, :], self.values[..., :size, :]
         return GrowingMemory(keys, values, None if bool(mask.all()) else mask, size)
+
+
+@dataclass(frozen=True)
+class FannedMemory:
+    """A buffered memory of one row as that of T rows, one for each of its next T places, which sees those up to its
+    own: a row of T queries is read as T rows of one, as a decoding step reads them."""
+
+    past: BufferedMemory
+    places: Tensor  # (T,) that are written
+    mask: Tensor  # (T, capacity)
+
+    __repr__ = short_repr
+
+    def append(self, new: Memory) -> FannedMemory:
+        """Write a place of each row: keys and values (T, .., 1, D)."""
+        for buffer, rows in ((self.past.keys, new.keys), (self.past.values, new.values)):
+            buffer.index_copy_(-2, self.places, rows.transpose(0, -2).to(buffer.dtype))
+        return self
+
+    def ask(self, query: Tensor) -> Question:
+        """The question of the places (T, 1, ..) that are written now."""
+        return Question(query, newest=True)
+
+    @property
+    def memory(self) -> Memory:
+        """The same keys and values for all rows, as views."""
+        keys, values = (x.expand(len(self.places), *x.shape[1:]) for x in (self.past.keys, self.past.values))
+        return Memory(keys, values, self.mask)
 
 
 def _padded(memory: Memory, left: int, right: int) -> tuple[Tensor, Tensor, Tensor]:

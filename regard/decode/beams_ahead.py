@@ -1,7 +1,8 @@
 """Beam search on a GPU as a CUDA graph: the step of the model and the choice of the beams.
 
 The host follows one graph behind: it gets the same candidates, makes the same choice, and keeps the account of
-ended sentences while the GPU takes the next steps. Finished sentences stay in the batch until half of it is finished."""
+ended sentences while the GPU takes the next steps. Finished sentences stay in the batch until half of it is
+finished."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def choose(
     _likeliest[(rows,)](
         logits.contiguous(), scores, limits, rules.barred, best, likeliest, words, rules.end,
         before, len(rules.never), count, triton.next_power_of_2(count), groups, GROUP,
-        num_warps=max(4, min(16, groups // 128)),
+        num_warps=max(4, min(16, groups // 256)),  # more threads than they need wait for each other
     )  # fmt: skip
     candidates = torch.empty(3, sentences, count, dtype=torch.float64, device=logits.device)
     order = tokens.new_empty(sentences * width)

@@ -5,7 +5,7 @@ and update of a GRU. A plain RNN has none."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -94,6 +94,12 @@ class Layers(nn.Module):
             self.add_module(name, Gates(kind))
             if chrono_steps:
                 chrono_(self.rnn, kind, name, chrono_steps)
+
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        """Of `.to(..)`, `.bfloat16()`, ...: the weights are laid out again as cuDNN reads them."""
+        super()._apply(*args, **options)
+        lay_out(self.rnn)
+        return self
 
     def weights(self, layer: int) -> list[Tensor]:
         """The weights of a layer in the order of WEIGHTS, for each direction."""
@@ -203,6 +209,29 @@ class Layers(nn.Module):
         for part, gate in zip(parts, gates.chunk(len(parts), -1), strict=True):
             if part in GATES:
                 record(self.get_submodule(name), part, gate, axis=1)
+
+
+def lay_out(rnn: nn.RNNBase) -> None:
+    """As rnn.flatten_parameters(), which leaves bfloat16 as it is: cuDNN would copy the weights at every call, and
+    warn."""
+    weights: list[Any] = rnn._flat_weights
+    apart = len({weight.data_ptr() for weight in weights}) == len(weights)
+    if not apart or not all(weight.is_cuda and weight.dtype == torch.bfloat16 for weight in weights):
+        return
+    if not torch._use_cudnn_rnn_flatten_weight():
+        return
+    with torch.no_grad(), torch.cuda.device_of(weights[0]):
+        torch._cudnn_rnn_flatten_weight(
+            weights,
+            len(WEIGHTS),
+            rnn.input_size,
+            torch.backends.cudnn.rnn.get_cudnn_mode(rnn.mode),
+            rnn.hidden_size,
+            rnn.proj_size,
+            rnn.num_layers,
+            rnn.batch_first,
+            rnn.bidirectional,
+        )
 
 
 class Encoder(Layers):
@@ -340,6 +369,13 @@ class Cell(nn.Module):
         return after
 
 
+def by_layer(states: list[CellState]) -> CellState:
+    """The states of layers, each (N, dim), side by side: (N, layers, dim)."""
+    if len(states) == 1:  # nothing to copy
+        return tuple(part[:, None] for part in states[0])
+    return tuple(torch.stack(parts, 1) for parts in zip(*states, strict=True))
+
+
 class Stack(Layers):
     """Stacked recurrent layers over a whole sequence, or over one step of it.
 
@@ -391,9 +427,7 @@ class Stack(Layers):
             after = run(x, before, *weights) if self.kind == "lstm" else (run(x, before[0], *weights),)
             x = after[0]
             states.append(after)
-        if len(states) == 1:  # nothing to copy
-            return x[:, None], tuple(part[:, None] for part in states[0])
-        return x[:, None], tuple(torch.stack(parts, 1) for parts in zip(*states, strict=True))
+        return x[:, None], by_layer(states)
 
     def _run_by_layer(self, x: Tensor, state: CellState) -> tuple[Tensor, CellState]:
         """As `run`, with dropout that torch's layers do not have."""

@@ -83,7 +83,7 @@ def growing_tree(tree: Any, size: int) -> Any:
 def moved_tree(tree: Any) -> Any:
     """Every buffered memory as before a step, since the search has moved its place on."""
     if isinstance(tree, BufferedMemory):
-        return dataclasses.replace(tree, written=0)
+        return dataclasses.replace(tree, written=False)
     return tuple(moved_tree(part) for part in tree) if isinstance(tree, tuple) else tree
 
 

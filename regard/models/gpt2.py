@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention import GrowingMemory
+from regard.attention import BufferedMemory, GrowingMemory
 from regard.base.dropout import Dropout
 from regard.base.fields import check, setting
 from regard.data.text.windows import TextBatch
@@ -155,9 +155,15 @@ class GPT2(nn.Module):
         places, grown = place[:, None] + torch.arange(tokens.shape[1], device=tokens.device), []
         most = min(pasts[0].newest + tokens.shape[1], self.config.max_positions) - 1
         x = self.embed(tokens) + self.positions(places, most=most)
-        for block, past in zip(self.blocks, pasts, strict=True):
-            x, longer = block.step(x, past)
-            grown.append(longer)
+        if isinstance(pasts[0], BufferedMemory):  # of one row
+            fan, x = pasts[0].fan(tokens.shape[1]), x.transpose(0, 1)
+            for block, past in zip(self.blocks, pasts, strict=True):
+                x, _ = block.step(x, replace(fan, past=past))
+            x, grown = x.transpose(0, 1), pasts
+        else:
+            for block, past in zip(self.blocks, pasts, strict=True):
+                x, longer = block.step(x, past)
+                grown.append(longer)
         return self.out(self.norm(x)), State((), (tuple(grown), place + tokens.shape[1]), state.width)
 
     def cut_back(self, state: State, count: int | Tensor) -> State:
@@ -172,7 +178,7 @@ class GPT2(nn.Module):
         x = self.embed(tokens) + self.positions(place, most=pasts[0].newest)
         logits = try_step(x, self.blocks, pasts, self.norm, self.out)
         if logits is not None:
-            grown = [replace(past, written=1) for past in pasts]
+            grown = [replace(past, written=True) for past in pasts]
             return logits, State((), (tuple(grown), place + 1), state.width)
         x, grown = x[:, None], []
         for block, past in zip(self.blocks, pasts, strict=True):

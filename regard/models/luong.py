@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.attention import SCORES, WAYS, Look, Memory, Question
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
-from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack
+from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer
 from regard.layers.scan import apart, scan_steps
 from regard.layers.state import State
 
@@ -117,7 +117,7 @@ class Luong(EncoderDecoder):
             after.append(cell(ahead, tuple(part[:, number] for part in state)))
         states = after[-1][0][:, None]  # (N, 1, dim)
         attentional, look = self.attentional(states, time.expand(states.shape[0])[:, None], memory)
-        return attentional[:, 0], tuple(torch.stack(part, 1) for part in zip(*after, strict=True)), look
+        return attentional[:, 0], by_layer(after), look
 
     def decode(self, target: Tensor, memory: Memory, state: CellState) -> tuple[Tensor, list[Look]]:
         """Teacher forcing: target (B, T), already shifted right -> attentional states (B, T, dim) and the looks"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from regard.attention.trace import sites_of
 from regard.base.dropout import drop
 from regard.errors import NoAttention
 from regard.layers.recurrent import KINDS, Cell, Encoder, Stack, gates_of
+from regard.layers.replay import syncing_never
 
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 GATED = ("gru", "lstm")
 INPUTS, DIM = 5, 6
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -313,3 +316,36 @@ def test_a_compiled_layer_is_traced_by_a_second_pass() -> None:
         compiled(x, mask)
     assert seen.sites == wanted.sites
     assert torch.equal(seen["l1_reverse", "forget"], wanted["l1_reverse", "forget"])
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=gpu)])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_sync_the_same_is_read(kind: str, bidirectional: bool, device: str) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(kind, INPUTS, DIM, layers=2, bidirectional=bidirectional).to(device, torch.float64)
+    x = torch.randn(3, 6, INPUTS, dtype=torch.float64, device=device)
+    mask = torch.arange(6, device=device) < torch.tensor([[4], [6], [1]], device=device)
+    with torch.inference_mode():
+        states, last = encoder(x, mask)
+        with syncing_never():
+            mine, mine_last = encoder(x, mask)
+    torch.testing.assert_close(mine, states)
+    torch.testing.assert_close(mine_last, last)
+
+
+def test_without_a_sync_an_empty_row_has_the_first_state() -> None:
+    encoder = Encoder("lstm", INPUTS, DIM, bidirectional=False)
+    with torch.inference_mode(), syncing_never():
+        states, last = encoder(torch.randn(2, 3, INPUTS), torch.tensor([[True, True, False], [False] * 3]))
+    assert not states[1].any()
+    assert all(part[0].any() and not part[1].any() for part in last)
+
+
+@gpu
+def test_weights_in_bfloat16_are_laid_out_for_cudnn() -> None:
+    encoder = Encoder("lstm", INPUTS, DIM).cuda().bfloat16()
+    x, mask = torch.randn(2, 3, INPUTS).cuda().bfloat16(), torch.ones(2, 3, dtype=torch.bool).cuda()
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("error")  # "weights are not part of single contiguous chunk of memory"
+        encoder(x, mask)

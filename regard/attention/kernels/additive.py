@@ -25,7 +25,8 @@ except ImportError:  # no Triton: the chunked code below runs on any device
 LIMIT = 43.0
 WIDE_LIMIT = 350.0  # the same in float64
 CHUNK = {"cpu": 1 << 20, "cuda": 1 << 26}  # pairs x features held at once
-# A single query with at most this many pairs x features keeps them all on a GPU, where chunks are launch-bound.
+# With gradients, a single query with at most this many pairs x features keeps them all on a GPU, where chunks are
+# launch-bound.
 FEW = 1 << 23
 
 
@@ -38,7 +39,9 @@ def exponentials(x: Tensor) -> Tensor:
 
 def sum_of_tanh(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """(B, .., Q, D), (B, .., K, D) as exponentials and v (D,) -> scores (B, .., Q, K) in v's dtype"""
-    if torch.compiler.is_exporting() or (queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW):
+    by_kernel = _fused(queries) and not torch.is_grad_enabled()
+    few = queries.is_cuda and queries.shape[-2] == 1 and keys.numel() <= FEW
+    if torch.compiler.is_exporting() or (few and not by_kernel):
         with torch.autocast(queries.device.type, enabled=False):  # in float32 or more, as the kernel
             wide = at_least_float32(v)
             return (wide.sum() - 2 * (_gaps(queries, keys) @ wide)).to(v.dtype)
