@@ -68,7 +68,7 @@ def test_a_recipe_for_machines_and_as_a_file(call: Any) -> None:
     steps = next(one for one in told["sections"]["train"] if one["name"] == "steps")
     text = call("recipe", "bert-labelled", "--toml").out
     assert text == (RECIPES / "bert-labelled.toml").read_text()
-    assert steps["value"] == tomllib.loads(text)["train"]["steps"]
+    assert steps["value"] == tomllib.loads(text)["scratch"]["train"]["steps"]  # nothing is given to start from
     assert told["about"].startswith("Your own labelled texts")
 
 

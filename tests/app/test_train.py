@@ -130,7 +130,7 @@ def test_train_on_pairs_of_ones_own(call: Any, recipe: str) -> None:
         ("gpt2-text", "tokens.size=5", "error: [tokens]: size must be at least 257 for bpe tokens"),
         ("bert-text", "tokens.size=5", "error: [tokens]: size must be at least 6 for wordpiece tokens"),
         ("bahdanau-dates", "tokens.size=-1", "error: [tokens]: size must be at least 5 for character tokens"),
-        ("bert-text", "tokens.normalise=nfc", "error: [tokens]: wordpiece has a normal form of its own"),
+        ("bert-text", "tokens.normalise=nfc", "error: [tokens]: BERT has a normal form of its own"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_read(
