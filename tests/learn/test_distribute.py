@@ -276,6 +276,20 @@ def test_a_run_of_four_processes_goes_on_with_four_two_and_one(tmp_path):
     assert {path.suffix for path in files} <= {".safetensors", ".json", ".jsonl", ".svg", ".md", ".toml"}
 
 
+def train_on(device: str, folder: Path) -> None:
+    for shard in (False, True):
+        go_on(TRANSFORMER, folder / f"shard {shard}", 4, False, shard=shard, device=device)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_counts_are_sent_from_there(tmp_path):
+    """NCCL sends nothing that lies on the CPU: not the tokens of a batch, nor a saved step or a metric."""
+    go_on(TRANSFORMER, tmp_path / "plain", 4, False, device="cuda")
+    in_processes(1, train_on, "cuda", tmp_path)
+    for shard in (False, True):
+        assert losses(tmp_path / f"shard {shard}") == pytest.approx(losses(tmp_path / "plain"), abs=1e-5)
+
+
 def with_a_bit_changed(path: Path) -> Path:
     file = next(path.glob("*.safetensors"))
     data = bytearray(file.read_bytes())
