@@ -294,7 +294,7 @@ class Attend(nn.Module):
         if flat:
             query, keys, values = query[:, None], keys[:, None], values[:, None]
         sides = query, keys.to(query.dtype), values.to(query.dtype)
-        if self._sees_all(question) and has_kernel_for_few(*sides):
+        if self._sees_all(question) and has_kernel_for_few(query, values):
             read = read_few(*sides, memory.mask, scale=scale)
         elif self.causal and self._whole_sequence(question, memory):
             read = causal_attention(*sides, memory.mask, strict=self.strict, dropout=dropout, scale=scale)

@@ -117,7 +117,7 @@ def _source_misfit(cross: MultiHead | None, source: Memory, x: Tensor) -> str:
     if cross is None or len(x) % len(source.keys):
         return "a block has a source without cross-attention, or of other rows"
     queries = x.view(len(source.keys), -1, cross.heads, x.shape[1] // cross.heads).transpose(1, 2)  # (B, H, Q, D)
-    good = queries.shape[2] <= MOST_QUERIES and worth(queries, source.keys, source.values)
+    good = queries.shape[2] <= MOST_QUERIES and worth(queries, source.values)
     same = {source.keys.dtype, source.values.dtype} == {x.dtype}
     return "" if good and same else "the source is too long, or of another dtype, or has too many beams"
 

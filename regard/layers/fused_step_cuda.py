@@ -122,6 +122,30 @@ def activated(x, NAME: tl.constexpr):
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0  # tanh
 
 
+@triton.jit
+def of_three(part, query, key, value):
+    """What belongs to the queries, keys or values: part 0, 1 or 2."""
+    chosen = query
+    if part == 1:
+        chosen = key
+    if part == 2:
+        chosen = value
+    return chosen
+
+
+@triton.jit
+def store_projected(y, part, j, n, queries, keys, values, place, N, C, K: tl.constexpr, D: tl.constexpr):
+    """y (COLS, ROWS) of outputs j and rows n, as queries, or at this place of the memory."""
+    j, n = j[:, None], n[None, :]
+    inside = (j < K) & (n < N)
+    if part == 0:
+        tl.store(queries + n * K + j, y.to(queries.dtype.element_ty), mask=inside)
+    else:
+        out = of_three(part, keys, keys, values)
+        at = ((n.to(tl.int64) * (K // D) + j // D) * C + place) * D + j % D
+        tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+
+
 @triton.jit(do_not_specialize=["N", "C"])
 def _project(
     x, scale, shift, query, key, value, query_bias, key_bias, value_bias, queries, keys, values, place, eps, N, C,
@@ -132,16 +156,11 @@ def _project(
     """The queries of norm(x), and its keys and values, written into the memory. Grid: 3 x tiles of J = K, of N."""
     tiles = tl.cdiv(K, COLS)
     part, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
-    w, b = query, query_bias
-    if part == 1:
-        w, b = key, key_bias
-    if part == 2:
-        w, b = value, value_bias
     j, k = tile * COLS + tl.arange(0, COLS), _inputs(CHUNKS, SLICES, SLICE)
-    w = _weights(w, j, k, K, K, CHUNKS)
+    w = _weights(of_three(part, query, key, value), j, k, K, K, CHUNKS)
     scale, shift = _features(scale, k, K, CHUNKS), _features(shift, k, K, CHUNKS)
     if BIAS:
-        bias = tl.load(b + j, mask=j < K, other=0.0).to(tl.float32)
+        bias = tl.load(of_three(part, query_bias, key_bias, value_bias) + j, mask=j < K, other=0.0).to(tl.float32)
     ready(EARLY)
     n = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     place = tl.load(place)
@@ -149,16 +168,7 @@ def _project(
     y = _product(w, x, ROWS, CHUNKS)
     if BIAS:
         y += bias[:, None]
-    j, n = j[:, None], n[None, :]
-    inside = (j < K) & (n < N)
-    if part == 0:
-        tl.store(queries + n * K + j, y, mask=inside)
-    else:
-        out = keys
-        if part == 2:
-            out = values
-        at = ((n.to(tl.int64) * (K // D) + j // D) * C + place) * D + j % D
-        tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+    store_projected(y, part, j, n, queries, keys, values, place, N, C, K, D)
 
 
 @triton.jit(do_not_specialize=["N", "J"])

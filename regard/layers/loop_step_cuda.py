@@ -25,7 +25,7 @@ from regard.attention.memory import BufferedMemory, Memory
 from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
 from regard.layers.block import Block
-from regard.layers.fused_step_cuda import activated
+from regard.layers.fused_step_cuda import activated, of_three, store_projected
 
 
 @triton.jit
@@ -70,26 +70,13 @@ def _project(
     """The queries of x, and its keys and values, written into the memory. Grid: 3 x tiles of J = K, of N."""
     tiles = tl.cdiv(K, COLS)
     part, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
-    w, b = query, query_bias
-    if part == 1:
-        w, b = key, key_bias
-    if part == 2:
-        w, b = value, value_bias
     j, n = tile * COLS + tl.arange(0, COLS), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     bias = tl.zeros((COLS,), tl.float32)
     if BIAS:
-        bias = tl.load(b + j, mask=j < K, other=0.0).to(tl.float32)
+        bias = tl.load(of_three(part, query_bias, key_bias, value_bias) + j, mask=j < K, other=0.0).to(tl.float32)
+    w = of_three(part, query, key, value)
     y = _product(w, x, j, n, 0, N, K, K, K, ROWS, COLS, DEPTH, STAGES, LINES, EARLY) + bias[:, None]
-    j, n = j[:, None], n[None, :]
-    inside = (j < K) & (n < N)
-    if part == 0:
-        tl.store(queries + n * K + j, y.to(queries.dtype.element_ty), mask=inside)
-    else:
-        out = keys
-        if part == 2:
-            out = values
-        at = ((n.to(tl.int64) * (K // D) + j // D) * C + tl.load(place)) * D + j % D
-        tl.store(out + at, y.to(out.dtype.element_ty), mask=inside)
+    store_projected(y, part, j, n, queries, keys, values, tl.load(place), N, C, K, D)
 
 
 @triton.jit(do_not_specialize=["N", "J"])

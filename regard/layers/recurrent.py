@@ -145,9 +145,7 @@ class Layers(nn.Module):
         turned = torch.where(mask, lengths[:, None] - 1 - place, place)  # (N, T)
         for layer in range(self.rnn.num_layers):
             weights = [torch.stack(parts) for parts in zip(*self._by_direction(layer), strict=True)]
-            after = walk_padded(
-                self.kind, x, turned, weights
-            )  # of each part of a state (T + 1, directions, N, dim)
+            after = walk_padded(self.kind, x, turned, weights)  # each (T + 1, directions, N, dim)
             last += [_after(part, lengths) for part in after]
             sides = [side.transpose(0, 1) for side in after[0][1:].unbind(1)]  # (N, T, dim)
             sides[1:] = [_in_order(side, turned) for side in sides[1:]]

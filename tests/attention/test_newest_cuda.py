@@ -148,11 +148,11 @@ def test_gradients_training_and_traces_keep_their_way(asked: tuple[str, list[Any
 @torch.no_grad()
 def test_the_cpu_keeps_its_way() -> None:
     query = torch.randn(2, 1, 1, 8)
-    assert few.worth(query, query, query)
-    assert not few.has_kernel_for_few(query, query, query)
-    assert not few.worth(query.double(), query, query)
+    assert few.worth(query, query)
+    assert not few.has_kernel_for_few(query, query)
+    assert not few.worth(query.double(), query)
     long = torch.randn(2, 1, few.NEAR + 1, 8)
-    assert not few.worth(query, long, long)
+    assert not few.worth(query, long)
 
 
 @pytest.mark.parametrize(("beams", "width"), [(5, 16), (1, 40), (3, 7)])

@@ -16,7 +16,7 @@ NEAR, FULL = 512, 64  # a larger memory needs so many rows and heads: one progra
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def has_kernel_for_few(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+def has_kernel_for_few(query: Tensor, values: Tensor) -> bool:
     """Whether `read_few` can be called, and is worth it. It has no gradient."""
     return (
         newest_cuda is not None
@@ -25,11 +25,11 @@ def has_kernel_for_few(query: Tensor, keys: Tensor, values: Tensor) -> bool:
         and not torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cuda")
-        and worth(query, keys, values)
+        and worth(query, values)
     )
 
 
-def worth(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+def worth(query: Tensor, values: Tensor) -> bool:
     """As `has_kernel_for_few`, without what concerns the device."""
     rows, heads, count, dim = query.shape
     places, width = values.shape[-2:]
@@ -52,7 +52,6 @@ def has_kernel_for_rows(keys: Tensor, values: Tensor) -> bool:
     return (
         newest_cuda is not None
         and keys.is_cuda
-        and keys.get_device() == torch.cuda.current_device()
         and all(x.dim() == 4 and x.is_contiguous() and x.shape[-1] <= MOST_WIDTH for x in (keys, values))
     )
 

@@ -27,9 +27,8 @@ class Continuation(Shown):
     unknown: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
     _look: Callable[[Sequence[str]], Heads] | None = field(default=None, repr=False, compare=False)
     _gates: Callable[[Sequence[str], int], Heads] | None = field(default=None, repr=False, compare=False)
-    _alignment: tuple[str, ...] = field(
-        default=(), kw_only=True, repr=False, compare=False
-    )  # the last layer's site
+    # the last layer's site
+    _alignment: tuple[str, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
     @cached_property
     def attention(self) -> Map:

@@ -60,9 +60,8 @@ class ImageRun(Run):
     def read(self, images: Sequence[np.ndarray]) -> Tensor:
         """(H, W, 1 or 3) bytes each, of any size -> (B, C, H, W) as the model takes them."""
         fitted = np.stack([fit_image(image, self.model.config.size, self.pixels) for image in images])
-        return normalise(fitted, self.pixels.mean, self.pixels.std).to(
-            next(self.model.parameters())
-        )  # and its dtype
+        weight = next(self.model.parameters())
+        return normalise(fitted, self.pixels.mean, self.pixels.std).to(weight.device, weight.dtype)
 
     def seen(self, image: np.ndarray) -> np.ndarray:
         """The part of an image (H, W, C) that the model reads, in the image's own pixels: all, or its centre."""
