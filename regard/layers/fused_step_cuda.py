@@ -20,7 +20,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kernels.newest_cuda import joined, parts_of, read_newest, ready
+from regard.attention.kernels.newest_cuda import joined, launched, parts_of, read_newest, ready
 from regard.attention.memory import BufferedMemory
 from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
@@ -330,7 +330,7 @@ def attend(x: Tensor, block: Block, past: BufferedMemory, plan: Plan) -> tuple[T
         x, norm.weight, norm.bias, part.query.weight, part.key.weight, part.value.weight,
         part.query.bias, part.key.bias, part.value.bias, queries, past.keys, past.values, past.place,
         norm.eps, rows, past.keys.shape[-2], dim, past.keys.shape[-1], part.query.bias is not None,
-        EARLY=plan.early, **tile.options(dim, part.query.weight.dtype), **launched(plan),
+        EARLY=plan.early, **tile.options(dim, part.query.weight.dtype), **launched(plan.early),
     )  # fmt: skip
     return read_newest(
         queries, past.keys, past.values, past.mask, past.place, scale=part.score.scale(past.keys.shape[-1]),
@@ -347,7 +347,7 @@ def expand(
     _expand[tile.grid(layer.out_features, len(x))](
         x, norm.weight, norm.bias, layer.weight, layer.bias, y, norm.eps, len(x), layer.out_features,
         layer.in_features, layer.bias is not None, activation,
-        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan),
+        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan.early),
     )  # fmt: skip
     return y
 
@@ -360,10 +360,5 @@ def add(
     _add[tile.grid(layer.out_features, len(before))](
         x, heights, layer.weight, layer.bias, before, after, len(before),
         layer.out_features, layer.in_features, parts, layer.bias is not None,
-        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan),
+        EARLY=plan.early, **tile.options(layer.in_features, layer.weight.dtype), **launched(plan.early),
     )  # fmt: skip
-
-
-def launched(plan: Plan) -> dict[str, bool]:
-    """The launch option of kernels that begin before the one before them is done."""
-    return {"launch_pdl": True} if plan.early else {}

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHead
-from regard.attention.kernels.newest_cuda import USUAL, Few, fetch_ahead, lines_of, read_few, ready
+from regard.attention.kernels.newest_cuda import USUAL, Few, fetch_ahead, launched, lines_of, read_few, ready
 from regard.attention.memory import BufferedMemory, Memory
 from regard.base.device import on_own_gpu
 from regard.base.with_triton import tl, triton
@@ -157,7 +157,7 @@ class Tile:
         depth = min(self.depth if size == 2 else 32, max(16, triton.next_power_of_2(inputs)))
         sizes = {"ROWS": self.rows, "COLS": self.cols, "DEPTH": depth, "STAGES": self.stages}
         sizes["LINES"] = lines_of(inputs * size)
-        return sizes | {"EARLY": plan.early, "num_warps": self.warps} | launched(plan)
+        return sizes | {"EARLY": plan.early, "num_warps": self.warps} | launched(plan.early)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def combine(
         x, x if parts is None else parts, bias, norm.weight if norm else None, norm.bias if norm else None,
         stream, y, norm.eps if norm else 0.0, rows, dim, triton.next_power_of_2(dim),
         0 if parts is None else len(parts), bias is not None, norm is not None, post, plan.early,
-        num_warps=4, **launched(plan),
+        num_warps=4, **launched(plan.early),
     )  # fmt: skip
     return y
 
@@ -282,8 +282,3 @@ def linear(
         dtype is not None and layer.bias is not None, activation, **tile.options(layer, plan, splits),
     )  # fmt: skip
     return y if dtype is None else y[0]
-
-
-def launched(plan: Plan) -> dict[str, bool]:
-    """The launch option of kernels that begin before the one before them is done."""
-    return {"launch_pdl": True} if plan.early else {}

@@ -106,6 +106,11 @@ def joined(reads, heights, n, k, inside, N, K: tl.constexpr, PARTS: tl.constexpr
     return read / tl.where(total == 0, 1.0, total)
 
 
+def launched(early: int) -> dict[str, bool]:
+    """The launch option of kernels that begin before the one before them is done."""
+    return {"launch_pdl": True} if early else {}
+
+
 def lines_of(size: int) -> int:
     """How many lines of the cache hold so many bytes, as a power of two."""
     return triton.next_power_of_2(triton.cdiv(size, LINE))
@@ -129,7 +134,7 @@ def read_newest(
     _read_newest[(rows * heads, parts)](
         query, keys, values, mask, place, reads, heights, scale, rows, capacity,
         heads, dim, parts, tile, max(16, triton.next_power_of_2(dim)), stages, early,
-        num_warps=warps, **({"launch_pdl": True} if early else {}),
+        num_warps=warps, **launched(early),
     )  # fmt: skip
     return reads, heights
 
@@ -220,7 +225,7 @@ def read_few(
         count, places, *query.stride()[:3], *keys.stride()[:3], *values.stride()[:3],
         0 if mask is None else mask.stride(0),
         heads, dim, width, mask is not None, place is not None, queries, tile, *widths, few.stages, early,
-        num_warps=few.warps, **({"launch_pdl": True} if early else {}),
+        num_warps=few.warps, **launched(early),
     )  # fmt: skip
     return out.transpose(1, 2)
 
