@@ -48,7 +48,7 @@ HEADS = {  # head -> its class in `transformers`
     "classify": "BertForSequenceClassification",
 }
 TASKS = {"none": "embed", "masked": "fill", "pretrain": "fill", "classify": "classify"}
-# Of the logits of BERT and of the linear part. On texts held out the first are much too sure, the second too little.
+# Of the logits of BERT and of the linear part. On held-out texts BERT is much too sure, the linear part too little.
 SHARES = 0.3, 2.0
 
 
