@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.base.dtype import at_least_float32
 from regard.data.text.windows import TextBatch
+from regard.layers.replay import must_not_sync
 
 ROWS = 1024  # rows of logits held at once; even, so that the two passes of R-Drop stay together
 ALIGNED = 64  # in half precision GPUs multiply matrices of other numbers of words several times more slowly
@@ -84,7 +85,8 @@ def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_s
         batch.tokens[:, 1:],
         batch.counted,
         label_smoothing=label_smoothing,
-        fixed_shapes=states.is_cuda and torch.is_grad_enabled(),  # so that a training step can be captured
+        # So that a training step can be captured.
+        fixed_shapes=must_not_sync() or (states.is_cuda and torch.is_grad_enabled()),
     )
     return Loss(total, likelihoods.sum(1), batch.counted.sum())
 
