@@ -295,11 +295,10 @@ def _after(states: Tensor, steps: Tensor) -> Tensor:
 
 
 def next_state(kind: str, ahead: Tensor, of_state: Tensor, state: CellState) -> CellState:
-    """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA without gradients it is one
-    kernel of torch's, which its own cells use."""
+    """What a cell makes of W x + b, U h + c (N, gates * dim) and its state. On CUDA it is one kernel of torch's,
+    which its own cells use, and one in the backward pass."""
     alike = ahead.dtype == of_state.dtype == state[-1].dtype
-    plain = torch.is_grad_enabled() or torch.compiler.is_compiling() or not alike
-    if ahead.is_cuda and kind != "rnn" and not plain:
+    if ahead.is_cuda and kind != "rnn" and alike and not torch.compiler.is_compiling():
         if kind == "lstm":
             return tuple(torch.ops.aten._thnn_fused_lstm_cell(ahead, of_state, state[1])[:2])
         return (torch.ops.aten._thnn_fused_gru_cell(ahead, of_state, state[0])[0],)
