@@ -1,5 +1,5 @@
-"""The loss of a chunk of logits on CUDA, and its gradient in their place: they are read twice and written once, where
-a softmax in float32 and its gradient would be read and written six times."""
+"""The loss of a chunk of logits on CUDA, and its gradient in their place: they are read twice and written once; a
+softmax in float32 and its gradient would be read and written six times."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ class _Exponentials(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        found: Tensor = additive_cuda.exponentials_backward(*ctx.saved_tensors, grad.contiguous(), LIMIT)
+        x, out = ctx.saved_tensors
+        found: Tensor = additive_cuda.exponentials_backward(x, out, grad.contiguous(), LIMIT)
         return found
 
 
