@@ -1,7 +1,7 @@
 """Training steps beside the same network in plain torch: a loop as a tutorial has it, with torch's own layers and
 weights of its own; forward, backward, clipping and AdamW, on a GPU in bfloat16 by autocast. Tokens are random, and
-all rows have the same length. regard's step is that of `regard train`: eager, captured, compiled and both; the plain
-one eager and compiled.
+all rows have the same length. regard's step is that of `regard train`: eager, captured, compiled and both; the
+plain one eager and compiled.
 
 bahdanau-train     256 x 20 target tokens, 8,000 words, 512 units per direction and in the decoder
 translator-train   the small translator (256 wide, 3 + 3 layers, 8,000 words), 256 and 1,024 rows of 16

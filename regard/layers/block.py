@@ -217,8 +217,8 @@ def through(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None = None) 
     """Run x (B, T, dim) through every block. A batch with enough padding is packed, and the states of padding come
     out as 0; otherwise padding is masked. The states of padding are meaningless either way."""
     packing = None
-    # A graph needs static shapes. Counting the padding costs a GPU sync, so a batch that is not worth packing even if
-    # it were all padding is left as it is.
+    # A graph needs static shapes. Counting the padding costs a GPU sync, so a batch that is not worth packing even
+    # if it were all padding is left as it is.
     static = torch.compiler.is_compiling() or must_not_sync()
     if mask is not None and not static and worth_packing(x, mask.numel()):
         packing = Packing(mask)
