@@ -92,7 +92,7 @@ def next_token_loss(states: Tensor, out: nn.Linear, batch: TextBatch, *, label_s
         batch.counted,
         label_smoothing=label_smoothing,
         # So that a training step can be captured.
-        fixed_shapes=must_not_sync() or (states.is_cuda and torch.is_grad_enabled()),
+        fixed_shapes=shapes_stay() or (states.is_cuda and torch.is_grad_enabled()),
     )
     return Loss(total, likelihoods.sum(1), batch.counted.sum())
 
@@ -104,6 +104,11 @@ def check_one_document(batch: TextBatch, model: str) -> None:
             f"{model} reads a row from left to right and cannot separate its documents; "
             "set data.separate_documents = false"
         )
+
+
+def shapes_stay() -> bool:
+    """Whether the loss is part of a graph, which may not depend on how many tokens are real."""
+    return torch.compiler.is_compiling() or must_not_sync()
 
 
 def token_loss(

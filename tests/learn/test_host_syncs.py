@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from small_models import batch, each, fresh
 from torch import Tensor
@@ -54,3 +55,13 @@ def test_a_training_step_asks_the_host_for_nothing(name: str, variant: str) -> N
     with asking_nothing():
         numbers = stepper._change(ready)
     assert numbers["loss"].isfinite()
+
+
+@pytest.mark.parametrize("name", ["transformer"])
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_the_loss_is_one_graph_for_the_compiler(name: str) -> None:
+    torch._dynamo.reset()
+    model = fresh(name, layers=1).train()
+    examples = batch(model)
+    compiled = torch.compile(model.loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(examples).total, model.loss(examples).total)
