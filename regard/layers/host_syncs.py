@@ -77,7 +77,7 @@ def noting_syncs(*, compiled: bool) -> Iterator[list[str]]:
     compiled graph cannot be seen one by one; only what waits for the GPU is."""
     found: list[str] = []
     mode = None if compiled else HostSyncs()
-    with warnings.catch_warnings(record=True) as told, _sync_debug("warn"):
+    with _sync_debug("warn"), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         if mode is None:
             yield found
@@ -108,7 +108,9 @@ def _sync_debug(mode: str) -> Iterator[None]:
         yield
         return
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode(mode)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that torch does not find everything
+        torch.cuda.set_sync_debug_mode(mode)
     try:
         yield
     finally:

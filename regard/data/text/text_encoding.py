@@ -6,8 +6,10 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -106,10 +108,10 @@ class TextEncoding(ABC):
 def sentences_of(row: EncodedText) -> list[list[int]]:
     """The ids of each sentence, or of whatever else the parts are."""
     ids, parts = row
-    sentences: list[list[int]] = [[] for _ in range(parts[-1] + 1 if parts else 0)]
-    for token, part in zip(ids, parts, strict=True):
-        sentences[part].append(token)
-    return sentences
+    if not parts:
+        return []
+    ends = np.bincount(parts).cumsum().tolist()
+    return [ids[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
