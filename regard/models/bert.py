@@ -85,8 +85,8 @@ class BertConfig:
 
     @property
     def can_capture(self) -> bool:
-        """Whether a step can be captured: its rows are packed, and predicted words picked out, by their lengths."""
-        return False
+        """Whether a training step can be captured: predicted words are picked out, by how many there are."""
+        return self.head == "classify"
 
     @property
     def classes(self) -> int:
@@ -258,7 +258,8 @@ class Bert(nn.Module):
         """The loss of masked tokens and next sentences, or of classes."""
         if isinstance(batch, LabelledBatch):
             assert batch.labels is not None
-            return label_loss(self.class_logits(batch), batch.labels, label_smoothing=label_smoothing)
+            logits = self.class_logits(batch)
+            return label_loss(logits, batch.labels, counted=batch.counted, label_smoothing=label_smoothing)
         states = self.states(batch.tokens, batch.segments, batch.mask)
         predicted = batch.predicted
         answers = self._predicted_states(states[predicted])[:, None]  # (n, 1, dim), predicted tokens only
