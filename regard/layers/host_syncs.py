@@ -57,6 +57,8 @@ class HostSyncs(TorchDispatchMode):
             return len(kinds) > 1
         if name in BY_MASK:
             places = [x for x in args[1] if x is not None]
+            if name != "index" and args[2].numel() == 1:  # torch fills what a mask selects with one number
+                return False
             return ours and any(x.dtype == torch.bool for x in places)
         if name == "repeat_interleave":
             return ours and kwargs.get("output_size") is None

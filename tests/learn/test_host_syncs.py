@@ -76,6 +76,7 @@ def test_what_asks_the_host_is_named_with_its_line() -> None:
         x[torch.tensor([1, 2])] = 3.0
         torch.where(mask, x, 0.0).sum()
         x[mask] = 0.0
+        x[mask] = x[:3].clone()
         torch.repeat_interleave(x, torch.tensor([1, 2, 1, 1, 1, 1]), output_size=7)
     names = [each.partition(" in ")[0] for each in seen.found]
     assert names == ["aten.index.Tensor", "aten._local_scalar_dense.default", "aten.index_put_.default"]
