@@ -16,7 +16,7 @@ from regard.attention import MultiHead, trace
 from regard.attention.memory import BufferedMemory, Memory
 from regard.layers import fused_step
 from regard.layers.block import ACTIVATIONS, Block
-from regard.layers.state import Room, State
+from regard.layers.state import Room, State, copy_all
 from regard.models.gpt2 import GPT2, GPT2Config
 
 INTERPRETED = fused_step.fused_step_cuda is not None and os.environ.get("TRITON_INTERPRET") == "1"
@@ -245,7 +245,9 @@ def begun(tied: bool, device: str) -> tuple[GPT2, State]:
     mask = torch.tensor([[True] * 4, [False] * 2 + [True] * 2], device=device)
     state = model.start(torch.randint(19, (2, 4), device=device), mask)
     place = torch.tensor(4, device=device)
-    return model, state.fixed(torch.arange(2, device=device), Room(16, 16, place))
+    static = state.fixed(2, Room(16, 16, place), 1)
+    copy_all(static.loading(state))
+    return model, static
 
 
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -284,7 +286,7 @@ def test_gpt2_steps_by_the_kernels(device: str, tied: bool, monkeypatch: pytest.
 def test_gpt2_on_the_cpu_steps_by_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons, tokens = told(monkeypatch), torch.tensor([3, 7])
     model, state = begun(True, "cpu")
-    plain = State((), (tuple(past.growing(4) for past in state.rows[0]), state.rows[1]))
+    plain = State((), (tuple(past.growing(4, True) for past in state.rows[0]), state.rows[1]))
     logits, after = model.step(tokens, state)
     wanted, grown = model.step(tokens, plain)
     torch.testing.assert_close(logits, wanted, rtol=0, atol=1e-5)
