@@ -146,6 +146,8 @@ class BeamsAhead:
 
     def close(self) -> None:
         """Others may use the graph from now on."""
+        for copied in self.waiting:
+            copied.forget()
         graphs.give_back(self.model, self.key, self.recording)
 
     def _record(self, beams: Beams) -> None:

@@ -173,7 +173,7 @@ class CapturedLookup(Lookup):
         rows = None
         if places:
             static: Rows = self.recording.input
-            rows = static.growing(self.size, self.masked).keep([0])
+            rows = replace(static.growing(self.size, self.masked).keep([0]), minimum=self.rows.minimum)
         graphs.give_back(self.model, self.key, self.recording)
         return rows
 

@@ -31,7 +31,7 @@ class RowsAhead:
     def __init__(self, model: Any, rows: Rows, size: int, capacity: int):
         self.model, self.device = model, rows.tokens.device
         self.count, self.size, self.capacity = bucket(len(rows)), size, capacity
-        self.masked = rows.state.is_masked
+        self.masked, self.minimum = rows.state.is_masked, rows.minimum
         self.key = addresses(model), STEPS, rows.form(self.count, capacity, most_sources(model))
         self.recording = graphs.take(model, self.key, lambda: record(model, rows, self.count, capacity))
         self.recording.load(rows, size)
@@ -91,7 +91,7 @@ class RowsAhead:
         if places:
             static: Rows = self.recording.input
             rows = static.growing(self.size, self.masked).keep(places)
-            rows = replace(rows, minimum=static.minimum - self.taken)
+            rows = replace(rows, minimum=self.minimum - self.taken)
         for copied in self.waiting:
             copied.forget()
         graphs.give_back(self.model, self.key, self.recording)

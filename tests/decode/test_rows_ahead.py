@@ -157,6 +157,22 @@ def test_a_source_that_was_read_is_kept_when_its_graph_is_used_again(
                 assert [answer.tokens for answer in running.finish()] == [alone(model, passage).tokens]
 
 
+def test_rows_that_leave_a_graph_keep_their_own_minimum(ahead: str) -> None:
+    """Not that of the rows for which it was captured."""
+    if ahead == "cuda":
+        pytest.skip("the texts of `Running` are on the CPU")
+    model = build("rnnlm")
+    with torch.no_grad():
+        model.out.bias[special(model).end] = 9  # texts end as soon as they may
+    first, *_ = passages_of(model)
+    for least, limit in ((1, 40), (30, 40)):
+        running, target = Running(model), replace(first.target, min_length=least, max_length=limit)
+        running.join([replace(first, target=target)])
+        running.step()
+        running.join([first])
+        assert len(running.finish()[0].tokens) == least
+
+
 def test_a_past_that_fills_its_buffers_goes_on(ahead: str) -> None:
     """A text whose past is nearly as long as the model can have, beside one that goes on when it has left."""
     if ahead == "cuda":
