@@ -255,7 +255,7 @@ def test_graphs_of_many_sizes_are_not_all_kept(ahead: str, monkeypatch: pytest.M
     count, size = graphs.graph_memory(model)
     assert (count, size) == (2, graphs.kept_bytes(model))
     assert size > 0
-    monkeypatch.setattr(graphs, "_memory", lambda device: 1)  # less than any graph takes
+    monkeypatch.setattr(graphs, "_memory", lambda device: 1)
     search(model, source, mask, **target)
     assert graphs.graph_memory(model)[0] == 1, "the oldest leave"
     assert isinstance(model, LanguageModel)

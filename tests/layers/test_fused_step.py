@@ -16,6 +16,7 @@ from regard.attention import MultiHead, trace
 from regard.attention.memory import BufferedMemory, Memory
 from regard.layers import fused_step
 from regard.layers.block import ACTIVATIONS, Block
+from regard.layers.positions import Learned, Sinusoidal
 from regard.layers.state import Room, State, copy_all
 from regard.models.gpt2 import GPT2, GPT2Config
 
@@ -132,7 +133,7 @@ def test_the_same_logits_with_post_norm_and_a_source(norm: str, beams: int, devi
 def test_inputs_may_be_shared_by_programs(share: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = fused_step.loop_step_cuda
     tiles = [loop.Tile(rows, 16, 16, 2, 4, share) for rows in (8, 32, 8, 16, 8)]
-    plan = loop.Plan(*tiles, loop.Few(16, 1, 1, 16))
+    plan = loop.Plan(*tiles, loop.Few(16, 1, 1, 16 if share else 1))
     monkeypatch.setattr(loop, "PLANS", {1024: plan})
     compare((10, 48, 3, 20, 18), device, torch.float32, norm="post", beams=2)
 
@@ -189,6 +190,24 @@ def test_a_row_that_may_look_nowhere_reads_zeros(device: str) -> None:
     wanted = stack.plain(x, pasts)
     found = stack.to(device).fused(x.to(device), moved(pasts, device, torch.float32)).cpu()
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1.0, 48**0.5])
+@pytest.mark.parametrize("device", DEVICES)
+def test_tokens_are_embedded_to_the_same_bits(device: str, scale: float, dtype: torch.dtype) -> None:
+    if device == "cpu" and dtype == torch.bfloat16:
+        pytest.skip("the interpreter cuts bfloat16 off")
+    torch.manual_seed(0)
+    positions: Any = Sinusoidal(48) if scale > 1 else Learned(48, max_positions=9)
+    table, positions = nn.Embedding(11, 48).to(device, dtype), positions.to(device, dtype)
+    tokens, places = torch.tensor([3, 10, 3], device=device), torch.tensor([0, 8, 5], device=device)
+    with torch.no_grad():
+        wanted = table(tokens) * scale + positions(places).to(dtype)
+        rows = positions.rows(8, places.device)
+        x, after = fused_step.fused_step_cuda.embed(tokens, places, table.weight, rows, scale)
+    assert torch.equal(x, wanted)
+    assert after.tolist() == [1, 9, 6]
 
 
 def test_every_activation_has_a_kernel() -> None:
