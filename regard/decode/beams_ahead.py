@@ -108,7 +108,7 @@ class BeamsAhead:
         self.ready: deque[Candidates] = deque()  # those of steps
         self._record(Beams(state, rules.both_lengths(), rules.start, scores))
         # All beams are equal at first, so only the first of a sentence is alive.
-        self.recording.input.scores.unflatten(0, (-1, self.width))[:, 1:] = -torch.inf
+        self.recording.input.scores.unflatten(0, (-1, self.width))[:, 1:].fill_(-torch.inf)
 
     def candidates(self) -> Candidates:
         while self.launched < self.last and len(self.waiting) < (1 if self.ready else 2):
@@ -227,4 +227,4 @@ def record(model: Generator, static: Beams, place: Tensor, rules: Rules, width: 
     def launch() -> Tensor:
         return torch.stack([step() for _ in range(steps)])
 
-    return Recording(graphs.captured(launch), static, place)
+    return Recording(graphs.captured(launch), static, place, rules.barred)

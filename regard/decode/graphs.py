@@ -50,6 +50,7 @@ class Recording(NamedTuple):
     launch: Callable[..., Any]  # a step returns what the host is told, `start` a state
     input: Any  # an Input, static; a step overwrites it by what follows from it
     place: Tensor  # () where pasts are written next
+    reads: Any = None  # what it reads beside these, so that it is not freed
     bytes: int = 0  # of GPU memory
 
     def load(self, begun: Any, size: int) -> None:

@@ -122,7 +122,7 @@ class Rows:
         yield from self.state.loading(new.state)
         history, known = self.history, new.history.shape[1]
         if known:
-            history[:, : history.shape[1] - known] = PADDING
+            history[:, : history.shape[1] - known].fill_(PADDING)
             history = history[:, history.shape[1] - known :]
         mine, others = ((rows.tokens, rows.totals, rows.least, *rows.dice) for rows in (self, new))
         for static, other in zip((*mine, history), (*others, new.history), strict=True):
