@@ -276,7 +276,7 @@ def record(model: Any, rows: Rows, ahead: int, capacity: int) -> Recording:
     def launch(proposed: Tensor | None) -> Tensor:
         if proposed is None:
             return both[1]()
-        proposal.copy_(proposed)
+        proposal.copy_(proposed, non_blocking=True)
         return both[0]()
 
     return Recording(launch, static, room.place)
