@@ -251,8 +251,8 @@ class State:
         return State(fixed_tree(self.memory, sentences, room), rows, width)
 
     def loading(self, new: State) -> Pairs:
-        """What is copied where to make this state, of `fixed`, the new one. Sentences beyond those of the new one
-        repeat its first, and so do beams."""
+        """What is copied where to make this state, of `fixed`, the new one; its pasts are emptied before. Each row
+        is copied for all its beams, and those beyond the new ones repeat the first."""
         pasts = [leaf for leaf in self.leaves[1] if isinstance(leaf, BufferedMemory)]
         if pasts:
             empty(pasts)
