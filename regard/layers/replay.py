@@ -99,6 +99,11 @@ def addresses(model: nn.Module) -> tuple[int, ...]:
     return found[model]
 
 
+def shape_of(batch: Batch) -> tuple[Any, ...]:
+    """The same for batches that one graph can compute."""
+    return tuple((name, tensor.shape, tensor.dtype) for name, tensor in batch.tensors().items())
+
+
 class BatchGraph(NamedTuple):
     """The graph of work on batches of one shape."""
 
@@ -120,17 +125,21 @@ class Replay:
 
     def __call__(self, work: Callable[[Any], Tensors], batch: Batch) -> Tensors:
         """work(batch); it must be the same function each time."""
-        shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in batch.tensors().items())
+        shape = shape_of(batch)
         if shape not in self.recordings:
             self.seen[shape] += 1
             if self.seen[shape] <= self.warm or len(self.recordings) == MOST:
-                return run_aside(lambda: work(batch), self.stream)
+                return self.eager(work, batch, self.seen[shape])
             self.recordings[shape] = self.record(work, batch)
         graph, static, output = self.recordings[shape]
         for name, tensor in static.tensors().items():
             tensor.copy_(getattr(batch, name))
         graph.replay()
         return {name: tensor.clone() for name, tensor in output.items()}
+
+    def eager(self, work: Callable[[Any], Tensors], batch: Batch, count: int) -> Tensors:
+        """Without a graph; the batch is that many-th of its shape."""
+        return run_aside(lambda: work(batch), self.stream)
 
     def record(self, work: Callable[[Any], Tensors], batch: Batch) -> BatchGraph:
         with torch.inference_mode(False):  # else it could not be overwritten outside inference mode
