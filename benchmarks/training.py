@@ -331,7 +331,7 @@ def additive_call(form: Callable[..., Tensor], size: tuple[int, ...], captured: 
 
     def replay() -> Any:
         graph.replay()
-        return found
+        return found, tensors, grad  # kept, since the graph reads them where they are
 
     return replay
 

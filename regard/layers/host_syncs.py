@@ -110,8 +110,8 @@ def _sync_debug(mode: str) -> Iterator[None]:
         yield
         return
     before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that torch does not find everything
+    with warnings.catch_warnings():  # the mode warns that it is a prototype
+        warnings.simplefilter("ignore")
         torch.cuda.set_sync_debug_mode(mode)
     try:
         yield
