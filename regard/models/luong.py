@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import SCORES, WAYS, Look, Memory, Question
+from regard.attention import SCORES, WAYS, Look, Memory, Question, check_score
 from regard.base.fields import check, setting
 from regard.layers.encoder_decoder import EncoderDecoder, build_attend, check_tied
 from regard.layers.recurrent import KINDS, Cell, CellState, Encoder, Stack, by_layer
@@ -44,6 +44,10 @@ class LuongConfig:
     feeding: bool = True  # input feeding: the last attentional state is an input of the next step
     # how query and key are compared; the paper's concat is additive
     score: str = setting("general", choices=SCORES)
+    # score = general: the rank of its matrix
+    rank: int = setting(0, at_least=1, or_zero="full", later=True)
+    # score = cosine: its factor; 1: the plain cosine
+    beta: float = setting(0.0, above=0, or_zero="learned", later=True)
     # from scores to weights: soft (the paper's global), hard (one place) or local (a window)
     weigh: str = setting("soft", choices=WAYS)
     window: int = setting(10, at_least=1)  # half-width of the window of local attention
@@ -57,6 +61,7 @@ class LuongConfig:
     def __post_init__(self) -> None:
         check(self)
         check_tied(self, width="dim")
+        check_score(self.score, rank=self.rank, beta=self.beta)
         if self.bidirectional and self.dim % 2:
             raise ValueError(
                 f"dim must be even with bidirectional = true (half for each direction), got {self.dim}"

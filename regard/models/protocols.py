@@ -143,6 +143,9 @@ class Translator(Model, Generator, Protocol):
 
     max_target_positions: int  # the most tokens it can write
 
+    @property
+    def max_source_positions(self) -> int: ...  # the most tokens it can read
+
     def check_source(self, source: Tensor) -> None: ...  # ValueError if it is too long
 
     def encode(self, source: Tensor, mask: Tensor) -> Any: ...

@@ -67,7 +67,7 @@ class Translator(WritingRun):
     @property
     def max_source(self) -> int:
         """The most tokens a source may have, the end token included."""
-        return self.model.config.max_positions
+        return self.model.max_source_positions
 
     @property
     def at_once(self) -> int:
