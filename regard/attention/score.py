@@ -64,6 +64,10 @@ class Score(nn.Module):
         """What depends on the keys alone, computed once for a memory."""
         return keys
 
+    def plain(self, prepared: Tensor) -> Tensor:
+        """A prepared query or key as the formula has it."""
+        return prepared
+
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         """(B, .., Q, D) against (B, .., K, D) -> (B, .., Q, K)"""
         scores, scale = inner_products(query, keys), self.scale(query.shape[-1])
@@ -162,6 +166,9 @@ class Additive(Score):
 
     def keys(self, keys: Tensor) -> Tensor:
         return exponentials(self.key_weight(keys))
+
+    def plain(self, prepared: Tensor) -> Tensor:
+        return prepared.log() / 2  # W q and U k
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return sum_of_tanh(query, keys, self.v)
