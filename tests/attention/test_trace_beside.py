@@ -56,7 +56,7 @@ SITES = {
     "cosine": lambda: MultiHead(D, H, score=Cosine(4, 4, beta=2.0)),
     "additive": lambda: Attend(Additive(D, D)),
     "causal additive": lambda: Attend(Additive(D, D), causal=True),
-    "window": lambda: Attend(Additive(D, D), LocalMonotonic(1)),
+    "window": lambda: Attend(Additive(D, D), LocalMonotonic(window=1)),
     "torch": lambda: nn.MultiheadAttention(D, H, batch_first=True),
     "torch, other sizes": lambda: nn.MultiheadAttention(D, H, batch_first=True, kdim=D, bias=False),
     "function": Own,
