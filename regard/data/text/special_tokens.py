@@ -56,8 +56,12 @@ TEXT_END = "<|endoftext|>"
 MARIAN = Numbering(("</s>", UNKNOWN_NAME), ("<pad>",), start="<pad>")
 GPT2 = Numbering((TEXT_END, UNKNOWN_NAME), pad=TEXT_END, start=TEXT_END, end=TEXT_END)
 GPT2_BYTES = Numbering((TEXT_END,), pad=TEXT_END, start=TEXT_END, end=TEXT_END)  # in bytes nothing is unknown
+EOS = "<eos>"
+ENDS_FIRST = Numbering(
+    ("<pad>", EOS, UNKNOWN_NAME), start=EOS, end=EOS
+)  # a text begins with the token that ends one
 BERT = Numbering(NAMES, pad="[PAD]", start="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
-NUMBERINGS = {"regard": Numbering(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT}
+NUMBERINGS = {"regard": Numbering(SPECIAL), "marian": MARIAN, "gpt2": GPT2, "bert": BERT, EOS: ENDS_FIRST}
 
 
 def numbering_for(name: str, kind: str) -> Numbering:
