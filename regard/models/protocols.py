@@ -172,6 +172,8 @@ class Captioner(Model, Generator, Protocol):
 class LanguageModel(Model, Generator, Protocol):
     """Continues a text."""
 
+    max_target_positions: int  # the most tokens it sees at once
+
     def states(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor: ...
 
 

@@ -224,4 +224,9 @@ def test_a_model_without_a_form_says_why() -> None:
     ):
         config = transformer.Config(vocabulary=9, **changes)
         assert (form_of("transformer", config), why_no_form("transformer", config)) == (None, words)
+    gpt2 = MODELS["gpt2"].Config(vocabulary=9, positions="sinusoidal")
+    assert form_of("gpt2", gpt2) is None
+    assert why_no_form("gpt2", gpt2) == (
+        "GPT-2's positions are learned, and this model's are sinusoidal (model.positions)"
+    )
     assert why_no_form("bahdanau", None) == "transformers has no model like bahdanau"
