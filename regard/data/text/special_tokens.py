@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from regard.data.text.wordpiece import NAMES
+from regard.errors import DataError
 
 if TYPE_CHECKING:
     import tokenizers
@@ -50,6 +52,17 @@ class Numbering:
         return Special(
             *(places.get(name, -1) for name in (self.pad, self.start, self.end, self.unknown, self.mask))
         )
+
+
+TAG = re.compile(r"<2([^<>\s]+)>")  # the token that a target to this language begins with ("<2fr>", Johnson 2017)
+
+
+def tag_token(tag: str) -> str:
+    """The token of a tag, which no text can spell."""
+    token = f"<2{tag}>"
+    if not TAG.fullmatch(token):
+        raise DataError(f"a target tag is a word without spaces and <>, as in fr; got {tag!r:.40}")
+    return token
 
 
 TEXT_END = "<|endoftext|>"

@@ -66,7 +66,7 @@ class Tokens:
     def __post_init__(self) -> None:
         check(self)
 
-    def learn(self, texts: Iterable[str], numbering: str) -> Tokenizer:
+    def learn(self, texts: Iterable[str], numbering: str, tags: Sequence[str] = ()) -> Tokenizer:
         """A vocabulary of the texts, with the special tokens of this numbering unless `start` asks for others."""
         return Tokenizer.train(
             texts,
@@ -76,6 +76,7 @@ class Tokens:
             lowercase=self.lowercase,
             normalise=self.normalise,
             numbering=EOS if self.start == EOS else numbering,
+            tags=tags,
         )
 
 

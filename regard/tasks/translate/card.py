@@ -48,6 +48,7 @@ translate_card = Card[Any](
         Option(
             "alignments", Path, "Write word alignments to this file, one line an answer: 0-0 1-2.", written=True
         ),
+        Option("to", str, "Of a run with several kinds of targets: which to write, as in --to fr.", metavar="TAG"),
         Option("dictionary", Path, "Source TAB target words, to look an unknown word's source word up in."),
     ),
     check_request=check_request,

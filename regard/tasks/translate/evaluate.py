@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from regard.base.divided import each
 from regard.errors import DataError
-from regard.metrics.bleu import bleu, chrf, tokenised_bleu
+from regard.metrics.bleu import bleu, chrf, tells, tokenised_bleu
 from regard.metrics.bleu_by_length import Bucket, bleu_by_length
 from regard.metrics.bootstrap import Comparison, bootstrap_means, paired_bootstrap
 from regard.metrics.exact_match import exact_match, exact_matches
@@ -47,8 +47,13 @@ def evaluate(
     decoding = change_decoding(run.decode, options or {})
 
     def translate(first: int, tick: Tick) -> Iterator[str]:
-        read = read_all(sources[first : first + run.at_once], run.read, "texts", first)
-        return (answer.text for answer in run.answers(read, decoding, tick=tick))
+        read = list(read_all(sources[first : first + run.at_once], run.read, "texts", first))
+        answers = [""] * len(read)
+        for tag, places in grouped(data.tags[first : first + run.at_once]).items():
+            part = run.towards(tag).answers([read[place] for place in places], decoding, tick=tick)
+            for place, answer in zip(places, part, strict=True):
+                answers[place] = answer.text
+        return iter(answers)
 
     answers = list(each(range(0, len(sources), run.at_once), translate, tick=tick, at_once=1, own_pace=True))
     nats, tokens = total_loss(run.model, data.ids.order(0), data.ids.batch)
@@ -60,6 +65,7 @@ def evaluate(
     metrics |= {"perplexity": math.exp(min(700.0, loss)), "loss": loss}
     if only:
         return Evaluation({name: metrics[name] for name in only if name in metrics})
+    by_tag = {tag: _judged(answers, references, places) for tag, places in grouped(data.tags).items() if tag}
     buckets = bleu_by_length(sources, answers, references) if data.tells("bleu") else []
     silent = ", ".join(name for name in SCORED if name not in metrics)
     return Evaluation(
@@ -68,14 +74,38 @@ def evaluate(
         {
             **{f"{name}_signature": text for name, text in signatures.items()},
             "bleu_by_length": [asdict(bucket) for bucket in buckets],
+            **({"by_target_tag": by_tag} if by_tag else {}),
         },
-        {_words(bucket): bucket.bleu for bucket in buckets},
+        {
+            **{
+                f"{name}, to {tag} ({judged['pairs']} pairs)": judged[name]
+                for tag, judged in by_tag.items()
+                for name in judged
+                if name != "pairs"
+            },
+            **{_words(bucket): bucket.bleu for bucket in buckets},
+        },
         (
             "\n".join(f"{name}: {text}" for name, text in signatures.items()),
             *([f"{silent}: cannot tell, as hardly any target has four tokens; see exact_match"] if silent else []),
         ),
         Translated(answers, references, buckets),
     )
+
+
+def grouped(tags: Sequence[str]) -> dict[str, list[int]]:
+    """The places of each tag, in the order in which they first occur."""
+    places: dict[str, list[int]] = {}
+    for place, tag in enumerate(tags):
+        places.setdefault(tag, []).append(place)
+    return places
+
+
+def _judged(answers: Sequence[str], references: Sequence[tuple[str, ...]], places: list[int]) -> dict[str, float]:
+    """How good the answers with one tag are."""
+    mine, theirs = [answers[place] for place in places], [references[place] for place in places]
+    told = {name: score(mine, theirs)[0] for name, score in SCORED.items() if tells(name, theirs)}
+    return {"pairs": len(places), "exact_match": exact_match(mine, theirs), **told}
 
 
 def _words(bucket: Bucket) -> str:
