@@ -65,6 +65,13 @@ SMALL = {  # the recipes that pages train by, with less to do
         "model.layers=1",
         "data.batch_tokens=512",
     ),
+    "transformer-summaries": (
+        "data.train=pairs.tsv",
+        *BRIEF,
+        "model.size=mini",
+        "model.layers=1",
+        "data.batch_tokens=512",
+    ),
     "gpt2-pairs": ("data.train=pairs.tsv", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
     "gpt2-text": ("data.train=book.txt", "model.dim=16", "model.layers=1", "data.batch_tokens=512"),
     "lstmn-text": ("data.train=book.txt", "model.embed=16", "model.dim=16", "data.batch_tokens=512"),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from regard.base.divided import each
 from regard.errors import DataError
-from regard.metrics.bleu import bleu, chrf, tells, tokenised_bleu
+from regard.metrics.bleu import MEASURES, bleu, chrf, tokenised_bleu
 from regard.metrics.bleu_by_length import Bucket, bleu_by_length
 from regard.metrics.bootstrap import Comparison, bootstrap_means, paired_bootstrap
 from regard.metrics.exact_match import exact_match, exact_matches
+from regard.metrics.rouge import ROUGE, rouge, rouge_scores
 from regard.show import Curves, length_curves
 from regard.tasks.core.card import Options
 from regard.tasks.core.inputs import read_all
@@ -21,7 +23,15 @@ from regard.tasks.shared.measuring import total_loss
 from regard.tasks.translate.prepare import TestPairs
 from regard.tasks.translate.run import Translator
 
-SCORED = {"bleu": bleu, "tokenised_bleu": tokenised_bleu, "chrf": chrf}
+Score = Callable[[Sequence[str], Sequence[Sequence[str]]], tuple[float, str]]
+SCORED: dict[str, Score] = {"bleu": bleu, "tokenised_bleu": tokenised_bleu, "chrf": chrf}
+
+
+def _rouge(name: str, answers: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
+    return rouge(name, answers, references), "F1|words in lower case|no stemming|best reference"
+
+
+SCORED |= {name: partial(_rouge, name) for name in ROUGE}
 
 
 @dataclass(frozen=True)
@@ -41,15 +51,15 @@ def evaluate(
     options: Options | None = None,
     tick: Tick = no_tick,
 ) -> Evaluation:
-    """BLEU and chrF of the answers, how many are exactly right, BLEU by source length, and the loss of the (first)
-    references. Loss and perplexity are per token, so that they compare runs with one tokenizer only."""
+    """BLEU and chrF of the answers, or ROUGE, how many are exactly right, BLEU by source length, the loss of the
+    (first) references. Loss and perplexity are per token, so that they compare runs with one tokenizer only."""
     sources, references = [source for source, _ in data.examples], [targets for _, targets in data.examples]
-    decoding = change_decoding(run.decode, options or {})
+    decoding, tags = change_decoding(run.decode, options or {}), data.tags or [""] * len(sources)
 
     def translate(first: int, tick: Tick) -> Iterator[str]:
         read = list(read_all(sources[first : first + run.at_once], run.read, "texts", first))
         answers = [""] * len(read)
-        for tag, places in grouped(data.tags[first : first + run.at_once]).items():
+        for tag, places in grouped(tags[first : first + run.at_once]).items():
             part = run.towards(tag).answers([read[place] for place in places], decoding, tick=tick)
             for place, answer in zip(places, part, strict=True):
                 answers[place] = answer.text
@@ -59,15 +69,15 @@ def evaluate(
     nats, tokens = total_loss(run.model, data.ids.order(0), data.ids.batch)
     loss = nats / tokens
     metrics, signatures = {"exact_match": exact_match(answers, references)}, {}
-    wanted = [name for name in SCORED if not only or name in only]
+    wanted = [name for name in data.measures if not only or name in only]
     for name in filter(data.tells, wanted):
         metrics[name], signatures[name] = SCORED[name](answers, references)
     metrics |= {"perplexity": math.exp(min(700.0, loss)), "loss": loss}
     if only:
         return Evaluation({name: metrics[name] for name in only if name in metrics})
-    by_tag = {tag: _judged(answers, references, places) for tag, places in grouped(data.tags).items() if tag}
+    by_tag = {tag: _judged(data, answers, references, places) for tag, places in grouped(tags).items() if tag}
     buckets = bleu_by_length(sources, answers, references) if data.tells("bleu") else []
-    silent = ", ".join(name for name in SCORED if name not in metrics)
+    silent = ", ".join(name for name in data.measures if name not in metrics)
     return Evaluation(
         metrics,
         {"pairs": len(answers)},
@@ -101,10 +111,12 @@ def grouped(tags: Sequence[str]) -> dict[str, list[int]]:
     return places
 
 
-def _judged(answers: Sequence[str], references: Sequence[tuple[str, ...]], places: list[int]) -> dict[str, float]:
+def _judged(
+    data: TestPairs, answers: Sequence[str], references: Sequence[tuple[str, ...]], places: list[int]
+) -> dict[str, float]:
     """How good the answers with one tag are."""
     mine, theirs = [answers[place] for place in places], [references[place] for place in places]
-    told = {name: score(mine, theirs)[0] for name, score in SCORED.items() if tells(name, theirs)}
+    told = {name: SCORED[name](mine, theirs)[0] for name in data.measures if data.tells(name)}
     return {"pairs": len(places), "exact_match": exact_match(mine, theirs), **told}
 
 
@@ -121,9 +133,12 @@ def compare(first: Evaluation, second: Evaluation) -> list[Comparison]:
     references = before.references
     tests = [
         paired_bootstrap(before.answers, after.answers, references, metric=name)
-        for name in SCORED
+        for name in MEASURES
         if name in first.metrics
     ]
+    for name in (name for name in ROUGE if name in first.metrics):
+        scores = [rouge_scores(name, part.answers, references) for part in (before, after)]
+        tests.append(bootstrap_means(*scores, metric=name))
     if "bleu" in first.metrics:
         return tests
     exact = [exact_matches(part.answers, references) for part in (before, after)]

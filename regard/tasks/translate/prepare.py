@@ -25,6 +25,7 @@ from regard.decode.settings import Decoding
 from regard.errors import BadInput, DataError, RecipeError
 from regard.learn.progress import counted, say
 from regard.metrics.bleu import MEASURES, tells
+from regard.metrics.rouge import ROUGE
 from regard.models.protocols import Model
 from regard.tasks.core.desk import Prepared
 from regard.tasks.core.settings import BLOCKS, Job
@@ -41,22 +42,28 @@ class TestPairs:
 
     ids: PairData
     examples: list[Example]
-    tags: list[str]  # of the examples' targets; "": the run has none
+    tags: Sequence[str] = ()  # of the examples' targets; (): the run has none
+    measures: tuple[str, ...] = MEASURES  # that answers are judged by
 
     @classmethod
-    def of(cls, ids: PairData, examples: list[Example], translator: Translator) -> TestPairs:
+    def of(
+        cls, ids: PairData, examples: list[Example], translator: Translator, settings: PairSettings
+    ) -> TestPairs:
         """Where the run has tags, each reference begins with one."""
+        measures = ROUGE if settings.metrics == "rouge" else MEASURES
         if not translator.tags:
-            return cls(ids, examples, [""] * len(examples))
+            return cls(ids, examples, (), measures)
         tags = [without_tag(references[0])[0] for _, references in examples]
         plain = [
             (source, tuple(without_tag(reference)[1] for reference in references))
             for source, references in examples
         ]
-        return cls(ids, plain, tags)
+        return cls(ids, plain, tags, measures)
 
     def tells(self, metric: str) -> bool:
-        """Whether a metric says anything here: BLEU of targets of one word does not."""
+        """Whether a metric is asked for and says anything here: BLEU of targets of one word does not."""
+        if metric in (*MEASURES, *ROUGE) and metric not in self.measures:
+            return False
         return self._tells.get(metric, True)
 
     @cached_property
@@ -101,7 +108,12 @@ def prepare(
     translator = Translator(model, artifacts.text, decode, source_tokenizer=artifacts.source_tokenizer)
     examples = valid_examples(job.data, translator)
     data, valid = build_data(job, translator, examples, out)
-    test = TestPairs.of(valid, examples[: job.data.eval_pairs], translator)
+    test = TestPairs.of(valid, examples[: job.data.eval_pairs], translator, job.data)
+    if job.train.best_by in (*MEASURES, *ROUGE) and job.train.best_by not in test.measures:
+        raise RecipeError(
+            f"[train]: best_by is {job.train.best_by}, and answers are judged by {', '.join(test.measures)} "
+            f"(data.metrics = {job.data.metrics!r}); set one of them"
+        )
     if not test.tells(job.train.best_by):
         raise RecipeError(
             f"[train]: best_by is {job.train.best_by}, which is about 0 whatever the answers, as hardly any target "
@@ -122,7 +134,7 @@ def test_pairs(settings: PairSettings, translator: Translator) -> TestPairs:
             raise DataError(
                 f"{', '.join(settings.test_files) or 'the test pairs'}, pair {place + 1}: {error}"
             ) from None
-    return TestPairs.of(ids, examples, translator)
+    return TestPairs.of(ids, examples, translator, settings)
 
 
 def valid_examples(settings: PairSettings, translator: Translator) -> list[Example]:

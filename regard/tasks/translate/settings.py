@@ -42,6 +42,8 @@ class PairSettings(MadeSplits[list[Pair]], KeptTokens):
     max_ratio: float = setting(0.0, at_least=1, or_zero="keep all")
     # MiB of training pairs held in memory; more are shuffled in blocks on disk
     memory_mib: int = setting(2048, at_least=1)
+    # what answers are judged by, beside exact match and perplexity: bleu (BLEU and chrF), or rouge (of summaries)
+    metrics: str = setting("bleu", choices=("bleu", "rouge"))
     eval_pairs: int = setting(200, at_least=1)  # validation pairs that are also translated at each validation
     batch_tokens: int = setting(4096, at_least=1)  # size of a batch in tokens of its longer side, padding included
 
