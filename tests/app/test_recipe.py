@@ -103,6 +103,8 @@ def test_settings_that_count_layers_say_so(name: str) -> None:
 
 # Recipes for one's own data: what is said without them, and a name that does.
 NEEDS = {
+    "gpt2-pairs": ("set data.train to a file of text", "pairs.tsv"),
+    "-summaries": ("set either data.made to a generated set", "pairs.tsv"),
     "-pairs": ("set either data.made to a generated set", "pairs.tsv"),
     "-text": ("set data.train to a file of text", "text.txt"),
     "-labelled": ("data.train to a file of labelled texts", "texts.tsv"),

@@ -238,9 +238,11 @@ class PairData:
             raise ValueError("there must be at least one pair, got none")
         check_batching(batch_tokens=batch_tokens, seed=seed)
         self.batch_tokens, self.seed, self.special = batch_tokens, seed, special
-        # With the special tokens: source </s>, <s> target </s>.
+        # With the special tokens: source </s>, <s> target </s>. Without a start token (below 0) each target has its
+        # own, the token of its tag.
+        self.starts = [special.start] if special.start >= 0 else []
         self.source_lengths = self.sources.lengths() + 1
-        self.target_lengths = self.targets.lengths() + 2
+        self.target_lengths = self.targets.lengths() + 1 + len(self.starts)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -264,7 +266,7 @@ class PairData:
         return self._padded(share.of(rows), *widths), len(rows)
 
     def _padded(self, rows: np.ndarray, source_width: int = 0, target_width: int = 0) -> PairBatch:
-        start, end = self.special.start, self.special.end
+        end = self.special.end
         sources = pad([[*self.sources[row], end] for row in rows], self.special.pad, source_width)
-        targets = pad([[start, *self.targets[row], end] for row in rows], self.special.pad, target_width)
+        targets = pad([[*self.starts, *self.targets[row], end] for row in rows], self.special.pad, target_width)
         return PairBatch(*sources, *targets)
