@@ -11,4 +11,21 @@ GALLERY = {
     "lookup": 1,
     "apple": 1,
     "cat": 1,
+    "scores": 7,
+    "positions": 15,
+    "masking": 2,
+    "bottleneck": 60,
+    "alignment": 40,
+    "transformer": 15,
+    "bert-input": 2,
+    "turing": 3,
+    "excitation": 5,
+    "patches": 1,
+    "heads": 10,
+    "norms": 10,
 }
+
+
+def module_of(name: str) -> str:
+    """The file of an example: bert-input is in bert_input.py."""
+    return name.replace("-", "_")

@@ -16,7 +16,7 @@ from textwrap import dedent
 
 from regard.base.fields import nearest
 from regard.errors import BadInput
-from regard.gallery import GALLERY
+from regard.gallery import GALLERY, module_of
 
 # What a function that is shown returns.
 PICTURES = ("Barcode", "Curves", "Document", "Examples", "Gates", "Heads", "Looks", "Map", "Overlay", "Tape")
@@ -60,7 +60,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Step:
-    """A function of an example, or other statements in a row (`name` is empty)."""
+    """A function or class of an example, or other statements in a row (`name` is empty)."""
 
     name: str
     text: str  # its docstring
@@ -107,7 +107,7 @@ def check_example(name: str) -> str:
 
 
 def source_of(name: str) -> str:
-    return files("regard.gallery").joinpath(f"{check_example(name)}.py").read_text(encoding="utf-8")
+    return files("regard.gallery").joinpath(f"{module_of(check_example(name))}.py").read_text(encoding="utf-8")
 
 
 @cache
@@ -136,7 +136,7 @@ def _steps(source: str, tree: ast.Module) -> Iterator[Step]:
     first = tree.body[0].end_lineno or 0  # behind the docstring
     waiting: list[str] = []
     for node in tree.body[1:]:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             begin = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
             waiting += lines[first : begin - 1]
             yield from _statements(waiting)
@@ -152,13 +152,17 @@ def _statements(lines: list[str]) -> Iterator[Step]:
         yield Step("", "", code.replace("\n\n\n", "\n\n"), shown=False)
 
 
-def _function(lines: list[str], node: ast.FunctionDef, begin: int, sliders: dict[str, tuple[float, float]]) -> Step:
+def _function(
+    lines: list[str], node: ast.FunctionDef | ast.ClassDef, begin: int, sliders: dict[str, tuple[float, float]]
+) -> Step:
     kept = lines[begin - 1 : node.end_lineno]
     text = ast.get_docstring(node) or ""
     if text:
         told = node.body[0]
         kept = lines[begin - 1 : told.lineno - 1] + lines[told.end_lineno or 0 : node.end_lineno]
     code = dedent("\n".join(line for line in kept)).strip("\n")
+    if isinstance(node, ast.ClassDef):
+        return Step(node.name, text, code, shown=False)
     arguments = node.args.args
     shown = isinstance(node.returns, ast.Name) and node.returns.id in SHOWN
     shown = shown and len(node.args.defaults) == len(arguments)

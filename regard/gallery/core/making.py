@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from regard.gallery import module_of
 from regard.gallery.core.example import Example, Step, read_example
 from regard.show.picture import Picture
 from regard.show.plot import Plot
@@ -39,7 +40,7 @@ def run_step(example: Example, step: Step, values: Mapping[str, object]) -> Resu
     import torch
 
     checked = {one.name: one.check(values[one.name]) for one in step.inputs if one.name in values}
-    module = import_module(f"regard.gallery.{example.name}")
+    module = import_module(f"regard.gallery.{module_of(example.name)}")
     with torch.random.fork_rng(devices=[]):  # examples set seeds; others' random numbers stay their own
         result = getattr(module, step.name)(**checked)
     assert isinstance(result, Result), f"{example.name}.{step.name} gives a {type(result).__name__}"
