@@ -23,6 +23,12 @@ GALLERY = {
     "patches": 1,
     "heads": 10,
     "norms": 10,
+    "lstmn": 20,
+    "han": 1,
+    "captions": 3,
+    "fewshot": 2,
+    "elmo": 40,
+    "slides": 4,
 }
 
 

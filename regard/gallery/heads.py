@@ -34,7 +34,7 @@ ABOUT_PLACES = ["wide", "narrow", "deep", "steep", "busy"]
 FORM = "the {} didn't cross the {} because it was too {}"
 WORDS = sorted({*FORM.replace("{}", "").split(), *BEINGS, *PLACES, *ABOUT_BEINGS, *ABOUT_PLACES})
 IT = FORM.split().index("it")
-STEPS = 250
+STEPS = 220
 
 
 def sentences(count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,34 +53,34 @@ def sentences(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Reader(nn.Module):
-    """Two blocks, and what is read at `it`: a logit for each place of the sentence."""
+    """Two blocks, and what is read at `it`: a logit for each word that it may stand for."""
 
     def __init__(self, heads: int, dim: int = 32):
         super().__init__()
         self.embed = nn.Embedding(len(WORDS), dim)
         self.blocks = nn.ModuleList(Block(dim, heads, 2 * dim, norm="pre") for _ in range(2))
-        self.out = nn.Linear(dim, dim)
+        self.out = nn.Linear(dim, len(WORDS))
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         x = self.embed(words) + sinusoids(torch.arange(words.shape[1]), self.embed.embedding_dim)
         for block in self.blocks:
             x = block(x)
-        return (self.out(x[:, IT : IT + 1]) @ x.transpose(1, 2))[:, 0]
+        return self.out(x[:, IT])
 
 
 @cache
 def trained(heads: int) -> tuple[Reader, list[float]]:
     """The reader, and the share of right answers every ten steps."""
-    torch.manual_seed(2)
+    torch.manual_seed(3)
     model = Reader(heads)
     optimiser, right = torch.optim.Adam(model.parameters(), lr=2e-3), []
     for _ in range(STEPS):
         words, meant = sentences(64)
-        logits = model(words)
+        logits, noun = model(words), words.gather(1, meant[:, None])[:, 0]
         optimiser.zero_grad()
-        cross_entropy(logits, meant).backward()
+        cross_entropy(logits, noun).backward()
         optimiser.step()
-        right.append((logits.argmax(1) == meant).float().mean().item())
+        right.append((logits.argmax(1) == noun).float().mean().item())
     return model.eval(), [sum(right[at : at + 10]) / 10 for at in range(0, STEPS, 10)]
 
 
@@ -94,28 +94,30 @@ def looks_of(text: str) -> dict[str, torch.Tensor]:
 
 
 def what_it_looks_at(text: str = "the animal didn't cross the street because it was too tired") -> Heads:
-    """The row of `it` alone, head by head. In the last layer look for the heads that give most to `animal`;
-    others look at `tired`, the word that decides."""
+    """The row of `it` alone, head by head. In the second layer look at head 0: it gives nearly all to
+    `animal`. It has become the head that finds the one who is tired."""
     words = text.split()
     at = words.index("it") if "it" in words else len(words) - 1
     return Heads({site: heads[:, at : at + 1] for site, heads in looks_of(text).items()}, [words[at]], words)
 
 
 def now_it_is_wide(text: str = "the animal didn't cross the street because it was too wide") -> Heads:
-    """One word has changed, and the same heads now look at `street`."""
+    """One word has changed. Head 0 of the second layer no longer looks at `animal`; now head 2 gives nearly
+    all to `street`. The two have shared the work: one finds beings, the other places."""
     return what_it_looks_at(text)
 
 
 def heads_scored() -> Table:
-    """Every head over 200 sentences it was not trained on: what share of the row of `it` goes to the noun
-    that is meant, to the other noun, to the word that decides, and to the neighbours, `because` and `was`.
-    Some heads follow the *entity*; others follow the *syntax*, the neighbours and the end of the sentence,
-    whatever they mean."""
+    """Every head over 200 sentences drawn anew: what share of the row of `it` goes to the noun that is meant,
+    to the other noun, to the neighbours `because` and `was`, and to the last word. A head that gives the noun
+    that is meant more than twice of what it gives the other follows the *entity*; the others follow the
+    *syntax*: they look where nouns stand, whatever is meant."""
     torch.manual_seed(77)
     model, _ = trained(4)
     words, meant = sentences(200)
     with trace(model) as seen, torch.no_grad():
-        right = (model(words).argmax(1) == meant).float().mean().item()
+        noun = words.gather(1, meant[:, None])[:, 0]
+        right = (model(words).argmax(1) == noun).float().mean().item()
     rows = []
     for site in seen.sites:
         for head in range(4):
@@ -129,6 +131,7 @@ def heads_scored() -> Table:
                     "the other noun": other,
                     "neighbours": near,
                     "last word": end,
+                    "follows": "entity" if entity > 2 * other else "syntax",
                 }
             )
     return Table(rows, notes=f"`it` is told right in {100 * right:.1f} % of these sentences", digits=2)
@@ -136,8 +139,8 @@ def heads_scored() -> Table:
 
 def one_head_against_eight() -> Curves:
     """One head or eight, with the same number of weights: the projections have the same size, and are only
-    cut into more parts. One head has one look per layer for everything. Right answers while they are
-    trained."""
+    cut into more parts. One head has one look in each layer for everything, and takes longer to find out what
+    to look at."""
     steps = list(range(10, STEPS + 1, 10))
     return Curves({f"{heads} heads" if heads > 1 else "1 head": (steps, trained(heads)[1]) for heads in (1, 8)},
                   "What does it mean?", "training step", "right", from_zero=True)  # fmt: skip

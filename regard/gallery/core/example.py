@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from textwrap import dedent
+from typing import Any
 
 from regard.base.fields import nearest
 from regard.errors import BadInput
@@ -132,7 +134,7 @@ def read_example(name: str) -> Example:
 
 def _steps(source: str, tree: ast.Module) -> Iterator[Step]:
     lines = source.splitlines()
-    sliders = _sliders(tree)
+    constants = _constants(tree)
     first = tree.body[0].end_lineno or 0  # behind the docstring
     waiting: list[str] = []
     for node in tree.body[1:]:
@@ -141,7 +143,7 @@ def _steps(source: str, tree: ast.Module) -> Iterator[Step]:
             waiting += lines[first : begin - 1]
             yield from _statements(waiting)
             waiting = []
-            yield _function(lines, node, begin, sliders)
+            yield _function(lines, node, begin, constants)
             first = node.end_lineno or 0
     yield from _statements([*waiting, *lines[first:]])
 
@@ -153,7 +155,7 @@ def _statements(lines: list[str]) -> Iterator[Step]:
 
 
 def _function(
-    lines: list[str], node: ast.FunctionDef | ast.ClassDef, begin: int, sliders: dict[str, tuple[float, float]]
+    lines: list[str], node: ast.FunctionDef | ast.ClassDef, begin: int, constants: dict[str, Any]
 ) -> Step:
     kept = lines[begin - 1 : node.end_lineno]
     text = ast.get_docstring(node) or ""
@@ -166,22 +168,26 @@ def _function(
     arguments = node.args.args
     shown = isinstance(node.returns, ast.Name) and node.returns.id in SHOWN
     shown = shown and len(node.args.defaults) == len(arguments)
-    inputs = tuple(_inputs(node, sliders)) if shown else ()
+    inputs = tuple(_inputs(node, constants)) if shown else ()
     return Step(node.name, text, code, shown, inputs)
 
 
-def _inputs(node: ast.FunctionDef, sliders: dict[str, tuple[float, float]]) -> Iterator[Input]:
+def _inputs(node: ast.FunctionDef, constants: dict[str, Any]) -> Iterator[Input]:
     """Texts, and the numbers that have a slider."""
+    sliders = constants.get(SLIDERS, {})
     for argument, default in zip(node.args.args, node.args.defaults, strict=True):
-        value = ast.literal_eval(default)
+        value = constants[default.id] if isinstance(default, ast.Name) else ast.literal_eval(default)
         if argument.arg in sliders:
             yield Input(argument.arg, value, *sliders[argument.arg])
         elif isinstance(value, str):
             yield Input(argument.arg, value)
 
 
-def _sliders(tree: ast.Module) -> dict[str, tuple[float, float]]:
+def _constants(tree: ast.Module) -> dict[str, Any]:
+    """What the file writes out in capitals, as far as it can be read without running it."""
+    found: dict[str, Any] = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [SLIDERS]:
-            return dict(ast.literal_eval(node.value))
-    return {}
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            with suppress(ValueError):
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+    return found

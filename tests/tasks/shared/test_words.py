@@ -111,3 +111,13 @@ def test_a_language_model_hides_the_future() -> None:
     assert found.mask.sum(1).tolist() == list(
         range(len(found.columns) - len(found.rows) + 1, len(found.columns) + 1)
     )
+
+
+def test_a_space_before_a_full_stop_is_no_word() -> None:
+    """A model of whole words has it as a token of its own. Among characters a space is one of them."""
+    whole = Tokenizer.train(["the run .", "a cat ."], kind="word", size=30)
+    words = words_of(whole, whole.encode("the run ."))
+    assert words.labels == ["the", "run", "."]
+    assert list(words.numbers) == [0, 1, 2, 2]
+    characters = Tokenizer.train(["the run ."], kind="character")
+    assert words_of(characters, characters.encode("n .")).labels == ("n", " ", ".")
